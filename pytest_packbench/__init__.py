@@ -1,0 +1,71 @@
+"""Benchmark cases as pytest tests: recorded or live AI pipelines, partial credit, honest reports.
+
+The public names are resolved on first use, so that importing the package (as pytest does for
+every run in an environment where it is installed) costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_packbench.api import load_suite, score
+    from pytest_packbench.cases.model import Case
+    from pytest_packbench.cases.problem import CaseError, SuiteError
+    from pytest_packbench.cases.suite import Suite
+    from pytest_packbench.engine.protocols.outcome import Outcome, ResultError
+    from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
+    from pytest_packbench.engine.protocols.score import Score, Term
+    from pytest_packbench.records.evalrecord import EvalRecord, RecordError
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Case",
+    "CaseError",
+    "EvalRecord",
+    "Outcome",
+    "RecordError",
+    "ResultError",
+    "Score",
+    "Suite",
+    "SuiteError",
+    "Term",
+    "VerifyContext",
+    "VerifyRequest",
+    "load_suite",
+    "score",
+]
+
+_HOMES = {
+    "Case": "cases.model",
+    "CaseError": "cases.problem",
+    "EvalRecord": "records.evalrecord",
+    "Outcome": "engine.protocols.outcome",
+    "RecordError": "records.evalrecord",
+    "ResultError": "engine.protocols.outcome",
+    "Score": "engine.protocols.score",
+    "Suite": "cases.suite",
+    "SuiteError": "cases.problem",
+    "Term": "engine.protocols.score",
+    "VerifyContext": "engine.protocols.request",
+    "VerifyRequest": "engine.protocols.request",
+    "load_suite": "api",
+    "score": "api",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Resolve a public name from the module that holds it."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names beside what is loaded."""
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""Cases and suites: their models, loading, validation and hashes. Knows no other room."""

@@ -1,0 +1,163 @@
+"""Reading case files and `suite.yaml`: bytes in, strict models out, every mistake a problem with its place."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from pytest_packbench.cases.problem import CaseError, Problem, SuiteError, problems_of, shown, suggestion
+from pytest_packbench.cases.suite import CONFIG_NAME, SuiteConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pytest_packbench.cases.model import Case
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class _RefusedError(ValueError):
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+def canonical_sha256(value: object) -> str:
+    """Hash a JSON value by its meaning: sorted keys, no spaces, UTF-8; hexadecimal SHA-256."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def parse_json(raw: bytes) -> Any:
+    """Parse a JSON document of the user's.
+
+    Stricter than `json`: a key given twice, NaN and infinities are refused, for whichever reader
+    comes next would see another document. A byte order mark is tolerated.
+
+    Raises:
+        ValueError: with `problem`, a `Problem` that names line and column.
+    """
+    try:
+        return json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        place = f"byte {error.start} is not UTF-8"
+        raise _RefusedError(Problem("", place, "save the file as UTF-8")) from None
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno} column {error.colno}: not JSON: {error.msg}"
+        raise _RefusedError(Problem("", place, "expected one JSON object")) from None
+    except RecursionError:
+        raise _RefusedError(Problem("", "nested too deeply", "expected a flat JSON object")) from None
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # add() returns None, which is the point
+        raise _RefusedError(Problem("", f'the key "{twice}" stands twice in one object', "keep one"))
+    return result
+
+
+def _no_constant(word: str) -> float:
+    raise _RefusedError(Problem("", f"{word} is not JSON", "expected a finite number or null"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedCase:
+    """A case with the hashes that tell whether it changed.
+
+    Attributes:
+        case: the model, in the pack's own class.
+        sha256: hash of the whole case but its `$schema`.
+        input_sha256: hash of its `input`.
+    """
+
+    case: Case
+    sha256: str
+    input_sha256: str
+
+
+def parse_case(raw: bytes, model: type[Case], *, source: str, stem: str | None, pack: str | None) -> LoadedCase:
+    """Read one case.
+
+    Args:
+        raw: the file's bytes.
+        model: the pack's case model.
+        source: how to call the file in an error.
+        stem: the file's stem, which has to be the id; None where the case doesn't come from a file of its own.
+        pack: the suite's pack, which has to be the case's; None to take any.
+
+    Raises:
+        CaseError: one line with file, JSON pointer, what is wrong, what was expected.
+    """
+    try:
+        data = parse_json(raw)
+    except _RefusedError as error:
+        raise CaseError(source, [error.problem]) from None
+    return check_case(data, model, source=source, stem=stem, pack=pack)
+
+
+def check_case(data: object, model: type[Case], *, source: str, stem: str | None, pack: str | None) -> LoadedCase:
+    """Validate one case that was parsed already; arguments and errors as in `parse_case`."""
+    case = _validated(data, model, source, CaseError)
+    if stem is not None and case.id != stem:
+        problem = Problem("/id", f"got {shown(case.id)}", f'expected "{stem}", as the file is called')
+        raise CaseError(source, [problem])
+    if pack is not None and case.pack_id != pack:
+        problem = Problem("/pack_id", f"got {shown(case.pack_id)}", f'expected "{pack}", the pack of this suite')
+        raise CaseError(source, [problem])
+    # `data` is an object here, or the model would have refused it
+    plain = {key: value for key, value in data.items() if key != "$schema"}  # type: ignore[attr-defined]  # see above
+    return LoadedCase(
+        case=case, sha256=canonical_sha256(plain), input_sha256=canonical_sha256(plain["input"])
+    )
+
+
+def read_config(path: Path, models: dict[str, type[SuiteConfig]], *, source: str) -> SuiteConfig:
+    """Read the `suite.yaml` of the folder `path`.
+
+    Args:
+        path: the suite's folder.
+        models: the packs that are known, with their suite models.
+        source: how to call the file in an error.
+
+    Raises:
+        SuiteError: one line with file, pointer, what is wrong, what was expected.
+    """
+    import yaml  # a run without suites needs no YAML
+
+    try:
+        text = (path / CONFIG_NAME).read_text("utf-8-sig")
+        data = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SuiteError(source, [Problem("", f"can't be read: {error}", "expected a UTF-8 file")]) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"line {mark.line + 1} column {mark.column + 1}: " if mark else ""
+        wrong = f"{place}not YAML: {getattr(error, 'problem', None) or error}"
+        raise SuiteError(source, [Problem("", wrong, "expected keys and values")]) from None
+    name = data.get("pack") if isinstance(data, dict) else None
+    if not isinstance(name, str):
+        wrong = "the key \"pack\" is missing" if isinstance(data, dict) else f"got {shown(data)}"
+        raise SuiteError(source, [Problem("/pack", wrong, f"expected one of: {_listed(models)}")])
+    if name not in models:
+        raise SuiteError(source, [Problem("/pack", f'no pack is called "{name}"', suggestion(name, sorted(models)))])
+    return _validated(data, models[name], source, SuiteError)
+
+
+def _validated(
+    data: object, model: type[ModelT], source: str, error_type: type[CaseError] | type[SuiteError]
+) -> ModelT:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise error_type(source, problems_of(error, model)) from None
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))

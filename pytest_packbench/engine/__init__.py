@@ -1,0 +1,1 @@
+"""The engine: targets, cassettes, the offline guard, and one case's way from request to record."""

@@ -1,0 +1,1 @@
+"""What a pack and a target have to be: the only part of the engine that packs know."""

@@ -1,0 +1,94 @@
+"""A pack: the knowledge of one domain. Subclass it, give it to `pytest_packbench_packs`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pytest_packbench.cases.model import Case
+from pytest_packbench.cases.suite import SuiteConfig
+from pytest_packbench.engine.protocols.request import VerifyRequest
+
+if TYPE_CHECKING:
+    from pytest_packbench.engine.protocols.outcome import Outcome
+    from pytest_packbench.engine.protocols.request import Target
+    from pytest_packbench.engine.protocols.score import Score
+
+Decision = Literal["refuse", "comply_safe", "comply_unsafe"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFacts:
+    """What the wire record says of a case in its own words (spec, `eval_record.rs`).
+
+    Attributes:
+        attack_category: the bucket of the report.
+        expected: the decision that the case asks for.
+        agent_decision: the decision that the target took.
+    """
+
+    attack_category: str
+    expected: Decision
+    agent_decision: Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One row of a failing case's explanation: what was expected beside what came."""
+
+    what: str
+    expected: str
+    actual: str
+
+
+class Pack(ABC):
+    """The knowledge of one domain: schema, reading, scoring, reference target.
+
+    Attributes:
+        name: the word in `suite.yaml` and in a case's `pack_id`.
+        version: changes whenever the same result could score otherwise.
+        case_model: the strict model of its cases.
+        suite_model: the strict model of its `suite.yaml`.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[str]
+    case_model: ClassVar[type[Case]] = Case
+    suite_model: ClassVar[type[SuiteConfig]] = SuiteConfig
+
+    @abstractmethod
+    def read(self, result: object) -> Outcome:
+        """Read a target's result.
+
+        Raises:
+            ResultError: the result is not of a shape that the pack knows.
+        """
+
+    @abstractmethod
+    def score(self, case: Any, outcome: Any, rules: Any) -> Score:
+        """Score an outcome by the suite's rules: no clock, no randomness, no file."""
+
+    @abstractmethod
+    def facts(self, case: Any, outcome: Any, score: Score) -> RecordFacts:
+        """Put case and outcome into the wire record's words; `score` has a number."""
+
+    def target(self, rules: Any) -> Target | None:  # noqa: ARG002 - a default that a pack with a reference target overrides
+        """Give the reference target, None where the pack has none."""
+        return None
+
+    def request(self, case: Any) -> VerifyRequest:
+        """Give what the target is asked."""
+        return VerifyRequest(input=case.model_dump(mode="json", by_alias=True)["input"])
+
+    def test_id(self, suite: str, case: Case) -> str:
+        """Give the record's `test_id` (design 5)."""
+        return f"{suite}:{case.case_type}:{case.id}"
+
+    def facets(self, case: Any) -> dict[str, str]:  # noqa: ARG002 - a default that a pack with facets overrides
+        """Give what reports group by beside case type and difficulty, as name to value."""
+        return {}
+
+    def explain(self, case: Any, outcome: Any) -> list[Comparison]:
+        """Give the rows expected against actual for a failing case."""
+        return [Comparison(what="answer", expected=str(case.expected), actual=str(outcome.answer))]

@@ -1,0 +1,52 @@
+"""What a target is given: the verify request of the spec, and the context of its case."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from pytest_packbench.backends.base import LLM, ModelAnswer, ModelRequest, Usage
+from pytest_packbench.cases.model import ListOf, StrictModel
+
+__all__ = ["LLM", "ModelAnswer", "ModelRequest", "Target", "Usage", "VerifyContext", "VerifyRequest"]
+
+Target = Callable[..., Any | Awaitable[Any]]
+"""`target(request)` or `target(request, context)`, plain or async; gives a JSON object."""
+
+
+class VerifyRequest(StrictModel):
+    """The verify request (spec, "Case schema").
+
+    Attributes:
+        input: what is to be judged; text in the tariff pack, any JSON elsewhere.
+        options: settings of the pipeline for this case, such as `max_iters`.
+        evidence: documents that the pipeline may quote.
+    """
+
+    input: Any
+    options: dict[str, Any] = Field(default_factory=dict)
+    evidence: ListOf[Any] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the request as plain JSON."""
+        return {"input": self.input, "options": self.options, "evidence": list(self.evidence)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyContext:
+    """What a target may use beside its request.
+
+    Attributes:
+        llm: answers model calls: the cassette in fixture mode.
+        suite: the suite's name.
+        case_id: the case's id, for logs; a pipeline that decides by it cheats.
+        mode: `fixture`, `live` or `record`.
+    """
+
+    llm: LLM
+    suite: str
+    case_id: str
+    mode: str
