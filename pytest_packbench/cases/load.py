@@ -143,7 +143,7 @@ def read_config(path: Path, models: dict[str, type[SuiteConfig]], *, source: str
         raise SuiteError(source, [Problem("", wrong, "expected keys and values")]) from None
     name = data.get("pack") if isinstance(data, dict) else None
     if not isinstance(name, str):
-        wrong = "the key \"pack\" is missing" if isinstance(data, dict) else f"got {shown(data)}"
+        wrong = 'the key "pack" is missing' if isinstance(data, dict) else f"got {shown(data)}"
         raise SuiteError(source, [Problem("/pack", wrong, f"expected one of: {_listed(models)}")])
     if name not in models:
         raise SuiteError(source, [Problem("/pack", f'no pack is called "{name}"', suggestion(name, sorted(models)))])
@@ -151,7 +151,7 @@ def read_config(path: Path, models: dict[str, type[SuiteConfig]], *, source: str
 
 
 def _validated(
-    data: object, model: type[ModelT], source: str, error_type: type[CaseError] | type[SuiteError]
+    data: object, model: type[ModelT], source: str, error_type: type[CaseError | SuiteError]
 ) -> ModelT:
     try:
         return model.model_validate(data)

@@ -32,10 +32,10 @@ class Term:
 
     @property
     def points(self) -> str:
-        """The effect as text: `+1.00`, `-0.10`, `=0`, or a dash for a note."""
+        """The effect as text: `+1.00`, `-0.10`, `=0`, or `-` for a note."""
         if self.effect in {"add", "clamp"}:
             return f"{self.value:+.2f}"
-        return "=0" if self.effect == "zero" else "–"
+        return "=0" if self.effect == "zero" else "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,10 @@
+"""`python -m pytest_packbench` is the command `packbench`."""
+
+from __future__ import annotations
+
+import sys
+
+from pytest_packbench.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

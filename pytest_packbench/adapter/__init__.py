@@ -1,0 +1,1 @@
+"""The adapter: the only room that knows pytest, beside `plugin` and `hookspecs`."""

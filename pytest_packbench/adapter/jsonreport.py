@@ -1,0 +1,56 @@
+"""pytest-json-report's document: switched on for our runs, written by us, the user's own report left alone."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.reports.files import write_atomic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+PLUGIN = "pytest_jsonreport"
+# collectors and keywords repeat every node id, and the logs stand in pytest's own sections
+_LEFT_OUT = ("collectors", "keywords", "log")
+
+
+def switch_on(config: pytest.Config) -> None:
+    """Let the plugin build its document without writing it, unless the user asked for it: then it is theirs."""
+    if config.pluginmanager.hasplugin(PLUGIN) and not config.option.json_report:
+        config.option.json_report = True
+        config.option.json_report_file = None
+        config.option.json_report_omit = list(_LEFT_OUT)
+
+
+def write_report(
+    path: Path, config: pytest.Config, session: pytest.Session, nodeids: set[str], document: dict[str, Any]
+) -> None:
+    """Write `report.json`: the plugin's document for one suite's items, with our object under `packbench`.
+
+    Args:
+        path: the file.
+        config: holds the document after the session; there is none with `-p no:pytest_jsonreport`.
+        session: tells the exit code.
+        nodeids: the suite's items.
+        document: our object.
+    """
+    plugin = getattr(config, "_json_report", None)
+    report: dict[str, Any] = dict(getattr(plugin, "report", None) or {})
+    report["exitcode"] = int(session.exitstatus)
+    tests = [test for test in report.get("tests", []) if test["nodeid"].partition("@")[0] in nodeids]
+    if "tests" in report and len(tests) < len(report["tests"]):
+        report["tests"] = tests
+        report["summary"] = _summary(tests)
+    report["packbench"] = document
+    write_atomic(path, json.dumps(report, ensure_ascii=False, separators=(",", ":"), default=str) + "\n")
+
+
+def _summary(tests: list[dict[str, Any]]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for test in tests:
+        outcome = test.get("outcome", "passed")
+        counts[outcome] = counts.get(outcome, 0) + 1
+    return {**counts, "total": len(tests), "collected": len(tests)}

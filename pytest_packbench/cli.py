@@ -1,0 +1,63 @@
+"""The command `packbench`: finds the command's module, and turns what it raises into one line and an exit code.
+
+Exit codes: 0 fine, 1 a gate or comparison failed, 2 bad usage or unreadable input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from pytest_packbench import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FINE, FAILED, UNUSABLE = 0, 1, 2
+COMMANDS: dict[str, str] = {}
+
+
+class UsageError(Exception):
+    """What a command says to the person who called it: one line, exit code 2."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: the arguments, without the program's name; `sys.argv` by default.
+
+    Returns:
+        The exit code.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    # only the module of the command that is called is imported
+    chosen = next((word for word in words if word in COMMANDS), None) if words and words[0] in COMMANDS else None
+    parser = argparse.ArgumentParser(prog="packbench", description="Benchmark runs: report, compare, decide.")
+    parser.add_argument("--version", action="version", version=f"packbench {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, about in COMMANDS.items():
+        command = commands.add_parser(name, help=about, description=about)
+        if name == chosen:
+            module = import_module(f"pytest_packbench.commands.{name.replace('-', '_')}")
+            module.add_arguments(command)
+            command.set_defaults(run=module.run)
+    arguments = parser.parse_args(words)
+    try:
+        return int(arguments.run(arguments))
+    except BrokenPipeError:
+        # the reader of our output went away, which is its right
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINE
+    except (UsageError, ValueError, OSError) as error:
+        print(f"packbench: {_one_line(error)}", file=sys.stderr)
+        return UNUSABLE
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split())

@@ -1,0 +1,232 @@
+"""From an attempt to the entry that reports are made from, with the wire record inside."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, cast
+
+from pytest_packbench import __version__
+from pytest_packbench.records.entry import Entry
+from pytest_packbench.records.evalrecord import EvalRecord, HookDecision
+
+if TYPE_CHECKING:
+    from pytest_packbench.cases.load import LoadedCase
+    from pytest_packbench.cases.suite import Suite
+    from pytest_packbench.engine.attempt import Attempt, Bench
+    from pytest_packbench.engine.protocols.outcome import Outcome
+    from pytest_packbench.engine.protocols.pack import Pack
+    from pytest_packbench.engine.protocols.score import Score
+    from pytest_packbench.records.evalrecord import EvalBackend
+
+_BACKENDS = frozenset({"stub", "anthropic", "openai", "ollama", "llama_guard"})
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a case stands.
+
+    Attributes:
+        suite: its suite.
+        pack: the suite's pack.
+        case_id: its id; the file's stem where it can't be read.
+        nodeid: what pytest calls it.
+        file: its file as the node id names it.
+        folder: the name of the folder that holds the file.
+        loaded: the case; None where it can't be read.
+    """
+
+    suite: Suite
+    pack: Pack
+    case_id: str
+    nodeid: str
+    file: str
+    folder: str
+    loaded: LoadedCase | None
+
+
+def clock(ns: int) -> str:
+    """Write a UTC clock reading (nanoseconds since 1970) as `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
+    moment = datetime.fromtimestamp(ns // 1_000_000_000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ns // 1_000_000 % 1000:03d}Z"
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Give the versions of what could change a result, name to version."""
+    found = {"pytest_packbench": __version__, "python": platform.python_version()}
+    for name in ("pytest", "pydantic"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = UNKNOWN
+    return found
+
+
+def unscored(place: Place, verdict: str, kind: str, message: str, *, timestamp: str, duration_ms: int = 0) -> Entry:
+    """Make the entry of a case that has no score."""
+    return Entry(
+        **_outline(place), verdict=verdict, kind=kind, message=message, timestamp=timestamp, duration_ms=duration_ms
+    )
+
+
+def entry_of(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> tuple[Entry, EvalRecord | None]:
+    """Make the entry of an attempt, and the wire record where one is due.
+
+    A case that its notes quarantine (`xfail`) was run and scored, but leaves no record: it is outside the rates.
+    """
+    timestamp = clock(attempt.finished_ns)
+    if place.loaded is None:
+        raise ValueError("a case that can't be read has no attempt")
+    if attempt.failure is not None or attempt.score is None or attempt.outcome is None:
+        failure = attempt.failure
+        kind, message = (failure.kind, failure.message) if failure is not None else ("error", "no score")
+        broken = unscored(place, "error", kind, message, timestamp=timestamp, duration_ms=attempt.duration_ms)
+        return _with_payload(broken, attempt), None
+    score, outcome = attempt.score, attempt.outcome
+    backend, model = _answered_by(attempt)
+    common: dict[str, Any] = {
+        **_outline(place),
+        "timestamp": timestamp,
+        "duration_ms": attempt.duration_ms,
+        "score": score.score,
+        "threshold": score.threshold,
+        "match_level": score.match_level,
+        "match_depth": score.match_depth,
+        "answer": outcome.answer,
+        "refused": outcome.refused,
+        "terms": tuple(term.as_json() for term in score.terms),
+        "stale": attempt.stale,
+        "llm_backend": backend,
+        "llm_model": model,
+        "payload": attempt.payload,
+    }
+    reason = place.loaded.case.notes.xfail
+    if reason is not None:
+        message = f"quarantined (xfail): {reason}; {scored(score)}"
+        return Entry(**common, verdict="known_hole", kind="xfail", message=message), None
+    if score.verdict not in {"passed", "failed"} or score.score is None:
+        message = score.message or score.verdict
+        return Entry(**common, verdict=score.verdict, kind=score.verdict, message=message), None
+    facts = place.pack.facts(place.loaded.case, outcome, score)
+    record = EvalRecord(
+        test_suite=place.suite.name,
+        test_id=common["test_id"],
+        attack_category=facts.attack_category,
+        agent_decision=facts.agent_decision,
+        expected=facts.expected,
+        passed=score.passed,
+        hook_decisions=_hooks(outcome),
+        tokens_input=_tokens(attempt, "tokens_input"),
+        tokens_output=_tokens(attempt, "tokens_output"),
+        wall_clock_ms=attempt.duration_ms,
+        llm_backend=backend,
+        llm_model=model,
+        run_id=run_id,
+        timestamp=timestamp,
+        packbench=_own_object(place, attempt, score, bench, common),
+    )
+    entry = Entry(
+        **common,
+        verdict=score.verdict,
+        expects_refusal=facts.expected == "refuse",
+        record=record_json(record),
+    )
+    return entry, record
+
+
+def scored(score: Score) -> str:
+    """Say a score against its threshold: `score 0.35 < 0.80`."""
+    if score.score is None:
+        return score.verdict
+    sign = ">=" if score.passed else "<"
+    return f"score {score.score:.2f} {sign} {score.threshold:.2f}"
+
+
+def _outline(place: Place) -> dict[str, Any]:
+    outline: dict[str, Any] = {
+        "suite": place.suite.name,
+        "case_id": place.case_id,
+        "nodeid": place.nodeid,
+        "file": place.file,
+    }
+    if place.loaded is None:
+        return {**outline, "test_id": f"{place.suite.name}:{place.folder}:{place.case_id}"}
+    case = place.loaded.case
+    return {
+        **outline,
+        "test_id": place.pack.test_id(place.suite.name, case),
+        "case_type": case.case_type,
+        "difficulty": case.difficulty,
+        "tags": case.notes.tags,
+        "facets": place.pack.facets(case),
+    }
+
+
+def _with_payload(entry: Entry, attempt: Attempt) -> Entry:
+    return entry if attempt.payload is None else replace(entry, payload=attempt.payload)
+
+
+def _answered_by(attempt: Attempt) -> tuple[EvalBackend, str]:
+    cassette = attempt.cassette
+    if cassette is None:
+        return "unknown", UNKNOWN
+    known = cassette.llm_backend in _BACKENDS
+    return cast("EvalBackend", cassette.llm_backend) if known else "unknown", cassette.llm_model
+
+
+def _hooks(outcome: Outcome) -> tuple[HookDecision, ...]:
+    return tuple(
+        HookDecision(hook=firing.hook, decision=firing.decision, rule=firing.rule) for firing in outcome.firings
+    )
+
+
+def _tokens(attempt: Attempt, name: str) -> int | None:
+    if attempt.cassette is None:
+        return None
+    counts = [getattr(exchange.usage, name) for exchange in attempt.cassette.exchanges]
+    return None if any(count is None for count in counts) or not counts else sum(counts)
+
+
+def _own_object(
+    place: Place, attempt: Attempt, score: Score, bench: Bench, common: dict[str, Any]
+) -> dict[str, Any]:
+    loaded = place.loaded
+    return {
+        "version": 1,
+        "score": score.score,
+        "threshold": score.threshold,
+        "verdict": score.verdict,
+        "terms": list(common["terms"]),
+        "match_level": score.match_level,
+        "match_depth": score.match_depth,
+        "answer": common["answer"],
+        "case_id": place.case_id,
+        "case_type": common["case_type"],
+        "difficulty": common["difficulty"],
+        "tags": list(common["tags"]),
+        "facets": common["facets"],
+        "file": place.file,
+        "mode": "fixture",
+        "origin": attempt.cassette.origin if attempt.cassette is not None else None,
+        "stale": attempt.stale,
+        "trial": 0,
+        "target": bench.target_name,
+        "pack": f"{place.pack.name}/{place.pack.version}",
+        "bundled": place.suite.bundled,
+        "case_sha256": loaded.sha256 if loaded is not None else None,
+        "cassette_sha256": attempt.cassette_sha256,
+        "suite_sha256": place.suite.sha256,
+        "versions": versions(),
+    }
+
+
+def record_json(record: EvalRecord) -> dict[str, Any]:
+    """Give a wire record as plain JSON, in the order of its fields (spec, `eval_record.rs`)."""
+    data: dict[str, Any] = json.loads(record.to_json_line())
+    return data

@@ -1,0 +1,97 @@
+"""The offline guard: no network and no child process while a case runs on its recording (design 7).
+
+An audit hook sees what a patched `socket.socket` misses: raw sockets, other libraries' clients, name
+look-ups. It can't be taken out again, so there is one for the process, awake only while a case runs.
+A connection that was open before the case began sends unseen: `send` raises no audit event.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import traceback
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NETWORK = frozenset({socket.AF_INET, socket.AF_INET6})
+_SOCKET_EVENTS = frozenset({"socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"})
+_LOOKUP_EVENTS = frozenset(
+    {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"}
+)
+_PROCESS_EVENTS = frozenset(
+    {
+        "os.exec",
+        "os.fork",
+        "os.forkpty",
+        "os.posix_spawn",
+        "os.spawn",
+        "os.startfile",
+        "os.system",
+        "pty.spawn",
+        "subprocess.Popen",
+    }
+)
+
+
+class OfflineError(RuntimeError):
+    """A case tried to reach the network or to start a process in fixture mode."""
+
+
+class _Guard:
+    def __init__(self) -> None:
+        self.case: str | None = None
+        self.allow_processes = False
+        self.violations: list[str] = []
+        self.installed = False
+
+    def audit(self, event: str, arguments: tuple[object, ...]) -> None:
+        case = self.case
+        if case is None:
+            return
+        if event in _SOCKET_EVENTS:
+            if getattr(arguments[0], "family", None) not in _NETWORK:
+                return
+            what = f"{event.removeprefix('socket.')} to {arguments[1]!r}" if len(arguments) > 1 else event
+        elif event in _LOOKUP_EVENTS:
+            what = f"look-up of {arguments[0]!r}"
+        elif event in _PROCESS_EVENTS and not self.allow_processes:
+            what = f"child process ({event}{f': {arguments[0]!r}' if arguments else ''})"
+        else:
+            return
+        message = f"case {case}: fixture mode is offline, but the target tried: {what}{_caller()}"
+        self.violations.append(message)
+        raise OfflineError(message)
+
+
+_GUARD = _Guard()
+
+
+def _caller() -> str:
+    for frame in reversed(traceback.extract_stack(limit=40)):
+        if frame.filename != __file__ and "/lib/python" not in frame.filename.replace("\\", "/"):
+            return f" at {frame.filename}:{frame.lineno}"
+    return ""
+
+
+@contextmanager
+def offline(case_id: str, *, allow_processes: bool) -> Iterator[list[str]]:
+    """Refuse network and child processes while the block runs.
+
+    Args:
+        case_id: named in the refusal.
+        allow_processes: whether child processes are allowed (the user's choice).
+
+    Yields:
+        The violations so far, one line each: a target may swallow the `OfflineError` that each raised.
+    """
+    if not _GUARD.installed:
+        sys.addaudithook(_GUARD.audit)
+        _GUARD.installed = True
+    _GUARD.case, _GUARD.allow_processes, _GUARD.violations = case_id, allow_processes, []
+    try:
+        yield _GUARD.violations
+    finally:
+        _GUARD.case = None

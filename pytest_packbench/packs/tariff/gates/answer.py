@@ -1,0 +1,128 @@
+"""Gates on the answer as a whole: completeness, form of codes, the critic's objections, use of a refusal."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pytest_packbench.packs.tariff.codes import digits
+from pytest_packbench.packs.tariff.gates.base import WIDTHS, Violation, gate, listed, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pytest_packbench.packs.tariff.dossier import GriStep, Proposal
+    from pytest_packbench.packs.tariff.gates.base import GateInput
+
+_WRITTEN = re.compile(r"[\d. -]+", re.ASCII)
+# the schedule writes legal lines without a statistical suffix with eight digits
+_FULL = (8, 10)
+_TARGET = (6, 8, 10)
+
+
+@gate(1)
+def completeness(given: GateInput) -> Iterator[Violation]:
+    """Whether the answer holds what its decision needs, and nothing of the other decision."""
+    proposal = given.proposal
+    return _classified(proposal) if proposal.decision == "classify" else _refused(proposal)
+
+
+def _classified(proposal: Proposal) -> Iterator[Violation]:
+    if proposal.baseline is None:
+        yield Violation("classifies without a baseline; give the code of the goods as they are")
+    if not proposal.gri_trace.steps:
+        yield Violation("classifies without a GRI trace; give the rules in the order used, rule 1 first")
+    if not proposal.candidate_headings:
+        yield Violation("classifies without candidate headings; name each heading considered")
+    if proposal.refusal is not None:
+        yield Violation("classifies and refuses at once; drop the refusal, or decide to refuse")
+
+
+def _refused(proposal: Proposal) -> Iterator[Violation]:
+    if proposal.refusal is None:
+        yield Violation("refuses without a refusal; give category, reason and questions")
+    surplus = [
+        name
+        for name, value in (
+            ("baseline", proposal.baseline),
+            ("optimized", proposal.optimized),
+            ("what_if_candidates", proposal.what_if_candidates),
+        )
+        if value
+    ]
+    if surplus:
+        yield Violation(f"refuses and still gives {', '.join(surplus)}; drop it, or decide to classify")
+
+
+@gate(2)
+def code_form(given: GateInput) -> Iterable[Violation] | None:
+    """Whether every code has the digits of its place (reference 5: 2, 4, 6, 8 or 10, never between)."""
+    proposal = given.proposal
+    codes = list(_codes(proposal))
+    steps = proposal.gri_trace.steps
+    if not codes and not steps:
+        return None
+    wrong = [
+        Violation(f"{place} {quoted(code)} is not a code of {_either(widths)} digits; write it in full, alone")
+        for place, code, widths in codes
+        if not _has_width(code, widths)
+    ]
+    return [*wrong, *(found for at, step in enumerate(steps, 1) for found in _step_form(at, step))]
+
+
+def _codes(proposal: Proposal) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    for heading in proposal.candidate_headings:
+        yield "candidate heading", heading, (WIDTHS["heading"],)
+    if proposal.baseline is not None:
+        yield "baseline code", proposal.baseline.hts_code, _FULL
+    if proposal.optimized is not None:
+        yield "optimized code", proposal.optimized.hts_code, _FULL
+    for what_if in proposal.what_if_candidates:
+        yield f"expected code of what-if {quoted(what_if.id)}:", what_if.expected_hts, _TARGET
+
+
+def _step_form(at: int, step: GriStep) -> Iterator[Violation]:
+    width = WIDTHS[step.level]
+    named = step.candidates if step.chosen is None else (*step.candidates, step.chosen)
+    wrong = [code for code in named if not _has_width(code, (width,))]
+    if wrong:
+        yield Violation(f"{listed(wrong)} is not a {step.level} of {width} digits; write codes of that level", step=at)
+    if step.outcome != "decided":
+        if step.chosen is not None:
+            yield Violation(f"is {step.outcome} and still chooses {quoted(step.chosen)}; decide, or drop it", step=at)
+    elif step.chosen is None:
+        yield Violation("is decided without a chosen code; name the candidate chosen", step=at)
+    elif digits(step.chosen) not in {digits(code) for code in step.candidates}:
+        yield Violation(f"chooses {quoted(step.chosen)}, which is not among its candidates; compare it too", step=at)
+
+
+def _has_width(code: str, widths: tuple[int, ...]) -> bool:
+    return _WRITTEN.fullmatch(code) is not None and len(digits(code)) in widths
+
+
+def _either(widths: tuple[int, ...]) -> str:
+    return " or ".join(map(str, widths))
+
+
+@gate(9)
+def critic(given: GateInput) -> list[Violation] | None:
+    """Whether the critic saw a conflict between answer, facts and rules; other remarks don't send back."""
+    if given.critique is None:
+        return None
+    return [Violation(" ".join(conflict.split())) for conflict in given.critique.conflicts]
+
+
+@gate(10)
+def refusal(given: GateInput) -> list[Violation] | None:
+    """Whether a refusal tells why, and what to ask; goods out of scope need no question."""
+    declined = given.proposal.refusal
+    if given.proposal.decision != "refuse" or declined is None:
+        return None
+    found = []
+    if not declined.reason.strip():
+        found.append(Violation("refuses without a reason; say what stands in the way of a code"))
+    if declined.category != "out_of_scope" and not any(question.strip() for question in declined.questions):
+        found.append(
+            Violation(f"refuses as {declined.category} without a question; ask for the fact that would decide")
+        )
+    return found

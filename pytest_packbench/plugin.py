@@ -1,0 +1,211 @@
+"""The entry point: options, activation, registration. Everything else waits until a suite is asked for.
+
+This module is imported by every pytest run in an environment where the package is installed: it
+imports the standard library and pytest only.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+NAME = "packbench"
+DEFAULT_ROOT = "storage/benchmarks"
+
+
+class Asked(NamedTuple):
+    """What was asked for on the command line, before any suite is read.
+
+    Attributes:
+        root: the folder of suites, absolute.
+        bundled: whether it is the one in the wheel.
+        named: suites asked for by name.
+        folders: folders of all suites asked for, by name or by a path in them; name to absolute path.
+    """
+
+    root: Path
+    bundled: bool
+    named: tuple[str, ...]
+    folders: dict[str, Path]
+
+
+ASKED = pytest.StashKey[Asked]()
+
+
+class Setting(NamedTuple):
+    """One setting: an option, an environment variable and an ini key of one name.
+
+    Attributes:
+        name: `suite` stands for `--packbench-suite`, `PACKBENCH_SUITE` and `packbench_suite`.
+        help: one sentence for `pytest --help`.
+        default: the value where nobody says anything.
+        ini: the ini key's type.
+        option: what argparse is told; None where there is no option.
+    """
+
+    name: str
+    help: str
+    default: Any
+    ini: Any
+    option: dict[str, Any] | None
+
+
+SETTINGS = (
+    Setting(
+        "suite",
+        "Run the suite of this name (repeat it, or separate names by commas).",
+        (),
+        "args",
+        {"action": "append", "metavar": "NAME"},
+    ),
+    Setting(
+        "mode",
+        "How model calls are answered: fixture (the default) replays recordings, offline.",
+        "fixture",
+        "string",
+        {"choices": ["fixture"]},
+    ),
+    Setting(
+        "target",
+        "The pipeline under test, as package.module:attr; the default is the suite's own, else its pack's.",
+        "",
+        "string",
+        {"metavar": "TARGET"},
+    ),
+    Setting(
+        "gate",
+        "What fails the run: case (the default: any case under its threshold, and the gates) or suite (gates alone).",
+        "case",
+        "string",
+        {"choices": ["case", "suite"]},
+    ),
+    Setting(
+        "output",
+        "The folder for reports, from rootdir; the default is reports/benchmarks. Write it with =.",
+        "reports/benchmarks",
+        "string",
+        {"metavar": "DIR"},
+    ),
+    Setting("root", "The folder of suites, from rootdir.", DEFAULT_ROOT, "string", None),
+    Setting("stale", "What a stale recording is: warn (a remark) or error.", "warn", "string", None),
+    Setting(
+        "allow_processes",
+        "Whether targets may start child processes in fixture mode: yes or no.",
+        "no",
+        "string",
+        None,
+    ),
+)
+BY_NAME = {setting.name: setting for setting in SETTINGS}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register the options and their ini keys."""
+    group = parser.getgroup(NAME, "benchmark cases as tests (packbench)")
+    for setting in SETTINGS:
+        if setting.option is not None:
+            dest = f"packbench_{setting.name}"
+            group.addoption(f"--packbench-{setting.name}", dest=dest, default=None, help=setting.help, **setting.option)
+        parser.addini(f"packbench_{setting.name}", help=setting.help, type=setting.ini, default=None)
+    group.addoption(
+        "--packbench-list",
+        dest="packbench_list",
+        action="store_true",
+        default=False,
+        help="List the suites with their numbers of cases, and exit.",
+    )
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Add the hooks for users."""
+    from pytest_packbench import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+def setting_of(name: str, namespace: object, getini: Callable[[str], Any]) -> tuple[Any, str]:
+    """Find a setting: option, environment, ini, default, in this order.
+
+    Returns:
+        The value, and where it comes from in words for an error.
+    """
+    given = getattr(namespace, f"packbench_{name}", None)
+    if given is not None:
+        return given, f"--packbench-{name}"
+    variable = f"PACKBENCH_{name.upper()}"
+    if os.environ.get(variable):
+        return os.environ[variable], f"environment variable {variable}"
+    ini = getini(f"packbench_{name}")
+    if ini:
+        return ini, f"ini packbench_{name}"
+    return BY_NAME[name].default, "default"
+
+
+def suite_names(value: str | Iterable[str]) -> list[str]:
+    """Split names that came repeated or with commas, each once, in order."""
+    parts = [value] if isinstance(value, str) else list(value)
+    names = [name.strip() for part in parts for name in part.split(",")]
+    return list(dict.fromkeys(name for name in names if name))
+
+
+def bundled_root() -> Path:
+    """Give the folder of the suites in the wheel."""
+    return Path(__file__).resolve().parent / "_suites"
+
+
+def suites_root(rootpath: Path, root: str) -> tuple[Path, bool]:
+    """Give the folder of suites, and whether it is the bundled one.
+
+    The suites in the wheel are looked at only where the project's folder does not exist at all.
+    """
+    own = Path(os.path.normpath(rootpath / root))
+    return (own, False) if own.is_dir() else (bundled_root(), True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
+    """Add the folders of the suites that are asked for to the arguments.
+
+    A suite is asked for by name, or by an argument that lies under the root; a plain `pytest` asks for none.
+    """
+    namespace = early_config.known_args_namespace
+    names = suite_names(setting_of("suite", namespace, early_config.getini)[0])
+    root, bundled = suites_root(early_config.rootpath, setting_of("root", namespace, early_config.getini)[0])
+    here = early_config.invocation_params.dir
+    given = [os.path.normpath(here / argument.split("::")[0]) for argument in namespace.file_or_dir]
+    prefix = str(root)
+    under = [path for path in given if path == prefix or path.startswith(prefix + os.sep)]
+    if names or under:
+        from pytest_packbench.adapter.activation import activate
+
+        early_config.stash[ASKED], more = activate(root=root, bundled=bundled, names=names, under=under)
+        args.extend(more)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark, and the session's plugins where a suite was asked for."""
+    config.addinivalue_line(
+        "markers",
+        "packbench(suite, case_type, difficulty, tag): a benchmark case, one mark for each of its tags; "
+        "select with -m \"packbench(difficulty='hard')\".",
+    )
+    if ASKED in config.stash:
+        from pytest_packbench.adapter.session import register
+
+        register(config)
+
+
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """List the suites, where that was asked for."""
+    if not config.option.packbench_list:
+        return None
+    from pytest_packbench.adapter.listing import show_suites
+
+    return show_suites(config)

@@ -1,0 +1,96 @@
+"""The run as one JSON object, for `report.json` under the key `packbench` (design 5)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.records.run import RUN_DOCUMENT_VERSION
+from pytest_packbench.reports.judgement import judge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.records.run import Run
+    from pytest_packbench.reports.gates import GateResult
+    from pytest_packbench.reports.statistics import Statistics
+
+_ROW = (
+    "case_id",
+    "test_id",
+    "nodeid",
+    "file",
+    "verdict",
+    "kind",
+    "message",
+    "case_type",
+    "difficulty",
+    "tags",
+    "facets",
+    "score",
+    "threshold",
+    "match_level",
+    "match_depth",
+    "answer",
+    "expects_refusal",
+    "refused",
+    "terms",
+    "stale",
+    "llm_backend",
+    "llm_model",
+    "duration_ms",
+)
+
+
+def run_document(
+    run: Run, entries: Iterable[Entry], statistics: Statistics, gate_results: Sequence[GateResult]
+) -> dict[str, Any]:
+    """Put a run into plain JSON.
+
+    Args:
+        run: what is true of all entries.
+        entries: one for each selected case.
+        statistics: the numbers of these entries.
+        gate_results: how the gates decided on them.
+
+    Returns:
+        An object of the version `RUN_DOCUMENT_VERSION` that shares nothing with the arguments, with the keys
+        `version`, `status` (`passed`, `failed`, `partial`), `complete`, `run`, `totals`, `overall`, `groups`, `depth`,
+        `refusals`, `authored`, `models`, `interval` (how those of the groups are made), `gates`, and `cases` by case
+        id. Units are those of the classes it is made from. Where a number is not finite, it says null.
+    """
+    document: dict[str, Any] = _plain(
+        {
+            "version": RUN_DOCUMENT_VERSION,
+            "status": judge(run, statistics, gate_results).status,
+            "complete": not run.partial,
+            "run": asdict(run),
+            "totals": asdict(statistics.totals),
+            "overall": asdict(statistics.overall),
+            "groups": [asdict(group) for group in statistics.groups],
+            "depth": [asdict(depth) for depth in statistics.depth],
+            "refusals": asdict(statistics.refusals),
+            "authored": statistics.authored,
+            "models": statistics.models,
+            "interval": {"method": "wilson", "sides": 2, "confidence": statistics.confidence},
+            "gates": [asdict(result) for result in gate_results],
+            "cases": [_row(entry) for entry in sorted(entries, key=lambda entry: (entry.case_id, entry.test_id))],
+        }
+    )
+    return document
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    return {name: getattr(entry, name) for name in _ROW}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

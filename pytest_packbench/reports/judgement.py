@@ -1,0 +1,134 @@
+"""What a run means, in words: whether it passed, why, and what it can't tell (design 4 and 7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_packbench.records.run import Run
+    from pytest_packbench.reports.gates import GateResult
+    from pytest_packbench.reports.statistics import Statistics
+
+_REPLAYED_WHOLE = ("http:", "https:", "cmd:")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """Whether a run passed.
+
+    Attributes:
+        status: `failed` where something that was judged is bad or broken or a gate does not hold; else `partial`
+            where cases are missing; else `passed`.
+        headline: the status in capitals and the count of cases, for a title.
+        sentence: what decided, one or more sentences in one line.
+    """
+
+    status: Literal["passed", "failed", "partial"]
+    headline: str
+    sentence: str
+
+
+def judge(run: Run, statistics: Statistics, gate_results: Sequence[GateResult]) -> Judgement:
+    """Judge a run as pytest's exit code does (design 4).
+
+    Args:
+        run: its setting `gate` says whether each failing case fails the run (`case`) or the gates alone do (`suite`).
+        statistics: the numbers.
+        gate_results: how the gates decided.
+
+    Returns:
+        The judgement, in plain text that may hold names out of cases: escape it where it is shown.
+    """
+    reasons = list(_reasons(run, statistics, gate_results))
+    overall = statistics.overall
+    status: Literal["passed", "failed", "partial"] = "failed" if reasons else "partial" if run.partial else "passed"
+    words = [status.upper()]
+    if run.partial and status != "partial":
+        words.append("PARTIAL")
+    sentences = [f"{_capital('; '.join(reasons))}."] if reasons else [_good(statistics, gate_results)]
+    if run.partial:
+        sentences.append(f"The run is not complete: {run.partial}.")
+    return Judgement(
+        status=status,
+        headline=f"{', '.join(words)}, {overall.passed} of {overall.n} judged cases passed",
+        sentence=" ".join(sentences),
+    )
+
+
+def limits(run: Run, statistics: Statistics) -> list[str]:
+    """Say what the run can tell and what it can't (design 7).
+
+    Args:
+        run: tells mode, target and where the suite comes from.
+        statistics: tells whose answers were judged.
+
+    Returns:
+        Sentences, in plain text that may hold names from outside.
+    """
+    found = [_origin(run, statistics)]
+    if run.mode == "fixture" and run.target.startswith(_REPLAYED_WHOLE):
+        found.append("Pipeline not run: scoring only; the target's results were replayed whole.")
+    if run.bundled:
+        found.append("The suite is bundled: it came with the installed package, not from this project.")
+    return found
+
+
+def count(number: int, noun: str) -> str:
+    """Write a number of things, in the plural where due: `1 case`, `2 cases`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _reasons(run: Run, statistics: Statistics, gate_results: Sequence[GateResult]) -> Iterator[str]:
+    verdicts, n = statistics.totals.verdicts, statistics.overall.n
+    if verdicts["failed"] and run.settings.get("gate") != "suite":
+        yield f"{verdicts['failed']} of {count(n, 'judged case')} failed"
+    if verdicts["error"]:
+        yield f"{count(verdicts['error'], 'case')} broke before a score (error)"
+    if verdicts["vacuous"]:
+        yield f"{count(verdicts['vacuous'], 'case')} could not have failed (vacuous)"
+    if not n:
+        yield "no case was judged"
+    for result in gate_results:
+        # what did not run is no failure: `partial` says it
+        if not result.passed and not (run.partial and result.metric == "completeness"):
+            yield f"gate {result.text}"
+
+
+def _good(statistics: Statistics, gate_results: Sequence[GateResult]) -> str:
+    overall = statistics.overall
+    done = (
+        f"{'All' if overall.passed == overall.n else f'{overall.passed} of'} {count(overall.n, 'judged case')} passed"
+    )
+    failing = sum(not result.passed for result in gate_results)
+    if not gate_results:
+        return f"{done}."
+    if failing:
+        return f"{done}; completeness does not hold."
+    return (
+        f"{done}; {count(len(gate_results), 'gate')} checked, {'it holds' if len(gate_results) == 1 else 'all hold'}."
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _origin(run: Run, statistics: Statistics) -> str:
+    n, authored = statistics.overall.n, statistics.authored
+    written = "Recordings were authored" if run.mode == "fixture" else "Answers were scripted"
+    if statistics.all_authored:
+        return f"{written}: this run tests gates and scoring, not a model; its counts are no estimate of anything."
+    models = f" ({', '.join(statistics.models)})" if statistics.models else ""
+    if run.mode == "fixture":
+        told = (
+            f"Fixture mode, recorded answers{models}: this run tells whether the pipeline or the scoring changed, "
+            "not how good the model is."
+        )
+    else:
+        told = f"Live mode{models}: this run tells how good the model is on these cases."
+    if authored:
+        told += f" {authored} of {count(n, 'answer')} were authored and say nothing of a model."
+    return told

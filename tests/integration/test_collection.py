@@ -1,0 +1,238 @@
+"""How cases are found, selected and named: in a shell, under xdist, by an editor."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Project
+
+
+@pytest.fixture
+def filled(project: Project) -> Project:
+    project.case("alpha", case_type="one", difficulty="hard", notes={"tags": ["x", "y"]})
+    project.case("beta", case_type="one")
+    project.case("gamma", case_type="two", notes={"tags": ["y"]})
+    return project
+
+
+ALPHA = "storage/benchmarks/toy/cases/one/alpha.json"
+
+
+def names(result: pytest.RunResult) -> set[str]:
+    return {line.rpartition("::")[2].split()[0] for line in result.outlines if ".json::" in line and "PASSED" in line}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--packbench-suite=toy",), {"alpha", "beta", "gamma"}),
+        (("storage/benchmarks/toy",), {"alpha", "beta", "gamma"}),
+        (("storage/benchmarks",), {"alpha", "beta", "gamma"}),
+        (("storage/benchmarks/toy/cases/one",), {"alpha", "beta"}),
+        ((ALPHA,), {"alpha"}),
+        ((f"{ALPHA}::alpha",), {"alpha"}),
+        (("--packbench-suite=toy", f"{ALPHA}::alpha"), {"alpha"}),
+        (("--packbench-suite=toy", "-k", "gamma"), {"gamma"}),
+        (("--packbench-suite=toy", "-m", "packbench(case_type='two')"), {"gamma"}),
+        (("--packbench-suite=toy", "-m", "packbench(difficulty='hard', tag='y')"), {"alpha"}),
+        (("--packbench-suite=toy", "-m", "packbench(tag='y')"), {"alpha", "gamma"}),
+        (("--packbench-suite=toy", "-m", "packbench(suite='toy') and not packbench(tag='y')"), {"beta"}),
+        (("--packbench-suite=toy", "--deselect", ALPHA), {"beta", "gamma"}),
+    ],
+)
+def test_selection(filled: Project, arguments: tuple[str, ...], expected: set[str]) -> None:
+    verbose = () if filled.workers else ("-v",)
+    result = filled.run(*verbose, *arguments)
+    result.assert_outcomes(passed=len(expected), deselected=None if filled.workers else 3 - len(expected) if "-k" in arguments or "-m" in arguments or "--deselect" in arguments else 0)
+    assert result.ret == pytest.ExitCode.OK
+    ran = {line["packbench"]["case_id"] for line in filled.lines("records.jsonl")}
+    assert ran == expected
+    if verbose:
+        assert names(result) == expected
+
+
+def test_a_plain_pytest_collects_no_benchmark(filled: Project) -> None:
+    filled.pytester.makepyfile(test_own="def test_own(): pass")
+    result = filled.run()
+    result.assert_outcomes(passed=1)
+    assert not (filled.root / "reports").exists()
+
+
+def test_a_suite_runs_beside_tests(filled: Project) -> None:
+    path = filled.pytester.makepyfile(test_own="def test_own(): pass")
+    result = filled.run("--packbench-suite=toy", str(path))
+    result.assert_outcomes(passed=4)
+
+
+def test_last_failed(filled: Project) -> None:
+    filled.case("beta", case_type="one", points=0.0)
+    filled.run_toy().assert_outcomes(passed=2, failed=1)
+    result = filled.run_toy("--lf")
+    assert result.parseoutcomes()["failed"] == 1
+    assert "passed" not in result.parseoutcomes()
+
+
+def test_collect_only_writes_nothing(filled: Project) -> None:
+    filled.run_toy()
+    before = filled.folders()
+    result = filled.run_toy("--collect-only", "-q")
+    assert result.ret == pytest.ExitCode.OK
+    if not filled.workers:
+        result.stdout.fnmatch_lines([f"{ALPHA}::alpha", "*3 tests collected*"])
+    assert filled.folders() == before
+
+
+def test_from_another_folder(filled: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    (filled.root / "deep" / "er").mkdir(parents=True)
+    monkeypatch.chdir(filled.root / "deep" / "er")
+    result = filled.run("--packbench-suite=toy", f"--rootdir={filled.root}")
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(["reports: ../../reports/benchmarks/toy/*"])
+    result = filled.run("../../storage/benchmarks/toy/cases/one/alpha.json::alpha", f"--rootdir={filled.root}")
+    result.assert_outcomes(passed=1)
+
+
+def test_an_absolute_id_works_again_as_an_argument(filled: Project) -> None:
+    result = filled.run(f"{filled.root / ALPHA}::alpha", f"--rootdir={filled.root}")
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("arguments", [("--packbench-suite=tou",), ("--packbench-suite=toy,tou",), ("--packbench-suite=../toy",)])
+def test_an_unknown_suite_is_a_usage_error_that_lists_the_known(project: Project, arguments: tuple[str, ...]) -> None:
+    project.suite("other")
+    result = project.run(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --packbench-suite: no suite is called*known under storage/benchmarks: other, toy"])
+    result.stderr.no_fnmatch_line("*Traceback*")
+
+
+def test_a_named_suite_without_cases_is_never_green(project: Project) -> None:
+    result = project.run_toy()
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines(['*suite "toy" has no case under*', "*toy: FAILED*"])
+    assert project.folders() == []
+
+
+def test_a_suite_without_cases_fails_beside_one_with_cases(filled: Project) -> None:
+    filled.suite("empty")
+    result = filled.run("--packbench-suite=toy,empty")
+    result.assert_outcomes(passed=3)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_several_suites_share_a_run_id_and_have_a_folder_each(filled: Project) -> None:
+    filled.suite("more", "pack: toy\ngates: [{metric: mean_score, min: 0.9}]\n")
+    filled.case("low", suite="more", points=0.85)
+    result = filled.run("--packbench-suite=toy", "--packbench-suite=more")
+    result.assert_outcomes(passed=4)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert filled.left("toy").name == filled.left("more").name
+    assert [test["nodeid"] for test in filled.report("more")["tests"]] == ["storage/benchmarks/more/cases/plain/low.json::low"]
+    assert filled.report("more")["summary"]["total"] == 1
+
+
+def test_bad_suite_rules_are_a_usage_error(project: Project) -> None:
+    project.suite("toy", "pack: toy\nthreshold: 1\n")
+    result = project.run_toy()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(['ERROR: storage/benchmarks/toy/suite.yaml: /threshold: unknown key "threshold"; did you mean "thresholds"?'])
+
+
+def test_the_list_of_suites(filled: Project) -> None:
+    filled.suite("broken", "pack: nothing\n")
+    result = filled.run("--packbench-list")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines(["suites under storage/benchmarks: 2", "  broken: 0 cases; can't be used:*no pack is called*", "  toy: 3 cases (one 2, two 1); pack toy: a toy"])
+
+
+def test_suite_and_root_by_ini_and_environment(plain: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain.case("alpha")
+    (plain.root / "storage" / "benchmarks").rename(plain.root / "elsewhere")
+    plain.pytester.makeini("[pytest]\npackbench_root = elsewhere\npackbench_output = out\n")
+    monkeypatch.setenv("PACKBENCH_SUITE", "toy")
+    plain.run().assert_outcomes(passed=1)
+    assert (plain.root / "out" / "toy" / "latest").exists()
+
+
+def test_native_toml(plain: Project) -> None:
+    plain.case("alpha")
+    (plain.root / "tox.ini").unlink()
+    plain.pytester.makepyprojecttoml('[tool.pytest]\nstrict = true\npackbench_suite = ["toy"]\npackbench_stale = "error"\n')
+    plain.run().assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("PACKBENCH_GATE", "none", "environment variable PACKBENCH_GATE: got 'none'; expected one of: case, suite"),
+        ("PACKBENCH_MODE", "live", "environment variable PACKBENCH_MODE: got 'live'; expected one of: fixture"),
+        ("PACKBENCH_STALE", "x", "environment variable PACKBENCH_STALE: got 'x'; expected one of: warn, error"),
+        ("PACKBENCH_TARGET", "no.such:thing", 'target "no.such:thing": No module named'),
+    ],
+)
+def test_a_wrong_setting_names_its_source(plain: Project, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str) -> None:
+    plain.case("alpha")
+    monkeypatch.setenv(variable, value)
+    result = plain.run_toy()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{said}*"])
+
+
+def test_a_target_from_the_project(plain: Project) -> None:
+    plain.case("alpha", points=0.0)
+    plain.pytester.makepyfile(mine="class Mine:\n    async def verify(self, request):\n        return {'points': 0.9}\n\npipeline = Mine()\n")
+    plain.run_toy("--packbench-target=mine:pipeline").assert_outcomes(passed=1)
+    (record,) = plain.lines("records.jsonl")
+    assert record["packbench"]["target"] == "mine:pipeline"
+
+
+def test_what_editors_need(plain: Project) -> None:
+    path = plain.case("alpha")
+    items, _ = plain.pytester.inline_genitems("--packbench-suite=toy")
+    (item,) = items
+    assert isinstance(item.parent, pytest.File)
+    assert item.parent.path == path
+    assert "::" in item.nodeid
+    assert not hasattr(item, "callspec")
+    assert item.location == ("storage/benchmarks/toy/cases/plain/alpha.json", 0, "alpha")
+
+
+def test_the_wheels_suites_are_used_only_where_the_project_has_none(plain: Project, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    plain.case("alpha")
+    bundled = tmp_path_factory.mktemp("site") / "_suites"
+    (plain.root / "storage" / "benchmarks").rename(bundled)
+    monkeypatch.setattr("pytest_packbench.plugin.bundled_root", lambda: bundled)
+    result = plain.run_toy("-rA")
+    result.assert_outcomes(passed=1)
+    nodeid = f"{bundled}/toy/cases/plain/alpha.json::alpha"
+    result.stdout.fnmatch_lines(["packbench: suite toy (bundled)*", f"PASSED {nodeid}"])
+    (record,) = plain.lines("records.jsonl")
+    assert record["packbench"]["bundled"] is True
+    plain.run(nodeid).assert_outcomes(passed=1)
+    (plain.root / "storage" / "benchmarks").mkdir(parents=True)
+    assert plain.run_toy().ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_junit_carries_scores(filled: Project) -> None:
+    filled.run_toy("--junitxml=out.xml")
+    text = (filled.root / "out.xml").read_text("utf-8")
+    assert '<property name="score" value="1.0"' in text
+    assert '<property name="case_type" value="two"' in text
+
+
+def test_the_users_own_json_report_is_left_alone(filled: Project) -> None:
+    filled.run_toy("--json-report", "--json-report-file=mine.json", "--json-report-omit=log")
+    mine = json.loads((filled.root / "mine.json").read_text("utf-8"))
+    assert "packbench" not in mine
+    assert len(mine["tests"]) == 3
+    assert filled.report()["packbench"]["run_id"] == filled.left().name
+
+
+def test_without_the_json_report_plugin(filled: Project) -> None:
+    result = filled.run_toy("-p", "no:pytest_jsonreport")
+    result.assert_outcomes(passed=3)
+    assert filled.report()["packbench"]["totals"]["verdicts"]["passed"] == 3
