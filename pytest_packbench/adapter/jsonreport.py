@@ -23,6 +23,8 @@ def switch_on(config: pytest.Config) -> None:
         config.option.json_report = True
         config.option.json_report_file = None
         config.option.json_report_omit = list(_LEFT_OUT)
+        # or it says at the end, with -v, that it did not write what we write
+        config.option.json_report_verbosity = 0
 
 
 def write_report(

@@ -16,6 +16,7 @@ class Terminal:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
+        self._summing_up = False
 
     def pytest_report_header(self) -> list[str]:
         """Say what runs, on what, before it runs."""
@@ -28,8 +29,8 @@ class Terminal:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Put the score beside the word that -v shows; categories stay pytest's own."""
-        if report.when != "call" or hasattr(report, "wasxfail"):
+        """Put the score beside the word that -v shows; categories, and the words of the summary, stay pytest's own."""
+        if self._summing_up or report.when != "call" or hasattr(report, "wasxfail"):
             return None
         properties = dict(report.user_properties)
         score = properties.get("score")
@@ -40,6 +41,8 @@ class Terminal:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Show each suite's table, its gates and where its reports are."""
+        # people and tools look for `FAILED <node id>` in what pytest prints after this
+        self._summing_up = True
         for run in self._recorder.runs.values():
             self._show(terminalreporter, run)
 

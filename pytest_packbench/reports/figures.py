@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 TOLERANCE = 1e-9
 DASH = "-"
+# the value of a group of cases of which nothing but the file is known
+UNREADABLE = "(can't be read)"
 _MOST_DIGITS = 12
 
 
@@ -22,11 +28,47 @@ def percent(part: int, whole: int) -> str:
     return text
 
 
-def score(value: float | None, threshold: float | None = None) -> str:
-    """Write a score of 0 to 1 with two decimals, or as many as tell it from 0, from 1 and from its threshold."""
-    if value is None:
-        return DASH
-    return aligned(value, *(() if threshold is None else (threshold,)))[0]
+def score(value: float | None, threshold: float | None = None) -> tuple[str, str]:
+    """Write a score and its threshold with two decimals, or as many as it takes to see how they compare.
+
+    Args:
+        value: 0 to 1; a dash is given for None.
+        threshold: 0 to 1; a dash is given for None.
+    """
+    if value is not None and threshold is not None:
+        shown, bound = aligned(value, threshold)
+        return shown, bound
+    return average(value), average(threshold)
+
+
+def average(value: float | None) -> str:
+    """Write a score that has no threshold; a dash for None."""
+    return DASH if value is None else aligned(value)[0]
+
+
+def interval(ends: tuple[float, float] | None) -> str:
+    """Write an interval of shares, `62.1 % to 96.3 %`; a dash where there is none."""
+    return DASH if ends is None else f"{100 * ends[0]:.1f} % to {100 * ends[1]:.1f} %"
+
+
+def terms_text(terms: Iterable[Mapping[str, Any]], *, details: bool = False) -> str:
+    """Write the terms of a score in the order applied: `preferred_match +1.00; forbidden_code =0`.
+
+    Args:
+        terms: as an entry has them: `name`, `effect`, `value`, `detail`.
+        details: say why in brackets after each.
+    """
+    return "; ".join(_term_text(term, details=details) for term in terms)
+
+
+def _term_text(term: Mapping[str, Any], *, details: bool) -> str:
+    effect, value, detail = term.get("effect", "add"), term.get("value"), term.get("detail")
+    points = ""
+    if effect == "zero":
+        points = " =0"
+    elif effect != "note" and isinstance(value, int | float):
+        points = f" {value:+.2f}"
+    return f"{term.get('name', '')}{points}{f' ({detail})' if details and detail else ''}"
 
 
 @lru_cache(maxsize=4096)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_packbench.reports.figures import TOLERANCE, aligned
+from pytest_packbench.reports.figures import TOLERANCE, UNREADABLE, aligned
 from pytest_packbench.reports.statistics import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pytest_packbench.records.entry import Entry
-
-UNREADABLE = "(can't be read)"
 
 
 class GateRule(Protocol):
@@ -67,6 +65,15 @@ class GateResult:
     min: float | None
     max: float | None
     text: str
+
+    @property
+    def subject(self) -> str:
+        """What was measured, where: `pass_rate`, `pass_rate (case_type negative)`."""
+        if self.by is None:
+            return self.metric
+        if self.value is None:
+            return f"{self.metric} (by {self.by})"
+        return f"{self.metric} ({self.by} {self.value or UNREADABLE})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +177,7 @@ def _result(rule: GateRule, value: str | None, fraction: _Fraction) -> GateResul
     observed = fraction.top / fraction.bottom if fraction.bottom else None
     passed = observed is not None and _is_enough(rule, observed) and _is_within(rule, observed)
     told = ": no case to judge" if observed is None else f" {_arithmetic(rule, fraction, observed)}"
-    return GateResult(
+    result = GateResult(
         metric=rule.metric,
         by=rule.by,
         value=value,
@@ -178,14 +185,9 @@ def _result(rule: GateRule, value: str | None, fraction: _Fraction) -> GateResul
         observed=observed,
         min=rule.min,
         max=rule.max,
-        text=f"{_subject(rule, value)}{told}: {'PASS' if passed else 'FAIL'}",
+        text=f"{told}: {'PASS' if passed else 'FAIL'}",
     )
-
-
-def _subject(rule: GateRule, value: str | None) -> str:
-    if rule.by is None:
-        return rule.metric
-    return f"{rule.metric} by {rule.by}" if value is None else f"{rule.metric} of {rule.by} {value or UNREADABLE}"
+    return replace(result, text=result.subject + result.text)
 
 
 def _is_enough(rule: GateRule, observed: float) -> bool:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from pytest_packbench.reports.gates import GateResult
     from pytest_packbench.reports.statistics import Statistics
 
+# of the gates that fail, so many are named in a sentence
+_NAMED = 3
 _REPLAYED_WHOLE = ("http:", "https:", "cmd:")
 
 
@@ -86,15 +88,19 @@ def _reasons(run: Run, statistics: Statistics, gate_results: Sequence[GateResult
     if verdicts["failed"] and run.settings.get("gate") != "suite":
         yield f"{verdicts['failed']} of {count(n, 'judged case')} failed"
     if verdicts["error"]:
-        yield f"{count(verdicts['error'], 'case')} broke before a score (error)"
+        yield f"{count(verdicts['error'], 'case')} broke (error)"
     if verdicts["vacuous"]:
         yield f"{count(verdicts['vacuous'], 'case')} could not have failed (vacuous)"
     if not n:
         yield "no case was judged"
-    for result in gate_results:
-        # what did not run is no failure: `partial` says it
-        if not result.passed and not (run.partial and result.metric == "completeness"):
-            yield f"gate {result.text}"
+    # what did not run is no failure: `partial` says it
+    broken = [each for each in gate_results if not (each.passed or (run.partial and each.metric == "completeness"))]
+    if len(broken) == 1:
+        yield f"the gate {broken[0].text}"
+    elif broken:
+        more = f" and {len(broken) - _NAMED} more" if len(broken) > _NAMED else ""
+        names = ", ".join(each.subject for each in broken[:_NAMED])
+        yield f"{len(broken)} of {count(len(gate_results), 'gate')} do not hold: {names}{more}"
 
 
 def _good(statistics: Statistics, gate_results: Sequence[GateResult]) -> str:
@@ -120,7 +126,7 @@ def _origin(run: Run, statistics: Statistics) -> str:
     n, authored = statistics.overall.n, statistics.authored
     written = "Recordings were authored" if run.mode == "fixture" else "Answers were scripted"
     if statistics.all_authored:
-        return f"{written}: this run tests gates and scoring, not a model; its counts are no estimate of anything."
+        return f"{written}: this run tests gates and scoring, not a model; no interval is given."
     models = f" ({', '.join(statistics.models)})" if statistics.models else ""
     if run.mode == "fixture":
         told = (

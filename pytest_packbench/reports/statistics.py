@@ -78,12 +78,15 @@ class Depth:
         agreeing: answers whose depth is `level` or more.
         n: judged answers of known depth, where an answer was due.
         share: `agreeing / n`, 0 to 1; None where `n` is 0.
+        interval: two-sided Wilson interval of the share, 0 to 1; None where `n` is 0 or where an answer of the run
+            was authored.
     """
 
     level: int
     agreeing: int
     n: int
     share: float | None
+    interval: tuple[float, float] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +134,11 @@ class Statistics:
     def all_authored(self) -> bool:
         """Whether no judged answer came from a model: the run tests gates and scoring, and no interval is given."""
         return 0 < self.authored == self.overall.n
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether some judged answer was not authored, so that a column of intervals may hold any."""
+        return self.authored < self.overall.n
 
     def grouped(self) -> dict[str, list[Group]]:
         """Give the groups by what they are grouped by, in order."""
@@ -242,7 +250,7 @@ def statistics(
         totals=Totals(selected=everything.selected, verdicts=verdicts, quarantined=quarantined, stale=stale),
         overall=everything.group("", "", confidence),
         groups=tuple(tallies[key].group(*key, confidence) for key in sorted(tallies, key=_rank)),
-        depth=_depth_table(depths, levels),
+        depth=_depth_table(depths, levels, None if everything.authored else confidence),
         refusals=Refusals(
             due_refused=due[True, True],
             due_answered=due[True, False],
@@ -309,12 +317,20 @@ def _rank(key: tuple[str, str]) -> tuple[int, str, int, str]:
     return _PLACES.get(name, _FACETS_PLACE), name, step, value
 
 
-def _depth_table(depths: Counter[int], levels: Sequence[int] | None) -> tuple[Depth, ...]:
+def _depth_table(depths: Counter[int], levels: Sequence[int] | None, confidence: float | None) -> tuple[Depth, ...]:
     n = depths.total()
     wanted = sorted({level for level in (depths if levels is None else levels) if level > 0}, reverse=True)
     table, agreeing, left = [], 0, sorted(depths)
     for level in wanted:
         while left and left[-1] >= level:
             agreeing += depths[left.pop()]
-        table.append(Depth(level=level, agreeing=agreeing, n=n, share=agreeing / n if n else None))
+        table.append(
+            Depth(
+                level=level,
+                agreeing=agreeing,
+                n=n,
+                share=agreeing / n if n else None,
+                interval=None if confidence is None else wilson(agreeing, n, confidence),
+            )
+        )
     return tuple(reversed(table))

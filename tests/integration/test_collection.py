@@ -229,10 +229,20 @@ def test_the_users_own_json_report_is_left_alone(filled: Project) -> None:
     mine = json.loads((filled.root / "mine.json").read_text("utf-8"))
     assert "packbench" not in mine
     assert len(mine["tests"]) == 3
-    assert filled.report()["packbench"]["run_id"] == filled.left().name
+    assert filled.report()["packbench"]["run"]["run_id"] == filled.left().name
 
 
 def test_without_the_json_report_plugin(filled: Project) -> None:
     result = filled.run_toy("-p", "no:pytest_jsonreport")
     result.assert_outcomes(passed=3)
     assert filled.report()["packbench"]["totals"]["verdicts"]["passed"] == 3
+
+
+def test_verbose_shows_scores_and_the_summary_keeps_pytests_words(filled: Project) -> None:
+    filled.case("beta", case_type="one", points=0.25)
+    result = filled.run_toy("-v")
+    path = "storage/benchmarks/toy/cases/one/beta.json::beta"
+    wanted = f"*FAILED 0.25*{path}*" if filled.workers else f"{path} FAILED 0.25*"
+    result.stdout.fnmatch_lines([wanted])
+    result.stdout.fnmatch_lines([f"FAILED {path} - score 0.25 < 0.80*"])
+    result.stdout.no_fnmatch_line("*auto-save*")

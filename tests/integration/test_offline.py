@@ -32,7 +32,7 @@ for role in request.input["roles"]:
         ("import socket; socket.gethostbyname('localhost')", "look-up of 'localhost'"),
         ("import urllib.request; urllib.request.urlopen('http://127.0.0.1:9/')", "look-up of '127.0.0.1'"),
         ("import asyncio; asyncio.run(asyncio.open_connection('127.0.0.1', 9))", "connect to"),
-        ("import threading, socket\nt = threading.Thread(target=lambda: socket.gethostbyname('localhost')); t.start(); t.join()", "look-up"),
+        ("import threading, socket\nt = threading.Thread(target=socket.gethostbyname, args=('localhost',)); t.start(); t.join()", "look-up"),
         ("try:\n    " + CONNECT.replace("\n", "\n    ") + "\nexcept Exception:\n    pass", "connect to"),
         ("import subprocess; subprocess.run(['true'])", "child process (subprocess.Popen"),
         ("import os; os.system('true')", "child process (os.system"),

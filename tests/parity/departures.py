@@ -29,6 +29,7 @@ Ledger = dict[str, float | None]
 MATCH = {"preferred": 1.0, "allowed": 0.7, "chapter": 0.3, "miss": 0.0}
 BONUS, PENALTY, WRONG_CATEGORY = 0.05, -0.1, 0.8
 ACCEPT, REFUSE = 0.8, 0.9
+NOISE = 1e-9
 CRITICAL = frozenset(
     {
         "gri_sequence_violation",
@@ -41,6 +42,7 @@ CRITICAL = frozenset(
     }
 )
 EVIDENCE_PHRASES = ("missing evidence", "missing chapter evidence", "chapter notes", "attach missing chapter")
+CODES = ("preferred_hts", "allowed_hts", "must_not_hts")
 # S1; whatever isn't named here comes between the matches and the bonus, in any order
 FIRST = ("match", "forbidden_code", "no_savings_violation", "gri_sequence", "citations_invalid", "duty_delta")
 LAST = "process_bonus"
@@ -133,8 +135,9 @@ def holders(payload: Json) -> list[Json]:
 @reading("a code under two digits names no chapter, so nothing can be compared with it (S14)")
 def short_codes(case: Json, _: Json) -> None:
     expected = case["expected"]
-    for key in ("preferred_hts", "allowed_hts", "must_not_hts"):
-        expected[key] = [code for code in expected.get(key) or [] if len(re.sub(r"\D", "", code)) > 1]
+    for key in CODES:
+        if expected.get(key):
+            expected[key] = [code for code in expected[key] if chapter(code) is not None]
 
 
 @reading("an iteration that says nothing is a broken result, no missing one (S12)")
@@ -169,7 +172,7 @@ def truth_of_anything(_: Json, result: Json) -> None:
         trace["sequence_ok"] = bool(trace["sequence_ok"])
     for place in holders(result):
         gate = place.get("citation_gate_result")
-        if gate:
+        if gate and isinstance(gate, dict):
             gate["ok"] = bool(gate.get("ok"))
 
 
@@ -198,6 +201,34 @@ def unreachable_model_is_out_of_scope(_: Json, result: Json) -> None:
         ]
 
 
+@reading("a mistake is one wherever it stands, not only where a rule happens to look")
+def mistakes_nobody_looked_at(_: Json, result: Json) -> None:
+    dossier = of(result, "tariff_dossier") or {}
+    if dossier.get("mutations"):
+        dossier["mutations"] = [mutation for mutation in dossier["mutations"] if isinstance(mutation, dict)]
+    for place, key in rates(result):
+        if isinstance(place.get(key), str) and not is_number(place[key]):
+            del place[key]
+    for part in (dossier.get("baseline") or {}, dossier.get("optimized") or {}):
+        if not isinstance(part.get("hts_code", ""), (str, type(None))):
+            del part["hts_code"]
+    for lever in (of(result, "lever_proof") or {}).get("selected_levers") or []:
+        checks = lever.get("gate_results") or {}
+        if not isinstance(checks.get("plausibility", []), (list, dict, type(None))):
+            checks["plausibility"] = []
+    for place in holders(result):
+        gate = place.get("missing_evidence_gate_result")
+        if gate is not None and not (isinstance(gate, dict) and isinstance(gate.get("ok"), bool)):
+            del place["missing_evidence_gate_result"]
+
+
+def is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
 @reading("a rate is a number; text that looks like one is a mistake of the target (S7)")
 def numbers_from_text(_: Json, result: Json) -> None:
     for place, key in rates(result):
@@ -224,16 +255,25 @@ def rates(result: Json) -> Iterator[tuple[Json, str]]:
 
 @rule("spelling is not the answer; a shorter code that is wanted or forbidden speaks for its lines")
 def codes_as_text(seen: Seen, ledger: Ledger) -> Ledger:
-    if not seen.is_compared:
+    if not seen.is_compared or not is_spelling_at_stake(seen):
         return ledger
     level = text_level(seen)
-    # both find the same match, or both a forbidden code: nothing departs
-    if (level or "forbidden_code") == (seen.ours.match_level or "").replace("none", "miss"):
-        return ledger
-    changed = {**ledger, "match": MATCH[level or "miss"], "forbidden_code": None}
-    if level is not None:
-        del changed["forbidden_code"]
-    return changed
+    changed = {**ledger, "match": MATCH[level or "miss"]}
+    return {**changed, "forbidden_code": None} if level is None else without(changed, "forbidden_code")
+
+
+def is_spelling_at_stake(seen: Seen) -> bool:
+    """Whether a code stands under an expected one that isn't the same text, or a code has no chapter."""
+    code = seen.final_code or ""
+    wanted = [one for key in CODES for one in seen.expected.get(key) or []]
+    return any(
+        chapter(one) is None or (one != code and re.sub(r"\D", "", code).startswith(re.sub(r"\D", "", one)))
+        for one in wanted
+    )
+
+
+def without(ledger: Ledger, *names: str) -> Ledger:
+    return {name: points for name, points in ledger.items() if name not in names}
 
 
 def text_level(seen: Seen) -> str | None:
@@ -256,18 +296,25 @@ def chapter(code: str) -> str | None:
 
 @rule("gates that ran decide, and only where the answer matches; reasons beside an accepted answer decide nothing")
 def bonus_by_reasons(seen: Seen, ledger: Ledger) -> Ledger:
-    changed = {name: points for name, points in ledger.items() if name != LAST}
-    if seen.is_compared and not CRITICAL & set(seen.outcome.reasons):
-        changed[LAST] = BONUS
-    return changed
+    gates = [ok for ok in (seen.outcome.citations_ok, seen.outcome.evidence_ok) if ok is not None]
+    is_matched = seen.ours.terms[0].name != "no_match"
+    is_due = is_matched and bool(gates) and all(gates)
+    is_given = not CRITICAL & set(seen.outcome.reasons)
+    if not seen.is_compared or is_due == is_given:
+        return ledger
+    return {**ledger, LAST: BONUS} if is_given else without(ledger, LAST)
 
 
 @rule("levers, options and rates are counted; prose is neither asked for nor searched (S9)")
 def savings_by_words(seen: Seen, ledger: Ledger) -> Ledger:
-    changed = {name: points for name, points in ledger.items() if name != "no_savings_violation"}
-    if seen.is_compared and seen.expected.get("no_savings_expected") and claims_savings(seen.dossier):
-        changed["no_savings_violation"] = None
-    return changed
+    if not seen.is_compared or not seen.expected.get("no_savings_expected"):
+        return ledger
+    found, name = seen.outcome, "no_savings_violation"
+    is_counted = bool(found.levers or found.what_ifs or found.savings_claims)
+    is_claimed = claims_savings(seen.dossier)
+    if is_counted == is_claimed:
+        return ledger
+    return {**ledger, name: None} if is_claimed else without(ledger, name)
 
 
 def claims_savings(dossier: Json) -> bool:
@@ -276,12 +323,12 @@ def claims_savings(dossier: Json) -> bool:
     if not dossier:
         return False
     rate = (dossier.get("baseline") or {}).get("duty_rate_pct")
-    amount, rationale = optimized.get("estimated_savings_per_unit"), (optimized.get("rationale") or "").lower()
+    amount = optimized.get("estimated_savings_per_unit")
     return (
         bool(dossier.get("what_if_candidates"))
         or (amount is not None and amount != 0)
         or is_under(optimized.get("duty_rate_pct"), rate)
-        or not denies(rationale)
+        or not denies((optimized.get("rationale") or "").lower())
         or any(
             is_under(mutation.get("expected_duty_rate_pct"), rate)
             or promises((mutation.get("expected_savings_note") or "").lower())
@@ -304,38 +351,34 @@ def promises(text: str) -> bool:
 
 @rule("0 % is a rate, and a rate belongs to its code (S6)")
 def rate_of_either_code(seen: Seen, ledger: Ledger) -> Ledger:
-    changed = {name: points for name, points in ledger.items() if name != "duty_total_rate"}
-    wanted = seen.expected.get("expected_duty_total_rate_pct")
-    rate = seen.outcome.optimized_rate_pct or seen.outcome.baseline_rate_pct
-    if seen.is_compared and wanted is not None:
-        if rate is None or not math.isclose(rate, wanted, rel_tol=0.0, abs_tol=0.0001):
-            changed["duty_total_rate"] = None
-    return changed
+    found, wanted = seen.outcome, seen.expected.get("expected_duty_total_rate_pct")
+    is_at_stake = not found.optimized_rate_pct or not found.optimized_code
+    if not seen.is_compared or wanted is None or not is_at_stake:
+        return ledger
+    rate = found.optimized_rate_pct or found.baseline_rate_pct
+    is_right = rate is not None and math.isclose(rate, wanted, rel_tol=0.0, abs_tol=0.0001)
+    return without(ledger, "duty_total_rate") if is_right else {**ledger, "duty_total_rate": None}
 
 
 @rule("the ends of a range belong to it, whatever binary fractions make of them; so with an unchanged rate")
 def duty_limits_to_the_last_bit(seen: Seen, ledger: Ledger) -> Ledger:
-    names = ("duty_delta", "duty_delta_direction")
-    changed = {name: points for name, points in ledger.items() if name not in names}
-    delta = seen.outcome.duty_delta
-    limits, direction = seen.expected.get("duty_delta_range"), seen.expected.get("expected_duty_delta_direction")
-    if seen.is_compared and limits and delta is not None and not limits[0] <= delta <= limits[1]:
-        changed["duty_delta"] = PENALTY
-    if seen.is_compared and direction is not None and direction != sign_of(delta):
-        changed["duty_delta_direction"] = None
-    return changed
-
-
-def sign_of(delta: float | None) -> str | None:
-    if delta is None:
-        return None
-    return "decrease" if delta < 0 else "increase" if delta > 0 else "flat"
+    delta, limits = seen.outcome.duty_delta, seen.expected.get("duty_delta_range")
+    if not seen.is_compared or delta is None:
+        return ledger
+    if limits and any(0 < abs(delta - limit) <= NOISE for limit in limits):
+        is_inside = limits[0] <= delta <= limits[1]
+        ledger = without(ledger, "duty_delta") if is_inside else {**ledger, "duty_delta": PENALTY}
+    direction = seen.expected.get("expected_duty_delta_direction")
+    if direction is not None and 0 < abs(delta) <= NOISE:
+        is_right = direction == ("decrease" if delta < 0 else "increase")
+        name = "duty_delta_direction"
+        ledger = without(ledger, name) if is_right else {**ledger, name: None}
+    return ledger
 
 
 @rule("where no step is asked for, none is enough")
 def a_minimum_of_zero_steps(seen: Seen, ledger: Ledger) -> Ledger:
-    least = seen.expected.get("min_lever_steps")
-    if seen.is_compared and least is not None and seen.outcome.lever_steps is None:
+    if seen.is_compared and seen.expected.get("min_lever_steps") == 0 and seen.outcome.lever_steps is None:
         return {**ledger, "lever_steps": None}
     return ledger
 
@@ -380,8 +423,7 @@ def ledger_of(ours: Score) -> Ledger:
     """Put our terms into a ledger; notes and the clamp leave no number."""
     found: Ledger = {}
     for term in ours.terms:
-        name = "match" if term.name in {f"{ours.match_level}_match", "no_match", "refusal"} else term.name
-        name = "match" if name.endswith("_match") else name
+        name = "match" if term.name == "refusal" or term.name.endswith("_match") else term.name
         if term.effect == "zero":
             found[name] = None
         elif term.effect == "add":
@@ -448,10 +490,10 @@ def predict(case: Json, result: object) -> Prediction:
             applied.append(departure.name)
         ledger = changed
     points = original_of(ledger)
-    if abs(points - ours_of(ledger)) > 1e-9:
+    if abs(points - ours_of(ledger)) > NOISE:
         applied.append(HARD_FAILS.name)
     threshold = ACCEPT if case["expected"]["expected_accept"] else REFUSE
-    if (points >= threshold) != (points >= threshold - 1e-9):
+    if (points >= threshold) != (points >= threshold - NOISE):
         applied.append(THRESHOLD.name)
     return Prediction(
         score=round(points, 4),

@@ -246,10 +246,11 @@ def test_the_dossier_is_that_of_the_last_valid_proposal() -> None:
     assert payload["iterations"][1]["citation_gate_result"] is None
 
 
-def test_the_model_declines_to_propose() -> None:
-    payload = run(Script(declined("I can't help with that.")))
+@pytest.mark.parametrize("words", ["I can't help with that.", ""])
+def test_the_model_declines_to_propose(words: str) -> None:
+    payload = run(Script(declined(words)))
     assert (payload["status"], payload["accepted"]) == ("refused", False)
-    assert payload["refusal"] == {"category": None, "reason": "I can't help with that.", "questions": []}
+    assert payload["refusal"] == {"category": None, "reason": words, "questions": []}
     (only,) = payload["iterations"]
     assert (only["accepted"], only["rejected_because"], only["gates"]) == (False, [], [])
     assert (payload["tariff_dossier"], payload["trace"]) == (None, [])

@@ -106,9 +106,7 @@ class Expected(StrictModel):
     @classmethod
     def _two_ends(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
         if value is not None and (len(value) != len("ab") or value[0] > value[1]):
-            raise PydanticCustomError(
-                "range", "range", {"expected": "two numbers, low and high, in percentage points"}
-            )
+            raise PydanticCustomError("range", "range", {"expected": "two numbers, low and high, in percentage points"})
         return value
 
 

@@ -40,8 +40,9 @@ To classify, answer with decision "classify":
 where it fails or leaves several headings go on to rule 2, then 3a, then 3b, then 3c, each with its own step and \
 outcome; rule 4 only where no heading fits. Rule 3c takes the last of the remaining headings in number order. Below \
 the heading use rule 6: subheading (6 digits), then line (8), then suffix (10), comparing only codes of one level \
-under the code already chosen. Rule 5 is for packing, the us_ rules are the Additional US Rules of Interpretation. \
-Textile garments of different headings are never a set (section XI note 14).
+under the code already chosen. A decided step names the code chosen, one of its candidates; a tied or failed step \
+chooses none. Rule 5 is for packing, the us_ rules are the Additional US Rules of Interpretation. Textile garments of \
+different headings are never a set (section XI note 14).
 - composition_table where parts or materials matter, and essential_character with its factors where rule 3b decides.
 - baseline: the goods as they are, with the full ten-digit code and the general rate of duty. Base rate and additional \
 duties make the total; for a specific or compound rate all three percentages are null.

@@ -139,7 +139,8 @@ def _needless_fourth_rule(steps: Sequence[_Step]) -> Iterator[Violation]:
         if decided is not None:
             yield step.breaks(
                 "S3",
-                f"rule 4 is used although rule {decided.rule} found the {step.level} in step {decided.position}",
+                f"rule 4 is used although rule {decided.rule} found the {step.level} in step {decided.position}; "
+                "drop one of them",
             )
         elif last is not None and last.outcome == "tied":
             yield step.breaks(
@@ -170,7 +171,7 @@ def _level_out_of_order(step: _Step, earlier: Sequence[_Step]) -> Iterator[Viola
         yield step.breaks(
             "S4",
             f"{_named(strangers)} is not under {dotted(parent.chosen)}, chosen in step {parent.position}; "
-            "compare only what does",
+            "compare only what is",
         )
 
 

@@ -1,0 +1,224 @@
+"""The run on one page of Markdown, for whoever decides about a release (design 5).
+
+Text from models and cases is never trusted: it reaches the page through `cell` alone.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pytest_packbench.reports.figures import DASH, UNREADABLE, average, interval, percent, score, terms_text
+from pytest_packbench.reports.judgement import judge, limits
+from pytest_packbench.reports.terminal import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.records.run import Run
+    from pytest_packbench.reports.gates import GateResult
+    from pytest_packbench.reports.statistics import Group, Statistics, Totals
+
+    Rows = Iterable[tuple[str | None, ...]]
+
+# a page of more rows is read by nobody, and GitHub shows none above 1 MiB
+MOST_ROWS = 1000
+_WIDTH = 120
+# what explains a case that went wrong is worth more room than an answer
+_WIDE = 400
+
+_SPECIAL = str.maketrans(
+    {
+        **{char: f"\\{char}" for char in "\\|`*~[]$"},
+        "<": "&lt;",
+        ">": "&gt;",
+        "&": "&amp;",
+    }
+)
+# GitHub makes links of bare addresses, and mail of anything around an @, escaped or not: only a word joiner parts them
+_LINKS = ((re.compile("://"), r"\://"), (re.compile(r"(www)\.", re.IGNORECASE), r"\1\\."), (re.compile("@"), "@\u2060"))
+# between letters or digits an underscore is no markup
+_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
+_HEADING = re.compile(r"^(?=#)")
+
+
+def cell(text: str | None, limit: int = _WIDTH) -> str:
+    """Make text harmless and whole in a table's cell or in a sentence of GitHub Flavored Markdown.
+
+    Args:
+        text: anything, also out of a model or a case; None for nothing.
+        limit: characters shown at most, before escaping.
+
+    Returns:
+        One line without markup, links, images or HTML; a dash for None; cut with an ellipsis where too long.
+    """
+    if text is None:
+        return DASH
+    safe = _UNDERSCORE.sub(r"\\_", one_line(text, limit).translate(_SPECIAL))
+    for pattern, replacement in _LINKS:
+        safe = pattern.sub(replacement, safe)
+    return _HEADING.sub(r"\\", safe)
+
+
+def summary_markdown(
+    run: Run, entries: Iterable[Entry], statistics: Statistics, gate_results: Sequence[GateResult]
+) -> str:
+    """Write the summary of a run.
+
+    Args:
+        run: what is true of all entries.
+        entries: one for each selected case; shown by case id.
+        statistics: the numbers of these entries.
+        gate_results: how the gates decided on them.
+
+    Returns:
+        GitHub Flavored Markdown, ended by one line end. Of each table at most `MOST_ROWS` rows are shown, and it says
+        how many there are.
+    """
+    judgement = judge(run, statistics, gate_results)
+    parts = [
+        f"# packbench: {cell(run.suite)} - {judgement.headline}",
+        f"**{cell(judgement.sentence, _WIDE * 4)}**",
+        "\n".join(f"- {cell(sentence, _WIDE)}" for sentence in limits(run, statistics)),
+        _about(run),
+        _section("Totals", *_totals(statistics.totals)),
+        _section("Gates", ("result", "arithmetic"), _gate_rows(gate_results), widths={1: _WIDE}),
+        *_group_sections(statistics),
+        _depth_section(statistics),
+        _section("Refusals", ("due", "refused", "answered"), _refusal_rows(statistics)),
+        *_case_sections(sorted(entries, key=lambda entry: (entry.case_id, entry.test_id))),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _about(run: Run) -> str:
+    model = f", asked {run.backend} / {run.model}" if run.backend else ""
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(run.versions.items()))
+    told = [
+        f"Run {run.run_id}: pack {run.pack} {run.pack_version}, target {run.target}, {run.mode} mode{model}",
+        f"{run.started_at} to {run.finished_at}",
+        f"rules {run.suite_sha256[:12]}",
+        versions,
+    ]
+    return cell("; ".join(part for part in told if part), _WIDE) + "."
+
+
+def _totals(totals: Totals) -> tuple[tuple[str, ...], Rows]:
+    outside = {f"quarantined: {kind}": number for kind, number in totals.quarantined.items()}
+    counts = {"selected": totals.selected, **totals.verdicts, **outside, "stale recordings": totals.stale}
+    return tuple(counts), [tuple(map(str, counts.values()))]
+
+
+def _gate_rows(gate_results: Sequence[GateResult]) -> Rows:
+    for result in gate_results:
+        arithmetic, _, verdict = result.text.rpartition(": ")
+        yield verdict, arithmetic
+
+
+def _group_sections(statistics: Statistics) -> Iterator[str]:
+    wilson = [_wilson(statistics)] if statistics.has_intervals else []
+    for name, groups in statistics.grouped().items():
+        head = (name, "passed", "judged", "pass rate", *wilson, "mean score", "not judged")
+        rows = (_group_row(group.value or UNREADABLE, group, statistics) for group in groups)
+        whole = [_group_row("all cases", statistics.overall, statistics)]
+        yield _section(f"By {name.replace('_', ' ')}", head, rows, last=whole)
+
+
+def _wilson(statistics: Statistics) -> str:
+    return f"{100 * statistics.confidence:g} % interval (Wilson, two-sided)"
+
+
+def _group_row(label: str, group: Group, statistics: Statistics) -> tuple[str, ...]:
+    return (
+        label,
+        str(group.passed),
+        str(group.n),
+        percent(group.passed, group.n),
+        *([interval(group.interval)] if statistics.has_intervals else ()),
+        average(group.mean_score),
+        str(group.selected - group.n),
+    )
+
+
+def _depth_section(statistics: Statistics) -> str:
+    head = ("at least", "answers", "share", *([_wilson(statistics)] if statistics.has_intervals else []))
+    rows = (
+        (
+            str(depth.level),
+            f"{depth.agreeing} / {depth.n}",
+            percent(depth.agreeing, depth.n),
+            *([interval(depth.interval)] if statistics.has_intervals else ()),
+        )
+        for depth in statistics.depth
+    )
+    return _section("Depth of agreement", head, rows)
+
+
+def _refusal_rows(statistics: Statistics) -> Rows:
+    found = statistics.refusals
+    if found.due_refused or found.due_answered or found.undue_refused:
+        yield "a refusal", str(found.due_refused), str(found.due_answered)
+        yield "an answer", str(found.undue_refused), str(found.undue_answered)
+
+
+_UNJUDGED = {
+    "error": "Errors: broken before a score",
+    "vacuous": "Vacuous: could not have failed",
+    "not_run": "Not run",
+    "known_hole": "Known holes",
+}
+
+
+def _case_sections(entries: Sequence[Entry]) -> Iterator[str]:
+    failed = [entry for entry in entries if entry.counted and entry.verdict == "failed"]
+    head = ("case", "type", "score", "threshold", "match", "depth", "answer", "why")
+    yield _section("Failed", head, (_failed_row(entry) for entry in failed), widths={7: _WIDE})
+    for verdict, title in _UNJUDGED.items():
+        found = [entry for entry in entries if entry.verdict == verdict and not entry.quarantined]
+        yield _reasons(title, found)
+    yield _reasons("Quarantined by their notes", [entry for entry in entries if entry.quarantined])
+    head = ("case", "verdict", "score", "threshold", "match", "depth", "answer", "terms")
+    yield _section("All cases", head, map(_case_row, entries))
+    stale = ((entry.case_id, entry.file) for entry in entries if entry.stale)
+    yield _section("Stale: the recording answered another prompt than today's", ("case", "file"), stale)
+
+
+def _reasons(title: str, entries: Sequence[Entry]) -> str:
+    rows = ((entry.case_id, entry.kind, entry.message, entry.file) for entry in entries)
+    return _section(title, ("case", "kind", "message", "file"), rows, widths={2: _WIDE})
+
+
+def _failed_row(entry: Entry) -> tuple[str | None, ...]:
+    return entry.case_id, entry.case_type, *_result(entry), terms_text(entry.terms, details=True)
+
+
+def _case_row(entry: Entry) -> tuple[str | None, ...]:
+    verdict = f"quarantined: {entry.kind}" if entry.quarantined else entry.verdict
+    return entry.case_id, verdict, *_result(entry), terms_text(entry.terms)
+
+
+def _result(entry: Entry) -> tuple[str | None, ...]:
+    depth = None if entry.match_depth is None else str(entry.match_depth)
+    return *score(entry.score, entry.threshold), entry.match_level, depth, entry.answer
+
+
+def _section(
+    title: str, head: tuple[str, ...], rows: Rows, *, last: Rows = (), widths: Mapping[int, int] | None = None
+) -> str:
+    """Write a heading and a table, or nothing where there is no row; `widths` gives the columns of another width."""
+    rows = iter(rows)
+    shown = list(islice(rows, MOST_ROWS))
+    if not shown:
+        return ""
+    hidden = sum(1 for _ in rows)
+    more = f"\n\n{MOST_ROWS} of {MOST_ROWS + hidden} shown; all stand in report.json." if hidden else ""
+    return f"## {cell(title)}\n\n{_table(head, [*shown, *last], widths or {})}{more}"
+
+
+def _table(head: tuple[str, ...], rows: Rows, widths: Mapping[int, int]) -> str:
+    from tabulate import tabulate
+
+    cells = [[cell(text, widths.get(column, _WIDTH)) for column, text in enumerate(row)] for row in rows]
+    return tabulate(cells, headers=[cell(name) for name in head], tablefmt="github", disable_numparse=True)
