@@ -1,1 +1,3 @@
+"""The tests drive pytest by its own fixture."""
+
 pytest_plugins = ["pytester"]

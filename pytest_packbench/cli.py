@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FINE
     except (UsageError, ValueError, OSError) as error:
-        print(f"packbench: {_one_line(error)}", file=sys.stderr)
+        sys.stderr.write(f"packbench: {_one_line(error)}\n")
         return UNUSABLE
 
 

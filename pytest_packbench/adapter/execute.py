@@ -153,5 +153,3 @@ def _properties(entry: Entry) -> list[tuple[str, Any]]:
         "match_depth": entry.match_depth,
     }
     return [(name, value) for name, value in found.items() if value not in {None, ""}]
-
-

@@ -252,9 +252,7 @@ def _partial(run: SuiteRun, entries: list[Entry]) -> str:
         return f"interrupted: {len(stopped)} of {len(entries)} cases did not run"
     if stopped:
         return f"stopped early: {len(stopped)} of {len(entries)} cases did not run"
-    present = sum(
-        name.endswith(SUFFIX) for _, _, names in os.walk(run.suite.cases_path) for name in names
-    )
+    present = sum(name.endswith(SUFFIX) for _, _, names in os.walk(run.suite.cases_path) for name in names)
     return f"{len(entries)} of {present} cases selected" if len(entries) < present else ""
 
 

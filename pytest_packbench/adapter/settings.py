@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from pytest_packbench.plugin import BY_NAME, setting_of
+from pytest_packbench.plugin import ASKED, BY_NAME, setting_of
 
 _YES_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
@@ -35,6 +35,12 @@ class Settings:
     allow_processes: bool
 
 
+def _home(config: pytest.Config) -> Path:
+    # an argument in the wheel's suites draws rootdir towards them, away from where people look for their reports
+    drawn = config.stash[ASKED].bundled and config.inipath is None and config.option.rootdir is None
+    return config.invocation_params.dir if drawn else config.rootpath
+
+
 def read_settings(config: pytest.Config) -> Settings:
     """Read the settings.
 
@@ -56,7 +62,7 @@ def read_settings(config: pytest.Config) -> Settings:
         mode=choice("mode"),
         target=str(value("target")),
         gate=choice("gate"),
-        output=Path(os.path.normpath(config.rootpath / value("output"))),
+        output=Path(os.path.normpath(_home(config) / value("output"))),
         stale_is_error=value("stale", ("warn", "error")) == "error",
         allow_processes=_YES_NO[value("allow_processes", tuple(_YES_NO))],
     )

@@ -113,9 +113,7 @@ def check_case(data: object, model: type[Case], *, source: str, stem: str | None
         raise CaseError(source, [problem])
     # `data` is an object here, or the model would have refused it
     plain = {key: value for key, value in data.items() if key != "$schema"}  # type: ignore[attr-defined]  # see above
-    return LoadedCase(
-        case=case, sha256=canonical_sha256(plain), input_sha256=canonical_sha256(plain["input"])
-    )
+    return LoadedCase(case=case, sha256=canonical_sha256(plain), input_sha256=canonical_sha256(plain["input"]))
 
 
 def read_config(path: Path, models: dict[str, type[SuiteConfig]], *, source: str) -> SuiteConfig:
@@ -150,9 +148,7 @@ def read_config(path: Path, models: dict[str, type[SuiteConfig]], *, source: str
     return _validated(data, models[name], source, SuiteError)
 
 
-def _validated(
-    data: object, model: type[ModelT], source: str, error_type: type[CaseError | SuiteError]
-) -> ModelT:
+def _validated(data: object, model: type[ModelT], source: str, error_type: type[CaseError | SuiteError]) -> ModelT:
     try:
         return model.model_validate(data)
     except ValidationError as error:

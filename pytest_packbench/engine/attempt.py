@@ -147,9 +147,7 @@ def _insert(bench: Bench, loaded: LoadedCase, draft: _Draft) -> None:
     source = f"fixtures/{path.name}"
     try:
         draft.cassette, draft.cassette_sha256 = load_cassette(path, source=source)
-        check_belongs(
-            draft.cassette, case_id=loaded.case.id, input_sha256=loaded.input_sha256, source=source
-        )
+        check_belongs(draft.cassette, case_id=loaded.case.id, input_sha256=loaded.input_sha256, source=source)
     except FileNotFoundError:
         pass
     except OSError as error:
@@ -219,7 +217,7 @@ def _said(error: BaseException) -> str:
 def frames(error: BaseException) -> tuple[str, ...]:
     """Give the traceback of an error without this package's own frames, a line each."""
     return tuple(
-        f'{frame.filename}:{frame.lineno}: in {frame.name}: {frame.line or ""}'
+        f"{frame.filename}:{frame.lineno}: in {frame.name}: {frame.line or ''}"
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(_HOUSE)
     )

@@ -193,9 +193,7 @@ def _tokens(attempt: Attempt, name: str) -> int | None:
     return None if any(count is None for count in counts) or not counts else sum(counts)
 
 
-def _own_object(
-    place: Place, attempt: Attempt, score: Score, bench: Bench, common: dict[str, Any]
-) -> dict[str, Any]:
+def _own_object(place: Place, attempt: Attempt, score: Score, bench: Bench, common: dict[str, Any]) -> dict[str, Any]:
     loaded = place.loaded
     return {
         "version": 1,

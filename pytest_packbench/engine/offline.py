@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 _NETWORK = frozenset({socket.AF_INET, socket.AF_INET6})
 _SOCKET_EVENTS = frozenset({"socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"})
-_LOOKUP_EVENTS = frozenset(
-    {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"}
-)
+_LOOKUP_EVENTS = frozenset({"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"})
 _PROCESS_EVENTS = frozenset(
     {
         "os.exec",

@@ -48,7 +48,9 @@ def as_target(found: Any, name: str) -> Target:
     if callable(verify):
         return verify  # type: ignore[no-any-return]  # what a user gives is checked when it is called
     if not callable(found):
-        raise TargetError(f'target "{name}": expected a function or an object with verify(), got {type(found).__name__}')
+        raise TargetError(
+            f'target "{name}": expected a function or an object with verify(), got {type(found).__name__}'
+        )
     return found  # type: ignore[no-any-return]  # see above
 
 

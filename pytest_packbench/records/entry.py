@@ -1,5 +1,6 @@
-"""The entry: what one attempt at one case left behind. It travels on pytest's report, stands in the
-journal, and is all that reports are made from.
+"""The entry: what one attempt at one case left behind.
+
+It travels on pytest's report, stands in the journal, and is all that reports are made from.
 """
 
 from __future__ import annotations

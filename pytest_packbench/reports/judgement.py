@@ -127,14 +127,15 @@ def _origin(run: Run, statistics: Statistics) -> str:
     written = "Recordings were authored" if run.mode == "fixture" else "Answers were scripted"
     if statistics.all_authored:
         return f"{written}: this run tests gates and scoring, not a model; no interval is given."
-    models = f" ({', '.join(statistics.models)})" if statistics.models else ""
+    models = ", ".join(statistics.models)
     if run.mode == "fixture":
+        answered = f", answers recorded from {models}" if models else ""
         told = (
-            f"Fixture mode, recorded answers{models}: this run tells whether the pipeline or the scoring changed, "
+            f"Fixture mode{answered}: this run tells whether the pipeline or the scoring changed, "
             "not how good the model is."
         )
     else:
-        told = f"Live mode{models}: this run tells how good the model is on these cases."
+        told = f"Live mode{f' ({models})' if models else ''}: this run tells how good the model is on these cases."
     if authored:
         told += f" {authored} of {count(n, 'answer')} were authored and say nothing of a model."
     return told

@@ -37,8 +37,12 @@ _SPECIAL = str.maketrans(
         "&": "&amp;",
     }
 )
-# GitHub makes links of bare addresses, and mail of anything around an @, escaped or not: only a word joiner parts them
-_LINKS = ((re.compile("://"), r"\://"), (re.compile(r"(www)\.", re.IGNORECASE), r"\1\\."), (re.compile("@"), "@\u2060"))
+# viewers make links of bare addresses too; of mail, escaped or not, so that only a hair space parts it
+_LINKS = (
+    (re.compile("//"), r"/\\/"),
+    (re.compile(r"(www)\.", re.IGNORECASE), r"\1\\."),
+    (re.compile(r"@(?=\S)"), "@\u200a"),
+)
 # between letters or digits an underscore is no markup
 _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 _HEADING = re.compile(r"^(?=#)")

@@ -59,8 +59,9 @@ class Copy:
 
 
 @pytest.fixture
-def copy(pytester: pytest.Pytester) -> Copy:
+def copy(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Copy:
     """The tariff suite in a project of its own."""
+    monkeypatch.setenv("COLUMNS", "240")
     pytester.makeini("[pytest]\n")
     found = Copy(pytester)
     shutil.copytree(SUITE, found.folder)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,10 +17,13 @@ import pytest_packbench.packs.tariff.target
 import pytest_packbench.reports.document
 import pytest_packbench.reports.markdown
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 # pytester forgets what a run imported: what is imported here is imported once
 _WARM = (pytest_packbench.adapter, pytest_packbench.packs, pytest_packbench.reports)
 
-TOY = '''
+TOY = """
 from dataclasses import dataclass
 import pytest
 from pytest_packbench.engine.protocols.outcome import Breakdown, Outcome, ResultError
@@ -78,7 +80,7 @@ def act(request, context):
 
 def pytest_packbench_target(config, suite):
     return act
-'''
+"""
 
 
 @dataclass
@@ -161,6 +163,7 @@ def plain(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project
 def _project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]) -> Project:
     for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_"))]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "240")
     pytester.makeconftest(TOY)
     pytester.makeini("[pytest]\n")
     project = Project(pytester, workers)

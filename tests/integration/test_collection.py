@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +21,7 @@ def filled(project: Project) -> Project:
     return project
 
 
+TARIFF = Path(__file__).parents[2] / "storage" / "benchmarks" / "tariff"
 ALPHA = "storage/benchmarks/toy/cases/one/alpha.json"
 
 
@@ -47,7 +50,14 @@ def names(result: pytest.RunResult) -> set[str]:
 def test_selection(filled: Project, arguments: tuple[str, ...], expected: set[str]) -> None:
     verbose = () if filled.workers else ("-v",)
     result = filled.run(*verbose, *arguments)
-    result.assert_outcomes(passed=len(expected), deselected=None if filled.workers else 3 - len(expected) if "-k" in arguments or "-m" in arguments or "--deselect" in arguments else 0)
+    result.assert_outcomes(
+        passed=len(expected),
+        deselected=None
+        if filled.workers
+        else 3 - len(expected)
+        if "-k" in arguments or "-m" in arguments or "--deselect" in arguments
+        else 0,
+    )
     assert result.ret == pytest.ExitCode.OK
     ran = {line["packbench"]["case_id"] for line in filled.lines("records.jsonl")}
     assert ran == expected
@@ -101,12 +111,16 @@ def test_an_absolute_id_works_again_as_an_argument(filled: Project) -> None:
     result.assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize("arguments", [("--packbench-suite=tou",), ("--packbench-suite=toy,tou",), ("--packbench-suite=../toy",)])
+@pytest.mark.parametrize(
+    "arguments", [("--packbench-suite=tou",), ("--packbench-suite=toy,tou",), ("--packbench-suite=../toy",)]
+)
 def test_an_unknown_suite_is_a_usage_error_that_lists_the_known(project: Project, arguments: tuple[str, ...]) -> None:
     project.suite("other")
     result = project.run(*arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --packbench-suite: no suite is called*known under storage/benchmarks: other, toy"])
+    result.stderr.fnmatch_lines(
+        ["ERROR: --packbench-suite: no suite is called*known under storage/benchmarks: other, toy"]
+    )
     result.stderr.no_fnmatch_line("*Traceback*")
 
 
@@ -131,7 +145,9 @@ def test_several_suites_share_a_run_id_and_have_a_folder_each(filled: Project) -
     result.assert_outcomes(passed=4)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert filled.left("toy").name == filled.left("more").name
-    assert [test["nodeid"] for test in filled.report("more")["tests"]] == ["storage/benchmarks/more/cases/plain/low.json::low"]
+    assert [test["nodeid"] for test in filled.report("more")["tests"]] == [
+        "storage/benchmarks/more/cases/plain/low.json::low"
+    ]
     assert filled.report("more")["summary"]["total"] == 1
 
 
@@ -139,14 +155,22 @@ def test_bad_suite_rules_are_a_usage_error(project: Project) -> None:
     project.suite("toy", "pack: toy\nthreshold: 1\n")
     result = project.run_toy()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(['ERROR: storage/benchmarks/toy/suite.yaml: /threshold: unknown key "threshold"; did you mean "thresholds"?'])
+    result.stderr.fnmatch_lines(
+        ['ERROR: storage/benchmarks/toy/suite.yaml: /threshold: unknown key "threshold"; did you mean "thresholds"?']
+    )
 
 
 def test_the_list_of_suites(filled: Project) -> None:
     filled.suite("broken", "pack: nothing\n")
     result = filled.run("--packbench-list")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stdout.fnmatch_lines(["suites under storage/benchmarks: 2", "  broken: 0 cases; can't be used:*no pack is called*", "  toy: 3 cases (one 2, two 1); pack toy: a toy"])
+    result.stdout.fnmatch_lines(
+        [
+            "suites under storage/benchmarks: 2",
+            "  broken: 0 cases; can't be used:*no pack is called*",
+            "  toy: 3 cases (one 2, two 1); pack toy: a toy",
+        ]
+    )
 
 
 def test_suite_and_root_by_ini_and_environment(plain: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +185,9 @@ def test_suite_and_root_by_ini_and_environment(plain: Project, monkeypatch: pyte
 def test_native_toml(plain: Project) -> None:
     plain.case("alpha")
     (plain.root / "tox.ini").unlink()
-    plain.pytester.makepyprojecttoml('[tool.pytest]\nstrict = true\npackbench_suite = ["toy"]\npackbench_stale = "error"\n')
+    plain.pytester.makepyprojecttoml(
+        '[tool.pytest]\nstrict = true\npackbench_suite = ["toy"]\npackbench_stale = "error"\n'
+    )
     plain.run().assert_outcomes(passed=1)
 
 
@@ -174,7 +200,9 @@ def test_native_toml(plain: Project) -> None:
         ("PACKBENCH_TARGET", "no.such:thing", 'target "no.such:thing": No module named'),
     ],
 )
-def test_a_wrong_setting_names_its_source(plain: Project, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str) -> None:
+def test_a_wrong_setting_names_its_source(
+    plain: Project, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str
+) -> None:
     plain.case("alpha")
     monkeypatch.setenv(variable, value)
     result = plain.run_toy()
@@ -184,7 +212,9 @@ def test_a_wrong_setting_names_its_source(plain: Project, monkeypatch: pytest.Mo
 
 def test_a_target_from_the_project(plain: Project) -> None:
     plain.case("alpha", points=0.0)
-    plain.pytester.makepyfile(mine="class Mine:\n    async def verify(self, request):\n        return {'points': 0.9}\n\npipeline = Mine()\n")
+    plain.pytester.makepyfile(
+        mine="class Mine:\n    async def verify(self, request):\n        return {'points': 0.9}\n\npipeline = Mine()\n"
+    )
     plain.run_toy("--packbench-target=mine:pipeline").assert_outcomes(passed=1)
     (record,) = plain.lines("records.jsonl")
     assert record["packbench"]["target"] == "mine:pipeline"
@@ -201,7 +231,9 @@ def test_what_editors_need(plain: Project) -> None:
     assert item.location == ("storage/benchmarks/toy/cases/plain/alpha.json", 0, "alpha")
 
 
-def test_the_wheels_suites_are_used_only_where_the_project_has_none(plain: Project, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_wheels_suites_are_used_only_where_the_project_has_none(
+    plain: Project, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     plain.case("alpha")
     bundled = tmp_path_factory.mktemp("site") / "_suites"
     (plain.root / "storage" / "benchmarks").rename(bundled)
@@ -212,7 +244,6 @@ def test_the_wheels_suites_are_used_only_where_the_project_has_none(plain: Proje
     result.stdout.fnmatch_lines(["packbench: suite toy (bundled)*", f"PASSED {nodeid}"])
     (record,) = plain.lines("records.jsonl")
     assert record["packbench"]["bundled"] is True
-    plain.run(nodeid).assert_outcomes(passed=1)
     (plain.root / "storage" / "benchmarks").mkdir(parents=True)
     assert plain.run_toy().ret == pytest.ExitCode.USAGE_ERROR
 
@@ -246,3 +277,16 @@ def test_verbose_shows_scores_and_the_summary_keeps_pytests_words(filled: Projec
     result.stdout.fnmatch_lines([wanted])
     result.stdout.fnmatch_lines([f"FAILED {path} - score 0.25 < 0.80*"])
     result.stdout.no_fnmatch_line("*auto-save*")
+
+
+def test_a_bundled_case_by_its_path_writes_nothing_into_the_wheel(
+    plain: Project, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    bundled = tmp_path_factory.mktemp("site") / "_suites"
+    shutil.copytree(TARIFF, bundled / "tariff")
+    shutil.rmtree(plain.root / "storage")
+    monkeypatch.setattr("pytest_packbench.plugin.bundled_root", lambda: bundled)
+    case = next(iter(sorted(bundled.glob("tariff/cases/*/*.json"))))
+    plain.run(f"{case}::{case.stem}").assert_outcomes(passed=1)
+    assert plain.lines("records.jsonl", "tariff")
+    assert not list(bundled.rglob("reports"))

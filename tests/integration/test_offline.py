@@ -26,13 +26,19 @@ for role in request.input["roles"]:
     ("code", "what"),
     [
         (CONNECT, "connect to ('127.0.0.1', 9)"),
-        ("import socket\nwith socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s: s.sendto(b'x', ('127.0.0.1', 9))", "sendto"),
+        (
+            "import socket\nwith socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s: s.sendto(b'x', ('127.0.0.1', 9))",
+            "sendto",
+        ),
         ("import socket\nwith socket.socket(socket.AF_INET6) as s: s.bind(('::1', 0))", "bind"),
         ("import socket; socket.getaddrinfo('localhost', 80)", "look-up of 'localhost'"),
         ("import socket; socket.gethostbyname('localhost')", "look-up of 'localhost'"),
         ("import urllib.request; urllib.request.urlopen('http://127.0.0.1:9/')", "look-up of '127.0.0.1'"),
         ("import asyncio; asyncio.run(asyncio.open_connection('127.0.0.1', 9))", "connect to"),
-        ("import threading, socket\nt = threading.Thread(target=socket.gethostbyname, args=('localhost',)); t.start(); t.join()", "look-up"),
+        (
+            "import threading, socket\nt = threading.Thread(target=socket.gethostbyname, args=('localhost',)); t.start(); t.join()",
+            "look-up",
+        ),
         ("try:\n    " + CONNECT.replace("\n", "\n    ") + "\nexcept Exception:\n    pass", "connect to"),
         ("import subprocess; subprocess.run(['true'])", "child process (subprocess.Popen"),
         ("import os; os.system('true')", "child process (os.system"),
@@ -41,7 +47,10 @@ for role in request.input["roles"]:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_what_leaves_the_process_is_refused_and_named(project: Project, code: str, what: str) -> None:
     project.case("talker", python=code)
-    project.case("quiet", python="import asyncio, socket; asyncio.run(asyncio.sleep(0)); [s.close() for s in socket.socketpair()]")
+    project.case(
+        "quiet",
+        python="import asyncio, socket; asyncio.run(asyncio.sleep(0)); [s.close() for s in socket.socketpair()]",
+    )
     result = project.run_toy()
     result.assert_outcomes(passed=1, errors=1)
     (line,) = project.lines("errors.jsonl")
@@ -58,7 +67,9 @@ def test_child_processes_may_be_allowed(plain: Project) -> None:
 
 def test_the_guard_sleeps_outside_cases(plain: Project) -> None:
     plain.case("talker", python=CONNECT)
-    path = plain.pytester.makepyfile(test_own="import socket\ndef test_own():\n    s = socket.socket(); s.bind(('127.0.0.1', 0)); s.close()")
+    path = plain.pytester.makepyfile(
+        test_own="import socket\ndef test_own():\n    s = socket.socket(); s.bind(('127.0.0.1', 0)); s.close()"
+    )
     plain.run_toy(str(path)).assert_outcomes(passed=1, errors=1)
 
 
@@ -98,7 +109,9 @@ def test_answers_come_from_the_cassette_in_order(project: Project) -> None:
         (["two"], ["one"], '/exchanges/0/role: got "one"; the target asks "two" there'),
     ],
 )
-def test_one_call_more_or_fewer_or_another_is_an_error(project: Project, roles: list[str], recorded: list[str], said: str) -> None:
+def test_one_call_more_or_fewer_or_another_is_an_error(
+    project: Project, roles: list[str], recorded: list[str], said: str
+) -> None:
     case = project.case("asker", python=ASK, roles=roles)
     record(project, case, [{"role": role, "answer": role} for role in recorded])
     project.run_toy().assert_outcomes(errors=1)

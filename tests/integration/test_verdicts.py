@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -63,10 +63,14 @@ def test_gates_decide_against_the_run(project: Project) -> None:
         ({"word": "crash"}, "scorer_error", "ZeroDivisionError: scorer fell over"),
         ({"points": 1.5}, "scorer_error", "no score from 0 to 1"),
         ({"down": True}, "timeout", "timeout: after 5 s"),
-        ({"python": "context.llm.complete_sync(ModelRequest(role='ask', system='', messages=()))"}, "target_error", "NameError"),
+        (
+            {"python": "context.llm.complete_sync(ModelRequest(role='ask', system='', messages=()))"},
+            "target_error",
+            "NameError",
+        ),
     ],
 )
-def test_error(project: Project, order: dict[str, object], kind: str, words: str) -> None:
+def test_error(project: Project, order: dict[str, Any], kind: str, words: str) -> None:
     project.case("broken", **order)
     project.case("good")
     result = project.run_toy()

@@ -59,20 +59,56 @@ def test_the_spec_example_is_read() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda c: c["expected"].update(prefered_hts=[]), '/expected/prefered_hts: unknown key "prefered_hts"; did you mean "preferred_hts"?'),
-        (lambda c: c["expected"].update(expected_refusal_category="null"), '/expected/expected_refusal_category: got the word "null"; expected null without quotes'),
-        (lambda c: c["expected"].update(expected_refusal_category="unsure"), "/expected/expected_refusal_category: got \"unsure\"; expected 'insufficient_info', 'ambiguous', 'out_of_scope' or 'missing_evidence'"),
-        (lambda c: c.update(case_type="positiv"), "/case_type: got \"positiv\"; expected 'positive', 'negative', 'adversarial', 'no_savings' or 'savings_possible'"),
-        (lambda c: c["expected"].update(preferred_hts=[6404119020]), "/expected/preferred_hts/0: got 6404119020; expected a string"),
-        (lambda c: c["expected"].update(must_not_hts=["6"]), '/expected/must_not_hts/0: got "6"; expected a tariff code of two digits or more, such as 6404.11.9020'),
-        (lambda c: c["expected"].update(expected_accept="yes"), '/expected/expected_accept: got "yes"; expected true or false'),
-        (lambda c: c["expected"].update(duty_delta_range=[0.1, -0.1]), "/expected/duty_delta_range: got [0.1, -0.1]; expected two numbers, low and high, in percentage points"),
-        (lambda c: c["expected"].pop("expected_accept"), '/expected/expected_accept: the key "expected_accept" is missing; add it'),
-        (lambda c: c["notes"].update(source="rulings:1"), '/notes/source: got "rulings:1"; expected expert, synthetic, internal or "ruling:<id>"'),
+        (
+            lambda c: c["expected"].update(prefered_hts=[]),
+            '/expected/prefered_hts: unknown key "prefered_hts"; did you mean "preferred_hts"?',
+        ),
+        (
+            lambda c: c["expected"].update(expected_refusal_category="null"),
+            '/expected/expected_refusal_category: got the word "null"; expected null without quotes',
+        ),
+        (
+            lambda c: c["expected"].update(expected_refusal_category="unsure"),
+            "/expected/expected_refusal_category: got \"unsure\"; expected 'insufficient_info', 'ambiguous', 'out_of_scope' or 'missing_evidence'",
+        ),
+        (
+            lambda c: c.update(case_type="positiv"),
+            "/case_type: got \"positiv\"; expected 'positive', 'negative', 'adversarial', 'no_savings' or 'savings_possible'",
+        ),
+        (
+            lambda c: c["expected"].update(preferred_hts=[6404119020]),
+            "/expected/preferred_hts/0: got 6404119020; expected a string",
+        ),
+        (
+            lambda c: c["expected"].update(must_not_hts=["6"]),
+            '/expected/must_not_hts/0: got "6"; expected a tariff code of two digits or more, such as 6404.11.9020',
+        ),
+        (
+            lambda c: c["expected"].update(expected_accept="yes"),
+            '/expected/expected_accept: got "yes"; expected true or false',
+        ),
+        (
+            lambda c: c["expected"].update(duty_delta_range=[0.1, -0.1]),
+            "/expected/duty_delta_range: got [0.1, -0.1]; expected two numbers, low and high, in percentage points",
+        ),
+        (
+            lambda c: c["expected"].pop("expected_accept"),
+            '/expected/expected_accept: the key "expected_accept" is missing; add it',
+        ),
+        (
+            lambda c: c["notes"].update(source="rulings:1"),
+            '/notes/source: got "rulings:1"; expected expert, synthetic, internal or "ruling:<id>"',
+        ),
         (lambda c: c.update(id="other"), '/id: got "other"; expected "pos_64_shoe", as the file is called'),
         (lambda c: c.update(pack_id="generic"), '/pack_id: got "generic"; expected "tariff", the pack of this suite'),
-        (lambda c: c["input"].update(evidence=[{"text": "x"}]), '/input/evidence/0/source_id: the key "source_id" is missing; add it'),
-        (lambda c: c["expected"].update(threshold=1.5), "/expected/threshold: got 1.5; input should be less than or equal to 1"),
+        (
+            lambda c: c["input"].update(evidence=[{"text": "x"}]),
+            '/input/evidence/0/source_id: the key "source_id" is missing; add it',
+        ),
+        (
+            lambda c: c["expected"].update(threshold=1.5),
+            "/expected/threshold: got 1.5; input should be less than or equal to 1",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_with_its_place(change: Callable[[dict[str, Any]], object], said: str) -> None:
@@ -87,7 +123,10 @@ def test_more_mistakes_are_counted_and_placed() -> None:
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        (b'{"id": 1,}', "c.json: line 1 column 10: not JSON: Illegal trailing comma before end of object; expected one JSON object"),
+        (
+            b'{"id": 1,}',
+            "c.json: line 1 column 10: not JSON: Illegal trailing comma before end of object; expected one JSON object",
+        ),
         (b'{"id": "a", "id": "b"}', 'c.json: the key "id" stands twice in one object; keep one'),
         (b'{"id": NaN}', "c.json: NaN is not JSON; expected a finite number or null"),
         (b"\xff\xfe", "c.json: byte 0 is not UTF-8; save the file as UTF-8"),
@@ -105,7 +144,11 @@ def test_what_is_not_json_is_said_with_its_place(raw: bytes, said: str) -> None:
 def test_a_byte_order_mark_and_a_schema_key_are_fine_and_do_not_change_the_hash() -> None:
     plain = check_case(GOOD, TariffCase, source="c", stem=None, pack=None)
     marked = parse_case(
-        b"\xef\xbb\xbf" + json.dumps({"$schema": "x.json", **GOOD}).encode(), TariffCase, source="c", stem=None, pack=None
+        b"\xef\xbb\xbf" + json.dumps({"$schema": "x.json", **GOOD}).encode(),
+        TariffCase,
+        source="c",
+        stem=None,
+        pack=None,
     )
     assert marked.sha256 == plain.sha256
     assert marked.input_sha256 == plain.input_sha256
@@ -157,9 +200,16 @@ def rules(tmp_path: Path, text: str) -> SuiteConfig:
 
 
 def test_suite_rules_are_read_with_the_packs_model(tmp_path: Path) -> None:
-    config = rules(tmp_path, "pack: tariff\nscored_code: baseline\nscoring: {allowed: 0.85}\nthresholds: {by_type: {adversarial: 0.9}}\n")
+    config = rules(
+        tmp_path,
+        "pack: tariff\nscored_code: baseline\nscoring: {allowed: 0.85}\nthresholds: {by_type: {adversarial: 0.9}}\n",
+    )
     assert isinstance(config, TariffSuiteConfig)
-    assert (config.scored_code, config.scoring.allowed, config.thresholds.by_type) == ("baseline", 0.85, {"adversarial": 0.9})
+    assert (config.scored_code, config.scoring.allowed, config.thresholds.by_type) == (
+        "baseline",
+        0.85,
+        {"adversarial": 0.9},
+    )
     assert [gate.metric for gate in config.all_gates()] == ["completeness"]
 
 
@@ -170,11 +220,23 @@ def test_suite_rules_are_read_with_the_packs_model(tmp_path: Path) -> None:
         ("description: x\n", '/pack: the key "pack" is missing; expected one of: tariff, toy'),
         ("- a\n", '/pack: got ["a"]; expected one of: tariff, toy'),
         ("pack: tariff\nscoring: {alowed: 1}\n", '/scoring/alowed: unknown key "alowed"; did you mean "allowed"?'),
-        ("pack: tariff\nscoring: {gri_sequence: 0.1}\n", "/scoring/gri_sequence: got 0.1; input should be less than or equal to 0"),
-        ("pack: toy\nscoring: {}\n", '/scoring: unknown key "scoring"; known here: pack, description, thresholds, gates, target'),
+        (
+            "pack: tariff\nscoring: {gri_sequence: 0.1}\n",
+            "/scoring/gri_sequence: got 0.1; input should be less than or equal to 0",
+        ),
+        (
+            "pack: toy\nscoring: {}\n",
+            '/scoring: unknown key "scoring"; known here: pack, description, thresholds, gates, target',
+        ),
         ("pack: toy\ngates: [{metric: pass_rate}]\n", "/gates/0: a gate without a bound; expected min, max or both"),
-        ("pack: toy\ngates: [{metric: speed, min: 1}]\n", "/gates/0/metric: got \"speed\"; expected 'completeness', 'pass_rate', 'mean_score' or 'over_refusal_rate'"),
-        ("pack: [\n", "line 2 column 1: not YAML: expected the node content, but found '<stream end>'; expected keys and values"),
+        (
+            "pack: toy\ngates: [{metric: speed, min: 1}]\n",
+            "/gates/0/metric: got \"speed\"; expected 'completeness', 'pass_rate', 'mean_score' or 'over_refusal_rate'",
+        ),
+        (
+            "pack: [\n",
+            "line 2 column 1: not YAML: expected the node content, but found '<stream end>'; expected keys and values",
+        ),
     ],
 )
 def test_a_mistake_in_suite_rules_is_one_line(tmp_path: Path, text: str, said: str) -> None:

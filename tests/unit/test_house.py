@@ -79,7 +79,9 @@ def test_the_entry_point_imports_the_standard_library_and_pytest_only() -> None:
     assert {name.split(".")[0] for name in names} - {"pytest"} <= sys.stdlib_module_names
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if "packs" in path.parts and "scoring" in path.name], ids=identifier)
+@pytest.mark.parametrize(
+    "path", [path for path in MODULES if "packs" in path.parts and "scoring" in path.name], ids=identifier
+)
 def test_scorers_have_no_clock_no_randomness_no_files(path: Path) -> None:
     assert not {name.split(".")[0] for name in imports(path)} & {"time", "datetime", "random", "os", "pathlib", "io"}
     assert "open(" not in path.read_text("utf-8")
@@ -109,11 +111,16 @@ def test_the_package_is_silent_and_light_when_imported() -> None:
         "import sys, pytest; before = set(sys.modules); import pytest_packbench.plugin;"
         "print('\\n'.join(sorted(set(sys.modules) - before)))"
     )
-    run = subprocess.run([sys.executable, "-W", "error", "-X", "dev", "-c", code], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-X", "dev", "-c", code], capture_output=True, text=True, check=True
+    )
     assert run.stderr == ""
     new = set(run.stdout.split())
     assert not new & {"pydantic", "yaml", "tabulate", "ulid", "asyncio"}
-    assert {name for name in new if name.startswith("pytest_packbench")} == {"pytest_packbench", "pytest_packbench.plugin"}
+    assert {name for name in new if name.startswith("pytest_packbench")} == {
+        "pytest_packbench",
+        "pytest_packbench.plugin",
+    }
 
 
 def test_public_names_resolve() -> None:

@@ -154,18 +154,17 @@ def test_the_order_of_rules(violations: object, trace: object, ok: object) -> No
 
 @pytest.mark.parametrize(("key", "field"), [("citation", "citations_ok"), ("missing_evidence", "evidence_ok")])
 @pytest.mark.parametrize(
-    ("top", "proof", "iteration", "ok"),
+    ("gates", "ok"),
     [
-        (None, None, None, None),
-        (None, None, {"ok": False}, False),
-        (None, {"ok": True}, {"ok": False}, True),
-        ({"ok": False}, {"ok": True}, {"ok": True}, False),
+        ((None, None, None), None),
+        ((None, None, {"ok": False}), False),
+        ((None, {"ok": True}, {"ok": False}), True),
+        (({"ok": False}, {"ok": True}, {"ok": True}), False),
     ],
 )
-def test_a_gate_is_looked_up_in_order(
-    key: str, field: str, top: object, proof: object, iteration: object, ok: object
-) -> None:
+def test_a_gate_is_looked_up_in_order(key: str, field: str, gates: tuple[object, ...], ok: object) -> None:
     name = f"{key}_gate_result"
+    top, proof, iteration = gates
     result = {**answer(iterations=last(**{name: iteration}), proof={name: proof}), name: top}
     assert getattr(read(result), field) is ok
 

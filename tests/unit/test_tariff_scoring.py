@@ -363,11 +363,11 @@ def test_the_suite_sets_thresholds_and_constants() -> None:
 
 
 def test_terms_stand_in_the_order_applied() -> None:
-    expected = {"must_not_hts": ["64"], "no_savings_expected": True, "duty_delta_range": [0, 0], "lever_count_min": 3}
+    strict = case(must_not_hts=["64"], no_savings_expected=True, duty_delta_range=[0, 0], lever_count_min=3)
     result = answer(
         dossier_optimized=classified(rate=5.0), dossier_gri_trace={"sequence_ok": False}, lever_proof=levers(1)
     )
-    assert [each.name for each in scored(case(**expected), result).terms] == [
+    assert [each.name for each in scored(strict, result).terms] == [
         "preferred_match",
         "process_bonus",
         "gri_sequence",
@@ -470,16 +470,13 @@ def test_a_score_is_what_its_terms_say(expected: Json, outcome: TariffOutcome, c
     assert found.match_depth is None or found.match_depth in {0, 2, 4, 6, 8, 10}
 
 
-@given(EXPECTED, OUTCOMES, CONFIGS, st.floats(0, 1), FLAGS, FLAGS)
-def test_no_bonus_lifts_a_hard_fail(
-    expected: Json, outcome: TariffOutcome, config: Json, bonus: float, citations: bool | None, evidence: bool | None
-) -> None:
+@given(EXPECTED, OUTCOMES, CONFIGS, FRACTIONS)
+def test_no_bonus_lifts_a_hard_fail(expected: Json, outcome: TariffOutcome, config: Json, bonus: float) -> None:
     checked = TariffCase.model_validate(case(**expected))
-    outcome = replace(outcome, citations_ok=citations)
     failed = score(checked, outcome, rules(**config))
     config = {**config, "scoring": {**config["scoring"], "bonus": bonus}}
     if any(each.effect == "zero" for each in failed.terms):
-        assert score(checked, replace(outcome, evidence_ok=evidence), rules(**config)).score == 0.0
+        assert score(checked, replace(outcome, evidence_ok=True), rules(**config)).score == 0.0
 
 
 @given(EXPECTED, OUTCOMES)

@@ -99,10 +99,14 @@ def _expected_decision(expected: Expected) -> str:
 
 def _actual_decision(outcome: TariffOutcome) -> str:
     if outcome.accepted:
-        return "answer"
-    why = f"; {', '.join(outcome.reasons)}" if outcome.reasons else ""
-    asked = f"; {len(outcome.questions)} questions" if outcome.questions else ""
-    return f"refusal ({outcome.refusal_category or 'no category'}{why}{asked})"
+        return f"answer ({outcome.final_code or 'no code'})"
+    asked = len(outcome.questions)
+    parts = (
+        outcome.refusal_category or "no category",
+        ", ".join(outcome.reasons),
+        f"{asked} question{'s' * (asked > 1)}" if asked else "",
+    )
+    return f"refusal ({'; '.join(part for part in parts if part)})"
 
 
 def _codes(expected: Expected, outcome: TariffOutcome) -> Iterator[Comparison]:
