@@ -42,6 +42,7 @@ _ROW = (
     "llm_model",
     "duration_ms",
 )
+_SCALARS = (str, int)
 
 
 def run_document(
@@ -87,6 +88,9 @@ def _row(entry: Entry) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    # most values are scalars, and there are many
+    if value is None or isinstance(value, _SCALARS):
+        return value
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,0 +1,166 @@
+"""The original tariff scorer's answers: ours, or predicted from ours by the named departures.
+
+The vectors hold what the original said; the prediction never looks at it. Where no vectors are at hand, an example of
+each departure still shows what it does.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_packbench.api import score
+from pytest_packbench.cases.problem import CaseError
+from pytest_packbench.engine.protocols.outcome import ResultError
+from tests.parity.departures import DEPARTURES, READINGS, RULES, ledger_of, ours_of, predict
+from tests.unit.tariff_cases import RIGHT, Json, answer, case, classified
+
+FOLDER = Path(os.environ.get("PACKBENCH_PARITY", Path(__file__).parents[2].parent / "shared" / "parity"))
+DOCUMENT = Path(__file__).parents[2] / "docs" / "scoring-departures.md"
+
+
+def vectors(name: str) -> list[Any]:
+    """The lines of a file of vectors, a parameter each; one that skips where there is none."""
+    path = FOLDER / name
+    if not path.is_file():
+        reason = f"no {name} in {FOLDER} (PACKBENCH_PARITY)"
+        return [pytest.param({}, id="absent", marks=pytest.mark.skip(reason=reason))]
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [pytest.param(vector, id=f"vector {vector['n']}") for vector in map(json.loads, lines)]
+
+
+SCORED = vectors("tariff_scoring.jsonl.gz")
+
+
+@pytest.mark.parametrize("vector", SCORED)
+def test_the_original_is_predicted(vector: Json) -> None:
+    found, said = predict(vector["case"], vector["result"]), vector["score"]
+    assert (found.score, found.passed) == (said["score"], said["passed"])
+    assert (found.match_level, found.final_hts) == (said["match_level"], said["final_hts"])
+
+
+@pytest.mark.parametrize("vector", SCORED)
+def test_without_a_departure_ours_is_the_original(vector: Json) -> None:
+    departures = predict(vector["case"], vector["result"]).departures
+    try:
+        ours = score(vector["case"], vector["result"], pack="tariff")
+    except (CaseError, ResultError):
+        assert {reading.name for reading in READINGS} & set(departures)
+        return
+    if ours.score is None:
+        assert "unreachable_model_is_out_of_scope" in departures
+    else:
+        assert ours.score == pytest.approx(ours_of(ledger_of(ours)), abs=1e-9)
+        assert departures or (round(ours.score, 4), ours.passed) == (
+            vector["score"]["score"],
+            vector["score"]["passed"],
+        )
+
+
+def accepted(**changes: Any) -> list[Json]:
+    return [{"accepted": True, "rejected_because": [], **changes}]
+
+
+def declined(*reasons: str, **changes: Any) -> Json:
+    return {"status": "failed", "iterations": [{"accepted": False, "rejected_because": list(reasons), **changes}]}
+
+
+def refuse(category: str | None) -> Json:
+    return case("negative", expected_accept=False, expected_refusal_category=category)
+
+
+# departure, case, result, our score (None: refused or an error), the original's
+EXAMPLES: list[tuple[str, Json, Json, float | None, float]] = [
+    ("short_codes", case(preferred_hts=["6"]), answer("6"), None, 1.0),
+    ("empty_iteration", case(), answer(iterations=[{}]), None, 1.0),
+    ("silence_is_a_refusal", refuse(None), {}, None, 1.0),
+    ("silence_is_a_refusal", refuse(None), {"iterations": [{"i": 1}]}, None, 1.0),
+    ("unknown_status_is_a_refusal", refuse(None), {"status": "VERIFIED"}, None, 1.0),
+    ("truth_of_anything", case(), answer(iterations=accepted(accepted="no")), None, 1.0),
+    ("truth_of_anything", case(), answer(citation_gate_result={"ok": None}), None, 0.05),
+    ("empty_gate_is_no_gate", case(), answer(citation_gate_result={}), None, 1.0),
+    ("letters_of_a_word", refuse("ambiguous"), {"iterations": [{"rejected_because": "conflicts"}]}, None, 0.8),
+    ("unreachable_model_is_out_of_scope", refuse("out_of_scope"), declined("llm_unavailable"), None, 1.0),
+    ("mistakes_nobody_looked_at", case(), answer(dossier_mutations=[None], dossier_what_if_candidates=[1]), None, 1.0),
+    (
+        "numbers_from_text",
+        case(expected_duty_total_rate_pct=5.0),
+        answer(dossier_baseline=classified(rate="5.0")),  # type: ignore[arg-type]  # the mistake of the example
+        None,
+        1.0,
+    ),
+    (
+        "amounts_from_text",
+        case(no_savings_expected=True),
+        answer(dossier_optimized={"estimated_savings_per_unit": "0", "rationale": "no savings"}),
+        None,
+        0.05,
+    ),
+    ("codes_as_text", case(), answer("6404119020"), 1.0, 0.35),
+    ("codes_as_text", case(preferred_hts=["6404.11"]), answer(), 1.0, 0.35),
+    ("codes_as_text", case(must_not_hts=["64"]), answer(), 0.0, 1.0),
+    ("bonus_by_reasons", case(), answer("8544.42.9090"), 0.0, 0.05),
+    ("bonus_by_reasons", case(), answer("64", iterations=accepted(rejected_because=["missing_evidence"])), 0.35, 0.3),
+    ("savings_by_words", case(no_savings_expected=True), answer(), 1.0, 0.05),
+    (
+        "savings_by_words",
+        case(no_savings_expected=True),
+        answer(dossier_optimized={"rationale": "no savings"}, lever_proof={"selected_levers": [{}]}),
+        0.0,
+        1.0,
+    ),
+    (
+        "rate_of_either_code",
+        case(expected_duty_total_rate_pct=0.0),
+        answer(dossier_optimized=classified(rate=0.0)),
+        1.0,
+        0.05,
+    ),
+    (
+        "duty_limits_to_the_last_bit",
+        case(duty_delta_range=[-0.01, 0.01]),
+        answer(dossier_optimized=classified(rate=20.01), citation_gate_result={"ok": True}),
+        1.0,
+        0.95,
+    ),
+    ("a_minimum_of_zero_steps", case(min_lever_steps=0), answer(), 1.0, 0.05),
+    ("unknown_reason_is_insufficient_info", refuse("insufficient_info"), declined("something_new"), 0.5, 1.0),
+    (
+        "prose_names_missing_evidence",
+        refuse("missing_evidence"),
+        declined("missing", feedback_text="Attach missing chapter notes"),
+        0.5,
+        1.0,
+    ),
+    ("wrong_category_is_nearly_right", refuse("ambiguous"), declined("missing"), 0.5, 0.8),
+    ("hard_fails_are_steps", case(must_not_hts=[RIGHT]), answer(), 0.0, 0.05),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "result", "ours", "original"),
+    EXAMPLES,
+    ids=[f"{each[0]} {at}" for at, each in enumerate(EXAMPLES)],
+)
+def test_a_departure_by_example(name: str, given: Json, result: Json, ours: float | None, original: float) -> None:
+    found = predict(given, result)
+    assert name in found.departures
+    assert found.score == original
+    try:
+        scored = score(given, result).score
+    except (CaseError, ResultError):
+        scored = None
+    assert scored == ours
+
+
+def test_every_departure_has_an_example_and_a_row_in_the_documents() -> None:
+    names = [departure.name for departure in DEPARTURES]
+    assert {example[0] for example in EXAMPLES} == set(names)
+    assert re.findall(r"^\| `([a-z_0-9]+)` \|", DOCUMENT.read_text("utf-8"), re.MULTILINE) == names
+    assert all(departure.why for departure in (*READINGS, *RULES))

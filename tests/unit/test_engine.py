@@ -1,0 +1,219 @@
+"""One attempt at one case without pytest: targets of every shape, recordings, clocks, entries."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_packbench.backends.base import ModelRequest
+from pytest_packbench.cases.load import LoadedCase, canonical_sha256, check_case
+from pytest_packbench.cases.model import Case
+from pytest_packbench.cases.suite import Suite, SuiteConfig
+from pytest_packbench.engine.attempt import Attempt, Bench, attempt
+from pytest_packbench.engine.cassette import Cassette, Exchange, Replay, ReplayError
+from pytest_packbench.engine.entries import Place, clock, entry_of
+from pytest_packbench.engine.protocols.outcome import Firing, Outcome, ResultError
+from pytest_packbench.engine.protocols.pack import Pack, RecordFacts
+from pytest_packbench.engine.protocols.score import Score, Term, judged
+from pytest_packbench.engine.targets import Caller, TargetError, as_target, import_target, takes_context
+from pytest_packbench.records.entry import Entry
+from pytest_packbench.records.evalrecord import EvalRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Echoed(Outcome):
+    points: float
+
+
+class Echo(Pack):
+    name = "echo"
+    version = "7"
+
+    def read(self, result: object) -> Echoed:
+        if not isinstance(result, dict):
+            raise ResultError("", "expected an object")
+        firings = (Firing(hook="gate", decision="pass", rule=3),)
+        return Echoed(answer="yes", points=result["points"], firings=firings)
+
+    def score(self, case: Case, outcome: Echoed, rules: SuiteConfig) -> Score:
+        terms = (Term(name="points", value=outcome.points),)
+        return Score(
+            score=outcome.points, threshold=0.5, verdict=judged(outcome.points, 0.5), terms=terms, match_level="full"
+        )
+
+    def facts(self, case: Case, outcome: Echoed, score: Score) -> RecordFacts:
+        return RecordFacts(attack_category="plain", expected="comply_safe", agent_decision="comply_safe")
+
+
+def loaded_case(**notes: Any) -> LoadedCase:
+    data = {"id": "a", "pack_id": "echo", "case_type": "plain", "difficulty": "easy", "input": {"q": 1}}
+    return check_case({**data, "expected": None, "notes": notes}, Case, source="a", stem="a", pack="echo")
+
+
+def bench(tmp_path: Path, target: Callable[..., Any]) -> Bench:
+    suite = Suite(name="s", path=tmp_path, config=SuiteConfig(pack="echo"), sha256="0" * 64)
+    return Bench(suite=suite, pack=Echo(), caller=Caller(target), target_name="t")
+
+
+def tried(tmp_path: Path, target: Callable[..., Any], **notes: Any) -> Attempt:
+    return attempt(bench(tmp_path, target), loaded_case(**notes))
+
+
+class Verifier:
+    def verify(self, request: VerifyRequest) -> dict[str, Any]:
+        return {"points": 0.5 if request.input == {"q": 1} else 0}
+
+
+async def asynchronous(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    return {"points": 0.5 if context.case_id == "a" else 0}
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        lambda request: {"points": 0.5},
+        lambda request, context: {"points": 0.5 if context.mode == "fixture" else 0},
+        lambda *both: {"points": 0.5 if len(both) == 2 else 0},
+        asynchronous,
+        as_target(Verifier(), "v"),
+    ],
+    ids=["request", "request and context", "any number", "async", "verify"],
+)
+def test_targets_of_every_shape(tmp_path: Path, target: Callable[..., Any]) -> None:
+    found = tried(tmp_path, target)
+    assert found.failure is None
+    assert found.score is not None
+    assert (found.score.score, found.score.verdict) == (0.5, "passed")
+
+
+def test_a_keyword_only_context_is_not_given() -> None:
+    def target(request: object, *, more: int = 0) -> None:
+        """Take the request alone."""
+
+    assert not takes_context(target)
+
+
+@pytest.mark.parametrize("result", [{"points": float("nan")}, {"points": {1}}, [1], None])
+def test_a_result_that_is_no_json_object_is_that_cases_error(tmp_path: Path, result: Any) -> None:
+    found = tried(tmp_path, lambda request: result)
+    assert found.failure is not None
+    assert found.failure.kind == "result_unreadable"
+    assert found.score is None
+
+
+def test_an_error_shows_the_users_frames_only(tmp_path: Path) -> None:
+    def target(request: object) -> None:
+        raise KeyError("lost")
+
+    found = tried(tmp_path, target)
+    assert found.failure is not None
+    assert found.failure.message == "the target raised KeyError: 'lost'"
+    assert len(found.failure.details) == 1
+    assert "test_engine.py" in found.failure.details[0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("json", "expected package.module:attr"),
+        ("no.such:x", "No module named 'no'"),
+        ("json:no.such", 'json has no "no.such"'),
+        ("json:__doc__", "expected a function or an object with verify(), got str"),
+    ],
+)
+def test_a_target_that_is_not_there_says_so(spec: str, said: str) -> None:
+    with pytest.raises(TargetError) as caught:
+        as_target(import_target(spec), spec)
+    assert said in str(caught.value)
+
+
+def cassette(*roles: str, hashes: tuple[str | None, ...] = ()) -> Cassette:
+    exchanges = tuple(
+        Exchange(role=role, answer=position, request_sha256=hashes[position] if hashes else None)
+        for position, role in enumerate(roles)
+    )
+    return Cassette(
+        cassette_version=1,
+        case_id="a",
+        input_sha256="0" * 64,
+        origin="authored",
+        llm_backend="stub",
+        llm_model="authored",
+        exchanges=exchanges,
+    )
+
+
+@given(
+    st.lists(st.sampled_from(["propose", "critique", "revise"]), max_size=6),
+    st.lists(st.sampled_from(["propose", "critique", "revise"]), max_size=6),
+)
+def test_a_replay_agrees_exactly_when_the_roles_do(recorded: list[str], asked: list[str]) -> None:
+    replay = Replay(cassette(*recorded), source="f")
+    answers = []
+    for role in asked:
+        try:
+            answers.append(replay.complete_sync(ModelRequest(role=role, system="", messages=())).content)
+        except ReplayError:
+            break
+    replay.finish()
+    assert (replay.mismatch == "") is (recorded == asked)
+    assert answers == list(range(len(answers)))
+
+
+def test_a_recorded_prompt_that_changed_is_stale() -> None:
+    request = ModelRequest(role="ask", system="s", messages=({"role": "user", "content": "c"},))
+    same = Replay(cassette("ask", hashes=(canonical_sha256(request.as_json()),)), source="f")
+    same.complete_sync(request)
+    other = Replay(cassette("ask", hashes=("1" * 64,)), source="f")
+    other.complete_sync(request)
+    assert (same.stale, other.stale) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("ns", "said"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_778_055_332_123_999_999, "2026-05-06T08:15:32.123Z"),
+        (999_999_999, "1970-01-01T00:00:00.999Z"),
+    ],
+)
+def test_the_clock_is_read_once_and_cut_to_milliseconds(ns: int, said: str) -> None:
+    assert clock(ns) == said
+
+
+def place(tmp_path: Path, loaded: LoadedCase) -> Place:
+    suite = Suite(name="s", path=tmp_path, config=SuiteConfig(pack="echo"), sha256="0" * 64)
+    return Place(suite=suite, pack=Echo(), case_id="a", nodeid="x::a", file="x", folder="f", loaded=loaded)
+
+
+def test_an_entry_carries_the_wire_record_and_travels_as_json(tmp_path: Path) -> None:
+    one = bench(tmp_path, lambda request: {"points": 0.5})
+    entry, record = entry_of(
+        place(tmp_path, loaded_case(tags=["x"])), attempt(one, loaded_case(tags=["x"])), one, "01RUN"
+    )
+    assert record is not None
+    assert EvalRecord.from_json_line(record.to_json_line(), strict=False) == record
+    assert entry.record == json.loads(record.to_json_line())
+    assert [hook.rule for hook in record.hook_decisions] == [3]
+    assert (record.run_id, record.wall_clock_ms, record.timestamp) == ("01RUN", entry.duration_ms, entry.timestamp)
+    assert Entry.from_json(json.loads(json.dumps(entry.as_json()))) == entry
+
+
+def test_a_quarantined_case_leaves_no_record(tmp_path: Path) -> None:
+    one = bench(tmp_path, lambda request: {"points": 0.1})
+    loaded = loaded_case(xfail="schedule changed")
+    entry, record = entry_of(place(tmp_path, loaded), attempt(one, loaded), one, "01RUN")
+    assert record is None
+    assert (entry.verdict, entry.kind, entry.score, entry.counted) == ("known_hole", "xfail", 0.1, False)
+    assert entry.message == "quarantined (xfail): schedule changed; score 0.10 < 0.50"
