@@ -169,7 +169,7 @@ class Recorder:
                 run.entries[nodeid] = unscored(place(), "not_run", stopped, message, timestamp=clock(now))
         entries = sorted(run.entries.values(), key=lambda entry: (entry.case_id, entry.file))
         run.run = self._run(run, entries, now)
-        run.statistics = statistics(entries)
+        run.statistics = statistics(entries, levels=self.benches.pack_of(run.suite).depths or None)
         run.gates = check(entries, run.suite.config.all_gates())
         if run.journal is not None:
             run.journal.close()

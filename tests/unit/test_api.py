@@ -38,7 +38,7 @@ class Strict(TariffPack):
 
     version = "2"
 
-    def score(self, case: TariffCase, outcome: Any, rules: TariffSuiteConfig) -> Score:  # noqa: ARG002 - a stub
+    def score(self, case: TariffCase, outcome: Any, rules: TariffSuiteConfig) -> Score:
         return Score(score=0.25, threshold=1.0, verdict="failed", message=rules.pack)
 
 

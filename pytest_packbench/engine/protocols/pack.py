@@ -50,12 +50,14 @@ class Pack(ABC):
         version: changes whenever the same result could score otherwise.
         case_model: the strict model of its cases.
         suite_model: the strict model of its `suite.yaml`.
+        depths: the depths of agreement that reports count, ascending; empty: those that occur.
     """
 
     name: ClassVar[str]
     version: ClassVar[str]
     case_model: ClassVar[type[Case]] = Case
     suite_model: ClassVar[type[SuiteConfig]] = SuiteConfig
+    depths: ClassVar[tuple[int, ...]] = ()
 
     @abstractmethod
     def read(self, result: object) -> Outcome:

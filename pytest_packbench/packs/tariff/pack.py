@@ -10,7 +10,7 @@ from pytest_packbench.engine.protocols.pack import Comparison, Pack, RecordFacts
 from pytest_packbench.engine.protocols.request import VerifyRequest
 from pytest_packbench.packs.tariff import outcome as reading
 from pytest_packbench.packs.tariff import scoring
-from pytest_packbench.packs.tariff.codes import chapter
+from pytest_packbench.packs.tariff.codes import LEVELS, chapter
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class TariffPack(Pack):
     version = "1"
     case_model = TariffCase
     suite_model = TariffSuiteConfig
+    depths = LEVELS
 
     def read(self, result: object) -> TariffOutcome:
         """Read a result; see `outcome.read`.

@@ -1,0 +1,178 @@
+"""Gates over a run: what they measure, what they say, and that they fail where they can't tell."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_packbench.cases.suite import Gate, SuiteConfig
+from pytest_packbench.records.entry import Entry
+from pytest_packbench.reports.gates import GateResult, GateRule, check
+from tests.unit.runs import COMPLETE, Rule, any_entry, entries, entry
+
+
+def only(found: list[Entry], rule: GateRule) -> GateResult:
+    (result,) = check(found, [rule])
+    return result
+
+
+def test_a_suites_gates_are_gate_rules() -> None:
+    rules: tuple[GateRule, ...] = SuiteConfig(pack="toy", gates=(Gate(metric="pass_rate", min=0.9),)).all_gates()
+    assert [result.text for result in check(entries(1), rules)] == [
+        "completeness 1 / 1 = 100.0 % >= min 100.0 %: PASS",
+        "pass_rate 1 / 1 = 100.0 % >= min 90.0 %: PASS",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "rule", "text"),
+    [
+        (entries(3, 47), Rule("pass_rate", min=0.9), "pass_rate 3 / 50 = 6.0 % < min 90.0 %: FAIL"),
+        (
+            [*entries(23), entry("x", "error")],
+            COMPLETE,
+            "completeness 23 / 24 = 95.8 % < min 100.0 %: FAIL",
+        ),
+        (entries(3, 1), Rule("mean_score", min=0.8), "mean_score 3.25 / 4 = 0.81 >= min 0.80: PASS"),
+        (entries(3, 1), Rule("mean_score", min=0.9), "mean_score 3.25 / 4 = 0.81 < min 0.90: FAIL"),
+        (
+            [*entries(19), entry("x", "failed", refused=True), entry("y", expects_refusal=True, refused=True)],
+            Rule("over_refusal_rate", max=0.04),
+            "over_refusal_rate 1 / 20 = 5.0 % > max 4.0 %: FAIL",
+        ),
+        (
+            entries(1, 1),
+            Rule("pass_rate", min=0.25, max=0.75),
+            "pass_rate 1 / 2 = 50.0 % >= min 25.0 %, <= max 75.0 %: PASS",
+        ),
+        (
+            entries(1, 1),
+            Rule("pass_rate", min=0.25, max=0.4),
+            "pass_rate 1 / 2 = 50.0 % >= min 25.0 %, > max 40.0 %: FAIL",
+        ),
+        (entries(2499, 1), Rule("pass_rate", min=1.0), "pass_rate 2499 / 2500 = 99.96 % < min 100.00 %: FAIL"),
+        (entries(2, 1), Rule("pass_rate", min=0.66666), "pass_rate 2 / 3 = 66.667 % >= min 66.666 %: PASS"),
+    ],
+)
+def test_a_gate_prints_its_arithmetic(found: list[Entry], rule: Rule, text: str) -> None:
+    result = only(found, rule)
+    assert result.text == text
+    assert result.passed is text.endswith("PASS")
+    assert (result.metric, result.by, result.value, result.min, result.max) == (rule.metric, None, None, rule.min, rule.max)
+
+
+NUMBER = re.compile(r"= ([\d.]+) %? ?(>=|<) min ([\d.]+)")
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.floats(0, 1), st.sampled_from(["pass_rate", "mean_score"]))
+def test_the_text_never_contradicts_the_verdict(passed: int, failed: int, bound: float, metric: str) -> None:
+    result = only(entries(passed, failed), Rule(metric, min=bound))
+    if result.observed is None:
+        return
+    match = NUMBER.search(result.text)
+    assert match is not None
+    left, sign, right = float(match[1]), match[2], float(match[3])
+    assert (left >= right) is (sign == ">=") is result.passed is (result.observed >= bound - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("bound", "passed"), [(0.75, True), (0.75 + 5e-10, True), (0.75 + 2e-9, False), (0.75 - 2e-9, True)]
+)
+def test_noise_of_a_billionth_is_forgiven(bound: float, passed: bool) -> None:  # noqa: FBT001 - a parameter
+    assert only(entries(3, 1), Rule("pass_rate", min=bound)).passed is passed
+    assert only(entries(3, 1), Rule("pass_rate", max=1.5 - bound)).passed is passed
+
+
+@pytest.mark.parametrize("metric", ["completeness", "pass_rate", "mean_score", "over_refusal_rate"])
+@pytest.mark.parametrize("bounds", [{"min": 0.0}, {"max": 1.0}])
+@pytest.mark.parametrize("found", [[], [entry("x", "known_hole")], [entry("x", "not_run", kind="skip")]])
+def test_a_gate_without_a_case_to_judge_fails(metric: str, bounds: dict[str, float], found: list[Entry]) -> None:
+    result = only(found, Rule(metric, **bounds))
+    assert (result.passed, result.observed) == (False, None)
+    assert result.text == f"{metric}: no case to judge: FAIL"
+
+
+def test_a_pass_rate_of_broken_cases_fails() -> None:
+    assert only([entry("x", "error")], Rule("pass_rate", min=0.0)).text == "pass_rate: no case to judge: FAIL"
+
+
+@pytest.mark.parametrize("verdict", ["error", "vacuous", "not_run"])
+def test_completeness_misses_what_did_not_end_passed_or_failed(verdict: str) -> None:
+    assert only([*entries(1, 1), entry("x", verdict)], COMPLETE).text.startswith("completeness 2 / 3 = 66.7 %")
+
+
+@pytest.mark.parametrize("outside", [{"verdict": "known_hole"}, {"verdict": "not_run", "kind": "skip"}])
+def test_completeness_leaves_out_holes_and_quarantine(outside: dict[str, str]) -> None:
+    assert only([*entries(1, 1), entry("x", **outside)], COMPLETE).passed
+
+
+@pytest.mark.parametrize(
+    ("by", "values"),
+    [("case_type", ["odd", "plain"]), ("difficulty", ["easy", "hard"]), ("tag", ["t", "u"]), ("colour", ["red"])],
+)
+def test_each_group_is_judged_apart(by: str, values: list[str]) -> None:
+    found = [
+        entry("a", "failed", case_type="odd", difficulty="hard", tags=("t", "u"), facets={"colour": "red"}),
+        entry("b", tags=("t",)),
+    ]
+    results = check(found, [Rule("pass_rate", min=0.5, by=by)])
+    assert [result.value for result in results] == values
+    by_value = {result.value: result.passed for result in results}
+    assert by_value == {value: value in {"t", "plain", "easy"} for value in values}
+
+
+def test_a_group_is_named_in_the_text() -> None:
+    result = only(entries(1), Rule("pass_rate", min=0.5, by="case_type"))
+    assert result.text == "pass_rate (case_type plain) 1 / 1 = 100.0 % >= min 50.0 %: PASS"
+    assert result.subject == "pass_rate (case_type plain)"
+
+
+def test_a_gate_by_a_name_that_no_case_has_fails() -> None:
+    result = only(entries(3), Rule("pass_rate", min=0.1, by="color"))
+    assert (result.passed, result.value) == (False, None)
+    assert result.text == "pass_rate (by color): no case to judge: FAIL"
+
+
+def test_a_group_of_broken_cases_fails() -> None:
+    results = check([entry("a"), entry("b", "error", case_type="odd")], [Rule("pass_rate", min=0.1, by="case_type")])
+    assert [result.text for result in results if not result.passed] == [
+        "pass_rate (case_type odd): no case to judge: FAIL"
+    ]
+
+
+def test_a_group_outside_the_rates_is_no_group() -> None:
+    found = [entry("a"), entry("b", "known_hole", case_type="odd"), entry("c", "not_run", kind="skip", case_type="odd")]
+    for metric in ("completeness", "pass_rate"):
+        assert [result.value for result in check(found, [Rule(metric, min=0.1, by="case_type")])] == ["plain"]
+
+
+def test_a_case_that_can_not_be_read_is_missing_from_completeness_by_group_only() -> None:
+    found = [entry("a", tags=("t",)), entry("b", "error", case_type="", difficulty="")]
+    for by in ("case_type", "difficulty", "tag"):
+        results = check(found, [Rule("completeness", min=1.0, by=by)])
+        assert [result.passed for result in results] == [False, True]
+        assert results[0].text == f"completeness ({by} (can't be read)) 0 / 1 = 0.0 % < min 100.0 %: FAIL"
+        assert [result.passed for result in check(found, [Rule("pass_rate", min=1.0, by=by)])] == [True]
+
+
+def test_over_refusal_by_group_leaves_out_groups_that_expect_refusals() -> None:
+    found = [entry("a"), entry("b", case_type="negative", expects_refusal=True, refused=True)]
+    rule = Rule("over_refusal_rate", max=0.0, by="case_type")
+    assert [result.value for result in check(found, [rule])] == ["plain"]
+    assert [result.passed for result in check([*found, entry("c", "error", case_type="dark")], [rule])] == [False, True]
+
+
+def test_an_unknown_metric_is_refused() -> None:
+    with pytest.raises(ValueError, match='no metric is called "accuracy"; known: completeness, pass_rate'):
+        check(entries(1), [Rule("accuracy", min=0.5)])
+
+
+@given(st.lists(any_entry(), max_size=20), st.sampled_from([None, "case_type", "difficulty", "tag", "colour"]))
+def test_order_makes_no_difference_and_every_gate_answers(found: list[Entry], by: str | None) -> None:
+    rules = [Rule(metric, min=0.5, by=by) for metric in ("completeness", "pass_rate", "mean_score", "over_refusal_rate")]
+    results = check(found, rules)
+    assert {result.metric for result in results} == {rule.metric for rule in rules}
+    assert check(found[::-1], rules) == results

@@ -1,0 +1,113 @@
+"""The journal keeps every entry that was appended, and says which line it can't read."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_packbench.records.journal import Journal, JournalError, latest, read_journal
+from tests.unit.runs import any_entry, entry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_packbench.records.entry import Entry
+
+TERM = {"name": "points", "effect": "add", "value": 1.0, "detail": "ü\n\u2028"}
+FULL = entry("full", tags=("a", "b"), terms=(TERM,), record={"x": [1]}, payload={"deep": [None, "\ud800"]})
+
+
+def write(path: Path, *found: Entry) -> None:
+    with Journal(path) as journal:
+        for each in found:
+            journal.append(each)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.jsonl"
+
+
+def test_what_was_appended_is_read_back(path: Path) -> None:
+    write(path, FULL, entry("b", "error", kind="timeout", message="after 5 s"))
+    assert read_journal(path) == [FULL, entry("b", "error", kind="timeout", message="after 5 s")]
+
+
+@given(found=st.lists(any_entry(), max_size=5))
+def test_any_entry_is_read_back(tmp_path_factory: pytest.TempPathFactory, found: list[Entry]) -> None:
+    path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
+    write(path, *found)
+    assert read_journal(path) == found
+
+
+def test_an_entry_is_on_disk_as_one_line_before_the_journal_is_closed(path: Path) -> None:
+    journal = Journal(path)
+    journal.append(FULL)
+    journal.append(entry("b"))
+    assert path.read_bytes().count(b"\n") == 2
+    assert len(read_journal(path)) == 2
+    journal.close()
+    journal.close()
+
+
+def test_nothing_is_written_after_closing(path: Path) -> None:
+    journal = Journal(path)
+    journal.close()
+    with pytest.raises(ValueError, match="closed"):
+        journal.append(FULL)
+
+
+def test_a_journal_is_continued(path: Path) -> None:
+    write(path, entry("a"))
+    write(path, entry("b"))
+    assert [each.case_id for each in read_journal(path)] == ["a", "b"]
+
+
+def test_a_line_cut_short_anywhere_is_left_out_and_mended(path: Path) -> None:
+    write(path, entry("a"))
+    whole = path.read_bytes()
+    write(path, FULL)
+    both = path.read_bytes()
+    for length in range(len(whole), len(both)):
+        path.write_bytes(both[:length])
+        complete = length == len(both) - 1
+        before = ["a", "full"] if complete else ["a"]
+        assert [each.case_id for each in read_journal(path)] == before
+        write(path, entry("c"))
+        assert [each.case_id for each in read_journal(path)] == [*before, "c"]
+
+
+def test_a_crash_in_the_first_line_leaves_an_empty_journal(path: Path) -> None:
+    path.write_bytes(b'{"suite": "to')
+    assert read_journal(path) == []
+    write(path, entry("a"))
+    assert len(read_journal(path)) == 1
+
+
+BAD = [b"{", b"[]", b"null", b'{"suite":"toy"}', b"\xff", b"", b"[" * 100_000, b'{"tags":1,"terms":[]}']
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: repr(bad[:20]))
+@pytest.mark.parametrize("last", [True, False])
+def test_a_bad_line_is_named(path: Path, bad: bytes, last: bool) -> None:  # noqa: FBT001 - a parameter
+    write(path, entry("a"))
+    good = path.read_bytes()
+    path.write_bytes(good + bad + b"\n" + (b"" if last else good))
+    with pytest.raises(JournalError, match=r"journal\.jsonl:2: no entry: ") as caught:
+        read_journal(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_key_is_a_bad_line(path: Path) -> None:
+    path.write_text(json.dumps({**FULL.as_json(), "colour": "red"}) + "\n", encoding="utf-8")
+    with pytest.raises(JournalError, match="colour"):
+        read_journal(path)
+
+
+def test_the_last_entry_of_a_case_wins() -> None:
+    found = [entry("a", "error"), entry("b"), entry("a"), entry("b", "failed")]
+    assert latest(found) == [entry("a"), entry("b", "failed")]

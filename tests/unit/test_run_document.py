@@ -1,0 +1,160 @@
+"""The run's JSON object: complete, plain, sorted, and never without a number where it promises one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_packbench.records.entry import Entry
+from pytest_packbench.records.run import RUN_DOCUMENT_VERSION, Run
+from pytest_packbench.reports.document import run_document
+from pytest_packbench.reports.gates import check
+from pytest_packbench.reports.statistics import statistics
+from tests.unit.runs import COMPLETE, Rule, any_entry, entries, entry, run
+
+TERM = {"name": "points", "effect": "add", "value": 0.25, "detail": "why"}
+
+
+def document(found: list[Entry], *rules: Rule, **changes: Any) -> dict[str, Any]:
+    return run_document(run(**changes), found, statistics(found), check(found, rules))
+
+
+def test_it_holds_all_of_the_run() -> None:
+    found = document(entries(1), versions={"python": "3"})
+    assert found["version"] == RUN_DOCUMENT_VERSION
+    assert Run(**found["run"]) == run(versions={"python": "3"})
+
+
+def test_a_case_is_a_row() -> None:
+    case = entry(
+        "one",
+        "failed",
+        tags=("t",),
+        facets={"colour": "red"},
+        match_level="near",
+        match_depth=4,
+        answer="42",
+        terms=(TERM,),
+        stale=True,
+        duration_ms=3,
+    )
+    (row,) = document([case])["cases"]
+    assert row == {
+        "case_id": "one",
+        "test_id": "toy:plain:one",
+        "nodeid": "cases/one.json::one",
+        "file": "cases/one.json",
+        "verdict": "failed",
+        "kind": "",
+        "message": "",
+        "case_type": "plain",
+        "difficulty": "easy",
+        "tags": ["t"],
+        "facets": {"colour": "red"},
+        "score": 0.25,
+        "threshold": 0.8,
+        "match_level": "near",
+        "match_depth": 4,
+        "answer": "42",
+        "expects_refusal": False,
+        "refused": False,
+        "terms": [TERM],
+        "stale": True,
+        "llm_backend": "anthropic",
+        "llm_model": "m-1",
+        "duration_ms": 3,
+    }
+
+
+def test_cases_stand_by_id_whatever_their_order() -> None:
+    found = [entry("b"), entry("a"), entry("c")]
+    assert [row["case_id"] for row in document(found)["cases"]] == ["a", "b", "c"]
+    assert document(found) == document(found[::-1])
+
+
+def test_numbers_are_those_of_the_statistics() -> None:
+    found = [*entries(3, 1, match_depth=4), entry("x", "error"), entry("y", "not_run", kind="skip", stale=True)]
+    numbers = statistics(found)
+    told = document(found, COMPLETE)
+    assert told["totals"] == {
+        "selected": 6,
+        "verdicts": {"passed": 3, "failed": 1, "error": 1, "vacuous": 0, "known_hole": 0, "not_run": 0},
+        "quarantined": {"skip": 1, "xfail": 0},
+        "stale": 1,
+    }
+    assert told["overall"]["interval"] == list(numbers.overall.interval or ())
+    assert told["interval"] == {"method": "wilson", "sides": 2, "confidence": 0.95}
+    assert [(group["name"], group["value"], group["n"]) for group in told["groups"]] == [
+        ("case_type", "plain", 4),
+        ("difficulty", "easy", 4),
+    ]
+    assert (told["depth"][0]["level"], told["depth"][0]["agreeing"]) == (4, 4)
+    assert told["refusals"] == asdict(numbers.refusals)
+    assert (told["authored"], told["models"]) == (0, {"anthropic/m-1": 4})
+    assert told["gates"] == [
+        {
+            "metric": "completeness",
+            "by": None,
+            "value": None,
+            "passed": False,
+            "observed": 0.8,
+            "min": 1.0,
+            "max": None,
+            "text": "completeness 4 / 5 = 80.0 % < min 100.0 %: FAIL",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "changes", "status", "complete"),
+    [
+        (entries(1), {}, "passed", True),
+        (entries(1, 1), {}, "failed", True),
+        (entries(1, 1), {"settings": {"gate": "suite"}}, "passed", True),
+        ([*entries(1), entry("x", "error")], {"settings": {"gate": "suite"}}, "failed", True),
+        ([*entries(1), entry("x", "vacuous")], {"settings": {"gate": "suite"}}, "failed", True),
+        ([*entries(1), entry("x", "known_hole")], {}, "passed", True),
+        ([*entries(1), entry("x", "not_run", kind="skip")], {}, "passed", True),
+        ([*entries(1), entry("x", "not_run")], {"partial": "stopped early"}, "partial", False),
+        ([*entries(1), entry("x", "not_run")], {}, "failed", True),
+        ([*entries(1, 1), entry("x", "not_run")], {"partial": "stopped early"}, "failed", False),
+        (entries(1), {"partial": "1 of 9 cases selected"}, "partial", False),
+        ([], {}, "failed", True),
+    ],
+)
+def test_the_status_is_that_of_the_exit_code(
+    found: list[Entry],
+    changes: dict[str, Any],
+    status: str,
+    complete: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    told = document(found, COMPLETE, **changes)
+    assert (told["status"], told["complete"]) == (status, complete)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_no_number_is_not_a_number(number: float) -> None:
+    case = entry("a", score=number, terms=({**TERM, "value": number},))
+    text = json.dumps(document([case], Rule("mean_score", min=0.5), settings={"x": [number]}), allow_nan=False)
+    told = json.loads(text)
+    assert (told["cases"][0]["score"], told["cases"][0]["terms"][0]["value"]) == (None, None)
+    assert (told["overall"]["mean_score"], told["gates"][0]["observed"], told["run"]["settings"]) == (None, None, {"x": [None]})
+
+
+@given(st.lists(any_entry(), max_size=10))
+def test_it_is_plain_json(found: list[Entry]) -> None:
+    told = document(found, COMPLETE, Rule("pass_rate", min=0.5, by="case_type"))
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
+def test_it_shares_nothing_with_the_run() -> None:
+    case = entry("a", terms=(dict(TERM),), facets={"colour": "red"})
+    told = document([case])
+    told["cases"][0]["terms"][0]["value"] = 9
+    told["cases"][0]["facets"]["colour"] = "blue"
+    assert (case.terms[0]["value"], case.facets["colour"]) == (0.25, "red")
