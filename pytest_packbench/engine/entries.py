@@ -104,6 +104,7 @@ def entry_of(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> tuple
         "stale": attempt.stale,
         "llm_backend": backend,
         "llm_model": model,
+        "cassette_sha256": attempt.cassette_sha256,
         "payload": attempt.payload,
     }
     reason = place.loaded.case.notes.xfail
@@ -165,6 +166,7 @@ def _outline(place: Place) -> dict[str, Any]:
         "difficulty": case.difficulty,
         "tags": case.notes.tags,
         "facets": place.pack.facets(case),
+        "case_sha256": place.loaded.sha256,
     }
 
 
@@ -194,7 +196,6 @@ def _tokens(attempt: Attempt, name: str) -> int | None:
 
 
 def _own_object(place: Place, attempt: Attempt, score: Score, bench: Bench, common: dict[str, Any]) -> dict[str, Any]:
-    loaded = place.loaded
     return {
         "version": 1,
         "score": score.score,
@@ -217,8 +218,8 @@ def _own_object(place: Place, attempt: Attempt, score: Score, bench: Bench, comm
         "target": bench.target_name,
         "pack": f"{place.pack.name}/{place.pack.version}",
         "bundled": place.suite.bundled,
-        "case_sha256": loaded.sha256 if loaded is not None else None,
-        "cassette_sha256": attempt.cassette_sha256,
+        "case_sha256": common["case_sha256"],
+        "cassette_sha256": common["cassette_sha256"],
         "suite_sha256": place.suite.sha256,
         "versions": versions(),
     }

@@ -43,6 +43,9 @@ class Entry:
         stale: whether the cassette answered another prompt than today's.
         llm_backend: who answered the model calls.
         llm_model: which model answered.
+        case_sha256: hash of the case's meaning; None where it can't be read.
+        cassette_sha256: hash of the recording's meaning; None without one.
+        trial: which of several attempts it was, from 0.
         record: the wire record with its `packbench` object; None where no record is due.
         payload: the target's result as it came; None where there is none.
     """
@@ -72,6 +75,9 @@ class Entry:
     stale: bool = False
     llm_backend: str | None = None
     llm_model: str | None = None
+    case_sha256: str | None = None
+    cassette_sha256: str | None = None
+    trial: int = 0
     record: dict[str, Any] | None = None
     payload: Any = None
 

@@ -41,6 +41,9 @@ _ROW = (
     "llm_backend",
     "llm_model",
     "duration_ms",
+    "case_sha256",
+    "cassette_sha256",
+    "trial",
 )
 _SCALARS = (str, int)
 
