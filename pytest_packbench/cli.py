@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FINE, FAILED, UNUSABLE = 0, 1, 2
-COMMANDS: dict[str, str] = {}
+COMMANDS = {
+    "compare": "Compare two runs: what improved, what got worse, and whether that can be chance.",
+}
 
 
 class UsageError(Exception):
@@ -35,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if argv is None else argv)
     # only the module of the command that is called is imported
-    chosen = next((word for word in words if word in COMMANDS), None) if words and words[0] in COMMANDS else None
+    chosen = words[0] if words and words[0] in COMMANDS else None
     parser = argparse.ArgumentParser(prog="packbench", description="Benchmark runs: report, compare, decide.")
     parser.add_argument("--version", action="version", version=f"packbench {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)

@@ -92,6 +92,13 @@ SETTINGS = (
         "string",
         {"metavar": "DIR"},
     ),
+    Setting(
+        "baseline",
+        "Compare with an earlier run: latest, or the path of a run's folder (write it with =); the default is none.",
+        "none",
+        "string",
+        {"metavar": "RUN"},
+    ),
     Setting("root", "The folder of suites, from rootdir.", DEFAULT_ROOT, "string", None),
     Setting("stale", "What a stale recording is: warn (a remark) or error.", "warn", "string", None),
     Setting(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.adapter.baseline import compared
 from pytest_packbench.adapter.collect import SUFFIX, CaseItem, Collector
 from pytest_packbench.adapter.execute import ATTRIBUTE, BENCHES, RUN_ID, Reporter, place_of
 from pytest_packbench.adapter.jsonreport import switch_on, write_report
@@ -48,6 +49,7 @@ class SuiteRun:
         run: what is true of all entries, at the end.
         statistics: the numbers, at the end.
         gates: how the gates decided, at the end.
+        baseline: what the comparison with an earlier run said, a line each.
         trouble: what went wrong with the suite as a whole, a line each.
     """
 
@@ -59,6 +61,7 @@ class SuiteRun:
     run: Run | None = None
     statistics: Statistics | None = None
     gates: tuple[GateResult, ...] = ()
+    baseline: list[str] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
 
     @property
@@ -175,6 +178,7 @@ class Recorder:
             run.journal.close()
         try:
             self._write(run, entries)
+            run.baseline = compared(self.benches.settings.baseline, run.run, entries, run.folder)
         except OSError as error:
             run.trouble.append(f"reports can't be written to {run.folder}: {error.strerror or error}")
 

@@ -23,6 +23,7 @@ class Settings:
         target: `package.module:attr`, empty where not set.
         gate: `case` or `suite`.
         output: the folder for reports, absolute.
+        baseline: `none`, `latest`, or the absolute path of an earlier run.
         stale_is_error: whether a stale recording is an error.
         allow_processes: whether targets may start child processes in fixture mode.
     """
@@ -31,6 +32,7 @@ class Settings:
     target: str
     gate: Literal["case", "suite"]
     output: Path
+    baseline: str
     stale_is_error: bool
     allow_processes: bool
 
@@ -39,6 +41,15 @@ def _home(config: pytest.Config) -> Path:
     # an argument in the wheel's suites draws rootdir towards them, away from where people look for their reports
     drawn = config.stash[ASKED].bundled and config.inipath is None and config.option.rootdir is None
     return config.invocation_params.dir if drawn else config.rootpath
+
+
+def _baseline(given: str, home: Path) -> str:
+    if given in {"none", "latest"}:
+        return given
+    path = Path(os.path.normpath(home / given))
+    if not path.exists():
+        raise pytest.UsageError(f"--packbench-baseline: no run at {path}; expected latest, none or a run's folder")
+    return str(path)
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -63,6 +74,7 @@ def read_settings(config: pytest.Config) -> Settings:
         target=str(value("target")),
         gate=choice("gate"),
         output=Path(os.path.normpath(_home(config) / value("output"))),
+        baseline=_baseline(str(value("baseline")), _home(config)),
         stale_is_error=value("stale", ("warn", "error")) == "error",
         allow_processes=_YES_NO[value("allow_processes", tuple(_YES_NO))],
     )

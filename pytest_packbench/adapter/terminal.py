@@ -56,6 +56,8 @@ class Terminal:
             entries = sorted(run.entries.values(), key=lambda entry: (entry.case_id, entry.file))
             for line in table(run.run, entries, run.statistics, run.gates):
                 reporter.line(line)
+            for line in run.baseline:
+                reporter.line(f"baseline: {line}")
             here = self._recorder.config.invocation_params.dir
             reporter.line(f"reports: {os.path.relpath(run.folder, here)}")
         for trouble in run.trouble:

@@ -87,8 +87,8 @@ def read_journal(path: Path) -> list[Entry]:
 
 
 def latest(entries: Iterable[Entry]) -> list[Entry]:
-    """Keep the last entry of each case, in the order in which the cases came first."""
-    return list({(entry.suite, entry.test_id): entry for entry in entries}.values())
+    """Keep the last entry of each trial of each case, in the order in which they came first."""
+    return list({(entry.suite, entry.test_id, entry.trial): entry for entry in entries}.values())
 
 
 def _entry(line: bytes) -> Entry:

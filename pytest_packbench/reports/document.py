@@ -80,10 +80,14 @@ def run_document(
             "models": statistics.models,
             "interval": {"method": "wilson", "sides": 2, "confidence": statistics.confidence},
             "gates": [asdict(result) for result in gate_results],
-            "cases": [_row(entry) for entry in sorted(entries, key=lambda entry: (entry.case_id, entry.test_id))],
+            "cases": [_row(entry) for entry in sorted(entries, key=_place)],
         }
     )
     return document
+
+
+def _place(entry: Entry) -> tuple[str, str, int]:
+    return entry.case_id, entry.test_id, entry.trial
 
 
 def _row(entry: Entry) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def summary_markdown(
         *_group_sections(statistics),
         _depth_section(statistics),
         _section("Refusals", ("due", "refused", "answered"), _refusal_rows(statistics)),
-        *_case_sections(sorted(entries, key=lambda entry: (entry.case_id, entry.test_id))),
+        *_case_sections(sorted(entries, key=lambda entry: (entry.case_id, entry.test_id, entry.trial))),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 

@@ -56,7 +56,8 @@ class Hook(NamedTuple):
     decision: str
 
 
-class TrialId(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class TrialId:
     """What makes a record the same as another one: run, test id and `packbench.trial`, 0 where it has none."""
 
     run_id: str
@@ -64,7 +65,8 @@ class TrialId(NamedTuple):
     trial: int
 
 
-class FailingCase(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailingCase:
     """A record that did not pass; the fields are those of the record and of its `packbench` object."""
 
     test_id: str

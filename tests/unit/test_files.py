@@ -74,7 +74,8 @@ def test_a_missing_folder_is_an_os_error(tmp_path: Path) -> None:
 
 def test_jsonl_takes_objects_and_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    write_jsonl(path, iter([{"b": "ü\n\u2028", "a": 1.5}, '{"c": 2}']))
+    found: list[dict[str, Any] | str] = [{"b": "ü\n\u2028", "a": 1.5}, '{"c": 2}']
+    write_jsonl(path, iter(found))
     assert path.read_bytes() == '{"b":"ü\\n\u2028","a":1.5}\n{"c": 2}\n'.encode()
 
 

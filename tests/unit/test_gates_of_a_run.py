@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.cases.suite import Gate, SuiteConfig
-from pytest_packbench.records.entry import Entry
 from pytest_packbench.reports.gates import GateResult, GateRule, check
 from tests.unit.runs import COMPLETE, Rule, any_entry, entries, entry
+
+if TYPE_CHECKING:
+    from pytest_packbench.records.entry import Entry
 
 
 def only(found: list[Entry], rule: GateRule) -> GateResult:
@@ -61,7 +64,13 @@ def test_a_gate_prints_its_arithmetic(found: list[Entry], rule: Rule, text: str)
     result = only(found, rule)
     assert result.text == text
     assert result.passed is text.endswith("PASS")
-    assert (result.metric, result.by, result.value, result.min, result.max) == (rule.metric, None, None, rule.min, rule.max)
+    assert (result.metric, result.by, result.value, result.min, result.max) == (
+        rule.metric,
+        None,
+        None,
+        rule.min,
+        rule.max,
+    )
 
 
 NUMBER = re.compile(r"= ([\d.]+) %? ?(>=|<) min ([\d.]+)")
@@ -87,10 +96,12 @@ def test_noise_of_a_billionth_is_forgiven(bound: float, passed: bool) -> None:  
 
 
 @pytest.mark.parametrize("metric", ["completeness", "pass_rate", "mean_score", "over_refusal_rate"])
-@pytest.mark.parametrize("bounds", [{"min": 0.0}, {"max": 1.0}])
+@pytest.mark.parametrize(("least", "most"), [(0.0, None), (None, 1.0)])
 @pytest.mark.parametrize("found", [[], [entry("x", "known_hole")], [entry("x", "not_run", kind="skip")]])
-def test_a_gate_without_a_case_to_judge_fails(metric: str, bounds: dict[str, float], found: list[Entry]) -> None:
-    result = only(found, Rule(metric, **bounds))
+def test_a_gate_without_a_case_to_judge_fails(
+    metric: str, least: float | None, most: float | None, found: list[Entry]
+) -> None:
+    result = only(found, Rule(metric, least, most))
     assert (result.passed, result.observed) == (False, None)
     assert result.text == f"{metric}: no case to judge: FAIL"
 
@@ -172,7 +183,9 @@ def test_an_unknown_metric_is_refused() -> None:
 
 @given(st.lists(any_entry(), max_size=20), st.sampled_from([None, "case_type", "difficulty", "tag", "colour"]))
 def test_order_makes_no_difference_and_every_gate_answers(found: list[Entry], by: str | None) -> None:
-    rules = [Rule(metric, min=0.5, by=by) for metric in ("completeness", "pass_rate", "mean_score", "over_refusal_rate")]
+    rules = [
+        Rule(metric, min=0.5, by=by) for metric in ("completeness", "pass_rate", "mean_score", "over_refusal_rate")
+    ]
     results = check(found, rules)
     assert {result.metric for result in results} == {rule.metric for rule in rules}
     assert check(found[::-1], rules) == results

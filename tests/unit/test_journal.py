@@ -111,3 +111,8 @@ def test_an_unknown_key_is_a_bad_line(path: Path) -> None:
 def test_the_last_entry_of_a_case_wins() -> None:
     found = [entry("a", "error"), entry("b"), entry("a"), entry("b", "failed")]
     assert latest(found) == [entry("a"), entry("b", "failed")]
+
+
+def test_trials_are_attempts_of_their_own() -> None:
+    found = [entry("a", trial=0), entry("a", trial=1), entry("a", "failed", trial=0)]
+    assert latest(found) == [entry("a", "failed", trial=0), entry("a", trial=1)]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.records.entry import Entry
 from pytest_packbench.records.run import RUN_DOCUMENT_VERSION, Run
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.reports.gates import check
 from pytest_packbench.reports.statistics import statistics
 from tests.unit.runs import COMPLETE, Rule, any_entry, entries, entry, run
+
+if TYPE_CHECKING:
+    from pytest_packbench.records.entry import Entry
 
 TERM = {"name": "points", "effect": "add", "value": 0.25, "detail": "why"}
 
@@ -42,6 +44,9 @@ def test_a_case_is_a_row() -> None:
         terms=(TERM,),
         stale=True,
         duration_ms=3,
+        case_sha256="ab",
+        cassette_sha256="cd",
+        trial=2,
     )
     (row,) = document([case])["cases"]
     assert row == {
@@ -68,6 +73,9 @@ def test_a_case_is_a_row() -> None:
         "llm_backend": "anthropic",
         "llm_model": "m-1",
         "duration_ms": 3,
+        "case_sha256": "ab",
+        "cassette_sha256": "cd",
+        "trial": 2,
     }
 
 
@@ -143,7 +151,11 @@ def test_no_number_is_not_a_number(number: float) -> None:
     text = json.dumps(document([case], Rule("mean_score", min=0.5), settings={"x": [number]}), allow_nan=False)
     told = json.loads(text)
     assert (told["cases"][0]["score"], told["cases"][0]["terms"][0]["value"]) == (None, None)
-    assert (told["overall"]["mean_score"], told["gates"][0]["observed"], told["run"]["settings"]) == (None, None, {"x": [None]})
+    assert (told["overall"]["mean_score"], told["gates"][0]["observed"], told["run"]["settings"]) == (
+        None,
+        None,
+        {"x": [None]},
+    )
 
 
 @given(st.lists(any_entry(), max_size=10))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from pytest_packbench.records.entry import Entry
 from pytest_packbench.reports.statistics import Group, statistics, values_of, wilson
 from tests.unit.runs import any_entry, entries, entry
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from pytest_packbench.records.entry import Entry
 
 RUNS = st.lists(any_entry(), max_size=30)
 
@@ -38,7 +42,9 @@ def test_wilson_of_nothing_is_no_number() -> None:
     assert wilson(0, 0) is None
 
 
-@pytest.mark.parametrize(("k", "n", "confidence"), [(-1, 2, 0.95), (3, 2, 0.95), (0, -1, 0.95), (1, 2, 1.0), (1, 2, 0.0)])
+@pytest.mark.parametrize(
+    ("k", "n", "confidence"), [(-1, 2, 0.95), (3, 2, 0.95), (0, -1, 0.95), (1, 2, 1.0), (1, 2, 0.0)]
+)
 def test_wilson_refuses_what_is_no_proportion(k: int, n: int, confidence: float) -> None:
     with pytest.raises(ValueError, match=r"is no proportion|does not lie between"):
         wilson(k, n, confidence)
@@ -82,9 +88,7 @@ def test_order_makes_no_difference(found: list[Entry], random: Random) -> None:
 @given(RUNS, st.none() | st.lists(st.integers(-1, 12)))
 def test_depth_counts_what_agrees_at_least_so_deep(found: list[Entry], levels: list[int] | None) -> None:
     depths = [
-        each.match_depth
-        for each in found
-        if each.counted and not each.expects_refusal and each.match_depth is not None
+        each.match_depth for each in found if each.counted and not each.expects_refusal and each.match_depth is not None
     ]
     wanted = {level for level in (depths if levels is None else levels) if level > 0}
     table = statistics(found, levels=levels).depth

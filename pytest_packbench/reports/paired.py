@@ -1,0 +1,112 @@
+"""Statistics of paired runs: what changed between two runs of the same cases, and what this many cases can show."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from random import Random
+from statistics import NormalDist, fmean, stdev
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RESAMPLES = 2_000
+# above it the mean of differences is normal for every purpose here, and resampling would take minutes
+MOST_RESAMPLED = 2_000
+_SEED = 20_000_101
+_POWER = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedMean:
+    """The mean of paired differences, current minus baseline, in points of score (-1 to 1).
+
+    Attributes:
+        n: pairs.
+        mean: their mean difference.
+        low: lower end of the two-sided 95 % interval; None with fewer than two pairs.
+        high: its upper end.
+        method: `bootstrap` (percentile, 2,000 resamples, fixed seed) or `normal`.
+        detectable: the least true mean difference that this many pairs show with 80 % power at 5 %,
+            two-sided, with the spread seen; None where nothing differs.
+    """
+
+    n: int
+    mean: float
+    low: float | None
+    high: float | None
+    method: str
+    detectable: float | None
+
+
+def paired_mean(differences: Sequence[float], confidence: float = 0.95) -> PairedMean | None:
+    """Average paired differences (Efron and Tibshirani 1993, percentile interval).
+
+    Args:
+        differences: current minus baseline, one a case; several trials of a case are averaged before.
+        confidence: of the interval, between 0 and 1.
+
+    Returns:
+        The mean with its interval; None without pairs.
+    """
+    n = len(differences)
+    if not n:
+        return None
+    mean = fmean(differences)
+    if n == 1:
+        return PairedMean(n=1, mean=mean, low=None, high=None, method="none", detectable=None)
+    spread = stdev(differences)
+    method = "bootstrap" if n <= MOST_RESAMPLED else "normal"
+    ends = _bootstrap(differences, confidence) if n <= MOST_RESAMPLED else _normal(mean, spread, n, confidence)
+    reach = NormalDist().inv_cdf((1 + confidence) / 2) + NormalDist().inv_cdf(_POWER)
+    detectable = reach * spread / math.sqrt(n) if spread > 0 else None
+    return PairedMean(n=n, mean=mean, low=ends[0], high=ends[1], method=method, detectable=detectable)
+
+
+def _bootstrap(differences: Sequence[float], confidence: float) -> tuple[float, float]:
+    # unchanged cases only dilute: their number is drawn with the rest, but they need no sum
+    random = Random(_SEED)  # noqa: S311 - resampling needs repeatability, not secrecy
+    n = len(differences)
+    means = sorted(fmean(random.choices(differences, k=n)) for _ in range(RESAMPLES))
+    tail = (1 - confidence) / 2
+    return means[round(tail * (RESAMPLES - 1))], means[round((1 - tail) * (RESAMPLES - 1))]
+
+
+def _normal(mean: float, spread: float, n: int, confidence: float) -> tuple[float, float]:
+    half = NormalDist().inv_cdf((1 + confidence) / 2) * spread / math.sqrt(n)
+    return mean - half, mean + half
+
+
+def mcnemar(lost: int, won: int) -> float:
+    """Give the exact two-sided p value of McNemar's test (1947; the binomial form) on pass flips.
+
+    Args:
+        lost: cases that passed before and fail now, 0 or more.
+        won: cases that failed before and pass now, 0 or more.
+
+    Returns:
+        0 to 1; 1 without flips.
+    """
+    flips = lost + won
+    if not flips:
+        return 1.0
+    # in logarithms: 2 ** flips overflows a float above a thousand flips
+    total = math.fsum(
+        math.exp(math.lgamma(flips + 1) - math.lgamma(k + 1) - math.lgamma(flips - k + 1) - flips * math.log(2))
+        for k in range(min(lost, won) + 1)
+    )
+    return min(1.0, 2 * total)
+
+
+def unseen(n: int, confidence: float = 0.95) -> float | None:
+    """Give the share of cases that could change without one of `n` showing it (one-sided exact bound).
+
+    Args:
+        n: cases of which none changed.
+        confidence: of the bound, between 0 and 1.
+
+    Returns:
+        0 to 1, `1 - (1 - confidence) ** (1 / n)` (Clopper and Pearson 1934, none seen); None for no case.
+    """
+    return 1 - (1 - confidence) ** (1 / n) if n else None

@@ -1,0 +1,229 @@
+"""Comparing runs: counts, paired statistics against scipy, conditions, and the page that people read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from statistics import fmean, stdev
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom, binomtest, norm
+
+from pytest_packbench.records.entry import Entry
+from pytest_packbench.records.run import Run
+from pytest_packbench.records.stored import StoredRun
+from pytest_packbench.reports.comparison import Comparison, compare
+from pytest_packbench.reports.condition import ConditionError, parse_conditions
+from pytest_packbench.reports.diff import answer, diff_markdown, sentences
+from pytest_packbench.reports.paired import MOST_RESAMPLED, mcnemar, paired_mean, unseen
+
+RUN = Run(
+    run_id="01A",
+    suite="s",
+    description="",
+    pack="p",
+    pack_version="1",
+    suite_sha256="a" * 64,
+    bundled=False,
+    mode="fixture",
+    target="reference",
+    started_at="2026-01-01T00:00:00.000Z",
+    finished_at="2026-01-01T00:00:01.000Z",
+)
+
+
+def entry(
+    name: str, score: float | None, *, verdict: str = "", sha: str = "x", trial: int = 0, term: float = 0.0
+) -> Entry:
+    verdict = verdict or ("passed" if score is not None and score >= 0.8 else "failed")
+    terms = ({"name": "match", "effect": "add", "value": term, "detail": ""},) if term else ()
+    return Entry(
+        suite="s",
+        test_id=name,
+        case_id=name,
+        nodeid=name,
+        file=name,
+        verdict=verdict,
+        score=score,
+        threshold=0.8,
+        case_sha256=sha,
+        trial=trial,
+        terms=terms,
+    )
+
+
+def stored(*entries: Entry, **run: Any) -> StoredRun:
+    return StoredRun(source="f", run=replace(RUN, **run), entries=entries)
+
+
+def compared(before: dict[str, float], after: dict[str, float]) -> Comparison:
+    return compare(stored(*(entry(*one) for one in before.items())), stored(*(entry(*one) for one in after.items())))
+
+
+def test_the_threshold_forgives_float_noise() -> None:
+    found = compared({"a": 0.30, "b": 0.30, "c": 0.30}, {"a": 0.35, "b": 0.25, "c": 0.349})
+    assert [one.test_id for one in found.of("improved")] == ["a"]
+    assert [one.test_id for one in found.of("regressed")] == ["b"]
+
+
+def test_every_kind_of_change_is_counted() -> None:
+    before = stored(
+        entry("fails", 1.0), entry("fixed", 0.2), entry("gone", 1.0), entry("broke", 1.0), entry("other", 1.0)
+    )
+    after = stored(
+        entry("fails", 0.0),
+        entry("fixed", 0.9),
+        entry("new", 1.0),
+        entry("broke", None, verdict="error"),
+        entry("other", 0.0, sha="y"),
+    )
+    found = compare(before, after)
+    assert found.counts() == {
+        "improved": 1,
+        "regressed": 1,
+        "new_failures": 1,
+        "fixed": 1,
+        "verdict_changed": 3,
+        "hash_changed": 1,
+        "added": 1,
+        "removed": 1,
+        "mean": pytest.approx((-1.0 + 0.7) / 2),
+    }
+    assert (found.lost, found.won) == (1, 1)
+
+
+def test_a_changed_case_is_left_out_of_the_statistics() -> None:
+    found = compare(stored(entry("a", 1.0), entry("b", 1.0)), stored(entry("a", 1.0), entry("b", 0.0, sha="y")))
+    assert found.mean is not None
+    assert (found.mean.n, found.mean.mean, found.lost) == (1, 0.0, 0)
+
+
+def test_trials_of_a_case_are_one_pair() -> None:
+    before = stored(entry("a", 1.0), entry("a", 0.0, trial=1))
+    after = stored(entry("a", 1.0), entry("a", 1.0, trial=1))
+    found = compare(before, after)
+    assert found.mean is not None
+    assert (found.mean.n, found.mean.mean) == (1, 0.5)
+    assert found.changes[0].before == "failed"
+
+
+def test_terms_say_why() -> None:
+    found = compare(stored(entry("a", 1.0, term=1.0)), stored(entry("a", 0.3, term=0.3)))
+    assert found.changes[0].reasons == ("match +1.00 to +0.30",)
+
+
+def test_runs_that_differ_in_what_a_score_means_are_named() -> None:
+    found = compare(stored(), stored(mode="live", suite_sha256="b" * 64))
+    assert found.differences == (
+        "mode: 'fixture' before, 'live' now",
+        f"scoring rules: '{'a' * 12}' before, '{'b' * 12}' now",
+    )
+
+
+scores = st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0, 1), max_size=8)
+
+
+@given(scores, scores)
+def test_turning_a_comparison_round_turns_its_figures(before: dict[str, float], after: dict[str, float]) -> None:
+    there, back = compared(before, after).counts(), compared(after, before).counts()
+    assert there["improved"] == back["regressed"]
+    assert there["added"] == back["removed"]
+    assert there["mean"] == pytest.approx(-back["mean"])
+    assert answer(compared(before, before)) == "no score changed"
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_mcnemar_is_scipys_binomial_test(lost: int, won: int) -> None:
+    expected = binomtest(min(lost, won), lost + won, 0.5).pvalue if lost + won else 1.0
+    assert mcnemar(lost, won) == pytest.approx(expected)
+    assert mcnemar(lost, won) == mcnemar(won, lost)
+
+
+def test_mcnemar_of_very_many_flips() -> None:
+    assert mcnemar(5_000, 5_200) == pytest.approx(2 * binom.cdf(5_000, 10_200, 0.5))
+
+
+@given(st.integers(1, 10_000))
+def test_what_stays_unseen_is_the_exact_bound(n: int) -> None:
+    expected = binomtest(0, n, alternative="less").proportion_ci(0.95, method="exact").high
+    assert unseen(n) == pytest.approx(expected)
+
+
+def test_fifty_nine_clean_cases_show_five_percent() -> None:
+    assert (unseen(58) or 0) > 0.05 > (unseen(59) or 1)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=30))
+def test_the_interval_holds_its_mean_and_stays_in_range(values: list[float]) -> None:
+    found = paired_mean(values)
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert min(values) - 1e-9 <= found.low <= found.high <= max(values) + 1e-9
+    assert found.mean == pytest.approx(fmean(values))
+    assert found == paired_mean(values)
+
+
+def test_bootstrap_and_normal_interval_agree_on_many_pairs() -> None:
+    values = [math.sin(number) / 3 for number in range(MOST_RESAMPLED)]
+    resampled, normal = paired_mean(values), paired_mean([*values, 0.0])
+    assert resampled is not None
+    assert normal is not None
+    assert (resampled.method, normal.method) == ("bootstrap", "normal")
+    assert resampled.low == pytest.approx(normal.low, abs=0.002)
+    assert normal.high == pytest.approx(
+        norm.interval(0.95, fmean(values), stdev(values) / math.sqrt(len(values)))[1], abs=1e-4
+    )
+
+
+def test_what_this_many_pairs_could_have_seen() -> None:
+    values = [0.1, -0.1] * 50
+    found = paired_mean(values)
+    assert found is not None
+    assert found.detectable == pytest.approx((norm.ppf(0.975) + norm.ppf(0.8)) * stdev(values) / 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("regressed>0", True),
+        ("regressed>1", False),
+        ("regressed>=1", True),
+        ("mean<-0.02", True),
+        ("mean < -0.5", False),
+        ("mean<=-0.5", True),
+    ],
+)
+def test_conditions(text: str, holds: bool) -> None:
+    figures = compared({"a": 1.0}, {"a": 0.5}).counts()
+    (condition,) = parse_conditions(text, figures)
+    assert condition.holds(figures) is holds
+
+
+@pytest.mark.parametrize("text", ["", "regressed", "regressed>", "regresed>0", "mean<x", "regressed>0,"])
+def test_a_wrong_condition_says_what_was_expected(text: str) -> None:
+    with pytest.raises(ConditionError, match="expected"):
+        parse_conditions(text, ["regressed", "mean"])
+
+
+def test_the_page_answers_first_and_escapes() -> None:
+    found = compare(
+        stored(entry("a|<b>", 1.0, term=1.0), entry("c", 1.0)), stored(entry("a|<b>", 0.3, term=0.3), entry("c", 1.0))
+    )
+    page = diff_markdown(found, parse_conditions("regressed>0", found.counts()))
+    lines = page.splitlines()
+    assert lines[0] == "# packbench: s compared - 1 regressed, 0 improved, 1 new failures"
+    assert lines[2] == "**FAILED by the condition `regressed>0`.**"
+    assert "a\\|&lt;b&gt;" in page
+    assert "match +1.00 to +0.30" in page
+
+
+def test_the_sentences_say_what_nothing_shows() -> None:
+    text = " ".join(sentences(compared({"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0})))
+    assert "up to 77.6 % of such cases could" in text
+    assert sentences(compared({"a": 1.0}, {"b": 1.0})) == [
+        "No case has a score in both runs: nothing can be said about a change."
+    ]

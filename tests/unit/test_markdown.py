@@ -1,0 +1,329 @@
+"""The summary: one page that decides, and that nothing out of a model or a case can bend."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_packbench.reports.markdown import MOST_ROWS, cell
+from pytest_packbench.reports.terminal import one_line
+from tests.unit.runs import COMPLETE, Rule, entries, entry, summary
+
+if TYPE_CHECKING:
+    from pytest_packbench.records.entry import Entry
+
+TERM = {"name": "wrong_colour", "effect": "zero", "value": 0.0, "detail": "red was asked"}
+PIECES = (
+    *("|", "\\", "`", "```", "**", "_", "~~", "$x$", "# ", "a", "case_1", " "),
+    *("<b>", "<!--", "-->", "&lt;", "[x](http://e.com)", "![x](y)"),
+    *("https://e.com", "//e.com", "www.e.com", "WWW.e.com", "a@b.com"),
+    *("\n", "\r\n", "\t", "\x00", "\x1b[31m", "\u202e", "\u2028", "\ud800"),
+)
+NASTY = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=12).map("".join)
+
+
+def columns(line: str) -> list[str]:
+    """The cells of a row of GitHub's tables: a backslash escapes the character after it."""
+    cells, rest = [""], iter(line.strip()[1:-1])
+    for char in rest:
+        if char == "|":
+            cells.append("")
+        else:
+            cells[-1] += char + (next(rest, "") if char == "\\" else "")
+    return [text.strip() for text in cells]
+
+
+def tables(page: str) -> dict[str, list[list[str]]]:
+    """Each section's rows under its heading, the head first."""
+    found: dict[str, list[list[str]]] = {}
+    for section in page.split("\n## ")[1:]:
+        title, _, body = section.partition("\n")
+        rows = [columns(line) for line in body.splitlines() if line.startswith("|")]
+        found[title] = [row for row in rows if not re.fullmatch(r"[-:]+", row[0])]
+    return found
+
+
+def read(text: str) -> str:
+    """What a viewer shows of a cell."""
+    shown = re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", text)
+    return shown.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&").replace("\u200a", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("plain text, 6404.11.90", "plain text, 6404.11.90"),
+        ("case_001_usb", "case_001_usb"),
+        ("_x_ a__b", r"\_x\_ a\_\_b"),
+        ("a|b", r"a\|b"),
+        ("a\\|b", r"a\\\|b"),
+        ("`rm`", r"\`rm\`"),
+        ("<img src=x>&nbsp;", "&lt;img src=x&gt;&amp;nbsp;"),
+        ("[click](http://e.com)", r"\[click\](http:/\/e.com)"),
+        ("![x](y)", r"!\[x\](y)"),
+        ("Www.e.com", r"Www\.e.com"),
+        ("me@e.com @ noon", "me@\u200ae.com @ noon"),
+        ("**b** ~~s~~ $m$", r"\*\*b\*\* \~\~s\~\~ \$m\$"),
+        ("# title", r"\# title"),
+        ("a\r\nb\tc\u2028d", "a b c d"),
+        ("\x1b[31m\u202e\x00", r"\\x1b\[31m\\u202e\\x00"),
+        ("\ud800", r"\\ud800"),
+        ("", ""),
+        (None, "-"),
+    ],
+)
+def test_a_cell_is_harmless(text: str | None, safe: str) -> None:
+    assert cell(text) == safe
+
+
+@given(NASTY)
+def test_a_cell_still_says_what_it_said(text: str) -> None:
+    assert read(cell(text, 10_000)) == one_line(text, 10_000)
+
+
+@given(NASTY)
+def test_a_cell_holds_nothing_that_a_viewer_would_obey(text: str) -> None:
+    safe = cell(text)
+    assert safe.isprintable() or "\u200a" in safe
+    assert "\n" not in safe
+    bare = re.sub(r"\\[!-/:-@\[-`{-~]", "", safe)
+    assert not set(bare) & set("|`*~[]$<>\\")
+    assert not re.search(r"&(?!(lt|gt|amp);)|//|(?i:www\.)|@\S|^#|\b__|__\b", bare.replace("@\u200a", ""))
+
+
+def test_a_long_cell_is_cut() -> None:
+    text = cell("x" * 1_000_000)
+    assert text == "x" * 119 + "…"
+    assert cell("|" * 120) == r"\|" * 120
+    assert cell("|" * 121) == r"\|" * 119 + "…"
+
+
+@given(st.lists(st.tuples(NASTY, NASTY, NASTY, NASTY), max_size=6))
+def test_a_table_has_its_columns_and_rows_whatever_the_text(texts: list[tuple[str, str, str, str]]) -> None:
+    found = [
+        entry(case_id, "failed", case_type=kind, answer=answer, match_level=level, stale=True, facets={level: kind})
+        for case_id, kind, answer, level in texts
+    ]
+    found += [entry(case_id, "error", kind=kind, message=text) for case_id, kind, text, _ in texts]
+    page = tables(summary(found, COMPLETE, Rule("pass_rate", min=0.5, by="case_type")))
+    for rows in page.values():
+        assert {len(row) for row in rows} == {len(rows[0])}
+    sizes = {title: len(rows) - 1 for title, rows in page.items()}
+    kinds = {kind for _, kind, _, _ in texts}
+    assert sizes["Totals"] == 1
+    if texts:
+        assert sizes["Failed"] == sizes["Errors: broken before a score"] == len(texts)
+        assert sizes["All cases"] == 2 * len(texts)
+        # the entries that broke are of the type `plain`, and the last row is of all cases
+        assert sizes["By case type"] == len(kinds | {"plain"}) + 1
+
+
+def column(page: str, title: str, name: str) -> list[str]:
+    head, *rows = tables(page)[title]
+    return [row[head.index(name)] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("found", "changes", "title", "decides"),
+    [
+        (
+            entries(2),
+            {},
+            "# packbench: toy - PASSED, 2 of 2 judged cases passed",
+            "**All 2 judged cases passed; 1 gate checked, it holds.**",
+        ),
+        (
+            entries(1, 1),
+            {},
+            "# packbench: toy - FAILED, 1 of 2 judged cases passed",
+            "**1 of 2 judged cases failed.**",
+        ),
+        (
+            entries(1, 1),
+            {"settings": {"gate": "suite"}},
+            "# packbench: toy - PASSED, 1 of 2 judged cases passed",
+            "**1 of 2 judged cases passed; 1 gate checked, it holds.**",
+        ),
+        (
+            [*entries(1), entry("x", "error")],
+            {},
+            "# packbench: toy - FAILED, 1 of 1 judged cases passed",
+            "**1 case broke (error); the gate completeness 1 / 2 = 50.0 % &lt; min 100.0 %: FAIL.**",
+        ),
+        (
+            [*entries(1), entry("x", "not_run", kind="interrupted")],
+            {"partial": "interrupted: half"},
+            "# packbench: toy - PARTIAL, 1 of 1 judged cases passed",
+            "**All 1 judged case passed; completeness does not hold. The run is not complete: interrupted: half.**",
+        ),
+        (
+            [*entries(1, 1), entry("x", "not_run", kind="stopped")],
+            {"partial": "stopped early"},
+            "# packbench: toy - FAILED, PARTIAL, 1 of 2 judged cases passed",
+            "**1 of 2 judged cases failed. The run is not complete: stopped early.**",
+        ),
+    ],
+)
+def test_the_first_lines_decide(found: list[Entry], changes: dict[str, Any], title: str, decides: str) -> None:
+    first, _, third, *_ = summary(found, COMPLETE, **changes).splitlines()
+    assert (first, third) == (title, decides)
+
+
+def test_many_failing_gates_are_named_and_their_arithmetic_stands_below() -> None:
+    found = [entry(f"c{number}", "failed", case_type=f"t{number}") for number in range(5)]
+    page = summary(found, COMPLETE, Rule("pass_rate", min=0.5, by="case_type"))
+    assert (
+        "5 of 6 gates do not hold: pass_rate (case_type t0), pass_rate (case_type t1), "
+        "pass_rate (case_type t2) and 2 more." in page
+    )
+    assert column(page, "Gates", "result") == ["PASS", *["FAIL"] * 5]
+    assert column(page, "Gates", "arithmetic")[1] == "pass_rate (case_type t0) 0 / 1 = 0.0 % &lt; min 50.0 %"
+
+
+@pytest.mark.parametrize(
+    ("changes", "backend", "said"),
+    [
+        (
+            {},
+            "stub",
+            "- Recordings were authored: this run tests gates and scoring, not a model; no interval is given.",
+        ),
+        ({"mode": "live"}, "stub", "- Answers were scripted: this run tests gates and scoring, not a model;"),
+        (
+            {},
+            "anthropic",
+            "- Fixture mode, answers recorded from anthropic/m-1: this run tells whether the pipeline or",
+        ),
+        ({}, "unknown", "- Fixture mode: this run tells whether the pipeline or the scoring changed, not how good the"),
+        ({"mode": "live"}, "anthropic", "- Live mode (anthropic/m-1): this run tells how good the model is on these"),
+        ({"bundled": True}, "stub", "- The suite is bundled:"),
+        ({"target": "cmd:./run"}, "unknown", "- Pipeline not run: scoring only;"),
+        ({"target": "https://e.com"}, "unknown", "- Pipeline not run: scoring only;"),
+    ],
+)
+def test_what_a_run_can_and_can_not_tell(changes: dict[str, Any], backend: str, said: str) -> None:
+    assert f"\n{said}" in summary(entries(1, llm_backend=backend), **changes)
+
+
+@pytest.mark.parametrize("changes", [{}, {"mode": "live", "target": "https://e.com"}])
+def test_what_is_not_so_is_not_said(changes: dict[str, Any]) -> None:
+    page = summary(entries(1), **changes)
+    assert not re.search("bundled|Pipeline not run|authored|scripted", page)
+
+
+def test_some_authored_answers_are_told_apart() -> None:
+    page = summary([entry("a"), entry("b", llm_backend="stub")])
+    assert "1 of 2 answers were authored and say nothing of a model." in page
+
+
+def test_authored_answers_have_neither_an_interval_nor_a_models_name() -> None:
+    page = summary(entries(2, 1, llm_backend="stub", llm_model="opus", match_depth=4))
+    assert "Wilson" not in page
+    assert "opus" not in page
+    assert "Wilson" in summary(entries(2, 1))
+
+
+def test_groups_have_counts_rate_interval_and_mean() -> None:
+    page = summary([*entries(3, 1, facets={"colour": "red"}), entry("x", "error", case_type="", difficulty="")])
+    assert tables(page)["By case type"] == [
+        ["case_type", "passed", "judged", "pass rate", "95 % interval (Wilson, two-sided)", "mean score", "not judged"],
+        ["(can't be read)", "0", "0", "-", "-", "-", "1"],
+        ["plain", "3", "4", "75.0 %", "30.1 % to 95.4 %", "0.81", "0"],
+        ["all cases", "3", "4", "75.0 %", "30.1 % to 95.4 %", "0.81", "1"],
+    ]
+    assert column(page, "By difficulty", "difficulty") == ["easy", "(can't be read)", "all cases"]
+    assert column(page, "By colour", "colour") == ["red", "all cases"]
+
+
+def test_totals_depth_and_refusals() -> None:
+    page = summary(
+        [
+            *entries(2, match_depth=4),
+            entry("x", "failed", match_depth=0),
+            entry("y", "failed", refused=True),
+            entry("z", "not_run", kind="skip"),
+        ]
+    )
+    head, counts = tables(page)["Totals"]
+    assert dict(zip(head, counts, strict=True)) == {
+        "selected": "5",
+        "passed": "2",
+        "failed": "2",
+        "error": "0",
+        "vacuous": "0",
+        r"known_hole": "0",
+        r"not_run": "0",
+        "quarantined: skip": "1",
+        "quarantined: xfail": "0",
+        "stale recordings": "0",
+    }
+    assert tables(page)["Depth of agreement"][1][:3] == ["4", "2 / 3", "66.7 %"]
+    assert tables(page)["Refusals"][1:] == [["a refusal", "0", "0"], ["an answer", "1", "3"]]
+
+
+def test_failing_cases_come_first_with_what_cost_them_the_score() -> None:
+    found = [
+        entry("a", answer="red"),
+        entry("b", "failed", score=0.7999, match_level="near", match_depth=4, answer="blue", terms=(TERM,)),
+        entry("c", "vacuous", kind="vacuous", message="never reached"),
+        entry("d", "error", kind="timeout", message="after 5 s"),
+        entry("e", "not_run", kind="stopped", message="stopped early"),
+        entry("f", "known_hole", kind="known_hole", message="upstream"),
+        entry("g", "known_hole", kind="xfail", message="gold in doubt", score=0.1, threshold=0.8),
+        entry("h", "failed", stale=True),
+    ]
+    page = tables(summary(found))
+    titles = list(page)[4:]
+    assert list(page)[:4] == ["Totals", "By case type", "By difficulty", "Depth of agreement"]
+    assert titles == [
+        "Failed",
+        "Errors: broken before a score",
+        "Vacuous: could not have failed",
+        "Not run",
+        "Known holes",
+        "Quarantined by their notes",
+        "All cases",
+        "Stale: the recording answered another prompt than today's",
+    ]
+    assert page["Failed"][1] == [
+        *("b", "plain", "0.7999", "0.8000", "near", "4", "blue"),
+        "wrong_colour =0 (red was asked)",
+    ]
+    assert [row[0] for row in page["Failed"][1:]] == ["b", "h"]
+    assert page["Errors: broken before a score"][1:] == [["d", "timeout", "after 5 s", "cases/d.json"]]
+    assert [page[title][1][0] for title in titles[2:6]] == ["c", "e", "f", "g"]
+    assert [row[:2] for row in page["All cases"][1:]] == [
+        ["a", "passed"],
+        ["b", "failed"],
+        ["c", "vacuous"],
+        ["d", "error"],
+        ["e", "not_run"],
+        ["f", "known_hole"],
+        ["g", "quarantined: xfail"],
+        ["h", "failed"],
+    ]
+    assert page["All cases"][2][-1] == "wrong_colour =0"
+    assert page[titles[-1]][1:] == [["h", "cases/h.json"]]
+
+
+def test_the_order_of_entries_makes_no_difference() -> None:
+    found = [entry("b"), entry("a", "failed"), entry("c", "error")]
+    assert summary(found) == summary(found[::-1])
+
+
+def test_a_table_that_nobody_reads_to_its_end_says_how_long_it_is() -> None:
+    page = summary(entries(MOST_ROWS + 1))
+    assert len(tables(page)["All cases"]) == MOST_ROWS + 1
+    assert f"{MOST_ROWS} of {MOST_ROWS + 1} shown; all stand in report.json." in page
+    assert "shown; all stand" not in summary(entries(MOST_ROWS))
+
+
+def test_a_run_of_nothing_is_a_page() -> None:
+    page = summary([], COMPLETE)
+    assert page.startswith("# packbench: toy - FAILED, 0 of 0 judged cases passed\n")
+    assert "No case was judged; the gate completeness: no case to judge: FAIL." in page
+    assert page.endswith("|\n")
