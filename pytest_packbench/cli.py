@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FINE, FAILED, UNUSABLE = 0, 1, 2
 COMMANDS = {
+    "report": "Report any number of records: rates with intervals, gates, duplicates, failing cases.",
     "compare": "Compare two runs: what improved, what got worse, and whether that can be chance.",
 }
 

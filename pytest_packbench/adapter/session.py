@@ -9,7 +9,7 @@ import os
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -158,6 +158,7 @@ class Recorder:
         return result
 
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
+        from pytest_packbench.reports.folder import in_order
         from pytest_packbench.reports.gates import check
         from pytest_packbench.reports.statistics import statistics
 
@@ -170,7 +171,7 @@ class Recorder:
             if nodeid not in run.entries:
                 message = f"not run: the session was {stopped}{'' if stopped == 'interrupted' else ' early'}"
                 run.entries[nodeid] = unscored(place(), "not_run", stopped, message, timestamp=clock(now))
-        entries = sorted(run.entries.values(), key=lambda entry: (entry.case_id, entry.file))
+        entries = in_order(run.entries.values())
         run.run = self._run(run, entries, now)
         run.statistics = statistics(entries, levels=self.benches.pack_of(run.suite).depths or None)
         run.gates = check(entries, run.suite.config.all_gates())
@@ -207,27 +208,22 @@ class Recorder:
         )
 
     def _write(self, run: SuiteRun, entries: list[Entry]) -> None:
-        from pytest_packbench.reports.files import ensure_gitignore, write_atomic, write_jsonl
-        from pytest_packbench.reports.markdown import summary_markdown
+        from pytest_packbench.reports.files import ensure_gitignore
+        from pytest_packbench.reports.folder import write_run
 
         if run.run is None or run.statistics is None:
             raise ValueError("a run is written when it is finished")
-        run.folder.mkdir(parents=True, exist_ok=True)
         ensure_gitignore(self.benches.settings.output)
-        write_jsonl(run.folder / "records.jsonl", (one.record for one in entries if one.record is not None))
-        errors = [one.error_line(self.run_id) for one in entries if one.record is None]
-        if errors:
-            write_jsonl(run.folder / "errors.jsonl", errors)
-        write_jsonl(run.folder / "payloads.jsonl", _payloads(entries, self.run_id))
-        write_atomic(run.folder / "summary.md", summary_markdown(run.run, entries, run.statistics, run.gates))
+        write_run(run.folder, run.run, entries, run.statistics, run.gates)
 
     def _write_report(self, run: SuiteRun, session: pytest.Session) -> None:
         from pytest_packbench.reports.document import run_document
         from pytest_packbench.reports.files import write_atomic
+        from pytest_packbench.reports.folder import in_order
 
         if run.run is None or run.statistics is None:
             return
-        entries = sorted(run.entries.values(), key=lambda entry: (entry.case_id, entry.file))
+        entries = in_order(run.entries.values())
         document = run_document(run.run, entries, run.statistics, run.gates)
         try:
             write_report(run.folder / "report.json", self.config, session, set(run.selected), document)
@@ -237,12 +233,6 @@ class Recorder:
         except OSError as error:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
             self.config.get_terminal_writer().line(f"packbench: {run.folder / 'report.json'}: {error}", red=True)
-
-
-def _payloads(entries: Iterable[Entry], run_id: str) -> Iterable[dict[str, Any]]:
-    for entry in entries:
-        if entry.payload is not None:
-            yield {"run_id": run_id, "test_id": entry.test_id, "case_id": entry.case_id, "result": entry.payload}
 
 
 def _target_of(entries: Iterable[Entry]) -> str:

@@ -47,14 +47,14 @@ class Terminal:
             self._show(terminalreporter, run)
 
     def _show(self, reporter: pytest.TerminalReporter, run: SuiteRun) -> None:
+        from pytest_packbench.reports.folder import in_order
         from pytest_packbench.reports.terminal import table
 
         if run.run is None and not run.trouble:
             return
         reporter.section(f"packbench: {run.suite.name}")
         if run.run is not None and run.statistics is not None:
-            entries = sorted(run.entries.values(), key=lambda entry: (entry.case_id, entry.file))
-            for line in table(run.run, entries, run.statistics, run.gates):
+            for line in table(run.run, in_order(run.entries.values()), run.statistics, run.gates):
                 reporter.line(line)
             for line in run.baseline:
                 reporter.line(f"baseline: {line}")

@@ -16,6 +16,8 @@ from pytest_packbench.engine.protocols.outcome import ResultError
 from pytest_packbench.engine.protocols.request import VerifyContext
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_packbench.cases.load import LoadedCase
     from pytest_packbench.cases.suite import Suite
     from pytest_packbench.engine.protocols.outcome import Outcome
@@ -118,12 +120,30 @@ def attempt(bench: Bench, loaded: LoadedCase) -> Attempt:
     Returns:
         The attempt; with a failure instead of a score where something broke.
     """
-    draft = _Draft()
+    return _tried(bench, loaded, _Draft(), (_insert, _ask, _judge))
+
+
+def rejudge(bench: Bench, loaded: LoadedCase, payload: Any) -> Attempt:
+    """Score a result that was stored, without running anything.
+
+    Args:
+        bench: what the suite's cases share; its target is not called.
+        loaded: the case.
+        payload: the result as the target gave it.
+
+    Returns:
+        The attempt; with a failure instead of a score where something broke.
+    """
+    return _tried(bench, loaded, _Draft(payload=payload), (_judge,))
+
+
+def _tried(
+    bench: Bench, loaded: LoadedCase, draft: _Draft, steps: tuple[Callable[[Bench, LoadedCase, _Draft], None], ...]
+) -> Attempt:
     begun = time.perf_counter_ns()
     try:
-        _insert(bench, loaded, draft)
-        _ask(bench, loaded, draft)
-        _judge(bench, loaded, draft)
+        for step in steps:
+            step(bench, loaded, draft)
     except _Broken as broken:
         draft.failure = broken.failure
     duration = time.perf_counter_ns() - begun

@@ -289,16 +289,17 @@ def _sum(cells: Iterable[Cell]) -> Cell:
 
 
 def _rows(cells: Iterable[tuple[str | None, Place, Cell]]) -> tuple[Row, ...]:
-    groups: dict[tuple[str, str, str, str, str | None], Cell] = {}
+    groups: dict[tuple[tuple[str, str, str, str], str | None], Cell] = {}
     for category, place, cell in cells:
-        key = (place.mode, place.backend, place.model, place.judge, category)
+        key = (place.mode, place.backend, place.model, place.judge), category
         groups.setdefault(key, Cell()).absorb(cell)
     # all rows have a category or none has
-    ranked = sorted(groups.items(), key=lambda group: (group[0][4] or "", group[0][:4]))
-    return tuple(_row(*key, cell) for key, cell in ranked)
+    ranked = sorted(groups.items(), key=lambda group: (group[0][1] or "", group[0][0]))
+    return tuple(_row(answered_by, category, cell) for (answered_by, category), cell in ranked)
 
 
-def _row(mode: str, backend: str, model: str, judge: str, category: str | None, cell: Cell) -> Row:
+def _row(answered_by: tuple[str, str, str, str], category: str | None, cell: Cell) -> Row:
+    mode, backend, model, judge = answered_by
     # what somebody wrote is no sample of anything, and trials of one case are not independent (design 7)
     sampled = backend != AUTHORED and not cell.repeats
     return Row(
@@ -317,13 +318,13 @@ def _row(mode: str, backend: str, model: str, judge: str, category: str | None, 
 
 
 def _rate(count: int, of: int, *, sampled: bool) -> Rate:
-    return Rate(
-        count=count, of=of, share=count / of if of else None, interval=wilson(count, of) if sampled else None
-    )
+    return Rate(count=count, of=of, share=count / of if of else None, interval=wilson(count, of) if sampled else None)
 
 
 def _hooks(cell: Cell) -> tuple[HookCount, ...]:
-    ranked = sorted((Hook(*hook) for hook in cell.hooks), key=lambda hook: (hook.rule is None, hook.rule or 0, hook[1:]))
+    ranked = sorted(
+        (Hook(*hook) for hook in cell.hooks), key=lambda hook: (hook.rule is None, hook.rule or 0, hook[1:])
+    )
     return tuple(HookCount(**hook._asdict(), count=cell.hooks[hook]) for hook in ranked)
 
 

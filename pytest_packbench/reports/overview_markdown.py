@@ -6,9 +6,11 @@ it reaches the page through `cell` alone.
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from pytest_packbench.records.evalrecord import EVAL_SUITES
 from pytest_packbench.reports.figures import DASH, average, interval, percent, score
 from pytest_packbench.reports.judgement import count
 from pytest_packbench.reports.markdown import MOST_ROWS, cell
@@ -19,23 +21,249 @@ from pytest_packbench.reports.statistics import AUTHORED, CONFIDENCE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_packbench.records.evalrecord import EVAL_SUITES as _  # noqa: F401
     from pytest_packbench.reports.original import Original
     from pytest_packbench.reports.overview import Effort, Overview, Rate, Row, RunFigures, SuiteFigures
-    from pytest_packbench.reports.tally import FailingCase
+    from pytest_packbench.reports.stream import Skipped
+    from pytest_packbench.reports.tally import Duplicates, FailingCase, TrialId
 
-_WILSON = f"{100 * CONFIDENCE:g} % interval (Wilson, two-sided)"
+_WILSON = f"{100 * CONFIDENCE:g} % interval (Wilson)"
 _WIDE = 400
-_ANSWERED_BY = ("mode", "backend", "model", "judge")
-# Ends whatever an unescaped name with a line end in it may have opened: HTML, comments, fences of code. Where nothing
-# is open it shows as a line of text and two empty blocks of code.
-_SEAL = """
-</details></pre></script></style></textarea> --> ?> ]]>
+_FENCE = re.compile(r"`{3,}|~{3,}")
 
-{ticks} end of the original's lines
-{ticks}
 
-{tildes} end of the original's lines
-{tildes}
+def overview_markdown(found: Overview) -> str:
+    """Write an overview.
 
-"""
+    Args:
+        found: the figures.
+
+    Returns:
+        Where the original has something to say of the records, exactly its lines; then ours in GitHub Flavored
+        Markdown, ended by one line end. Of each table at most `MOST_ROWS` rows are shown, and it says how many there
+        are.
+    """
+    before = "" if found.original is None else _originals_lines(found.original)
+    parts = [
+        f"# packbench report: {count(len(found.runs), 'run')}, {count(found.records, 'record')}",
+        "\n".join(f"- {remark}" for remark in _remarks(found)),
+        _section("## Gates", ("result", "suite", "records", "arithmetic"), _gate_rows(found)),
+        *(part for run in found.runs for part in _run(run)),
+    ]
+    return before + "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _originals_lines(figures: Original) -> str:
+    lines = original_markdown(figures)
+    names = [figures.run_id, *(name for suite in figures.suites for name in suite.categories)]
+    if any("\n" in name or "\r" in name for name in names):
+        lines += _seal(lines)
+    return lines if lines.endswith("\n\n") else f"{lines}\n"
+
+
+def _seal(lines: str) -> str:
+    """End what an unescaped name with a line end in it may have opened: HTML, a comment, a fence of code.
+
+    A fence is opened by a line with words and ended by one without: the first of two closes nothing, and the second
+    closes whichever is open.
+    """
+    longest = max((len(fence) for fence in _FENCE.findall(lines)), default=3)
+    fences = "".join(f"{char * longest} end of the original's lines\n{char * longest}\n\n" for char in "`~")
+    return f"\n</details></pre></script></style></textarea> --> ?> ]]>\n\n{fences}"
+
+
+def _remarks(found: Overview) -> Iterator[str]:
+    yield from _differences(found)
+    yield from _duplicates(found.duplicates, several_runs=len(found.runs) > 1)
+    if found.skipped is not None:
+        yield _skipped(found.skipped)
+    if found.other_runs:
+        yield f"{count(found.other_runs, 'record')} of other runs left out."
+    if not found.with_errors:
+        yield (
+            "Cases that broke or did not run are not known here: they stand in errors.jsonl, which is read beside the "
+            "records where the folder of a run is given."
+        )
+    rows = [row for run in found.runs for suite in run.suites for row in suite.rows]
+    if any(row.passed.interval for row in rows):
+        yield (
+            f"Intervals are two-sided {100 * CONFIDENCE:g} % Wilson intervals. They take the cases as independent: "
+            "where cases share parts, the truth is less certain than they say."
+        )
+    if any(row.backend == AUTHORED for row in rows):
+        yield f"Answers of the backend {AUTHORED} are authored or scripted: counts, no interval, no word on a model."
+    if any(row.repeated_trials for row in rows):
+        yield "Several trials of a case are not independent: rates over them have no interval."
+    if any(row.mode == FIXTURE for row in rows):
+        yield ("Figures of fixture mode tell whether the pipeline or the scoring changed, not how good a model is.")
+
+
+def _differences(found: Overview) -> Iterator[str]:
+    """Say in one line how the original's figures differ from ours, and why."""
+    if found.original is None:
+        yield "The original's report does not know these suites: all figures are ours."
+        return
+    suites = [(run, suite) for run in found.runs for suite in run.suites if suite.effort.records]
+    known = [(run.run_id, suite) for run, suite in suites if suite.suite in CONDITIONS]
+    repeated = sum(suite.total for suite in found.original.suites) - sum(suite.effort.records for _, suite in known)
+    runs = len({run_id for run_id, _ in known})
+    unknown = sorted({suite.suite for _, suite in suites if suite.suite not in CONDITIONS})
+    reasons = []
+    if repeated:
+        reasons.append(f"they count {count(repeated, 'duplicate')} again")
+    if runs > 1:
+        reasons.append(f"they merge {runs} runs under the name of the first")
+    if unknown:
+        reasons.append(f"they leave out {', '.join(map(cell, unknown))}, which it does not know")
+    if found.skipped is not None and found.skipped.count:
+        reasons.append("it would have stopped at the first line that can't be read")
+    if found.original.wrapped:
+        reasons.append("a sum of tokens went over 2^64 and began again at 0")
+    if reasons:
+        yield f"The lines above are the original's, and our figures below differ from them: {'; '.join(reasons)}."
+    else:
+        yield "The lines above are the original's; our figures below agree with them."
+
+
+def _duplicates(duplicates: Duplicates, *, several_runs: bool) -> Iterator[str]:
+    if not duplicates.count:
+        return
+    names = [_name(name, several_runs=several_runs) for name in duplicates.first]
+    conflicts = f" {duplicates.conflicting} of them passed where the one that counts failed, or the reverse."
+    yield (
+        f"{count(duplicates.count, 'duplicate')} (same run, test id and trial), of which the first record counts: "
+        f"{', '.join(names)}{_more(duplicates.names, len(names))}.{conflicts if duplicates.conflicting else ''}"
+    )
+
+
+def _name(name: TrialId, *, several_runs: bool) -> str:
+    where = [f"run {cell(name.run_id)}"] if several_runs else []
+    if name.trial:
+        where.append(f"trial {name.trial}")
+    return f"{cell(name.test_id)} ({', '.join(where)})" if where else cell(name.test_id)
+
+
+def _skipped(skipped: Skipped) -> str:
+    if not skipped.count:
+        return "Every line could be read."
+    named = "; ".join(cell(problem, _WIDE) for problem in skipped.first)
+    return (
+        f"{count(skipped.count, 'line')} can't be read and left out: {named}{_more(skipped.count, len(skipped.first))}."
+    )
+
+
+def _more(number: int, shown: int) -> str:
+    return f" and {number - shown} more" if number > shown else ""
+
+
+def _gate_rows(found: Overview) -> Iterator[tuple[str, ...]]:
+    for gate in found.gates:
+        arithmetic, _, verdict = gate.text.rpartition(": ")
+        records = "as the original counts" if gate.run_id is None else f"run {gate.run_id}, each once"
+        yield verdict, gate.suite, records, arithmetic
+
+
+def _run(run: RunFigures) -> Iterator[str]:
+    yield f"## Run {cell(run.run_id or '(empty)')}"
+    if len(run.suites) > 1:
+        yield _effort(run.effort)
+    for suite in run.suites:
+        yield from _suite(suite)
+
+
+def _suite(suite: SuiteFigures) -> Iterator[str]:
+    yield f"### {cell(suite.suite)}"
+    yield f"Verdicts: {_counts(suite.verdicts)}. Decisions: {_counts(suite.decisions)}."
+    unsafe = "attack success" if suite.suite in EVAL_SUITES else "unsafe"
+    yield _table(_rate_head(None, unsafe), (_rate_row(row) for row in suite.rows))
+    yield _section("#### By category", _rate_head("category", unsafe), (_rate_row(row) for row in suite.categories))
+    hooks = (
+        (str(one.rule) if one.rule is not None else DASH, one.hook, one.decision, str(one.count)) for one in suite.hooks
+    )
+    yield _section("#### Hook decisions by rule", ("rule", "hook", "decision", "count"), hooks)
+    yield _effort(suite.effort)
+    yield _failing(suite)
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number} {cell(name)}" for name, number in counts.items())
+
+
+def _rate_head(label: str | None, unsafe: str) -> tuple[str, ...]:
+    named = ("mode", "backend", "model", "judge")
+    rates = ("passed", _WILSON, unsafe, _WILSON, "utility", _WILSON, "mean score")
+    return (*([label] if label else ()), *named, *rates)
+
+
+def _rate_row(row: Row) -> tuple[str, ...]:
+    label = () if row.category is None else (row.category or "(empty)",)
+    answered_by = tuple(name or DASH for name in (row.mode, row.backend, row.model, row.judge))
+    rates = (text for rate in (row.passed, row.unsafe, row.utility) for text in _rate(rate))
+    return (*label, *answered_by, *rates, average(row.mean_score))
+
+
+def _rate(rate: Rate) -> tuple[str, str]:
+    shown = f"{rate.count} / {rate.of} = {percent(rate.count, rate.of)}" if rate.of else DASH
+    return shown, interval(rate.interval)
+
+
+def _effort(effort: Effort) -> str:
+    told = [_tokens(effort), _wall_clock(effort)]
+    if effort.cost_usd is not None:
+        told.append(f"Cost: {effort.cost_usd:.4f} USD{_known(effort.cost_known, effort.records)}.")
+    return " ".join(told)
+
+
+def _tokens(effort: Effort) -> str:
+    if not effort.tokens_known:
+        return "Tokens: not told."
+    known = _known(effort.tokens_known, effort.records)
+    return f"Tokens: {effort.tokens_input} input + {effort.tokens_output} output{known}."
+
+
+def _known(known: int, records: int) -> str:
+    return "" if known == records else f" (told by {known} of {count(records, 'record')})"
+
+
+def _wall_clock(effort: Effort) -> str:
+    total, slowest = effort.wall_clock_ms / 1000, effort.slowest_ms / 1000
+    return f"Wall clock: {total:.1f} s as the sum over the records, {slowest:.1f} s for the slowest."
+
+
+def _failing(suite: SuiteFigures) -> str:
+    head = ("test", "trial", "category", "expected", "decision", "score", "threshold", "backend", "model")
+    table = _section("#### Failing cases", head, map(_failing_row, suite.failing_first))
+    more = suite.failing - len(suite.failing_first)
+    return f"{table}\n\n{more} more are not shown." if more else table
+
+
+def _failing_row(case: FailingCase) -> tuple[str, ...]:
+    return (
+        case.test_id,
+        str(case.trial) if case.trial else DASH,
+        case.category or "(empty)",
+        case.expected,
+        case.agent_decision,
+        *score(case.score, case.threshold),
+        case.backend,
+        case.model,
+    )
+
+
+def _section(heading: str, head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
+    table = _table(head, rows)
+    return f"{heading}\n\n{table}" if table else ""
+
+
+def _table(head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
+    """Write a table without the columns in which every row has a dash; nothing where there is no row."""
+    from tabulate import tabulate
+
+    rows = iter(rows)
+    shown = list(islice(rows, MOST_ROWS))
+    if not shown:
+        return ""
+    told = [place for place in range(len(head)) if any(row[place] != DASH for row in shown)]
+    cells = [[cell(row[place]) for place in told] for row in shown]
+    table = tabulate(cells, headers=[head[place] for place in told], tablefmt="github", disable_numparse=True)
+    hidden = sum(1 for _ in rows)
+    return f"{table}\n\n{len(shown)} of {len(shown) + hidden} rows shown." if hidden else table

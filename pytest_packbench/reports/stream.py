@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 MOST_NAMED = 10
 # White_Space of Unicode, which Rust trims; str.strip() would take U+001C to U+001F too
-_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _BUFFER = 1 << 20
 
 _Line = TypeVar("_Line")
@@ -39,7 +39,7 @@ class Source:
 
     Attributes:
         records: a file's path as the caller wrote it, or `-` for standard input.
-        errors: the `errors.jsonl` beside it; None where only a file was named or there is none.
+        errors: the `errors.jsonl` beside it, which need not exist; None where no folder was named.
     """
 
     records: str
@@ -97,8 +97,7 @@ def _source(name: str) -> Source:
     folder = Path(name)
     if name == STDIN or not folder.is_dir():
         return Source(name)
-    errors = folder / "errors.jsonl"
-    return Source(str(folder / "records.jsonl"), str(errors) if errors.exists() else None)
+    return Source(str(folder / "records.jsonl"), str(folder / "errors.jsonl"))
 
 
 def read_records(source: Source, *, strict: bool = False, skipped: Skipped | None = None) -> Iterator[EvalRecord]:
@@ -133,7 +132,9 @@ def read_errors(source: Source, *, skipped: Skipped | None = None) -> Iterator[E
         StreamError: a line is no such object.
         OSError: the file can't be read.
     """
-    return iter(()) if source.errors is None else _read(source.errors, _error_line, skipped)
+    if source.errors is None or not Path(source.errors).exists():
+        return iter(())
+    return _read(source.errors, _error_line, skipped)
 
 
 def _read(path: str, read: Callable[[bytes | str], _Line], skipped: Skipped | None) -> Iterator[_Line]:
@@ -196,7 +197,7 @@ def _error_line(line: bytes | str) -> ErrorLine:
         raise RecordError(" ".join(str(error).split())) from None
     if not isinstance(found, dict):
         raise RecordError("expected an object")
-    values = [found.get(name) for name in ErrorLine._fields]
-    if not all(isinstance(value, str) for value in values) or found["verdict"] not in VERDICTS:
+    values = [value for name in ErrorLine._fields if isinstance(value := found.get(name), str)]
+    if len(values) < len(ErrorLine._fields) or found["verdict"] not in VERDICTS:
         raise RecordError(f"expected the strings {', '.join(ErrorLine._fields)}, with a verdict of ours")
     return ErrorLine(*values)

@@ -22,6 +22,9 @@ MOST_DUPLICATES = 10
 # scores and costs are added as whole billionths, so that their order makes no difference
 NANO = 1_000_000_000
 _DIGEST = 16
+# whether a record passed, and whether there is a duplicate of it: tuples shared by all records
+_ONCE = ((False, False), (True, False))
+_AGAIN = ((False, True), (True, True))
 
 _Item = TypeVar("_Item")
 
@@ -183,19 +186,28 @@ class Duplicates:
 
     Attributes:
         count: how many.
+        names: how many different runs, test ids and trials they have.
         conflicting: those that passed where the one that counts failed, or the reverse.
         first: the first `MOST_DUPLICATES` by run, test id and trial, each once.
     """
 
     count: int = 0
+    names: int = 0
     conflicting: int = 0
     first: list[TrialId] = field(default_factory=list)
 
-    def add(self, name: TrialId, *, agrees: bool) -> None:
-        """Count one; `agrees` tells whether its result is that of the record that counts."""
+    def add(self, name: TrialId, *, agrees: bool, named: bool) -> None:
+        """Count one.
+
+        Args:
+            name: what it shares with the record that counts.
+            agrees: whether its result is that of the record that counts.
+            named: whether it is not the first duplicate of this name.
+        """
         self.count += 1
         self.conflicting += not agrees
-        if name not in self.first:
+        if not named:
+            self.names += 1
             _keep_first(self.first, name, MOST_DUPLICATES, key=lambda one: one)
 
 
@@ -219,7 +231,8 @@ class Tally:
         self.duplicates = Duplicates()
         self.failing: dict[tuple[str, str], list[FailingCase]] = {}
         self.errors: dict[tuple[str, str], Counter[str]] = {}
-        self._seen: dict[bytes, bool] = {}
+        # a record's digest to whether it passed, and whether there is a duplicate of it
+        self._seen: dict[bytes, tuple[bool, bool]] = {}
         self._seen_errors: set[bytes] = set()
 
     def add(self, record: EvalRecord) -> None:
@@ -230,15 +243,18 @@ class Tally:
         if own:
             mode, judge, trial = _text(own.get("mode")), _judge(own.get("judge")), _trial(own)
         digest = _digest(record.run_id, record.test_id, trial)
-        first_passed = self._seen.get(digest)
-        if first_passed is None:
-            self._seen[digest] = record.passed
+        state = self._seen.get(digest)
+        if state is None:
+            self._seen[digest] = _ONCE[record.passed]
             cells = self.cells
             if not record.passed:
                 self._note_failing(record, trial)
         else:
             cells = self.repeated
-            self.duplicates.add(TrialId(record.run_id, record.test_id, trial), agrees=first_passed is record.passed)
+            passed, named = state
+            name = TrialId(record.run_id, record.test_id, trial)
+            self.duplicates.add(name, agrees=passed is record.passed, named=named)
+            self._seen[digest] = _AGAIN[passed]
         key = (
             record.run_id,
             record.test_suite,

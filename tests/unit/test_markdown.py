@@ -134,7 +134,7 @@ def column(page: str, title: str, name: str) -> list[str]:
             entries(2),
             {},
             "# packbench: toy - PASSED, 2 of 2 judged cases passed",
-            "**All 2 judged cases passed; 1 gate checked, it holds.**",
+            "**All of 2 judged cases passed; 1 gate checked, it holds.**",
         ),
         (
             entries(1, 1),
@@ -158,7 +158,7 @@ def column(page: str, title: str, name: str) -> list[str]:
             [*entries(1), entry("x", "not_run", kind="interrupted")],
             {"partial": "interrupted: half"},
             "# packbench: toy - PARTIAL, 1 of 1 judged cases passed",
-            "**All 1 judged case passed; completeness does not hold. The run is not complete: interrupted: half.**",
+            "**All of 1 judged case passed; completeness does not hold. The run is not complete: interrupted: half.**",
         ),
         (
             [*entries(1, 1), entry("x", "not_run", kind="stopped")],

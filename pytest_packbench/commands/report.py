@@ -1,0 +1,119 @@
+"""`packbench report`: any number of records, as the original reports them and as we do."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_packbench.cli import FAILED, FINE, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from pytest_packbench.reports.overview import Overview
+    from pytest_packbench.reports.stream import Source
+
+_STDOUT = "-"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="JSONL of records, the folder of a run (errors.jsonl is counted beside), or - for standard input",
+    )
+    parser.add_argument("--run", dest="run_id", metavar="ID", help="only the records of this run")
+    parser.add_argument(
+        "--out", metavar="FILE", default=_STDOUT, help="write here, whole, instead of to standard output (-)"
+    )
+    parser.add_argument("--format", choices=("md", "json"), default="md", help="Markdown (default) or one JSON object")
+    parser.add_argument("--strict", action="store_true", help="read as Rust does: suites of our own are refused")
+    parser.add_argument("--skip-bad", action="store_true", help="count lines that can't be read instead of stopping")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Report.
+
+    Args:
+        arguments: as `add_arguments` declares them.
+
+    Returns:
+        0, or 1 where a gate that the report prints fails.
+
+    Raises:
+        UsageError: there is no record, or the output can't be written.
+        StreamError: a line can't be read.
+        OSError: a file can't be read.
+    """
+    from pytest_packbench.reports.stream import sources
+
+    given = sources(arguments.files)
+    _keep_inputs(arguments.out, given)
+    found = _count(given, arguments)
+    _write(_text(found, arguments.format), arguments.out)
+    return FINE if found.passed else FAILED
+
+
+def _count(given: Sequence[Source], arguments: argparse.Namespace) -> Overview:
+    from pytest_packbench.reports.overview import overview
+    from pytest_packbench.reports.stream import Skipped, read_errors, read_records
+    from pytest_packbench.reports.tally import Tally
+
+    tally, skipped, wanted, others = Tally(), Skipped() if arguments.skip_bad else None, arguments.run_id, 0
+    for source in given:
+        for record in read_records(source, strict=arguments.strict, skipped=skipped):
+            if wanted is None or record.run_id == wanted:
+                tally.add(record)
+            else:
+                others += 1
+        for line in read_errors(source, skipped=skipped):
+            if wanted is None or line.run_id == wanted:
+                tally.add_error(line)
+    if not tally.cells:
+        of_run = "" if wanted is None else f" of run {wanted}"
+        left_out = f": {skipped.count} can't be read, first {skipped.first[0]}" if skipped and skipped.count else ""
+        raise UsageError(f"no records{of_run} in {', '.join(arguments.files)}{left_out}")
+    with_errors = all(source.errors is not None for source in given)
+    return overview(tally, skipped=skipped, other_runs=others, with_errors=with_errors)
+
+
+def _text(found: Overview, form: str) -> str:
+    if form == "json":
+        from pytest_packbench.reports.overview import overview_document
+
+        return json.dumps(overview_document(found), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+    from pytest_packbench.reports.overview_markdown import overview_markdown
+
+    return overview_markdown(found)
+
+
+def _keep_inputs(out: str, given: Sequence[Source]) -> None:
+    path = Path(out)
+    if out == _STDOUT or not path.exists():
+        return
+    for source in given:
+        for name in (source.records, source.errors):
+            if name is not None and Path(name).exists() and path.samefile(name):
+                raise UsageError(f"{out} is read by this report: it can't be written too")
+
+
+def _write(text: str, out: str) -> None:
+    if out == _STDOUT:
+        # as bytes: the original's lines may hold line ends and characters that a terminal's encoding would change
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+        sys.stdout.buffer.flush()
+        return
+    from pytest_packbench.reports.files import write_atomic
+
+    try:
+        write_atomic(Path(out), text)
+    except OSError as error:
+        # the error names the draft, which nobody asked for
+        raise UsageError(f"{out}: {error.strerror}") from None
+    sys.stderr.write(f"wrote report to {out}\n")
