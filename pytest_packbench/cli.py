@@ -20,6 +20,11 @@ FINE, FAILED, UNUSABLE = 0, 1, 2
 COMMANDS = {
     "report": "Report any number of records: rates with intervals, gates, duplicates, failing cases.",
     "compare": "Compare two runs: what improved, what got worse, and whether that can be chance.",
+    "history": "List the runs of a suite over time.",
+    "merge": "Join runs that belong together and apply the gates.",
+    "rescore": "Apply today's rules to the stored results of a run, without running anything.",
+    "schema": "Print the JSON Schema of a case, suite, cassette, record or report.",
+    "validate": "Check any of our files and say which version it is.",
 }
 
 
@@ -47,10 +52,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name == chosen:
             module = import_module(f"pytest_packbench.commands.{name.replace('-', '_')}")
             module.add_arguments(command)
-            command.set_defaults(run=module.run)
+            command.set_defaults(command=module.run)
     arguments = parser.parse_args(words)
     try:
-        return int(arguments.run(arguments))
+        return int(arguments.command(arguments))
     except BrokenPipeError:
         # the reader of our output went away, which is its right
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
+from pytest_packbench.commands.places import OUTPUT
 
 if TYPE_CHECKING:
     import argparse
-
-OUTPUT = Path("reports") / "benchmarks"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from pytest_packbench.reports.figures import TOLERANCE
 from pytest_packbench.reports.paired import PairedMean, mcnemar, paired_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pytest_packbench.records.entry import Entry
     from pytest_packbench.records.stored import StoredRun
@@ -89,24 +89,28 @@ class Comparison:
         return {**kinds, "added": float(len(self.added)), "removed": float(len(self.removed)), "mean": mean}
 
 
-KINDS = ("improved", "regressed", "new_failures", "fixed", "verdict_changed", "hash_changed")
+def _improved(change: Change, threshold: float) -> bool:
+    return change.delta is not None and change.delta >= threshold - TOLERANCE
+
+
+def _regressed(change: Change, threshold: float) -> bool:
+    return change.delta is not None and change.delta <= TOLERANCE - threshold
+
+
+_KINDS: dict[str, Callable[[Change, float], bool]] = {
+    "improved": _improved,
+    "regressed": _regressed,
+    "new_failures": lambda change, _: change.after == "failed" and change.before != "failed",
+    "fixed": lambda change, _: change.after == "passed" and change.before != "passed",
+    "verdict_changed": lambda change, _: change.before != change.after,
+    "hash_changed": lambda change, _: change.hash_changed,
+}
+KINDS = tuple(_KINDS)
 
 
 def _is(change: Change, kind: str, threshold: float) -> bool:
-    if kind == "hash_changed":
-        return change.hash_changed
-    if change.hash_changed:
-        return False
-    delta = change.delta
-    if kind == "improved":
-        return delta is not None and delta >= threshold - TOLERANCE
-    if kind == "regressed":
-        return delta is not None and delta <= TOLERANCE - threshold
-    if kind == "new_failures":
-        return change.after == "failed" and change.before != "failed"
-    if kind == "fixed":
-        return change.after == "passed" and change.before != "passed"
-    return change.before != change.after
+    # a changed case is another case: nothing else is said of it
+    return change.hash_changed is (kind == "hash_changed") and _KINDS[kind](change, threshold)
 
 
 def _worst_first(change: Change) -> tuple[float, str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.reports.figures import average
 from pytest_packbench.reports.judgement import count
-from pytest_packbench.reports.markdown import cell, _section as section
+from pytest_packbench.reports.markdown import cell, section
 from pytest_packbench.reports.paired import RESAMPLES, unseen
 
 if TYPE_CHECKING:

@@ -40,6 +40,7 @@ _ROW = (
     "stale",
     "llm_backend",
     "llm_model",
+    "timestamp",
     "duration_ms",
     "case_sha256",
     "cassette_sha256",

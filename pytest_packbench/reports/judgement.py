@@ -105,17 +105,14 @@ def _reasons(run: Run, statistics: Statistics, gate_results: Sequence[GateResult
 
 def _good(statistics: Statistics, gate_results: Sequence[GateResult]) -> str:
     overall = statistics.overall
-    done = (
-        f"{'All' if overall.passed == overall.n else f'{overall.passed} of'} {count(overall.n, 'judged case')} passed"
-    )
+    share = "All" if overall.passed == overall.n else str(overall.passed)
+    done = f"{share} of {count(overall.n, 'judged case')} passed"
     failing = sum(not result.passed for result in gate_results)
     if not gate_results:
         return f"{done}."
     if failing:
         return f"{done}; completeness does not hold."
-    return (
-        f"{done}; {count(len(gate_results), 'gate')} checked, {'it holds' if len(gate_results) == 1 else 'all hold'}."
-    )
+    return f"{done}; {'the gate holds' if len(gate_results) == 1 else f'all {len(gate_results)} gates hold'}."
 
 
 def _capital(text: str) -> str:

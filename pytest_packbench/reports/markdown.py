@@ -87,11 +87,11 @@ def summary_markdown(
         f"**{cell(judgement.sentence, _WIDE * 4)}**",
         "\n".join(f"- {cell(sentence, _WIDE)}" for sentence in limits(run, statistics)),
         _about(run),
-        _section("Totals", *_totals(statistics.totals)),
-        _section("Gates", ("result", "arithmetic"), _gate_rows(gate_results), widths={1: _WIDE}),
+        section("Totals", *_totals(statistics.totals)),
+        section("Gates", ("result", "arithmetic"), _gate_rows(gate_results), widths={1: _WIDE}),
         *_group_sections(statistics),
         _depth_section(statistics),
-        _section("Refusals", ("due", "refused", "answered"), _refusal_rows(statistics)),
+        section("Refusals", ("due", "refused", "answered"), _refusal_rows(statistics)),
         *_case_sections(sorted(entries, key=lambda entry: (entry.case_id, entry.test_id, entry.trial))),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -127,7 +127,7 @@ def _group_sections(statistics: Statistics) -> Iterator[str]:
         head = (name, "passed", "judged", "pass rate", *wilson, "mean score", "not judged")
         rows = (_group_row(group.value or UNREADABLE, group, statistics) for group in groups)
         whole = [_group_row("all cases", statistics.overall, statistics)]
-        yield _section(f"By {name.replace('_', ' ')}", head, rows, last=whole)
+        yield section(f"By {name.replace('_', ' ')}", head, rows, last=whole)
 
 
 def _wilson(statistics: Statistics) -> str:
@@ -157,7 +157,7 @@ def _depth_section(statistics: Statistics) -> str:
         )
         for depth in statistics.depth
     )
-    return _section("Depth of agreement", head, rows)
+    return section("Depth of agreement", head, rows)
 
 
 def _refusal_rows(statistics: Statistics) -> Rows:
@@ -178,20 +178,20 @@ _UNJUDGED = {
 def _case_sections(entries: Sequence[Entry]) -> Iterator[str]:
     failed = [entry for entry in entries if entry.counted and entry.verdict == "failed"]
     head = ("case", "type", "score", "threshold", "match", "depth", "answer", "why")
-    yield _section("Failed", head, (_failed_row(entry) for entry in failed), widths={7: _WIDE})
+    yield section("Failed", head, (_failed_row(entry) for entry in failed), widths={7: _WIDE})
     for verdict, title in _UNJUDGED.items():
         found = [entry for entry in entries if entry.verdict == verdict and not entry.quarantined]
         yield _reasons(title, found)
     yield _reasons("Quarantined by their notes", [entry for entry in entries if entry.quarantined])
     head = ("case", "verdict", "score", "threshold", "match", "depth", "answer", "terms")
-    yield _section("All cases", head, map(_case_row, entries))
+    yield section("All cases", head, map(_case_row, entries))
     stale = ((entry.case_id, entry.file) for entry in entries if entry.stale)
-    yield _section("Stale: the recording answered another prompt than today's", ("case", "file"), stale)
+    yield section("Stale: the recording answered another prompt than today's", ("case", "file"), stale)
 
 
 def _reasons(title: str, entries: Sequence[Entry]) -> str:
     rows = ((entry.case_id, entry.kind, entry.message, entry.file) for entry in entries)
-    return _section(title, ("case", "kind", "message", "file"), rows, widths={2: _WIDE})
+    return section(title, ("case", "kind", "message", "file"), rows, widths={2: _WIDE})
 
 
 def _failed_row(entry: Entry) -> tuple[str | None, ...]:
@@ -208,7 +208,7 @@ def _result(entry: Entry) -> tuple[str | None, ...]:
     return *score(entry.score, entry.threshold), entry.match_level, depth, entry.answer
 
 
-def _section(
+def section(
     title: str, head: tuple[str, ...], rows: Rows, *, last: Rows = (), widths: Mapping[int, int] | None = None
 ) -> str:
     """Write a heading and a table, or nothing where there is no row; `widths` gives the columns of another width."""

@@ -146,9 +146,8 @@ def _skipped(skipped: Skipped) -> str:
     if not skipped.count:
         return "Every line could be read."
     named = "; ".join(cell(problem, _WIDE) for problem in skipped.first)
-    return (
-        f"{count(skipped.count, 'line')} can't be read and left out: {named}{_more(skipped.count, len(skipped.first))}."
-    )
+    more = _more(skipped.count, len(skipped.first))
+    return f"{count(skipped.count, 'line')} left out that can't be read: {named}{more}."
 
 
 def _more(number: int, shown: int) -> str:

@@ -170,10 +170,9 @@ def wilson(k: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float
     share, spread = k / n, z * z / n
     middle = share + spread / 2
     half = math.sqrt(spread * (share * (1 - share) + spread / 4))
-    # at the ends the formula gives 0 and 1 but for rounding
-    low = 0.0 if k == 0 else max(0.0, (middle - half) / (1 + spread))
-    high = 1.0 if k == n else min(1.0, (middle + half) / (1 + spread))
-    return low, high
+    low, high = (middle - half) / (1 + spread), (middle + half) / (1 + spread)
+    # for all and none the formula gives 1 and 0 but for rounding
+    return max(0.0, low), 1.0 if k == n else min(1.0, high)
 
 
 @lru_cache

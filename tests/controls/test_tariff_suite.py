@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.controls.conftest import Copy
+    from tests.conftest import Copy
 
 
 def accepted(copy: Copy) -> Path:

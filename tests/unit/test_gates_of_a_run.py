@@ -90,7 +90,7 @@ def test_the_text_never_contradicts_the_verdict(passed: int, failed: int, bound:
 @pytest.mark.parametrize(
     ("bound", "passed"), [(0.75, True), (0.75 + 5e-10, True), (0.75 + 2e-9, False), (0.75 - 2e-9, True)]
 )
-def test_noise_of_a_billionth_is_forgiven(bound: float, passed: bool) -> None:  # noqa: FBT001 - a parameter
+def test_noise_of_a_billionth_is_forgiven(bound: float, passed: bool) -> None:
     assert only(entries(3, 1), Rule("pass_rate", min=bound)).passed is passed
     assert only(entries(3, 1), Rule("pass_rate", max=1.5 - bound)).passed is passed
 

@@ -93,7 +93,7 @@ BAD = [b"{", b"[]", b"null", b'{"suite":"toy"}', b"\xff", b"", b"[" * 100_000, b
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: repr(bad[:20]))
 @pytest.mark.parametrize("last", [True, False])
-def test_a_bad_line_is_named(path: Path, bad: bytes, last: bool) -> None:  # noqa: FBT001 - a parameter
+def test_a_bad_line_is_named(path: Path, bad: bytes, last: bool) -> None:
     write(path, entry("a"))
     good = path.read_bytes()
     path.write_bytes(good + bad + b"\n" + (b"" if last else good))

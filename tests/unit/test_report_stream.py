@@ -96,20 +96,21 @@ class TestBadLines:
             read(str(tmp_path / "none.jsonl"))
 
 
-class TestStrict:
-    OWN = {"packbench": {"trial": 1}}
+OWN: dict[str, Any] = {"packbench": {"trial": 1}}
 
+
+class TestStrict:
     def test_open_suites_and_backends_are_refused(self, tmp_path: Path) -> None:
         assert "test_suite: expected one of" in problem(tmp_path, line(test_suite="tariff"), strict=True)
         assert "llm_backend: expected one of" in problem(tmp_path, line(llm_backend="unknown"), strict=True)
         assert len(read(file_of(tmp_path, line(test_suite="tariff", llm_backend="unknown")))) == 1
 
     def test_our_object_is_kept(self, tmp_path: Path) -> None:
-        path = file_of(tmp_path, line(**self.OWN))
-        assert read(path, strict=True) == read(path) == [record(**self.OWN)]
+        path = file_of(tmp_path, line(**OWN))
+        assert read(path, strict=True) == read(path) == [record(**OWN)]
 
     def test_our_object_is_no_reason_to_refuse_what_rust_reads(self, tmp_path: Path) -> None:
-        bad = line(**self.OWN).replace(b'{"trial":1}', b'"a string"')
+        bad = line(**OWN).replace(b'{"trial":1}', b'"a string"')
         assert read(file_of(tmp_path, bad), strict=True) == [record()]
         assert "packbench" in problem(tmp_path, bad)
 
@@ -168,7 +169,9 @@ class TestDuplicates:
     def test_names_are_bounded_and_counted(self) -> None:
         tally = tally_of([record(test_id=f"t{number:02}") for number in range(30)] * 3)
         assert (tally.duplicates.count, tally.duplicates.names) == (60, 30)
-        assert [name.test_id for name in tally.duplicates.first] == [f"t{number:02}" for number in range(MOST_DUPLICATES)]
+        assert [name.test_id for name in tally.duplicates.first] == [
+            f"t{number:02}" for number in range(MOST_DUPLICATES)
+        ]
 
     def test_the_first_counts_and_another_result_is_told(self) -> None:
         tally = tally_of([record(), record(passed=False), record()])

@@ -139,7 +139,7 @@ def test_the_status_is_that_of_the_exit_code(
     found: list[Entry],
     changes: dict[str, Any],
     status: str,
-    complete: bool,  # noqa: FBT001 - a parameter
+    complete: bool,
 ) -> None:
     told = document(found, COMPLETE, **changes)
     assert (told["status"], told["complete"]) == (status, complete)

@@ -29,13 +29,16 @@ def test_wilson_is_scipys(counts: tuple[int, int], confidence: float) -> None:
     assert ours is not None
     assert ours == pytest.approx((theirs.low, theirs.high), abs=1e-12)
     assert 0 <= ours[0] <= k / n <= ours[1] <= 1
+    assert ours[0] > 0 or k == 0
+    assert ours[1] < 1 or k == n
 
 
-def test_wilson_is_exact_at_the_ends() -> None:
-    nothing, all_of_it = wilson(0, 7), wilson(7, 7)
+@given(st.integers(1, 5000), st.floats(0.5, 0.999))
+def test_wilson_is_exact_at_the_ends(n: int, confidence: float) -> None:
+    nothing, everything = wilson(0, n, confidence), wilson(n, n, confidence)
     assert nothing is not None
-    assert all_of_it is not None
-    assert (nothing[0], all_of_it[1]) == (0.0, 1.0)
+    assert everything is not None
+    assert (nothing[0], everything[1]) == (0.0, 1.0)
 
 
 def test_wilson_of_nothing_is_no_number() -> None:
@@ -96,6 +99,13 @@ def test_depth_counts_what_agrees_at_least_so_deep(found: list[Entry], levels: l
     for row in table:
         assert (row.agreeing, row.n) == (sum(depth >= row.level for depth in depths), len(depths))
         assert row.share == (row.agreeing / row.n if row.n else None)
+
+
+def test_a_level_holds_what_agrees_deeper_too() -> None:
+    found = [entry("a", match_depth=10), entry("b", match_depth=4), entry("c", match_depth=0), entry("d")]
+    by_level = {row.level: (row.agreeing, row.n) for row in statistics(found).depth}
+    assert by_level == {4: (2, 3), 10: (1, 3)}
+    assert [row.agreeing for row in statistics(found, levels=(2, 4, 6, 8, 10)).depth] == [2, 2, 1, 1, 1]
 
 
 def test_the_refusal_table_is_over_judged_entries() -> None:

@@ -58,6 +58,14 @@ def test_a_refusal_is_read_flat() -> None:
     )
 
 
+@pytest.mark.parametrize("rule", [None, 0, 2**32 - 1])
+def test_the_trace_becomes_firings(rule: int | None) -> None:
+    step = {"hook": "gate", "decision": "fail", "rule": rule}
+    assert read(refusal(trace=[step, step])).firings == (Firing(hook="gate", decision="fail", rule=rule),) * 2
+    down = read({"error": {"kind": "timeout", "message": "late"}, "trace": [step]})
+    assert down.firings == (Firing(hook="gate", decision="fail", rule=rule),)
+
+
 def test_what_is_missing_at_the_top_stands_under_proof() -> None:
     result = answer(lever_proof=levers(1))
     moved = {key: result.pop(key) for key in UNDER_PROOF}
@@ -79,7 +87,7 @@ def test_only_the_last_iteration_counts() -> None:
 @pytest.mark.parametrize(
     ("status", "accepted"), [("verified", True), ("failed", False), ("refused", False), ("rejected", False)]
 )
-def test_without_iterations_the_status_decides(status: str, accepted: bool) -> None:  # noqa: FBT001 - a table
+def test_without_iterations_the_status_decides(status: str, accepted: bool) -> None:
     found = read({"status": status})
     assert (found.accepted, found.refused) == (accepted, not accepted)
 
@@ -105,6 +113,24 @@ def test_the_first_known_reason_names_the_category(reasons: list[str], category:
     found = read({"iterations": [{"accepted": False, "rejected_because": reasons}]})
     assert found.refusal_category == category
     assert found.reasons == tuple(reasons)
+
+
+@pytest.mark.parametrize(
+    ("category", "words"),
+    [
+        ("missing_evidence", "missing_evidence missing_evidence_gate_failed"),
+        (
+            "insufficient_info",
+            "missing hts_or_questions_missing baseline_duty_missing insufficient_mutations missing_best_option",
+        ),
+        ("insufficient_info", "mutation_missing_evidence"),
+        ("ambiguous", "gri_sequence_violation conflicts unsupported"),
+        ("out_of_scope", "illegal_evasion_suggestion"),
+    ],
+)
+def test_every_word_of_the_original_has_its_category(category: str, words: str) -> None:
+    for word in words.split():
+        assert read({"iterations": [{"accepted": False, "rejected_because": [word]}]}).refusal_category == category
 
 
 def test_the_explicit_category_comes_before_the_reasons() -> None:

@@ -269,7 +269,7 @@ def test_a_forbidden_code_speaks_of_the_scored_goods(
     mode: str,
     baseline: str | None,
     optimized: str | None,
-    is_forbidden: bool,  # noqa: FBT001 - a table
+    is_forbidden: bool,
 ) -> None:
     result = answer(baseline, dossier_optimized=classified(optimized))
     found = scored(case(must_not_hts=["8544"]), result, scored_code=mode)
@@ -291,7 +291,7 @@ def test_the_rate_is_that_of_the_scored_code(
     mode: str,
     optimized: Json,
     wanted: float,
-    is_right: bool,  # noqa: FBT001 - a table
+    is_right: bool,
 ) -> None:
     found = scored(case(expected_duty_total_rate_pct=wanted), answer(dossier_optimized=optimized), scored_code=mode)
     assert ("duty_total_rate" not in names(found)) is is_right
@@ -343,7 +343,7 @@ def test_an_undue_acceptance_is_zero_with_any_code() -> None:
 def test_threshold(
     own: float | None,
     by_type: float | None,
-    accept: bool,  # noqa: FBT001 - a table
+    accept: bool,
     threshold: float,
 ) -> None:
     types = {} if by_type is None else {"adversarial": by_type, "positive": 0.1}
@@ -376,6 +376,67 @@ def test_terms_stand_in_the_order_applied() -> None:
         "no_savings_violation",
         "lever_count",
     ]
+
+
+@pytest.mark.parametrize(
+    ("given_case", "result", "name", "detail"),
+    [
+        (case(), answer("6404119020"), "preferred_match", f"6404119020 for {RIGHT}"),
+        (case(), answer(SAME_HEADING), "chapter_match", f"{SAME_HEADING} agrees to 4 digits"),
+        (case(), answer(ELSEWHERE), "no_match", f"{ELSEWHERE} agrees to 0 digits"),
+        (case(), answer(None), "no_match", "the answer holds no code"),
+        (case(), answer(None), "process_bonus", "not given: no match"),
+        (case(), answer(dossier_gri_trace=None), "gri_sequence", "not assessed: no trace"),
+        (
+            case(duty_delta_range=[-20, 0.5]),
+            answer(dossier_optimized=classified(rate=5.0)),
+            "duty_delta",
+            "-15 points, in -20 to 0.5",
+        ),
+        (
+            case(duty_delta_range=[0, 0.5]),
+            answer(dossier_optimized=classified(rate=5.0)),
+            "duty_delta",
+            "-15 points, outside 0 to 0.5",
+        ),
+        (
+            case(duty_delta_range=[0, 0.5]),
+            answer(),
+            "duty_delta",
+            "not computable: a rate is missing or not ad valorem",
+        ),
+        (case(must_not_hts=["64"]), answer(), "forbidden_code", "the answer stands under 64"),
+        (
+            case(no_savings_expected=True),
+            answer(lever_proof=levers(1), dossier_what_if_candidates=[{}, {}]),
+            "no_savings_violation",
+            "1 savings lever; 2 what-if options",
+        ),
+        (case(expected_duty_total_rate_pct=5), answer(), "duty_total_rate", "20 %, expected 5 %"),
+        (
+            case(expected_duty_delta_direction="flat"),
+            answer(),
+            "duty_delta_direction",
+            "not computable, expected flat",
+        ),
+        (case(lever_found_expected=False), answer(lever_proof=levers(1, 1)), "unexpected_lever", "2 savings levers"),
+        (case(lever_count_min=2), answer(), "lever_count", "0, expected 2 or more"),
+        (case(min_lever_steps=2), answer(lever_proof=levers(1)), "lever_steps", "1, expected 2 or more"),
+        (case(), refusal("ambiguous"), "unexpected_refusal", "ambiguous, where an answer is due"),
+        (case(), refusal(None), "unexpected_refusal", "no category, where an answer is due"),
+        (case(expected_accept=False), answer(), "unexpected_acceptance", f"{RIGHT}, where a refusal is due"),
+        (case(expected_accept=False), answer(None), "unexpected_acceptance", "no code, where a refusal is due"),
+        (case(expected_accept=False), refusal("ambiguous"), "refusal", "ambiguous"),
+        (
+            case(expected_accept=False, expected_refusal_category="ambiguous"),
+            refusal(None),
+            "refusal_category_mismatch",
+            "no category, expected ambiguous",
+        ),
+    ],
+)
+def test_a_term_says_why(given_case: Json, result: Json, name: str, detail: str) -> None:
+    assert term(scored(given_case, result), name).detail == detail
 
 
 @pytest.mark.parametrize(

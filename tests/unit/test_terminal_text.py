@@ -94,7 +94,7 @@ def test_the_lines_of_a_run() -> None:
 def test_a_good_run_is_short() -> None:
     assert lines(entries(2, llm_backend="stub"), COMPLETE) == [
         "2 cases: 2 passed",
-        "All of 2 judged cases passed; 1 gate checked, it holds.",
+        "All of 2 judged cases passed; the gate holds.",
         "Recordings were authored: this run tests gates and scoring, not a model; no interval is given.",
         "",
         "case type  passed     rate  mean score",

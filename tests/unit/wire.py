@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
 from pytest_packbench.records.evalrecord import EVAL_DECISIONS, EVAL_SUITES, EvalRecord
 from pytest_packbench.reports.stream import Source, read_records
 from pytest_packbench.reports.tally import Tally
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RUN = "01HF8K0M5ZQEJ8C7XV6NQAYWZP"
 FIELDS: dict[str, Any] = {

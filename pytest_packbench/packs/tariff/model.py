@@ -25,7 +25,7 @@ def _code(value: str) -> str:
     return value
 
 
-Code = Annotated[str, AfterValidator(_code)]
+Code = Annotated[str, AfterValidator(_code), Field(json_schema_extra={"pattern": r"[0-9]\D*[0-9]"})]
 
 
 class Evidence(StrictModel):

@@ -46,12 +46,12 @@ class Match:
 
     Attributes:
         level: `preferred`, `allowed`, `ladder_8`, `ladder_6`, `ladder_4`, `chapter` or `none`.
-        points: what it is worth, 0 to 1.
+        points: what it is worth, 0 to 1; 0 for `none`.
         detail: the code and what it agrees with.
     """
 
     level: str
-    points: float
+    points: float = 0.0
     detail: str
 
 
@@ -124,7 +124,7 @@ def match_of(expected: Expected, outcome: TariffOutcome, rules: TariffSuiteConfi
     """
     code = scored_code(outcome, rules)
     if code is None:
-        return Match(level=NO_MATCH, points=0.0, detail="the answer holds no code")
+        return Match(level=NO_MATCH, detail="the answer holds no code")
     scoring = rules.scoring
     for level, wanted, points in (
         ("preferred", expected.preferred_hts, scoring.preferred),
@@ -138,7 +138,7 @@ def match_of(expected: Expected, outcome: TariffOutcome, rules: TariffSuiteConfi
     return max(
         (Match(level=level, points=points, detail=detail) for level, points in _partial(agreed, rules)),
         key=lambda match: match.points,
-        default=Match(level=NO_MATCH, points=0.0, detail=detail),
+        default=Match(level=NO_MATCH, detail=detail),
     )
 
 
@@ -244,7 +244,7 @@ def _no_savings(scene: _Scene) -> Iterator[Term]:
 def savings_of(outcome: TariffOutcome) -> list[str]:
     """Give every savings lever, what-if option and claim of lower duty in an answer, a few words each."""
     counted = ((outcome.levers, "savings lever"), (outcome.what_ifs, "what-if option"))
-    return [f"{count} {what}{'s' * (count > 1)}" for count, what in counted if count] + [*outcome.savings_claims]
+    return [_counted(count, what) for count, what in counted if count] + [*outcome.savings_claims]
 
 
 def _citations(scene: _Scene) -> Iterator[Term]:
@@ -294,7 +294,7 @@ def _lever_found(scene: _Scene) -> Iterator[Term]:
     if wanted and not levers:
         yield _zero("lever_missing", "no savings lever")
     elif wanted is False and levers:
-        yield _zero(UNDUE_LEVER, f"{levers} savings lever{'s' * (levers > 1)}, expected none")
+        yield _zero(UNDUE_LEVER, _counted(levers, "savings lever"))
 
 
 def _lever_count(scene: _Scene) -> Iterator[Term]:
@@ -335,6 +335,10 @@ def _refusal(scene: _Scene) -> Iterator[Term]:
     else:
         points = scene.rules.scoring.wrong_refusal_category
         yield Term(name=WRONG_CATEGORY, value=points, detail=f"{found or 'no category'}, expected {wanted}")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count > 1)}"
 
 
 def _note(name: str, detail: str) -> Term:

@@ -1,4 +1,4 @@
-"""A copy of the tariff suite that a control may spoil."""
+"""A copy of the tariff suite that a test may run and spoil."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest_packbench.reports.markdown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SUITE = Path(__file__).parents[2] / "storage" / "benchmarks" / "tariff"
+SUITE = Path(__file__).parents[1] / "storage" / "benchmarks" / "tariff"
 # pytester forgets what a run imported: what is imported here is imported once
 _WARM = (pytest_packbench.adapter, pytest_packbench.packs, pytest_packbench.reports)
 

@@ -1,0 +1,65 @@
+"""`packbench schema`: the JSON Schemas of our files, made from the models that read them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.cli import FINE, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+KINDS = ("case", "suite", "cassette", "record", "report")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("--pack", help="for case and suite: the pack; all built-in packs where it isn't given")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the schema."""
+    sys.stdout.write(json.dumps(schema(arguments.kind, arguments.pack), indent=2, ensure_ascii=False) + "\n")
+    return FINE
+
+
+def schema(kind: str, pack: str | None = None) -> dict[str, Any]:
+    """Give the JSON Schema (draft 2020-12) of a kind of file.
+
+    Args:
+        kind: one of `KINDS`.
+        pack: for `case` and `suite`, the name of a built-in pack; None for any of them, told apart by their pack.
+
+    Raises:
+        UsageError: there is no such pack.
+    """
+    if kind in {"case", "suite"}:
+        return {"$schema": DIALECT, **_of_packs(kind, pack)}
+    if kind == "cassette":
+        from pytest_packbench.engine.cassette import Cassette
+
+        return {"$schema": DIALECT, **Cassette.model_json_schema()}
+    from pytest_packbench.records.schema import RECORD, REPORT
+
+    return {"$schema": DIALECT, **(RECORD if kind == "record" else REPORT)}
+
+
+def _of_packs(kind: str, pack: str | None) -> dict[str, Any]:
+    from pytest_packbench.packs import builtin
+
+    packs = builtin()
+    if pack is not None and pack not in packs:
+        raise UsageError(f'no pack is called "{pack}"; known: {", ".join(sorted(packs))}')
+    chosen = [packs[name] for name in sorted(packs) if pack in {None, name}]
+    key = "pack_id" if kind == "case" else "pack"
+    found = []
+    for one in chosen:
+        model = one.case_model if kind == "case" else one.suite_model
+        made = model.model_json_schema(by_alias=True)
+        made["properties"][key] = {**made["properties"][key], "const": one.name}
+        found.append(made)
+    return found[0] if len(found) == 1 else {"anyOf": found}
