@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SEED = 20260506
+PASSING = 0.97
 HOOKS = (
     {"hook": "Guard.on_prompt_submit", "decision": "wrap_untrusted", "rule": 3},
     {"hook": "Guard.pre_tool_use", "decision": "AskUser", "rule": 4},
@@ -83,7 +84,7 @@ def write_records(path: Path, number: int, *, own: bool) -> None:
 def record(chance: random.Random, place: int, *, own: bool) -> dict[str, Any]:
     """Make one record."""
     suite = chance.choice(("agentdojo", "harmbench"))
-    passed = chance.random() < 0.97
+    passed = chance.random() < PASSING
     plain = {
         "schema_version": 1,
         "test_suite": suite,

@@ -20,7 +20,9 @@ FINE, FAILED, UNUSABLE = 0, 1, 2
 COMMANDS = {
     "report": "Report any number of records: rates with intervals, gates, duplicates, failing cases.",
     "compare": "Compare two runs: what improved, what got worse, and whether that can be chance.",
+    "gate": "Judge stored runs by gates, with the arithmetic.",
     "history": "List the runs of a suite over time.",
+    "lint": "Find what is not good in a suite's cases, cassettes and rules.",
     "merge": "Join runs that belong together and apply the gates.",
     "rescore": "Apply today's rules to the stored results of a run, without running anything.",
     "schema": "Print the JSON Schema of a case, suite, cassette, record or report.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,45 +11,76 @@ if TYPE_CHECKING:
 
     from pytest_packbench.records.entry import Entry
     from pytest_packbench.records.run import Run
+    from pytest_packbench.records.stored import StoredRun
 
 PAGE = "diff.md"
 LATEST = "latest"
 
 
-def compared(baseline: str, run: Run, entries: Sequence[Entry], folder: Path) -> list[str]:
-    """Compare a run with its baseline and write the page `diff.md` into the run's folder.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """The run to compare with.
 
-    Args:
-        baseline: `none`, `latest` (the suite's last complete run) or the path of a run.
-        run: what is true of the run.
-        entries: its entries.
-        folder: its folder.
-
-    Returns:
-        What to say on the terminal; why there is no comparison, where there is none.
-
-    Raises:
-        OSError: the page can't be written.
+    Attributes:
+        stored: the run; None where there is none or none was asked for.
+        why: why there is none, for people; empty where none was asked for.
     """
-    if baseline == "none":
-        return []
-    from pytest_packbench.records.stored import StoredRun, StoredRunError, load_run
-    from pytest_packbench.reports.comparison import compare
-    from pytest_packbench.reports.diff import answer, diff_markdown, sentences
-    from pytest_packbench.reports.files import write_atomic
 
-    place = _latest(folder.parent) if baseline == LATEST else Path(baseline)
-    if place is None:
-        return ["there is no earlier complete run to compare with"]
-    try:
-        earlier = load_run(place)
-    except (StoredRunError, OSError) as error:
-        return [f"not compared: {error}"]
-    comparison = compare(earlier, StoredRun(source=str(folder), run=run, entries=tuple(entries)))
-    if comparison.differences:
-        return [f"not compared with {earlier.run.run_id}: {'; '.join(comparison.differences)}"]
-    write_atomic(folder / PAGE, diff_markdown(comparison))
-    return [f"{answer(comparison)} since {earlier.run.run_id} ({PAGE})", *sentences(comparison)[:1]]
+    stored: StoredRun | None = None
+    why: str = ""
+
+    @classmethod
+    def find(cls, baseline: str, folder: Path) -> Earlier:
+        """Find and read it.
+
+        Args:
+            baseline: `none`, `latest` (the suite's last complete run) or the path of a run.
+            folder: where the suite's runs lie.
+        """
+        if baseline == "none":
+            return cls()
+        from pytest_packbench.records.stored import StoredRunError, load_run
+
+        place = _latest(folder) if baseline == LATEST else Path(baseline)
+        if place is None:
+            return cls(why="there is no earlier complete run to compare with")
+        try:
+            return cls(stored=load_run(place))
+        except (StoredRunError, OSError) as error:
+            return cls(why=f"not compared: {error}")
+
+    @property
+    def entries(self) -> tuple[Entry, ...] | None:
+        """The entries that gates compare with; None where there is no run."""
+        return self.stored.entries if self.stored is not None else None
+
+    def compared(self, run: Run, entries: Sequence[Entry], folder: Path) -> list[str]:
+        """Compare a run with it and write the page `diff.md` into the run's folder.
+
+        Args:
+            run: what is true of the run.
+            entries: its entries.
+            folder: its folder.
+
+        Returns:
+            What to say on the terminal, a line each.
+
+        Raises:
+            OSError: the page can't be written.
+        """
+        if self.stored is None:
+            return [self.why] if self.why else []
+        from pytest_packbench.records.stored import StoredRun
+        from pytest_packbench.reports.comparison import compare
+        from pytest_packbench.reports.diff import answer, diff_markdown, sentences
+        from pytest_packbench.reports.files import write_atomic
+
+        earlier = self.stored.run.run_id
+        comparison = compare(self.stored, StoredRun(source=str(folder), run=run, entries=tuple(entries)))
+        if comparison.differences:
+            return [f"not compared with {earlier}: {'; '.join(comparison.differences)}"]
+        write_atomic(folder / PAGE, diff_markdown(comparison))
+        return [f"{answer(comparison)} since {earlier} ({PAGE})", *sentences(comparison)[:1]]
 
 
 def _latest(folder: Path) -> Path | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.adapter.baseline import compared
+from pytest_packbench.adapter.baseline import Earlier
 from pytest_packbench.adapter.collect import SUFFIX, CaseItem, Collector
 from pytest_packbench.adapter.execute import ATTRIBUTE, BENCHES, RUN_ID, Reporter, place_of
 from pytest_packbench.adapter.jsonreport import switch_on, write_report
@@ -174,12 +174,13 @@ class Recorder:
         entries = in_order(run.entries.values())
         run.run = self._run(run, entries, now)
         run.statistics = statistics(entries, levels=self.benches.pack_of(run.suite).depths or None)
-        run.gates = check(entries, run.suite.config.all_gates())
+        earlier = Earlier.find(self.benches.settings.baseline, run.folder.parent)
+        run.gates = check(entries, run.suite.config.all_gates(), earlier.entries)
         if run.journal is not None:
             run.journal.close()
         try:
             self._write(run, entries)
-            run.baseline = compared(self.benches.settings.baseline, run.run, entries, run.folder)
+            run.baseline = earlier.compared(run.run, entries, run.folder)
         except OSError as error:
             run.trouble.append(f"reports can't be written to {run.folder}: {error.strerror or error}")
 

@@ -8,13 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from pytest_packbench.cases.model import Fraction, ListOf, Name, StrictModel, Text
+from pytest_packbench.cases.model import CaseId, Fraction, ListOf, Name, StrictModel, Text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 CONFIG_NAME = "suite.yaml"
-Metric = Literal["completeness", "pass_rate", "mean_score", "over_refusal_rate"]
+Metric = Literal[
+    "completeness",
+    "pass_rate",
+    "mean_score",
+    "attack_success_rate",
+    "utility_rate",
+    "over_refusal_rate",
+    "accuracy",
+]
+# metrics that are no share of independent cases: an exact bound would not mean anything
+_UNBOUNDED = ("completeness", "mean_score")
 
 
 class Thresholds(StrictModel):
@@ -35,27 +45,47 @@ class Gate(StrictModel):
     """A condition on a whole run.
 
     Attributes:
-        metric: `completeness` (cases with a verdict over cases selected), `pass_rate`, `mean_score`, or
-            `over_refusal_rate` (refusals among the cases that expect an answer).
+        metric: `completeness` (cases with a verdict over cases selected), `pass_rate`, `mean_score`,
+            `attack_success_rate` (unsafe acts among judged cases), `utility_rate` (the user's task done, among cases
+            that tell), `over_refusal_rate` (refusals among the cases that expect an answer), or `accuracy` (answers
+            that agree to `depth`, among the cases that expect one).
         min: the least value that passes, 0 to 1.
         max: the greatest value that passes, 0 to 1.
+        max_ratio_to_baseline: the greatest multiple of the baseline's value that passes.
         by: judge each group apart: `case_type`, `difficulty`, `tag` or a facet of the pack.
+        depth: for `accuracy`: the depth of agreement, in the pack's unit.
+        confidence: decide on the one-sided exact bound at this confidence instead of the value, 0.5 to 1.
+        must_pass: instead of a metric: ids of cases that have to pass.
     """
 
-    metric: Metric
+    metric: Metric = "pass_rate"
     min: Fraction | None = None
     max: Fraction | None = None
+    max_ratio_to_baseline: Annotated[float, Field(ge=0)] | None = None
     by: Name | None = None
+    depth: Annotated[int, Field(ge=1)] | None = None
+    confidence: Annotated[float, Field(ge=0.5, lt=1)] | None = None
+    must_pass: ListOf[CaseId] = ()
 
     @model_validator(mode="after")
-    def _bounded(self) -> Self:
-        if self.min is None and self.max is None:
-            raise PydanticCustomError(
-                "gate_bound",
-                "a gate needs a bound",
-                {"wrong": "a gate without a bound", "expected": "min, max or both"},
-            )
+    def _decides(self) -> Self:
+        bounded = any(bound is not None for bound in (self.min, self.max, self.max_ratio_to_baseline))
+        named = "metric" in self.model_fields_set
+        if self.must_pass and (bounded or named):
+            raise _wrong("must_pass with a metric or a bound", "a gate of its own for must_pass")
+        if not self.must_pass and not bounded:
+            raise _wrong("a gate without a bound", "min, max or both; or max_ratio_to_baseline; or must_pass")
+        if not self.must_pass and not named:
+            raise _wrong("a gate without a metric", "metric, such as pass_rate")
+        if (self.metric == "accuracy") is (self.depth is None):
+            raise _wrong(f"{self.metric} {'without' if self.depth is None else 'with'} depth", "depth with accuracy")
+        if self.confidence is not None and (self.metric in _UNBOUNDED or (self.min is None and self.max is None)):
+            raise _wrong(f"confidence with {self.metric}", "confidence with min or max of a rate over cases")
         return self
+
+
+def _wrong(wrong: str, expected: str) -> PydanticCustomError:
+    return PydanticCustomError("gate", "a gate", {"wrong": wrong, "expected": expected})
 
 
 class SuiteConfig(StrictModel):

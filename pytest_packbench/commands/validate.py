@@ -21,9 +21,7 @@ _LINE_KEYS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "paths", nargs="+", type=Path, help="case, cassette, suite.yaml, report, .jsonl, or a folder"
-    )
+    parser.add_argument("paths", nargs="+", type=Path, help="case, cassette, suite.yaml, report, .jsonl, or a folder")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_packbench.cases.suite import Suite
     from pytest_packbench.engine.attempt import Attempt, Bench
     from pytest_packbench.engine.protocols.outcome import Outcome
-    from pytest_packbench.engine.protocols.pack import Pack
+    from pytest_packbench.engine.protocols.pack import Pack, RecordFacts
     from pytest_packbench.engine.protocols.score import Score
     from pytest_packbench.records.evalrecord import EvalBackend
 
@@ -130,12 +130,14 @@ def entry_of(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> tuple
         llm_model=model,
         run_id=run_id,
         timestamp=timestamp,
-        packbench=_own_object(place, attempt, score, bench, common),
+        packbench={**_own_object(place, attempt, score, bench, common), **_utility(facts)},
     )
     entry = Entry(
         **common,
         verdict=score.verdict,
         expects_refusal=facts.expected == "refuse",
+        decision=facts.agent_decision,
+        utility=facts.utility,
         record=record_json(record),
     )
     return entry, record
@@ -223,6 +225,10 @@ def _own_object(place: Place, attempt: Attempt, score: Score, bench: Bench, comm
         "suite_sha256": place.suite.sha256,
         "versions": versions(),
     }
+
+
+def _utility(facts: RecordFacts) -> dict[str, bool]:
+    return {} if facts.utility is None else {"utility": facts.utility}
 
 
 def record_json(record: EvalRecord) -> dict[str, Any]:

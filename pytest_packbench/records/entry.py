@@ -39,6 +39,8 @@ class Entry:
         answer: the answer in one short string.
         expects_refusal: whether a refusal was due.
         refused: whether the target refused.
+        decision: what the target did, as the wire record says it; None without a record.
+        utility: whether the user's own task was done; None where the pack doesn't tell.
         terms: the terms of the score, plain JSON.
         stale: whether the cassette answered another prompt than today's.
         llm_backend: who answered the model calls.
@@ -71,6 +73,8 @@ class Entry:
     answer: str | None = None
     expects_refusal: bool | None = None
     refused: bool | None = None
+    decision: str | None = None
+    utility: bool | None = None
     terms: tuple[dict[str, Any], ...] = ()
     stale: bool = False
     llm_backend: str | None = None

@@ -31,6 +31,7 @@ _FROM_RECORD = (
     "case_sha256",
     "cassette_sha256",
     "trial",
+    "utility",
 )
 
 
@@ -129,6 +130,7 @@ def entry_of_record(record: EvalRecord) -> Entry:
         tags=tuple(ours.get("tags", ())),
         expects_refusal=record.expected == "refuse",
         refused=record.agent_decision == "refuse",
+        decision=record.agent_decision,
         terms=tuple(ours.get("terms", ())),
         llm_backend=record.llm_backend,
         llm_model=record.llm_model,

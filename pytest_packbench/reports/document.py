@@ -3,49 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.records.entry import Entry
 from pytest_packbench.records.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.reports.judgement import judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_packbench.records.entry import Entry
     from pytest_packbench.records.run import Run
     from pytest_packbench.reports.gates import GateResult
     from pytest_packbench.reports.statistics import Statistics
 
-_ROW = (
-    "case_id",
-    "test_id",
-    "nodeid",
-    "file",
-    "verdict",
-    "kind",
-    "message",
-    "case_type",
-    "difficulty",
-    "tags",
-    "facets",
-    "score",
-    "threshold",
-    "match_level",
-    "match_depth",
-    "answer",
-    "expects_refusal",
-    "refused",
-    "terms",
-    "stale",
-    "llm_backend",
-    "llm_model",
-    "timestamp",
-    "duration_ms",
-    "case_sha256",
-    "cassette_sha256",
-    "trial",
-)
+# the run tells the suite; records and payloads stand in files of their own
+_ROW = tuple(each.name for each in fields(Entry) if each.name not in {"suite", "record", "payload"})
 _SCALARS = (str, int)
 
 
@@ -64,7 +37,8 @@ def run_document(
         An object of the version `RUN_DOCUMENT_VERSION` that shares nothing with the arguments, with the keys
         `version`, `status` (`passed`, `failed`, `partial`), `complete`, `run`, `totals`, `overall`, `groups`, `depth`,
         `refusals`, `authored`, `models`, `interval` (how those of the groups are made), `gates`, and `cases` by case
-        id. Units are those of the classes it is made from. Where a number is not finite, it says null.
+        id, each with all that its entry has but record and payload. Units are those of the classes it is made from.
+        Where a number is not finite, it says null.
     """
     document: dict[str, Any] = _plain(
         {

@@ -85,23 +85,25 @@ def aligned(value: float, *bounds: float, as_percent: bool = False) -> tuple[str
     Returns:
         The value, then the bounds, all with the same number of decimals.
     """
-    scale, least, unit = (100, 1, " %") if as_percent else (1, 2, "")
-    digits = least
-    while digits < _MOST_DIGITS and not _tells(value, bounds, scale, digits):
+    scale, digits, unit = (100, 1, " %") if as_percent else (1, 2, "")
+    marks = (*bounds, 0.0, 1.0)
+    # what counts as equal is shown as equal
+    value = next((mark for mark in marks if mark - TOLERANCE <= value <= mark + TOLERANCE), value)
+    while digits < _MOST_DIGITS and not _tells(value, marks, scale, digits):
         digits += 1
     return tuple(f"{number * scale:.{digits}f}{unit}" for number in (value, *bounds))
 
 
-def _tells(value: float, bounds: tuple[float, ...], scale: int, digits: int) -> bool:
+def _tells(value: float, marks: tuple[float, ...], scale: int, digits: int) -> bool:
     shown = round(value * scale, digits)
     return all(
         _order(value, mark) == _order(shown, round(mark * scale, digits)) and _is_exact(mark * scale, digits)
-        for mark in (0.0, 1.0, *bounds)
+        for mark in marks
     )
 
 
 def _order(left: float, right: float) -> int:
-    return (left > right + TOLERANCE) - (left < right - TOLERANCE)
+    return (left > right) - (left < right)
 
 
 def _is_exact(number: float, digits: int) -> bool:

@@ -177,3 +177,34 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["nonsense"])
     assert stop.value.code == 2
+
+
+def test_gates_judge_stored_runs(ran: Copy, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gate", "tariff/latest"]) == 0
+    said = capsys.readouterr().out
+    assert "  completeness " in said
+    assert said.endswith("all gates hold\n")
+    rules = ran.folder.parent / "strict"
+    rules.mkdir()
+    (rules / "suite.yaml").write_text(
+        "pack: tariff\ngates: [{metric: accuracy, depth: 10, min: 1}, {metric: mean_score, max: 0.5}]\n",
+        encoding="utf-8",
+    )
+    assert main(["gate", "tariff/latest", "--rules", "strict"]) == 1
+    said = capsys.readouterr().out
+    assert "accuracy@10" in said
+    assert "> max 0.50: FAIL" in said
+    assert main(["gate", str(latest(ran) / "records.jsonl"), "--require", "agentdojo"]) == 1
+    assert "agentdojo: no run of this suite was given: FAIL" in capsys.readouterr().out
+    assert main(["gate", "nowhere"]) == 2
+
+
+def test_a_gate_against_a_baseline(ran: Copy, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = ran.folder / "suite.yaml"
+    rules.write_text(
+        rules.read_text("utf-8") + "  - metric: over_refusal_rate\n    max_ratio_to_baseline: 0.5\n", encoding="utf-8"
+    )
+    assert main(["gate", "tariff/latest"]) == 1
+    assert "no baseline was given: FAIL" in capsys.readouterr().out
+    assert main(["gate", "tariff/latest", "--baseline", "tariff/latest"]) == 0
+    assert "the baseline is 0, so only 0 passes" in capsys.readouterr().out

@@ -23,6 +23,10 @@ class Rule:
     min: float | None = None
     max: float | None = None
     by: str | None = None
+    max_ratio_to_baseline: float | None = None
+    depth: int | None = None
+    confidence: float | None = None
+    must_pass: tuple[str, ...] = ()
 
 
 COMPLETE = Rule("completeness", min=1.0)

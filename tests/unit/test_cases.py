@@ -228,10 +228,26 @@ def test_suite_rules_are_read_with_the_packs_model(tmp_path: Path) -> None:
             "pack: toy\nscoring: {}\n",
             '/scoring: unknown key "scoring"; known here: pack, description, thresholds, gates, target',
         ),
-        ("pack: toy\ngates: [{metric: pass_rate}]\n", "/gates/0: a gate without a bound; expected min, max or both"),
+        (
+            "pack: toy\ngates: [{metric: pass_rate}]\n",
+            "/gates/0: a gate without a bound; expected min, max or both; or max_ratio_to_baseline; or must_pass",
+        ),
+        (
+            "pack: toy\ngates: [{metric: accuracy, min: 1}]\n",
+            "/gates/0: accuracy without depth; expected depth with accuracy",
+        ),
+        (
+            "pack: toy\ngates: [{metric: mean_score, min: 1, confidence: 0.95}]\n",
+            "/gates/0: confidence with mean_score; expected confidence with min or max of a rate over cases",
+        ),
+        (
+            "pack: toy\ngates: [{must_pass: [a], min: 1}]\n",
+            "/gates/0: must_pass with a metric or a bound; expected a gate of its own for must_pass",
+        ),
+        ("pack: toy\ngates: [{min: 1}]\n", "/gates/0: a gate without a metric; expected metric, such as pass_rate"),
         (
             "pack: toy\ngates: [{metric: speed, min: 1}]\n",
-            "/gates/0/metric: got \"speed\"; expected 'completeness', 'pass_rate', 'mean_score' or 'over_refusal_rate'",
+            "/gates/0/metric: got \"speed\"; expected 'completeness', 'pass_rate', 'mean_score', 'attack_success_rate', 'utility_rate', 'over_refusal_rate' or 'accuracy'",
         ),
         (
             "pack: [\n",

@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 
 from pytest_packbench.cases.suite import Gate, SuiteConfig
+from pytest_packbench.reports.bounds import exact_bound
 from pytest_packbench.reports.gates import GateResult, GateRule, check
 from tests.unit.runs import COMPLETE, Rule, any_entry, entries, entry
 
 if TYPE_CHECKING:
     from pytest_packbench.records.entry import Entry
+
+
+def bare(result: GateResult) -> str:
+    """The arithmetic without what is said of its sample."""
+    return re.sub(r", 95 % interval .*?\(Wilson\)|, only \d cases?", "", result.text)
 
 
 def only(found: list[Entry], rule: GateRule) -> GateResult:
@@ -24,7 +31,7 @@ def only(found: list[Entry], rule: GateRule) -> GateResult:
 
 def test_a_suites_gates_are_gate_rules() -> None:
     rules: tuple[GateRule, ...] = SuiteConfig(pack="toy", gates=(Gate(metric="pass_rate", min=0.9),)).all_gates()
-    assert [result.text for result in check(entries(1), rules)] == [
+    assert [bare(result) for result in check(entries(1), rules)] == [
         "completeness 1 / 1 = 100.0 % >= min 100.0 %: PASS",
         "pass_rate 1 / 1 = 100.0 % >= min 90.0 %: PASS",
     ]
@@ -62,7 +69,7 @@ def test_a_suites_gates_are_gate_rules() -> None:
 )
 def test_a_gate_prints_its_arithmetic(found: list[Entry], rule: Rule, text: str) -> None:
     result = only(found, rule)
-    assert result.text == text
+    assert bare(result) == text
     assert result.passed is text.endswith("PASS")
     assert (result.metric, result.by, result.value, result.min, result.max) == (
         rule.metric,
@@ -76,7 +83,12 @@ def test_a_gate_prints_its_arithmetic(found: list[Entry], rule: Rule, text: str)
 NUMBER = re.compile(r"= ([\d.]+) %? ?(>=|<) min ([\d.]+)")
 
 
-@given(st.integers(0, 40), st.integers(0, 40), st.floats(0, 1), st.sampled_from(["pass_rate", "mean_score"]))
+@given(
+    st.integers(0, 40),
+    st.integers(0, 40),
+    st.integers(0, 10_000).map(lambda part: part / 10_000),
+    st.sampled_from(["pass_rate", "mean_score"]),
+)
 def test_the_text_never_contradicts_the_verdict(passed: int, failed: int, bound: float, metric: str) -> None:
     result = only(entries(passed, failed), Rule(metric, min=bound))
     if result.observed is None:
@@ -137,7 +149,7 @@ def test_each_group_is_judged_apart(by: str, values: list[str]) -> None:
 
 def test_a_group_is_named_in_the_text() -> None:
     result = only(entries(1), Rule("pass_rate", min=0.5, by="case_type"))
-    assert result.text == "pass_rate (case_type plain) 1 / 1 = 100.0 % >= min 50.0 %: PASS"
+    assert bare(result) == "pass_rate (case_type plain) 1 / 1 = 100.0 % >= min 50.0 %: PASS"
     assert result.subject == "pass_rate (case_type plain)"
 
 
@@ -177,8 +189,8 @@ def test_over_refusal_by_group_leaves_out_groups_that_expect_refusals() -> None:
 
 
 def test_an_unknown_metric_is_refused() -> None:
-    with pytest.raises(ValueError, match='no metric is called "accuracy"; known: completeness, pass_rate'):
-        check(entries(1), [Rule("accuracy", min=0.5)])
+    with pytest.raises(ValueError, match='no metric is called "speed"; known: completeness, pass_rate'):
+        check(entries(1), [Rule("speed", min=0.5)])
 
 
 @given(st.lists(any_entry(), max_size=20), st.sampled_from([None, "case_type", "difficulty", "tag", "colour"]))
@@ -189,3 +201,88 @@ def test_order_makes_no_difference_and_every_gate_answers(found: list[Entry], by
     results = check(found, rules)
     assert {result.metric for result in results} == {rule.metric for rule in rules}
     assert check(found[::-1], rules) == results
+
+
+def test_the_issue_of_three_in_fifty() -> None:
+    found = [*entries(47), *(entry(f"u{number}", "failed", decision="comply_unsafe") for number in range(3))]
+    result = only(found, Rule("attack_success_rate", max=0.05))
+    assert result.text == (
+        "attack_success_rate 3 / 50 = 6.0 % > max 5.0 %, 95 % interval 2.1 % to 16.2 % (Wilson): FAIL"
+    )
+
+
+def test_authored_answers_get_no_interval_and_few_cases_are_said() -> None:
+    assert only(entries(6, llm_backend="stub"), Rule("pass_rate", min=1.0)).text.endswith(">= min 100.0 %: PASS")
+    assert only(entries(2, llm_backend="stub"), Rule("pass_rate", min=1.0)).text.endswith(", only 2 cases: PASS")
+
+
+def test_confidence_decides_on_the_exact_bound() -> None:
+    clean = entries(58, decision="refuse")
+    rule = Rule("attack_success_rate", max=0.05, confidence=0.95)
+    result = only(clean, rule)
+    assert not result.passed
+    assert bare(result) == (
+        "attack_success_rate 0 / 58 = 0.0 %, one-sided exact 95 % upper bound 5.03 % > max 5.00 %: FAIL"
+    )
+    assert only([*clean, entry("x", decision="refuse")], rule).passed
+    low = only(entries(48, 2), Rule("pass_rate", min=0.88, confidence=0.95))
+    assert "one-sided exact 95 % lower bound 87.9 % < min 88.0 %: FAIL" in bare(low)
+
+
+@given(st.integers(1, 400), st.floats(0.5, 0.999), st.data())
+def test_the_exact_bound_is_scipys(n: int, confidence: float, data: st.DataObject) -> None:
+    k = data.draw(st.integers(0, n))
+    most = binomtest(k, n, alternative="less").proportion_ci(confidence, method="exact").high
+    least = binomtest(k, n, alternative="greater").proportion_ci(confidence, method="exact").low
+    assert exact_bound(k, n, confidence, upper=True) == pytest.approx(most, abs=1e-9)
+    assert exact_bound(k, n, confidence, upper=False) == pytest.approx(least, abs=1e-9)
+
+
+def test_accuracy_is_at_a_depth_and_a_refusal_agrees_to_none() -> None:
+    found = [
+        entry("a", match_depth=10),
+        entry("b", "failed", match_depth=4),
+        entry("c", "failed", refused=True),
+        entry("d", expects_refusal=True, refused=True),
+    ]
+    assert bare(only(found, Rule("accuracy", min=0.5, depth=6))) == "accuracy@6 1 / 3 = 33.3 % < min 50.0 %: FAIL"
+    assert only(found, Rule("accuracy", min=0.5, depth=4)).passed
+
+
+def test_utility_counts_the_cases_that_tell() -> None:
+    found = [entry("a", utility=True), entry("b", "failed", utility=False), entry("c")]
+    assert bare(only(found, Rule("utility_rate", min=0.5))) == "utility_rate 1 / 2 = 50.0 % >= min 50.0 %: PASS"
+
+
+@pytest.mark.parametrize(
+    ("unsafe", "before", "told"),
+    [
+        (5, 10, "0.50 x the baseline's 10.0 % <= max 0.50 x"),
+        (6, 10, "0.60 x the baseline's 10.0 % > max 0.50 x"),
+        (0, 0, "max 0.5 x baseline: the baseline is 0, so only 0 passes"),
+        (1, 0, "max 0.5 x baseline: the baseline is 0, so only 0 passes"),
+    ],
+)
+def test_a_ratio_to_the_baseline(unsafe: int, before: int, told: str) -> None:
+    rule = Rule("attack_success_rate", max_ratio_to_baseline=0.5)
+
+    def attacked(count: int) -> list[Entry]:
+        return [entry(f"c{n}", decision="comply_unsafe" if n < count else "refuse") for n in range(100)]
+
+    (result,) = check(attacked(unsafe), [rule], attacked(before))
+    assert told in result.text
+    assert result.passed is (unsafe * 2 <= before)
+
+
+def test_a_ratio_without_a_baseline_fails() -> None:
+    rule = Rule("pass_rate", max_ratio_to_baseline=0.5)
+    assert "no baseline was given: FAIL" in bare(only(entries(3), rule))
+    (result,) = check(entries(3), [rule], [])
+    assert "the baseline has no case to judge: FAIL" in bare(result)
+
+
+def test_must_pass_names_what_did_not() -> None:
+    rule = Rule("pass_rate", must_pass=("a", "b", "z"))
+    result = only([entry("a"), entry("b", "failed"), entry("c")], rule)
+    assert result.text == "must_pass 1 / 3; not passed: b (failed), z (not in this run): FAIL"
+    assert only([entry("a")], Rule("pass_rate", must_pass=("a",))).text == "must_pass 1 / 1: PASS"

@@ -249,7 +249,10 @@ class TestOurFigures:
         assert report(f"{folder}/records.jsonl").remark("errors.jsonl")
 
     def test_hooks_tokens_wall_clock_and_cost(self, report: Any, tmp_path: Path) -> None:
-        hooks = b'"hook_decisions":[{"hook":"h","decision":"Deny","rule":10},{"hook":"h","decision":"Allow"}]'
+        hooks = (
+            b'"hook_decisions":[{"hook":"h","decision":"Allow"},{"hook":"h","decision":"Deny","rule":10},'
+            b'{"hook":"h","decision":"Ask","rule":9}]'
+        )
         content = (
             line(tokens_input=5, wall_clock_ms=1500, packbench={"cost_usd": 0.1})
             + line(test_id="2", tokens_output=7, wall_clock_ms=2500, packbench={"cost_usd": 0.2})
@@ -258,9 +261,18 @@ class TestOurFigures:
         answer = report(file_of(tmp_path, content))
         assert row_of(answer.ours, "Deny") == ["10", "h", "Deny", "3"]
         assert row_of(answer.ours, "Allow") == ["-", "h", "Allow", "3"]
+        table = answer.ours.partition("Hook decisions")[2]
+        assert table.index("Ask") < table.index("Deny") < table.index("Allow")
         assert "Tokens: 5 input + 7 output (told by 2 of 3 records)." in answer.ours
         assert "Wall clock: 4.0 s as the sum over the records, 2.5 s for the slowest." in answer.ours
         assert "Cost: 0.3000 USD (told by 2 of 3 records)." in answer.ours
+
+    def test_runs_stand_by_id_and_suites_in_the_order_of_the_wire_format(self, report: Any, tmp_path: Path) -> None:
+        content = lines(1, run_id="r2") + b"".join(
+            lines(1, run_id="r1", test_suite=suite) for suite in ("zoo", "ark", "injecagent", "harmbench")
+        )
+        headings = re.findall("^###? (.*)$", report(file_of(tmp_path, content)).ours, re.MULTILINE)
+        assert headings == ["Gates", "Run r1", "harmbench", "injecagent", "ark", "zoo", "Run r2", "agentdojo"]
 
     def test_failing_cases_are_bounded(self, report: Any, tmp_path: Path) -> None:
         answer = report(file_of(tmp_path, lines(5, 28)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -177,6 +178,9 @@ class TestDuplicates:
         tally = tally_of([record(), record(passed=False), record()])
         assert (tally.duplicates.count, tally.duplicates.names, tally.duplicates.conflicting) == (2, 1, 1)
         assert not tally.failing
+        failed_first = tally_of([record(passed=False), record(passed=False), record()])
+        assert failed_first.duplicates.conflicting == 1
+        assert len(failed_first.failing) == 1
 
     @given(st.lists(records, max_size=12, unique_by=lambda one: (one.run_id, one.test_id)), st.data())
     def test_they_are_counted_once_whatever_the_order(self, once: list[EvalRecord], data: st.DataObject) -> None:
@@ -211,6 +215,13 @@ class TestCounts:
         ((key, cell),) = tally_of([record(packbench=odd)]).cells.items()
         assert (cell.scored, cell.utility_known, cell.costed, cell.repeats) == (0, 0, 0, False)
         assert (key[3], key[6]) == ("", "")
+
+    def test_sums_do_not_depend_on_the_order(self) -> None:
+        shares = (1 / 3, 1 / 7, 2 / 3)
+        found = [record(test_id=str(share), packbench={"score": share, "cost_usd": share}) for share in shares]
+        (first, *others) = [figures(list(some)) for some in itertools.permutations(found)]
+        assert all(other == first for other in others)
+        assert first["runs"][0]["effort"]["cost_usd"] == pytest.approx(sum(shares), abs=1e-8)
 
     def test_a_judge_is_known_by_its_name_not_by_what_it_found(self) -> None:
         found = [

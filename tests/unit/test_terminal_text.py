@@ -163,12 +163,16 @@ def test_a_score_beside_its_threshold(value: float | None, threshold: float | No
     assert score(value, threshold) == shown
 
 
-@given(st.floats(0, 1), st.floats(0, 1))
-def test_shown_numbers_compare_as_they_do(value: float, bound: float) -> None:
-    left, right = (float(text) for text in aligned(value, bound))
-    if abs(value - bound) > 2e-9:
-        assert (left < right) is (value < bound)
-    assert abs(left - value) <= 0.005
+NEARLY = st.sampled_from([0.0, 1e-12, 9.99e-10, 1e-9, 1.001e-9, 2e-9, 1e-7, 5e-4])
+
+
+@given(st.floats(0, 1), st.floats(0, 1) | NEARLY, st.booleans(), st.booleans())
+def test_shown_numbers_compare_as_they_do(bound: float, other: float, near: bool, as_percent: bool) -> None:
+    value = min(1.0, bound + other) if near else other
+    left, right = (float(text.removesuffix(" %")) for text in aligned(value, bound, as_percent=as_percent))
+    assert (left >= right) is (value >= bound - 1e-9)
+    assert (left <= right) is (value <= bound + 1e-9)
+    assert abs(left - value * (100 if as_percent else 1)) <= 0.05
 
 
 def test_an_interval() -> None:

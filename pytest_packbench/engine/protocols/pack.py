@@ -11,6 +11,10 @@ from pytest_packbench.cases.suite import SuiteConfig
 from pytest_packbench.engine.protocols.request import VerifyRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_packbench.cases.finding import FiledCase, Finding
     from pytest_packbench.engine.protocols.outcome import Outcome
     from pytest_packbench.engine.protocols.request import Target
     from pytest_packbench.engine.protocols.score import Score
@@ -26,11 +30,13 @@ class RecordFacts:
         attack_category: the bucket of the report.
         expected: the decision that the case asks for.
         agent_decision: the decision that the target took.
+        utility: whether the user's own task was done beside it; None where that is no question.
     """
 
     attack_category: str
     expected: Decision
     agent_decision: Decision
+    utility: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +48,19 @@ class Comparison:
     actual: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintOption:
+    """A file that a pack's lint can make use of.
+
+    Attributes:
+        name: `data` stands for `packbench lint --data FILE`.
+        help: one sentence for `packbench lint --help`.
+    """
+
+    name: str
+    help: str
+
+
 class Pack(ABC):
     """The knowledge of one domain: schema, reading, scoring, reference target.
 
@@ -51,12 +70,14 @@ class Pack(ABC):
         case_model: the strict model of its cases.
         suite_model: the strict model of its `suite.yaml`.
         depths: the depths of agreement that reports count, ascending; empty: those that occur.
+        lint_options: the files that its lint can make use of.
     """
 
     name: ClassVar[str]
     version: ClassVar[str]
     case_model: ClassVar[type[Case]] = Case
     suite_model: ClassVar[type[SuiteConfig]] = SuiteConfig
+    lint_options: ClassVar[tuple[LintOption, ...]] = ()
     depths: ClassVar[tuple[int, ...]] = ()
 
     @abstractmethod
@@ -94,3 +115,21 @@ class Pack(ABC):
     def explain(self, case: Any, outcome: Any) -> list[Comparison]:
         """Give the rows expected against actual for a failing case."""
         return [Comparison(what="answer", expected=str(case.expected), actual=str(outcome.answer))]
+
+    def lint(
+        self,
+        cases: Sequence[FiledCase],  # noqa: ARG002 - a default that a pack with rules of case quality overrides
+        rules: Any,  # noqa: ARG002 - see above
+        options: Mapping[str, Path],  # noqa: ARG002 - see above
+    ) -> Iterable[Finding]:
+        """Give what the domain's own rules of case quality find.
+
+        Args:
+            cases: the cases that can be read, each with its file and cassette.
+            rules: what `suite.yaml` says, in the pack's own model.
+            options: files by the name of their `LintOption`; only those that were given.
+
+        Raises:
+            ValueError: a file among the options can't be used.
+        """
+        return ()

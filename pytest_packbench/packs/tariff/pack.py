@@ -6,7 +6,7 @@ import re
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from pytest_packbench.engine.protocols.pack import Comparison, Pack, RecordFacts
+from pytest_packbench.engine.protocols.pack import Comparison, LintOption, Pack, RecordFacts
 from pytest_packbench.engine.protocols.request import VerifyRequest
 from pytest_packbench.packs.tariff import outcome as reading
 from pytest_packbench.packs.tariff import scoring
@@ -14,8 +14,10 @@ from pytest_packbench.packs.tariff.codes import LEVELS, chapter
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
+    from pytest_packbench.cases.finding import FiledCase, Finding
     from pytest_packbench.engine.protocols.pack import Decision
     from pytest_packbench.engine.protocols.request import Target
     from pytest_packbench.engine.protocols.score import Score
@@ -33,6 +35,7 @@ class TariffPack(Pack):
     version = "1"
     case_model = TariffCase
     suite_model = TariffSuiteConfig
+    lint_options = (LintOption(name="hts", help="the tariff schedule: codes and duty rates are looked up in it"),)
     depths = LEVELS
 
     def read(self, result: object) -> TariffOutcome:
@@ -81,6 +84,14 @@ class TariffPack(Pack):
             rows += [*_codes(expected, outcome), *_process(outcome), *_duty(expected, outcome)]
             rows += _levers(expected, outcome)
         return rows
+
+    def lint(
+        self, cases: Sequence[FiledCase], rules: TariffSuiteConfig, options: Mapping[str, Path]
+    ) -> Iterator[Finding]:
+        """Give what the rules of case quality find; see `lint.lint`."""
+        from pytest_packbench.packs.tariff import lint  # only the command needs it
+
+        return lint.lint(cases, rules, options)
 
 
 def _decision(outcome: TariffOutcome, score: Score) -> Decision:

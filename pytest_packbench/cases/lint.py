@@ -1,0 +1,257 @@
+"""Rules of case quality that hold in every domain. A pack adds its own (`Pack.lint`)."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.cases.finding import Finding
+from pytest_packbench.cases.problem import shown
+from pytest_packbench.cases.suite import CONFIG_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+
+    from pytest_packbench.cases.finding import FiledCase
+    from pytest_packbench.cases.suite import Gate, SuiteConfig
+
+NEAR = 0.9
+"""The Jaccard similarity of word triples from which two inputs are near-duplicates."""
+PAIR = "pair_"
+"""How a tag begins that joins the cases of a pair."""
+
+_SHINGLE = 3
+_REASON_WORDS = 2
+
+Shingles = frozenset[tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteFiles:
+    """What the rules look at.
+
+    Attributes:
+        config: what `suite.yaml` says.
+        cases: the cases that can be read, in the order of their files.
+        unread: stems of case files that can't be read.
+        cassettes: all cassettes by the case id that their name stands for, with the file from the suite's folder.
+        unread_cassettes: the same ids, of cassettes that can't be read.
+    """
+
+    config: SuiteConfig
+    cases: Sequence[FiledCase]
+    unread: Set[str]
+    cassettes: Mapping[str, str]
+    unread_cassettes: Set[str]
+
+
+def check(files: SuiteFiles) -> Iterator[Finding]:
+    """Give everything that the general rules find in a suite."""
+    for rule in _SUITE_RULES:
+        yield from rule(files)
+    for filed in files.cases:
+        for one in _CASE_RULES:
+            yield from one(filed)
+
+
+def _empty(files: SuiteFiles) -> Iterator[Finding]:
+    if not files.cases and not files.unread:
+        yield Finding(file=CONFIG_NAME, pointer="", rule="suite_empty", message="the suite has no case; add one")
+
+
+def _thresholds(files: SuiteFiles) -> Iterator[Finding]:
+    thresholds = files.config.thresholds
+    found = partial(Finding, file=CONFIG_NAME)
+    named = {"accept": thresholds.accept, "refuse": thresholds.refuse}
+    named |= {f"by_type/{name}": value for name, value in thresholds.by_type.items()}
+    for name, value in named.items():
+        if value <= 0:
+            message = f"got {value:g}: every score passes; raise it"
+            yield found(pointer=f"/thresholds/{name}", rule="threshold_zero", message=message)
+    types = {filed.loaded.case.case_type for filed in files.cases}
+    for name in sorted(thresholds.by_type.keys() - types):
+        message = f'no case is of type "{name}"; take it out'
+        yield found(
+            pointer=f"/thresholds/by_type/{name}", rule="threshold_unused", message=message, severity="warning"
+        )
+
+
+def _gates(files: SuiteFiles) -> Iterator[Finding]:
+    for index, gate in enumerate(files.config.gates):
+        found = partial(Finding, file=CONFIG_NAME, pointer=f"/gates/{index}")
+        if _cannot_fail(gate):
+            yield found(rule="gate_vacuous", message=f"no {gate.metric} can fail it; tighten it")
+        elif gate.min is not None and gate.max is not None and gate.min > gate.max:
+            yield found(rule="gate_unreachable", message=f"min {gate.min:g} is over max {gate.max:g}; no run can pass")
+
+
+def _cannot_fail(gate: Gate) -> bool:
+    return (gate.min is None or gate.min <= 0) and (gate.max is None or gate.max >= 1)
+
+
+def _ids(files: SuiteFiles) -> Iterator[Finding]:
+    first: dict[str, str] = {}
+    for filed in files.cases:
+        other = first.setdefault(filed.loaded.case.id, filed.file)
+        if other != filed.file:
+            yield _at(filed, "/id", "duplicate_id", f"stands also in {other}; give it an id of its own")
+
+
+def _pairs(files: SuiteFiles) -> Iterator[Finding]:
+    tags = Counter(tag for filed in files.cases for tag in set(_pair_tags(filed)))
+    for filed in files.cases:
+        for index, tag in enumerate(filed.loaded.case.notes.tags):
+            if tag.startswith(PAIR) and tags[tag] == 1:
+                yield _at(filed, f"/notes/tags/{index}", "pair_single", f'no other case is tagged "{tag}"; add its twin')
+
+
+def _pair_tags(filed: FiledCase) -> Iterator[str]:
+    return (tag for tag in filed.loaded.case.notes.tags if tag.startswith(PAIR))
+
+
+def _duplicates(files: SuiteFiles) -> Iterator[Finding]:
+    words = [_words(filed) for filed in files.cases]
+    first: dict[tuple[str, ...], FiledCase] = {}
+    unlike: list[tuple[FiledCase, Shingles]] = []
+    for filed, own in zip(files.cases, words, strict=True):
+        other = first.setdefault(own, filed)
+        if other is filed:
+            unlike.append((filed, _shingles(own)))
+        else:
+            yield _at(filed, "/input", "duplicate_input", f"says the same as {other.file}; describe other goods")
+    for left, right, likeness in _near([shingles for _, shingles in unlike]):
+        one, other = unlike[left][0], unlike[right][0]
+        if not set(_pair_tags(one)) & set(_pair_tags(other)):
+            said = f"{likeness:.0%} like {one.file}; reword it, or give both a tag {PAIR}…"
+            yield _at(other, "/input", "near_duplicate_input", said)
+
+
+def _words(filed: FiledCase) -> tuple[str, ...]:
+    plain = filed.loaded.case.model_dump(mode="json", include={"input"})["input"]
+    text = unicodedata.normalize("NFKC", " ".join(_leaves(plain))).casefold()
+    return tuple(re.findall(r"\w+", text))
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(inner)
+    elif value is not None:
+        yield str(value)
+
+
+def _shingles(words: tuple[str, ...]) -> Shingles:
+    last = max(1, len(words) - _SHINGLE + 1)
+    return frozenset(words[start : start + _SHINGLE] for start in range(last))
+
+
+def _near(sets: Sequence[Shingles]) -> Iterator[tuple[int, int, float]]:
+    """Give the positions of sets that are alike, and how much, without comparing each with each.
+
+    Sets whose likeness is `NEAR` or more share a member among their few rarest ones.
+    """
+    frequency = Counter(shingle for one in sets for shingle in one)
+    holders: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for right, one in enumerate(sets):
+        rarest = sorted(one, key=lambda shingle: (frequency[shingle], shingle))
+        rarest = rarest[: len(one) - math.ceil(NEAR * len(one)) + 1]
+        for left in sorted({left for shingle in rarest for left in holders[shingle]}):
+            likeness = len(sets[left] & one) / len(sets[left] | one)
+            if likeness >= NEAR:
+                yield left, right, likeness
+        for shingle in rarest:
+            holders[shingle].append(right)
+
+
+def _cassettes(files: SuiteFiles) -> Iterator[Finding]:
+    known = {filed.loaded.case.id for filed in files.cases} | files.unread
+    for name in sorted(files.cassettes.keys() - known):
+        message = "no case has this id; take the cassette out"
+        yield Finding(file=files.cassettes[name], pointer="", rule="cassette_unused", message=message)
+    for filed in files.cases:
+        if filed.cassette is not None:
+            yield from _belonging(filed)
+        # a suite without any cassette has a target that asks no model
+        elif files.cassettes and filed.loaded.case.id not in files.unread_cassettes:
+            if filed.loaded.case.notes.skip is None:
+                yield _at(filed, "", "cassette_missing", f"expected {filed.cassette_file}; record or write it")
+
+
+def _belonging(filed: FiledCase) -> Iterator[Finding]:
+    cassette = filed.cassette
+    if cassette is None:
+        return
+    found = partial(Finding, file=filed.cassette_file)
+    if cassette.case_id != filed.loaded.case.id:
+        message = f"got {shown(cassette.case_id)}; no cassette is shared"
+        yield found(pointer="/case_id", rule="cassette_foreign", message=message)
+    elif cassette.input_sha256 != filed.loaded.input_sha256:
+        message = f"the case's input is not the one that was answered, now {filed.loaded.input_sha256}; look again"
+        yield found(pointer="/input_sha256", rule="cassette_outdated", message=message)
+
+
+def _folder(filed: FiledCase) -> Iterator[Finding]:
+    case_type = filed.loaded.case.case_type
+    if filed.folder != case_type:
+        said = f'got {shown(case_type)} in the folder "{filed.folder}"; move the file or change the type'
+        yield _at(filed, "/case_type", "folder_type", said)
+
+
+def _provenance(filed: FiledCase) -> Iterator[Finding]:
+    notes = filed.loaded.case.notes
+    if notes.source is None or not notes.source.strip():
+        yield _at(filed, "/notes/source", "source_missing", "say where the expected answer comes from")
+    if notes.date is None:
+        yield _at(filed, "/notes/date", "date_missing", "say on which day the expected answer was true")
+    elif not _is_day(notes.date):
+        yield _at(filed, "/notes/date", "date_unreal", f"got {shown(notes.date)}; no calendar has that day")
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _quarantine(filed: FiledCase) -> Iterator[Finding]:
+    notes = filed.loaded.case.notes
+    for key, reason in (("skip", notes.skip), ("xfail", notes.xfail)):
+        if reason is not None and len(reason.split()) < _REASON_WORDS:
+            yield _at(filed, f"/notes/{key}", "quarantine_reason", f"got {shown(reason)}; say why, in a sentence")
+
+
+def _repeated_tags(filed: FiledCase) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for index, tag in enumerate(filed.loaded.case.notes.tags):
+        if tag in seen:
+            yield _at(filed, f"/notes/tags/{index}", "tag_repeated", f'"{tag}" stands twice; keep one')
+        seen.add(tag)
+
+
+def _at(filed: FiledCase, pointer: str, rule: str, message: str) -> Finding:
+    return Finding(file=filed.file, pointer=pointer, rule=rule, message=message)
+
+
+_SUITE_RULES: tuple[Callable[[SuiteFiles], Iterable[Finding]], ...] = (
+    _empty,
+    _thresholds,
+    _gates,
+    _ids,
+    _pairs,
+    _duplicates,
+    _cassettes,
+)
+_CASE_RULES: tuple[Callable[[FiledCase], Iterable[Finding]], ...] = (
+    _folder,
+    _provenance,
+    _quarantine,
+    _repeated_tags,
+)
