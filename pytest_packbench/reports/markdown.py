@@ -117,8 +117,8 @@ def _totals(totals: Totals) -> tuple[tuple[str, ...], Rows]:
 
 def _gate_rows(gate_results: Sequence[GateResult]) -> Rows:
     for result in gate_results:
-        arithmetic, _, verdict = result.text.rpartition(": ")
-        yield verdict, arithmetic
+        verdict = "PASS" if result.passed else "FAIL"
+        yield verdict, result.text.removesuffix(f": {verdict}")
 
 
 def _group_sections(statistics: Statistics) -> Iterator[str]:

@@ -107,10 +107,14 @@ def _proposed_rates(final: _Final, schedule: Schedule) -> Iterator[Finding]:
     if baseline is not None and (rate := schedule.rate(baseline.hts_code)) is not None:
         yield from _baseline_rate(final, baseline, rate)
     # a duty on top of the baseline may or may not hold for the changed goods
-    if optimized is not None and not _layers(final) and (rate := schedule.rate(optimized.hts_code)) is not None:
-        if not _agree(optimized.duty_rate_pct, rate.pct):
-            message = f"got {_percent(optimized.duty_rate_pct)}; the schedule says {rate.text}"
-            yield _found(final, "/optimized/duty_rate_pct", "cassette_duty", message)
+    if optimized is None or _layers(final) or (rate := schedule.rate(optimized.hts_code)) is None:
+        return
+    # the change may be what an agreement's rule of origin asks for
+    possible = (rate, *schedule.preferences(optimized.hts_code))
+    if not any(_agree(optimized.duty_rate_pct, one.pct) for one in possible):
+        texts = " or ".join(dict.fromkeys(one.text for one in possible))
+        message = f"got {_percent(optimized.duty_rate_pct)}; the schedule says {texts}"
+        yield _found(final, "/optimized/duty_rate_pct", "cassette_duty", message)
 
 
 def _baseline_rate(final: _Final, baseline: Classification, rate: Rate) -> Iterator[Finding]:

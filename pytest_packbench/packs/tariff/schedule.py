@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pytest_packbench.cases.problem import InputError, Problem
-from pytest_packbench.packs.tariff.codes import LEVELS, digits, dotted
+from pytest_packbench.packs.tariff.codes import LEVELS, digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -35,8 +35,12 @@ _FIELDS = {
     "indent": ("indent", "Indent"),
     "description": ("description", "Description"),
     "general": ("general", "General Rate of Duty"),
+    "special": ("special", "Special Rate of Duty"),
 }
-_PERCENT = re.compile(r"(\d+(?:\.\d+)?)(?: (\d+)/(\d+))? ?%")
+_OPTIONAL = frozenset({"special"})
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)(?: (\d+)/(\d+))? ?%(?: on the entire set)?")
+# a preferential rate and the programmes that give it: "Free (A+,AU,BH) 2.8% (JP)"
+_PREFERENCE = re.compile(r"([^()]+)\([^()]*\)")
 _AMOUNT = re.compile(r"[$¢]|\bcents?\b")
 
 
@@ -68,12 +72,14 @@ class Row:
         indent: its depth in the outline.
         description: its own text.
         general: the general rate as written; empty where it stands on a row above.
+        special: the preferential rates as written; empty where they stand on a row above.
     """
 
     code: str
     indent: int
     description: str
     general: str
+    special: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +149,12 @@ class Schedule:
         Returns:
             None where no row above has a rate, as for a heading with several rates below it.
         """
-        plain = digits(code)
-        rows = (self.lookup(plain[:length]) for length in range(len(plain), 1, -1))
-        return next((parse_rate(row.general) for row in rows if row is not None and row.general), None)
+        return next((parse_rate(row.general) for row in self._upwards(code) if row.general), None)
+
+    def preferences(self, code: str) -> tuple[Rate, ...]:
+        """Give the preferential rates of a code, for whichever programme, inherited as the general rate is."""
+        special = next((row.special for row in self._upwards(code) if row.special), "")
+        return tuple(parse_rate(text.strip()) for text in _PREFERENCE.findall(special))
 
     def lines(self) -> Iterator[Line]:
         """Give every code of chapters 1 to 97 that goods can be entered under, with its texts."""
@@ -157,6 +166,13 @@ class Schedule:
             code = self._ten_digits(row.code)
             if code and code[:2] <= _LAST_CHAPTER:
                 yield Line(code=code, texts=tuple(one.description for one in above))
+
+    def _upwards(self, code: str) -> Iterator[Row]:
+        plain = digits(code)
+        for length in range(len(plain), 1, -1):
+            row = self.lookup(plain[:length])
+            if row is not None:
+                yield row
 
     def _ten_digits(self, code: str) -> str | None:
         if len(code) == _LEGAL and code not in self._with_suffixes:
@@ -200,11 +216,6 @@ def parse_rate(text: str) -> Rate:
     return Rate(plain, basis, None)
 
 
-def shown(code: str) -> str:
-    """Write a code as the schedule does, with its number of digits."""
-    return f"{dotted(code)} ({len(digits(code))} digits)"
-
-
 def _entries(text: str) -> Sequence[dict[str, Any]]:
     if text.lstrip().startswith("["):
         entries = json.loads(text)
@@ -224,12 +235,15 @@ def _row(entry: dict[str, Any]) -> Row:
         indent=int(_field(entry, "indent") or 0),
         description=_field(entry, "description"),
         general=_field(entry, "general"),
+        special=_field(entry, "special"),
     )
 
 
 def _field(entry: dict[str, Any], name: str) -> str:
     names = _FIELDS[name]
     key = next((key for key in names if key in entry), None)
+    if key is None and name in _OPTIONAL:
+        return ""
     if key is None:
         raise ValueError(f'a row without the column "{names[0]}" or "{names[1]}"')
     value = entry[key]
