@@ -16,7 +16,8 @@ from pytest_packbench.cases.problem import shown
 from pytest_packbench.cases.suite import CONFIG_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from pytest_packbench.cases.finding import FiledCase
     from pytest_packbench.cases.suite import Gate, SuiteConfig
@@ -46,9 +47,9 @@ class SuiteFiles:
 
     config: SuiteConfig
     cases: Sequence[FiledCase]
-    unread: Set[str]
+    unread: AbstractSet[str]
     cassettes: Mapping[str, str]
-    unread_cassettes: Set[str]
+    unread_cassettes: AbstractSet[str]
 
 
 def check(files: SuiteFiles) -> Iterator[Finding]:
@@ -77,9 +78,7 @@ def _thresholds(files: SuiteFiles) -> Iterator[Finding]:
     types = {filed.loaded.case.case_type for filed in files.cases}
     for name in sorted(thresholds.by_type.keys() - types):
         message = f'no case is of type "{name}"; take it out'
-        yield found(
-            pointer=f"/thresholds/by_type/{name}", rule="threshold_unused", message=message, severity="warning"
-        )
+        yield found(pointer=f"/thresholds/by_type/{name}", rule="threshold_unused", message=message, severity="warning")
 
 
 def _gates(files: SuiteFiles) -> Iterator[Finding]:
@@ -108,7 +107,8 @@ def _pairs(files: SuiteFiles) -> Iterator[Finding]:
     for filed in files.cases:
         for index, tag in enumerate(filed.loaded.case.notes.tags):
             if tag.startswith(PAIR) and tags[tag] == 1:
-                yield _at(filed, f"/notes/tags/{index}", "pair_single", f'no other case is tagged "{tag}"; add its twin')
+                said = f'no other case is tagged "{tag}"; add its twin'
+                yield _at(filed, f"/notes/tags/{index}", "pair_single", said)
 
 
 def _pair_tags(filed: FiledCase) -> Iterator[str]:
@@ -177,10 +177,14 @@ def _cassettes(files: SuiteFiles) -> Iterator[Finding]:
     for filed in files.cases:
         if filed.cassette is not None:
             yield from _belonging(filed)
-        # a suite without any cassette has a target that asks no model
-        elif files.cassettes and filed.loaded.case.id not in files.unread_cassettes:
-            if filed.loaded.case.notes.skip is None:
-                yield _at(filed, "", "cassette_missing", f"expected {filed.cassette_file}; record or write it")
+        elif _lacks_cassette(filed, files):
+            yield _at(filed, "", "cassette_missing", f"expected {filed.cassette_file}; record or write it")
+
+
+def _lacks_cassette(filed: FiledCase, files: SuiteFiles) -> bool:
+    case = filed.loaded.case
+    # a suite without any cassette has a target that asks no model
+    return bool(files.cassettes) and case.id not in files.unread_cassettes and case.notes.skip is None
 
 
 def _belonging(filed: FiledCase) -> Iterator[Finding]:

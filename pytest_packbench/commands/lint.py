@@ -14,7 +14,7 @@ from pytest_packbench.commands.places import add_root, find_suite
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_packbench.cases.finding import Finding
     from pytest_packbench.engine.protocols.pack import LintOption, Pack
@@ -37,11 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
     suite = find_suite(arguments.suite, arguments.root)
     pack = builtin()[suite.config.pack]
     given = {name: path for name in _options() if (path := getattr(arguments, _dest(name))) is not None}
-    _refuse_foreign(given.keys(), pack)
+    _refuse_foreign(given, pack)
     shown = Path(os.path.relpath(suite.path))
-    findings = [
-        replace(finding, file=(shown / finding.file).as_posix()) for finding in lint(suite, pack, given)
-    ]
+    findings = [replace(finding, file=(shown / finding.file).as_posix()) for finding in lint(suite, pack, given)]
     sys.stdout.write(_json(findings) if arguments.format == "json" else _text(findings))
     return FAILED if _count(findings, "error") else FINE
 
@@ -56,7 +54,7 @@ def _dest(name: str) -> str:
     return f"lint_{name.replace('-', '_')}"
 
 
-def _refuse_foreign(given: Sequence[str] | set[str], pack: Pack) -> None:
+def _refuse_foreign(given: Iterable[str], pack: Pack) -> None:
     known = {option.name for option in pack.lint_options}
     for name in given:
         if name not in known:

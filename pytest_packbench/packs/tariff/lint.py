@@ -1,4 +1,4 @@
-"""Rules of case quality for tariff cases: leaks, codes, expectations, notes; with a schedule, codes and rates as well."""
+"""Rules of case quality for tariff cases: leaks, codes, expectations, notes; with a schedule, rates too."""
 
 from __future__ import annotations
 
