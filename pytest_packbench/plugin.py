@@ -120,6 +120,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             dest = f"packbench_{setting.name}"
             group.addoption(f"--packbench-{setting.name}", dest=dest, default=None, help=setting.help, **setting.option)
         parser.addini(f"packbench_{setting.name}", help=setting.help, type=setting.ini, default=None)
+    # names only: no pack is imported
+    from pytest_packbench.packs import FILES
+
+    for name, about in FILES.items():
+        parser.addini(f"packbench_{name}", help=about, type="string", default=None)
     group.addoption(
         "--packbench-list",
         dest="packbench_list",
@@ -137,10 +142,10 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def setting_of(name: str, namespace: object, getini: Callable[[str], Any]) -> tuple[Any, str]:
-    """Find a setting: option, environment, ini, default, in this order.
+    """Find a setting, or a file of a pack's own: option, environment, ini, default, in this order.
 
     Returns:
-        The value, and where it comes from in words for an error.
+        The value, None where a pack's file isn't given, and where it comes from in words for an error.
     """
     given = getattr(namespace, f"packbench_{name}", None)
     if given is not None:
@@ -151,7 +156,7 @@ def setting_of(name: str, namespace: object, getini: Callable[[str], Any]) -> tu
     ini = getini(f"packbench_{name}")
     if ini:
         return ini, f"ini packbench_{name}"
-    return BY_NAME[name].default, "default"
+    return (BY_NAME[name].default if name in BY_NAME else None), "default"
 
 
 def suite_names(value: str | Iterable[str]) -> list[str]:

@@ -12,6 +12,7 @@ from pytest_packbench.adapter.explain import error_text, failure_text
 from pytest_packbench.engine.attempt import Failure, attempt, frames
 from pytest_packbench.engine.entries import Place, clock, entry_of, unscored
 from pytest_packbench.engine.targets import TargetError
+from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -51,7 +52,7 @@ def execute(item: CaseItem) -> None:
     elif item.loaded.case.notes.skip is not None:
         reason = f"quarantined (skip): {item.loaded.case.notes.skip}"
         item.entry = unscored(place, "not_run", "skip", reason, timestamp=clock(time.time_ns()))
-        pytest.skip(reason)
+        pytest.skip(printable(reason))
     else:
         _run(item, place, target)
 
@@ -77,7 +78,7 @@ def _run(item: CaseItem, place: Place, target: str) -> None:
     if item.entry.verdict in {"error", "vacuous"}:
         failure = tried.failure or Failure(kind=item.entry.kind, message=item.entry.message)
         item.explanation = error_text(item, failure, target)
-        raise CaseBroken(failure.message)
+        raise CaseBroken(printable(failure.message))
     if item.entry.verdict == "failed":
         item.explanation = failure_text(item, tried, rows, target)
 
@@ -89,7 +90,7 @@ def _cause(error: BaseException) -> tuple[str, ...]:
 def _broken(item: CaseItem, place: Place, failure: Failure, target: str) -> None:
     item.entry = unscored(place, "error", failure.kind, failure.message, timestamp=clock(time.time_ns()))
     item.explanation = error_text(item, failure, target)
-    raise CaseBroken(failure.message)
+    raise CaseBroken(printable(failure.message))
 
 
 def decide(item: CaseItem) -> None:
@@ -105,10 +106,10 @@ def decide(item: CaseItem) -> None:
     # with --runxfail people want to see what xfail hides
     strict = bool(item.config.option.runxfail)
     if entry.verdict == "known_hole" and not (strict and entry.score is not None):
-        raise pytest.xfail.Exception(entry.message)
+        raise pytest.xfail.Exception(printable(entry.message))
     if _reaches(entry):
         return
-    line = item.explanation.partition("\n")[0] or entry.message
+    line = item.explanation.partition("\n")[0] or printable(entry.message)
     if item.config.stash[BENCHES].settings.gate == "suite" and not strict:
         raise pytest.xfail.Exception(line)
     item.explanation = item.explanation or line

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
+from pytest_packbench.packs import FILES
 from pytest_packbench.plugin import ASKED, BY_NAME, setting_of
 
 _YES_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
@@ -26,6 +27,7 @@ class Settings:
         baseline: `none`, `latest`, or the absolute path of an earlier run.
         stale_is_error: whether a stale recording is an error.
         allow_processes: whether targets may start child processes in fixture mode.
+        files: files of the packs' own that were given, by name, absolute.
     """
 
     mode: Literal["fixture"]
@@ -35,6 +37,7 @@ class Settings:
     baseline: str
     stale_is_error: bool
     allow_processes: bool
+    files: dict[str, Path]
 
 
 def _home(config: pytest.Config) -> Path:
@@ -77,4 +80,5 @@ def read_settings(config: pytest.Config) -> Settings:
         baseline=_baseline(str(value("baseline")), _home(config)),
         stale_is_error=value("stale", ("warn", "error")) == "error",
         allow_processes=_YES_NO[value("allow_processes", tuple(_YES_NO))],
+        files={name: Path(os.path.normpath(_home(config) / path)) for name in FILES if (path := value(name))},
     )

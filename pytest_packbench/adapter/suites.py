@@ -84,6 +84,7 @@ class Benches:
                 target_name=name,
                 allow_processes=self.settings.allow_processes,
                 stale_is_error=self.settings.stale_is_error,
+                files=self.settings.files,
             )
         return self._ready[suite.name]
 

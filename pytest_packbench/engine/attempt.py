@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from pytest_packbench.engine.protocols.outcome import ResultError
 from pytest_packbench.engine.protocols.request import VerifyContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pytest_packbench.cases.load import LoadedCase
     from pytest_packbench.cases.suite import Suite
@@ -39,6 +39,7 @@ class Bench:
         target_name: how the target is called in records.
         allow_processes: whether a target may start child processes in fixture mode.
         stale_is_error: whether a stale cassette is an error instead of a remark.
+        files: files of the packs' own that a target may need, by name.
     """
 
     suite: Suite
@@ -47,6 +48,7 @@ class Bench:
     target_name: str
     allow_processes: bool = False
     stale_is_error: bool = False
+    files: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +167,10 @@ def _tried(
 def _insert(bench: Bench, loaded: LoadedCase, draft: _Draft) -> None:
     path = bench.suite.cassette_path(loaded.case.id)
     source = f"fixtures/{path.name}"
+    if not bench.caller.asks_model:
+        # it needs no recording, and one call would be one too many
+        draft.replay = Replay(None, source=source)
+        return
     try:
         draft.cassette, draft.cassette_sha256 = load_cassette(path, source=source)
         check_belongs(draft.cassette, case_id=loaded.case.id, input_sha256=loaded.input_sha256, source=source)
@@ -186,7 +192,9 @@ def _ask(bench: Bench, loaded: LoadedCase, draft: _Draft) -> None:
         request = bench.pack.request(loaded.case)
     except Exception as error:  # noqa: BLE001 - a pack may be anybody's
         raise _Broken("pack_error", f"the pack could not make the request: {_said(error)}", frames(error)) from None
-    context = VerifyContext(llm=replay, suite=bench.suite.name, case_id=loaded.case.id, mode="fixture")
+    context = VerifyContext(
+        llm=replay, suite=bench.suite.name, case_id=loaded.case.id, mode="fixture", files=bench.files
+    )
     with offline(loaded.case.id, allow_processes=bench.allow_processes) as violations:
         try:
             draft.payload = bench.caller(request, context)

@@ -70,10 +70,12 @@ class Caller:
 
     Attributes:
         target: the callable.
+        asks_model: whether it may make model calls; see `without_model`.
     """
 
     def __init__(self, target: Target) -> None:
         self.target = target
+        self.asks_model = bool(getattr(target, "asks_model", True))
         self._takes_context = takes_context(target)
         self._loop: asyncio.Runner | None = None
 

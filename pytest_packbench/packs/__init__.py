@@ -8,6 +8,12 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.protocols.pack import Pack
 
 
+FILES = {
+    "hts": "The tariff schedule's file, from rootdir, for targets that look goods up in it.",
+}
+"""Files that a pack's target may need: `hts` is given by ini `packbench_hts` or environment `PACKBENCH_HTS`."""
+
+
 def builtin() -> dict[str, Pack]:
     """Give the packs that come with the package, by name; imported only when asked for."""
     from pytest_packbench.packs.tariff.pack import TariffPack

@@ -75,7 +75,8 @@ def act(request, context):
     print("target says hello to", context.case_id)
     order = request.input
     exec(order.get("python", ""))
-    return {"points": order.get("points", 1.0), "word": order.get("word", ""), "down": order.get("down", False)}
+    result = {"points": order.get("points", 1.0), "word": order.get("word", ""), "down": order.get("down", False)}
+    return {**result, "more": eval(order.get("more", "None"))}
 
 
 def pytest_packbench_target(config, suite):

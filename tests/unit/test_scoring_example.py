@@ -53,7 +53,7 @@ def test_the_forbidden_code_of_the_example() -> None:
 def test_every_term_of_the_page_is_one_of_the_scorers() -> None:
     source = (Path(__file__).parents[2] / "pytest_packbench" / "packs" / "tariff" / "scoring.py").read_text("utf-8")
     named = re.findall(r"`([a-z_]+)`", PAGE.partition("Hard fails:")[0].partition("| step |")[2])
-    terms = [name for name in named if name not in {"suite"}]
+    terms = [name for name in named if name != "suite"]
     assert terms
     # a match term is made of the match's level
     assert [name for name in terms if f'"{name.removesuffix("_match")}' not in source] == []

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import Field
 
 from pytest_packbench.backends.base import LLM, ModelAnswer, ModelRequest, Usage
 from pytest_packbench.cases.model import ListOf, StrictModel
 
-__all__ = ["LLM", "ModelAnswer", "ModelRequest", "Target", "Usage", "VerifyContext", "VerifyRequest"]
+if TYPE_CHECKING:
+    from pathlib import Path
 
+__all__ = ["LLM", "ModelAnswer", "ModelRequest", "Target", "Usage", "VerifyContext", "VerifyRequest", "without_model"]
+
+TargetT = TypeVar("TargetT", bound=Callable[..., Any])
 Target = Callable[..., Any | Awaitable[Any]]
 """`target(request)` or `target(request, context)`, plain or async; gives a JSON object."""
 
@@ -35,6 +39,12 @@ class VerifyRequest(StrictModel):
         return {"input": self.input, "options": self.options, "evidence": list(self.evidence)}
 
 
+def without_model(target: TargetT) -> TargetT:
+    """Mark a target that asks no model: its cases need no cassette, and a model call is an error."""
+    target.asks_model = False  # type: ignore[attr-defined]  # a callable of the user's takes attributes
+    return target
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyContext:
     """What a target may use beside its request.
@@ -44,9 +54,11 @@ class VerifyContext:
         suite: the suite's name.
         case_id: the case's id, for logs; a pipeline that decides by it cheats.
         mode: `fixture`, `live` or `record`.
+        files: files of the packs' own that were given, by name (ini `packbench_<name>`), absolute.
     """
 
     llm: LLM
     suite: str
     case_id: str
     mode: str
+    files: Mapping[str, Path] = field(default_factory=dict)
