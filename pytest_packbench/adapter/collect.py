@@ -77,6 +77,9 @@ class CaseItem(pytest.Item):
         """Explain a case that failed; anything else is pytest's to show."""
         if isinstance(excinfo.value, CaseFailure):
             return self.explanation
+        if isinstance(excinfo.value, pytest.xfail.Exception):
+            # its traceback is all ours, and pytest would parse every file in it for each case
+            return self.explanation or str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def headline(score: Score) -> str:
     """Say in one line how the case did: the first line of a failure is what summaries show."""
     costs = [term.name for term in score.terms if term.effect == "zero" or (term.effect == "add" and term.value < 0)]
-    why = f" ({', '.join(costs)})" if costs else f" ({score.match_level})" if score.match_level else ""
+    names = costs or [term.name for term in score.terms[:1]]
+    why = f" ({', '.join(names)})" if names else ""
     return f"{scored(score)}{why}"
 
 

@@ -199,7 +199,7 @@ CONTROLS = (
         "total rate",
         {"expected_duty_total_rate_pct": 20.0},
         answer(),
-        answer(dossier_baseline=classified(rate=20.001)),
+        answer(dossier_baseline=classified(rate=20.0005)),
         0.0,
         "duty_total_rate",
     ),

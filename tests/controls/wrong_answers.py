@@ -11,14 +11,13 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_packbench import load_suite
 from pytest_packbench.cases.load import LoadedCase, parse_case
 from pytest_packbench.engine.attempt import Attempt, Bench, attempt, rejudge
 from pytest_packbench.engine.targets import Caller
-from pytest_packbench.packs.tariff.codes import digits, dotted, stands_under
+from pytest_packbench.packs.tariff.codes import depth, digits, dotted, stands_under
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.outcome import TariffOutcome
 from pytest_packbench.packs.tariff.pack import TariffPack
@@ -83,8 +82,7 @@ class Right:
     @property
     def forbidden(self) -> list[str]:
         """The forbidden codes in full, the one nearest to the gold first."""
-        codes = self.expected.must_not_hts or ()
-        nearest = sorted(codes, key=lambda code: -len(commonprefix([digits(code), digits(self.gold)])))
+        nearest = sorted(self.expected.must_not_hts or (), key=lambda code: -depth(code, self.gold))
         return [dotted(digits(code).ljust(_FULL, "0")) for code in nearest]
 
     @cached_property
@@ -169,8 +167,12 @@ class Tally:
     cases: int
     slipped: tuple[str, ...]
 
+    @property
+    def caught(self) -> int:
+        return self.made - len(self.slipped)
+
     def __str__(self) -> str:
-        head = f"{self.name}: {self.made} controls from {self.cases} cases, {self.made - len(self.slipped)} caught"
+        head = f"{self.name}: {self.made} controls from {self.cases} cases, {self.caught} caught"
         return "\n".join((head, *self.slipped))
 
 
@@ -259,7 +261,7 @@ def allowed_code(right: Right, _: Answers) -> Iterator[Json]:
         yield from (recoded(right, dotted(digits(code).ljust(_FULL, "0"))) for code in right.expected.allowed_hts or ())
 
 
-def gold(right: Right, _: Answers) -> Iterator[Json]:
+def right_answer(right: Right, _: Answers) -> Iterator[Json]:
     if right.accepts:
         yield right.copy()
 
@@ -284,7 +286,9 @@ def sibling(width: int) -> Callable[[Right, Answers], Iterator[Json]]:
 
 
 def _is_good(right: Right, code: str) -> bool:
-    return any(stands_under(code, good) for good in (*right.expected.preferred_hts, *(right.expected.allowed_hts or ())))
+    return any(
+        stands_under(code, good) for good in (*right.expected.preferred_hts, *(right.expected.allowed_hts or ()))
+    )
 
 
 def _is_named(right: Right, code: str) -> bool:
@@ -298,10 +302,9 @@ def shortened_code(right: Right, _: Answers) -> Iterator[Json]:
 
 
 def no_code(right: Right, _: Answers) -> Iterator[Json]:
-    if right.accepts:
-        result = recoded(right, None)
-        result["tariff_dossier"]["optimized"] = None
-        yield result
+    # with an optimised code left, the answer would be taken by that
+    if right.accepts and right.outcome.optimized_code is None:
+        yield recoded(right, None)
 
 
 def _unaccepted(right: Right, status: str, refusal: Json) -> Json:
@@ -316,9 +319,7 @@ def _unaccepted(right: Right, status: str, refusal: Json) -> Json:
 def refused(right: Right, category: str | None) -> Json:
     """A refusal for the same goods."""
     reason = "the facts at hand do not suffice"
-    return _unaccepted(
-        right, "refused", {"category": category, "reason": reason, "questions": ["What is it made of?"]}
-    )
+    return _unaccepted(right, "refused", {"category": category, "reason": reason, "questions": ["What is it made of?"]})
 
 
 def gave_up(right: Right) -> Json:
@@ -381,10 +382,19 @@ def _optimized(right: Right, rate: float) -> Json:
 
 
 def claimed_lever(right: Right, _: Answers) -> Iterator[Json]:
-    if right.accepts and (right.expected.no_savings_expected or right.expected.lever_found_expected is False):
-        step = {"label": "declare it in another way", "category": "description"}
-        lever = {"sequence": [step], "gate_results": {"plausibility": [{"ok": True}]}}
-        yield {**right.copy(), "lever_proof": {"selected_levers": [lever]}}
+    if right.accepts and right.expected.no_savings_expected:
+        yield _with_lever(right)
+
+
+def undue_lever(right: Right, _: Answers) -> Iterator[Json]:
+    if right.accepts and right.expected.lever_found_expected is False:
+        yield _with_lever(right)
+
+
+def _with_lever(right: Right) -> Json:
+    step = {"label": "declare it in another way", "category": "description"}
+    lever = {"sequence": [step], "gate_results": {"plausibility": [{"ok": True}]}}
+    return {**right.copy(), "lever_proof": {"selected_levers": [lever]}}
 
 
 def claimed_what_if(right: Right, _: Answers) -> Iterator[Json]:
@@ -494,6 +504,7 @@ KINDS = (
     Kind(name="claimed savings: what-if", fate="zero", term="no_savings_violation", make=claimed_what_if),
     Kind(name="claimed savings: lower rate", fate="zero", term="no_savings_violation", make=claimed_rate),
     Kind(name="claimed savings: amount", fate="zero", term="no_savings_violation", make=claimed_amount),
+    Kind(name="lever where none is to be found", fate="zero", term="unexpected_lever", make=undue_lever),
     Kind(name="missing levers", fate="zero", term="lever_missing", make=missing_levers),
     Kind(name="too few levers", fate="zero", term="lever_count", make=too_few_levers),
     Kind(name="lever that fails its check", fate="zero", term="lever_compliance", make=implausible_lever),
@@ -502,7 +513,11 @@ KINDS = (
     Kind(name="wrong or missing duty total", fate="zero", term="duty_total_rate", make=wrong_total),
     Kind(name="allowed code", fate="under", term="allowed_match", make=allowed_code),
     Kind(
-        name="the gold, where it were only allowed", fate="under", term="allowed_match", make=gold, expect=only_allowed
+        name="the gold, where it were only allowed",
+        fate="under",
+        term="allowed_match",
+        make=right_answer,
+        expect=only_allowed,
     ),
     Kind(name="gold and forbidden code in one", fate="under", term="chapter_match", make=forbidden_beside_the_gold),
     Kind(name="sibling suffix (8 digits right)", fate="under", term="chapter_match", make=sibling(_FULL)),

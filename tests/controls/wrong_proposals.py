@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_packbench.engine.attempt import rejudge
@@ -116,7 +117,7 @@ def reversed_order(right: Right, plain: Json) -> Iterator[Json]:
 def swapped_steps(right: Right, plain: Json) -> Iterator[Json]:
     if right.accepts:
         steps = _steps(plain)
-        for at, (one, other) in enumerate(zip(steps, steps[1:], strict=False)):
+        for at, (one, other) in enumerate(pairwise(steps)):
             if not {one["rule"], other["rule"]} & _FREE:
                 yield _with(plain, gri_trace__steps=[*steps[:at], other, one, *steps[at + 2 :]])
 
@@ -168,7 +169,7 @@ def wrong_sum(right: Right, plain: Json) -> Iterator[Json]:
 
 
 def invented_quote(right: Right, plain: Json) -> Iterator[Json]:
-    """One word more in one quote, another source, or a number changed."""
+    """A word too many, or a source that nobody brought."""
     quotes = plain.get("citations") or []
     for at, citation in enumerate(quotes):
         for wrong in (

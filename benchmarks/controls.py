@@ -1,0 +1,40 @@
+"""How many wrong answers, flawed proposals and changed inputs the tariff suite catches, as a Markdown table.
+
+    python benchmarks/controls.py
+
+The controls are made from every case's right answer (`tests/controls`); the tests run them too. Exit code 1: one slipped.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+HOME = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    """Make every control and print what became of it."""
+    sys.path.insert(0, str(HOME))
+    from tests.controls import changed_inputs, wrong_answers, wrong_proposals
+
+    with wrong_answers.answered(HOME / "storage" / "benchmarks" / "tariff") as answers:
+        tables = [("wrong answer", [wrong_answers.tally(kind, answers) for kind in wrong_answers.KINDS])]
+        tables.append(("flawed proposal", [wrong_proposals.tally(flaw, answers) for flaw in wrong_proposals.FLAWS]))
+        with tempfile.TemporaryDirectory() as folder:
+            changed = [changed_inputs.tally(change, answers, Path(folder)) for change in changed_inputs.CHANGES]
+        tables.append(("changed input or recording", changed))
+        print(f"{len(answers.rights)} cases\n")
+    for title, tallies in tables:
+        print(f"| {title} | has to | of cases | made | caught |\n|---|---|---:|---:|---:|")
+        for tally in tallies:
+            print(f"| {tally.name} | {tally.must} | {tally.cases} | {tally.made} | {tally.caught} |")
+        print(f"| together | | | {sum(one.made for one in tallies)} | {sum(one.caught for one in tallies)} |\n")
+    slipped = [f"{tally.name}: {one}" for _, tallies in tables for tally in tallies for one in tally.slipped]
+    print("\n".join(slipped))
+    return 1 if slipped else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
