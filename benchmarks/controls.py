@@ -2,7 +2,8 @@
 
     python benchmarks/controls.py
 
-The controls are made from every case's right answer (`tests/controls`); the tests run them too. Exit code 1: one slipped.
+The controls are made from every case's right answer (`tests/controls`); the tests run them too. Exit code 1: one
+slipped.
 """
 
 from __future__ import annotations

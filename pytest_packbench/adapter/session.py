@@ -159,7 +159,7 @@ class Recorder:
 
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
         from pytest_packbench.reports.folder import in_order
-        from pytest_packbench.reports.gates import check
+        from pytest_packbench.reports.gates import check, of_a_part
         from pytest_packbench.reports.statistics import statistics
 
         if not run.selected:
@@ -176,6 +176,8 @@ class Recorder:
         run.statistics = statistics(entries, levels=self.benches.pack_of(run.suite).depths or None)
         earlier = Earlier.find(self.benches.settings.baseline, run.folder.parent)
         run.gates = check(entries, run.suite.config.all_gates(), earlier.entries)
+        if len(entries) < _present(run.suite):
+            run.gates = of_a_part(run.gates)
         if run.journal is not None:
             run.journal.close()
         try:
@@ -247,8 +249,12 @@ def _partial(run: SuiteRun, entries: list[Entry]) -> str:
         return f"interrupted: {len(stopped)} of {len(entries)} cases did not run"
     if stopped:
         return f"stopped early: {len(stopped)} of {len(entries)} cases did not run"
-    present = sum(name.endswith(SUFFIX) for _, _, names in os.walk(run.suite.cases_path) for name in names)
+    present = _present(run.suite)
     return f"{len(entries)} of {present} cases selected" if len(entries) < present else ""
+
+
+def _present(suite: Suite) -> int:
+    return sum(name.endswith(SUFFIX) for _, _, names in os.walk(suite.cases_path) for name in names)
 
 
 def _plain(nodeid: str) -> str:

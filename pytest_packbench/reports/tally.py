@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pytest_packbench.records.entry import QUARANTINE
 from pytest_packbench.records.evalrecord import EVAL_DECISIONS
+from pytest_packbench.records.serde import U32_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ MOST_DUPLICATES = 10
 # scores and costs are added as whole billionths, so that their order makes no difference
 NANO = 1_000_000_000
 _DIGEST = 16
+_MOST_USD = 1e12
 # whether a record passed, and whether there is a duplicate of it: tuples shared by all records
 _ONCE = ((False, False), (True, False))
 _AGAIN = ((False, True), (True, True))
@@ -85,7 +87,7 @@ class FailingCase:
 
 @dataclass(slots=True)
 class Cell:
-    """The sums of some records. What `packbench` holds is counted where it is of the type that we write.
+    """The sums of some records. What `packbench` holds is counted where it is of the type and range that we write.
 
     Attributes:
         n: records.
@@ -141,7 +143,7 @@ class Cell:
             self._add_own(record.packbench)
 
     def _add_own(self, own: Mapping[str, Any]) -> None:
-        utility, score, cost = own.get("utility"), _number(own.get("score")), _number(own.get("cost_usd"))
+        utility, score, cost = own.get("utility"), _number(own.get("score"), 1), _number(own.get("cost_usd"), _MOST_USD)
         if isinstance(utility, bool):
             self.utility_known += 1
             self.useful += utility
@@ -289,8 +291,8 @@ class Tally:
             agent_decision=record.agent_decision,
             backend=record.llm_backend,
             model=record.llm_model,
-            score=_number(own.get("score")),
-            threshold=_number(own.get("threshold")),
+            score=_number(own.get("score"), 1),
+            threshold=_number(own.get("threshold"), 1),
         )
         found = self.failing.setdefault((record.run_id, record.test_suite), [])
         _keep_first(found, case, MOST_FAILING, key=lambda one: (one.test_id, one.trial))
@@ -311,11 +313,12 @@ def _digest(run_id: str, test_id: str, trial: int) -> bytes:
 
 def _trial(own: Mapping[str, Any]) -> int:
     trial = own.get("trial")
-    return trial if type(trial) is int else 0
+    return trial if type(trial) is int and 0 <= trial <= U32_MAX else 0
 
 
-def _number(value: object) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+def _number(value: object, most: float) -> float | None:
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most
+    return value if known else None
 
 
 def _text(value: object) -> str:

@@ -9,13 +9,13 @@ from collections import Counter
 from functools import cache
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
 from pytest_packbench.cases.load import parse_case
 from pytest_packbench.packs.tariff.codes import digits, stands_under
-from pytest_packbench.packs.tariff.model import TariffCase
+from pytest_packbench.packs.tariff.model import RefusalCategory, TariffCase
 from pytest_packbench.packs.tariff.pack import TariffPack
 from tests.conftest import SUITE
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 RULINGS = Path(__file__).parents[2].parent / "shared" / "data" / "tariff" / "rulings.tsv"
 needs_rulings = pytest.mark.skipif(not RULINGS.is_file(), reason="needs ../shared/data/tariff/rulings.tsv")
-CATEGORIES = ("insufficient_info", "ambiguous", "out_of_scope", "missing_evidence")
+CATEGORIES = get_args(RefusalCategory)
 # the suffix of these rulings still exists, but for other goods: the table's status can't see that
 REUSED_SUFFIXES = {"N336683": "03 was veterinary medicaments and is medicaments of acyclovir now"}
 SOURCE = "ruling:"
@@ -56,6 +56,10 @@ def by_ruling() -> Iterator[tuple[TariffCase, dict[str, str]]]:
             yield case, row
 
 
+def codes(row: dict[str, str]) -> list[str]:
+    return [digits(code) for code in (row["hts_code"], *row["other_hts"].split(";")) if code]
+
+
 def is_stale(row: dict[str, str]) -> bool:
     return row["code_status_hts2026r10"].startswith("stale suffix") or row["ruling_id"] in REUSED_SUFFIXES
 
@@ -66,7 +70,7 @@ def disagreement(case: TariffCase, row: dict[str, str]) -> str:
     A suffix may differ within the 8 digits where the ruling's is stale, and the case has to tell so: the reason for its
     code names the old suffix.
     """
-    golds = [digits(code) for code in (row["hts_code"], *row["other_hts"].split(";")) if code]
+    golds = codes(row)
     for code in case.expected.preferred_hts:
         if digits(code) in golds:
             continue
@@ -95,7 +99,7 @@ def test_another_code_would_be_seen() -> None:
             plain = digits(code)
             wrong = f"{plain[:7]}{(int(plain[7]) + 1) % 10}{plain[8:]}"
             other = case.model_copy(update={"expected": case.expected.model_copy(update={"preferred_hts": (wrong,)})})
-            assert disagreement(other, row) or wrong in digits(row["other_hts"])
+            assert disagreement(other, row) or wrong in codes(row)
 
 
 @needs_rulings

@@ -51,7 +51,7 @@ def test_gates_decide_against_the_run(project: Project) -> None:
     result = project.run_toy("--packbench-gate=suite")
     result.assert_outcomes(passed=1, xfailed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*pass_rate 1 / 2 = 50.0 % < min 60.0 %: FAIL*", "*toy: FAILED*"])
+    result.stdout.fnmatch_lines(["*pass_rate 1 / 2 = 50.0 % < min 60.0 %, 95 % interval*FAIL", "*toy: FAILED*"])
 
 
 @pytest.mark.parametrize(
@@ -182,3 +182,15 @@ def test_two_cases_of_one_id_name_each_other(project: Project) -> None:
     result = project.run_toy()
     result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines_random(["*one/twin.json: /id: *stands also in*two/twin.json*"])
+
+
+def test_a_hole_or_a_quarantined_case_alone_is_fine(project: Project) -> None:
+    project.suite("toy", "pack: toy\ngates: [{metric: pass_rate, min: 1.0}, {metric: accuracy, depth: 2, min: 1.0}]\n")
+    hole = project.case("hole", word="known_hole")
+    project.case("good")
+    result = project.run(str(hole))
+    result.assert_outcomes(xfailed=1)
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(
+        ["*completeness: no case is due: PASS", "*pass_rate: not judged, no case of it is selected"]
+    )

@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 
 from pytest_packbench.cases.suite import Gate, SuiteConfig
 from pytest_packbench.reports.bounds import exact_bound
-from pytest_packbench.reports.gates import GateResult, GateRule, check
+from pytest_packbench.reports.gates import GateResult, GateRule, check, of_a_part
 from tests.unit.runs import COMPLETE, Rule, any_entry, entries, entry
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def test_noise_of_a_billionth_is_forgiven(bound: float, passed: bool) -> None:
     assert only(entries(3, 1), Rule("pass_rate", max=1.5 - bound)).passed is passed
 
 
-@pytest.mark.parametrize("metric", ["completeness", "pass_rate", "mean_score", "over_refusal_rate"])
+@pytest.mark.parametrize("metric", ["pass_rate", "mean_score", "over_refusal_rate"])
 @pytest.mark.parametrize(("least", "most"), [(0.0, None), (None, 1.0)])
 @pytest.mark.parametrize("found", [[], [entry("x", "known_hole")], [entry("x", "not_run", kind="skip")]])
 def test_a_gate_without_a_case_to_judge_fails(
@@ -286,3 +286,17 @@ def test_must_pass_names_what_did_not() -> None:
     result = only([entry("a"), entry("b", "failed"), entry("c")], rule)
     assert result.text == "must_pass 1 / 3; not passed: b (failed), z (not in this run): FAIL"
     assert only([entry("a")], Rule("pass_rate", must_pass=("a",))).text == "must_pass 1 / 1: PASS"
+
+
+@pytest.mark.parametrize("outside", [entry("x", "known_hole"), entry("x", "not_run", kind="skip")])
+def test_a_run_of_which_nothing_is_due_is_complete(outside: Entry) -> None:
+    assert only([outside], COMPLETE).text == "completeness: no case is due: PASS"
+    assert not only([], COMPLETE).passed
+
+
+def test_of_a_part_only_what_was_judged_decides() -> None:
+    rules = [Rule("over_refusal_rate", max=0.1), Rule("pass_rate", min=1.0)]
+    found = [entry("n", "failed", expects_refusal=True)]
+    first, second = of_a_part(check(found, rules))
+    assert (first.passed, first.text) == (True, "over_refusal_rate: not judged, no case of it is selected")
+    assert not second.passed

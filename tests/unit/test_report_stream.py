@@ -210,8 +210,16 @@ class TestCounts:
         ((_, failing),) = tally_of(found).failing.items()
         assert [one.test_id for one in failing] == [f"t{number:02}" for number in range(1, 2 * MOST_FAILING, 2)]
 
-    def test_values_of_other_types_in_our_object_are_not_counted(self) -> None:
-        odd = {"score": "1", "utility": 1, "cost_usd": True, "trial": "2", "judge": 3, "mode": None}
+    @pytest.mark.parametrize(
+        "odd",
+        [
+            {"score": "1", "utility": 1, "cost_usd": True, "trial": "2", "judge": 3, "mode": None},
+            {"score": 1e308, "cost_usd": 1e308, "trial": 2**40},
+            {"score": -0.1, "cost_usd": -1, "trial": -1},
+            {"score": 10**400, "cost_usd": 10**400},
+        ],
+    )
+    def test_values_that_we_do_not_write_are_not_counted(self, odd: dict[str, Any]) -> None:
         ((key, cell),) = tally_of([record(packbench=odd)]).cells.items()
         assert (cell.scored, cell.utility_known, cell.costed, cell.repeats) == (0, 0, 0, False)
         assert (key[3], key[6]) == ("", "")

@@ -35,7 +35,7 @@ def test_an_answer_is_read_flat() -> None:
     )
     assert read(result) == TariffOutcome(
         accepted=True,
-        answer="6402.99.3165",
+        answer=f"{RIGHT}, optimised 6402.99.3165",
         firings=(Firing(hook="tariff.citations", decision="pass", rule=6),),
         baseline_code=RIGHT,
         optimized_code="6402.99.3165",
@@ -219,21 +219,22 @@ def test_the_delta_is_optimised_minus_baseline(base: float | None, best: float |
 
 
 @pytest.mark.parametrize(
-    ("baseline", "optimized", "final"),
+    ("baseline", "optimized", "final", "shown"),
     [
-        (RIGHT, None, RIGHT),
-        (RIGHT, "", RIGHT),
-        (RIGHT, "6402.99", "6402.99"),
-        (None, "6402.99", "6402.99"),
-        ("", None, None),
+        (RIGHT, None, RIGHT, RIGHT),
+        (RIGHT, "", RIGHT, RIGHT),
+        (RIGHT, "6404119020", "6404119020", "6404119020"),
+        (RIGHT, "6402.99", "6402.99", f"{RIGHT}, optimised 6402.99"),
+        (None, "6402.99", "6402.99", "6402.99"),
+        ("", None, None, None),
     ],
 )
 def test_the_final_code_is_the_optimised_else_the_baseline(
-    baseline: str | None, optimized: str | None, final: str | None
+    baseline: str | None, optimized: str | None, final: str | None, shown: str | None
 ) -> None:
     found = read(answer(baseline, dossier_optimized=classified(optimized)))
     assert found.final_code == final
-    assert found.answer == final
+    assert found.answer == shown
 
 
 def test_a_refusal_has_no_answer_even_with_a_code() -> None:

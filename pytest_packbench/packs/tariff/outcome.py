@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from pytest_packbench.cases.problem import pointer_of, shown
 from pytest_packbench.engine.protocols.outcome import Breakdown, Firing, Outcome, ResultError
+from pytest_packbench.packs.tariff.codes import digits
 
 _STATUSES = {"verified": True, "failed": False, "refused": False, "rejected": False}
 _UNREACHABLE = "llm_unavailable"
@@ -137,7 +138,7 @@ def _decided(top: _Place, firings: tuple[Firing, ...]) -> TariffOutcome:
     compliant = [_is_compliant(lever) for lever in levers]
     return TariffOutcome(
         refused=not accepted,
-        answer=(optimized_code or baseline_code) if accepted else None,
+        answer=_answer(baseline_code, optimized_code) if accepted else None,
         firings=firings,
         accepted=accepted,
         refusal_category=None if accepted else _category(refusal, reasons),
@@ -158,7 +159,7 @@ def _decided(top: _Place, firings: tuple[Firing, ...]) -> TariffOutcome:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Place:
     """A value in the result with the way to it; null stands for whatever is absent."""
 
@@ -262,6 +263,13 @@ def _category(refusal: _Place, reasons: tuple[str, ...]) -> str | None:
     if refusal.value is not None:
         return refusal.at("category").text()
     return next((_CATEGORIES[reason] for reason in reasons if reason in _CATEGORIES), None)
+
+
+def _answer(baseline: str | None, optimized: str | None) -> str | None:
+    # which of the two is scored is the suite's business; a table has to show both
+    if baseline is None or optimized is None or digits(baseline) == digits(optimized):
+        return optimized or baseline
+    return f"{baseline}, optimised {optimized}"
 
 
 def _sequence_ok(last: _Place, dossier: _Place) -> bool | None:
