@@ -134,9 +134,9 @@ def of_a_part(results: Iterable[GateResult]) -> tuple[GateResult, ...]:
     Whoever runs one case asks about that case; a gate over others has nothing to say, and says so.
     """
     return tuple(
-        replace(one, passed=True, text=f"{one.subject}: not judged, no case of it is selected")
-        if one.observed is None
-        else one
+        one
+        if one.passed or one.observed is not None
+        else replace(one, passed=True, text=f"{one.subject}: not judged, no case of it is selected")
         for one in results
     )
 

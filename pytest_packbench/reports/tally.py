@@ -317,8 +317,9 @@ def _trial(own: Mapping[str, Any]) -> int:
 
 
 def _number(value: object, most: float) -> float | None:
-    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most
-    return value if known else None
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most:
+        return value
+    return None
 
 
 def _text(value: object) -> str:

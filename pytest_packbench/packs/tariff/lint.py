@@ -156,7 +156,8 @@ def _threshold(subject: Subject) -> Iterator[Finding]:
     if threshold > best + TOLERANCE:
         message = f"got {threshold:g}; no answer scores over {best:g}"
         yield Finding(file=file, pointer=pointer, rule="threshold_unreachable", message=message)
-    elif threshold <= wrong + TOLERANCE:
+    # a suite's threshold of zero is found by the general rules
+    elif threshold <= wrong + TOLERANCE and (threshold > 0 or file != CONFIG_NAME):
         what = "a code of the right chapter" if accepts else "a refusal of the wrong category"
         message = f"got {threshold:g}; {what} scores {wrong:g} and would pass"
         yield Finding(file=file, pointer=pointer, rule="threshold_low", message=message)
