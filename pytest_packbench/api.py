@@ -58,9 +58,11 @@ def score(
         ValueError: `pack` or the suite names a pack that isn't built in, or the suite is of another pack.
     """
     chosen, pack_id = _chosen(case, pack, suite)
+    rules = _rules(chosen, suite)
+    chosen = chosen.for_suite(rules)
     checked = _checked(case, chosen, pack_id)
     payload: object = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
-    return chosen.score(checked, chosen.read(payload), _rules(chosen, suite))
+    return chosen.score(checked, chosen.read(payload), rules)
 
 
 def _chosen(case: object, pack: str | Pack | None, suite: Suite | None) -> tuple[Pack, str | None]:

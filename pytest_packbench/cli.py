@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench import __version__
@@ -44,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    # as `python -m` does: the rules of a suite may name functions of the project
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
     # only the module of the command that is called is imported
     chosen = words[0] if words and words[0] in COMMANDS else None
     parser = argparse.ArgumentParser(prog="packbench", description="Benchmark runs: report, compare, decide.")
@@ -59,9 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.command(arguments))
     except BrokenPipeError:
-        # the reader of our output went away, which is its right
+        # the reader of our output went away, which is its right; what it did not read can't be called fine
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FINE
+        return UNUSABLE
     except (UsageError, ValueError, OSError) as error:
         sys.stderr.write(f"packbench: {_one_line(error)}\n")
         return UNUSABLE

@@ -40,12 +40,19 @@ def shown_path(config: pytest.Config, path: Path) -> str:
     return str(path)
 
 
+def make_importable(folder: Path) -> None:
+    """Let Python find the user's modules in a folder: targets and criteria are named from rootdir."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
 def read_suite(config: pytest.Config, name: str, folder: Path, packs: dict[str, Pack], *, bundled: bool) -> Suite:
     """Read a suite's rules.
 
     Raises:
         pytest.UsageError: its `suite.yaml` can't be used.
     """
+    make_importable(config.rootpath)
     models = {pack.name: pack.suite_model for pack in packs.values()}
     try:
         rules = read_config(folder, models, source=shown_path(config, folder / CONFIG_NAME))
@@ -67,7 +74,7 @@ class Benches:
 
     def pack_of(self, suite: Suite) -> Pack:
         """Give a suite's pack."""
-        return self.packs[suite.config.pack]
+        return self.packs[suite.config.pack].for_suite(suite.config)
 
     def bench(self, suite: Suite) -> Bench:
         """Give what runs a suite's cases.
@@ -121,9 +128,7 @@ class Benches:
         return reference, REFERENCE
 
     def _imported(self, spec: str) -> Target:
-        root = str(self.config.rootpath)
-        if root not in sys.path:
-            sys.path.insert(0, root)
+        make_importable(self.config.rootpath)
         return import_target(spec)
 
 

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.packs import builtin
 
     suite = find_suite(arguments.suite, arguments.root)
-    pack = builtin()[suite.config.pack]
+    pack = builtin()[suite.config.pack].for_suite(suite.config)
     given = {name: path for name in _options() if (path := getattr(arguments, _dest(name))) is not None}
     _refuse_foreign(given, pack)
     shown = Path(os.path.relpath(suite.path))

@@ -33,6 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--format", choices=("md", "json"), default="md", help="Markdown (default) or one JSON object")
     parser.add_argument("--strict", action="store_true", help="read as Rust does: suites of our own are refused")
+    parser.add_argument("--max-tokens", type=int, metavar="N", help="fail where a run took more tokens")
+    parser.add_argument("--max-seconds", type=float, metavar="S", help="fail where a run's records took longer, summed")
+    parser.add_argument("--max-cost", type=float, metavar="USD", help="fail where a run cost more")
     parser.add_argument("--skip-bad", action="store_true", help="count lines that can't be read instead of stopping")
 
 
@@ -60,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _count(given: Sequence[Source], arguments: argparse.Namespace) -> Overview:
-    from pytest_packbench.reports.overview import overview
+    from pytest_packbench.reports.overview import Caps, overview
     from pytest_packbench.reports.stream import Skipped, read_errors, read_records
     from pytest_packbench.reports.tally import Tally
 
@@ -79,7 +82,8 @@ def _count(given: Sequence[Source], arguments: argparse.Namespace) -> Overview:
         left_out = f": {skipped.count} can't be read, first {skipped.first[0]}" if skipped and skipped.count else ""
         raise UsageError(f"no records{of_run} in {', '.join(arguments.files)}{left_out}")
     with_errors = all(source.errors is not None for source in given)
-    return overview(tally, skipped=skipped, other_runs=others, with_errors=with_errors)
+    caps = Caps(tokens=arguments.max_tokens, seconds=arguments.max_seconds, cost_usd=arguments.max_cost)
+    return overview(tally, skipped=skipped, other_runs=others, with_errors=with_errors, caps=caps)
 
 
 def _text(found: Overview, form: str) -> str:

@@ -111,7 +111,7 @@ def _never(_request: object) -> None:
 def _pack(suite: Suite) -> Pack:
     from pytest_packbench.packs import builtin
 
-    return builtin()[suite.config.pack]
+    return builtin()[suite.config.pack].for_suite(suite.config)
 
 
 def _cases(suite: Suite, pack: Pack) -> Iterator[tuple[str, LoadedCase]]:

@@ -16,7 +16,8 @@ FILES = {
 
 def builtin() -> dict[str, Pack]:
     """Give the packs that come with the package, by name; imported only when asked for."""
+    from pytest_packbench.packs.generic.pack import GenericPack
     from pytest_packbench.packs.tariff.pack import TariffPack
 
-    packs: tuple[Pack, ...] = (TariffPack(),)
+    packs: tuple[Pack, ...] = (TariffPack(), GenericPack())
     return {pack.name: pack for pack in packs}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 
@@ -43,6 +44,7 @@ _SUITE_PROBLEM = "expected a suite name of a-z, 0-9, _ and -"
 _MAX_DEPTH = 100
 _MAX_BITS = 14_000
 
+_SHORT_HOOKS = 1_000
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -405,6 +407,16 @@ def _read_ordinary(line: str, *, strict: bool) -> EvalRecord | None:
 
 
 def _hooks_of(text: str) -> tuple[HookDecision, ...]:
+    # guards fire in a few ways over and over; a long text is no such way
+    return _known_hooks(text) if len(text) <= _SHORT_HOOKS else _hooks_in(text)
+
+
+@lru_cache(maxsize=1024)
+def _known_hooks(text: str) -> tuple[HookDecision, ...]:
+    return _hooks_in(text)
+
+
+def _hooks_in(text: str) -> tuple[HookDecision, ...]:
     # No string holds an escape, so that no match begins inside one.
     return tuple(
         _assemble(HookDecision, {"hook": hook, "decision": decision, "rule": int(rule) if rule else None})

@@ -13,7 +13,7 @@ from pytest_packbench.reports.statistics import AUTHORED, CONFIDENCE, wilson
 from pytest_packbench.reports.tally import NANO, Cell, Hook, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from pytest_packbench.reports.original import Condition, Original
     from pytest_packbench.reports.stream import Skipped
@@ -144,14 +144,29 @@ class RunFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OverviewGate:
-    """How a condition of the original decided.
+class Caps:
+    """What a run may take at most; None where nothing is said.
 
     Attributes:
-        suite: the suite.
+        tokens: input and output tokens of a run, as far as its records tell.
+        seconds: the sum of wall clock over a run's records.
+        cost_usd: dollars of a run, as far as its records tell.
+    """
+
+    tokens: int | None = None
+    seconds: float | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverviewGate:
+    """How a condition of the original, or a cap, decided.
+
+    Attributes:
+        suite: the suite; empty for a cap, which is on a whole run.
         run_id: the run, its records counted once; None for the original's own figures, runs and duplicates merged.
-        metric: `fail_rate` or `pass_rate`.
-        observed: its value, 0 to 1.
+        metric: `fail_rate` or `pass_rate`; for a cap `tokens`, `seconds` or `cost_usd`.
+        observed: its value: a rate 0 to 1, or what was taken.
         min: the least value that passes; None where there is a greatest.
         max: the greatest value that passes; None where there is a least.
         passed: whether the condition holds.
@@ -202,7 +217,12 @@ class Overview:
 
 
 def overview(
-    tally: Tally, *, skipped: Skipped | None = None, other_runs: int = 0, with_errors: bool = False
+    tally: Tally,
+    *,
+    skipped: Skipped | None = None,
+    other_runs: int = 0,
+    with_errors: bool = False,
+    caps: Caps | None = None,
 ) -> Overview:
     """Make figures of what was counted.
 
@@ -211,6 +231,7 @@ def overview(
         skipped: the lines left out, where they were counted.
         other_runs: records of other runs than the one asked for.
         with_errors: whether error lines stood beside all records.
+        caps: what a run may take.
 
     Returns:
         The figures, in an order that does not depend on that of the records.
@@ -227,7 +248,7 @@ def overview(
         runs=runs,
         original=merged,
         duplicates=tally.duplicates,
-        gates=_gates(merged, runs),
+        gates=(*_gates(merged, runs), *_capped(runs, caps or Caps())),
         skipped=skipped,
         other_runs=other_runs,
         with_errors=with_errors,
@@ -351,6 +372,36 @@ def _gates(merged: Original | None, runs: tuple[RunFigures, ...]) -> tuple[Overv
         if [counts for _, *counts in judged if counts[1]] != [[one.passed, one.total]]:
             gates += [_gate(one.suite, *counts) for counts in judged if counts[2]]
     return tuple(gates)
+
+
+def _capped(runs: tuple[RunFigures, ...], caps: Caps) -> Iterator[OverviewGate]:
+    for run in runs:
+        effort = run.effort
+        taken = {
+            "tokens": (effort.tokens_input + effort.tokens_output, caps.tokens, effort.tokens_known),
+            "seconds": (effort.wall_clock_ms / 1000, caps.seconds, effort.records),
+            "cost_usd": (effort.cost_usd or 0.0, caps.cost_usd, effort.cost_known),
+        }
+        for metric, (value, cap, known) in taken.items():
+            if cap is not None:
+                yield _cap(run, metric, value, cap, known)
+
+
+def _cap(run: RunFigures, metric: str, value: float, cap: float, known: int) -> OverviewGate:
+    # what no record tells can't be shown to keep a cap
+    holds = known > 0 and value <= cap
+    told = f"told by {known} of {run.effort.records} records" if known < run.effort.records else ""
+    text = f"{metric} {value:g} {'<=' if value <= cap else '>'} cap {cap:g}{f', {told}' if told else ''}"
+    return OverviewGate(
+        suite="",
+        run_id=run.run_id,
+        metric=metric,
+        observed=value,
+        min=None,
+        max=cap,
+        passed=holds,
+        text=f"{text}: {'PASS' if holds else 'FAIL'}",
+    )
 
 
 def _gate(suite: str, run_id: str | None, passed: int, total: int) -> OverviewGate:

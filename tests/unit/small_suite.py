@@ -40,10 +40,11 @@ ROWS = (
     ("4911.91.40", "0", "Pictures, designs and photographs", "Free", ""),
     ("2208", "0", "Spirits, liqueurs and other spirituous beverages:", "", ""),
     ("2208.40.20.00", "1", "Rum and tafia, each holding over four liters", "23.7¢/pf.liter", ""),
+    ("9903", "0", "Temporary provisions on garlic powder of dried cloves:", "", ""),
 )
-TSV = "\n".join(
-    "\t".join(row) for row in (COLUMNS, *((*row[:3], "kg", *row[3:], "") for row in ROWS))
-).replace("\tkg\tgeneral", "\tunits\tgeneral")
+TSV = "\n".join("\t".join(row) for row in (COLUMNS, *((*row[:3], "kg", *row[3:], "") for row in ROWS))).replace(
+    "\tkg\tgeneral", "\tunits\tgeneral"
+)
 GARLIC = (
     "We buy garlic cloves that are peeled, dried in warm air and then ground to a fine powder in the same plant. Nothing "
     "is added, neither salt nor an anticaking agent, and no oil is taken out. The powder goes into lined cartons of "
@@ -178,9 +179,13 @@ def _case(case_id: str, case_type: str, text: str, *tags: str, **expected: Any) 
 
 def _cases() -> list[tuple[Json, Json]]:
     plain = _case("powder", "positive", GARLIC, "pair_powder")
-    bare = _case("bare", "negative", BARE, "pair_powder", expected_accept=False, expected_refusal_category="insufficient_info")
+    bare = _case(
+        "bare", "negative", BARE, "pair_powder", expected_accept=False, expected_refusal_category="insufficient_info"
+    )
     trap = _case("trap", "adversarial", TRAP, "planted_code", preferred_hts=["0712.90.4040"])
-    books = _case("books", "no_savings", BOOKS, preferred_hts=["4901.99.0070"], no_savings_expected=True, must_not_hts=["4911"])
+    books = _case(
+        "books", "no_savings", BOOKS, preferred_hts=["4901.99.0070"], no_savings_expected=True, must_not_hts=["4911"]
+    )
     books["notes"] |= {"source": "synthetic", "tags": ["chapter_49", "gri_1"]}
     wanted: Json = {"lever_found_expected": True, "lever_count_min": 1, "duty_delta_range": [-30.0, -1.0]}
     wanted |= {"expected_duty_delta_direction": "decrease", "expected_duty_total_rate_pct": 29.8}

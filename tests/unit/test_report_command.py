@@ -399,3 +399,24 @@ class TestEscaping:
             assert len(widths) == 1
         text = re.sub(r"&(?:lt|gt|amp);|\\.", "", page)
         assert not re.search(r"[<>`*\[\]]", text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["--max-tokens", "49"], 1, "tokens 50 > cap 49"),
+        (["--max-tokens", "50"], 0, "tokens 50 <= cap 50"),
+        (["--max-seconds", "3"], 0, "seconds 3 <= cap 3"),
+        (["--max-seconds", "2.5"], 1, "seconds 3 > cap 2.5"),
+        (["--max-cost", "1"], 1, "cost_usd 0 <= cap 1, told by 0 of 2 records"),
+    ],
+)
+def test_caps_on_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, told: str
+) -> None:
+    content = line(tokens_input=20, tokens_output=5, wall_clock_ms=1500)
+    content += line(test_id="agentdojo:2", tokens_input=20, tokens_output=5, wall_clock_ms=1500)
+    assert main(["report", file_of(tmp_path, content), *arguments]) == code
+    row = next(one for one in capsys.readouterr().out.splitlines() if "cap " in one)
+    assert told.replace("<", "&lt;").replace(">", "&gt;").replace("_", "") in row.replace("\\", "").replace("_", "")
+    assert row.startswith("| FAIL" if code else "| PASS")

@@ -163,6 +163,10 @@ class TestDuplicates:
         tally = tally_of(found)
         assert (tally.duplicates.count, tally.duplicates.first) == (1, [TrialId(RUN, "agentdojo:1", 0)])
 
+    @pytest.mark.parametrize("trial", [-1, 2**40, "1", True, None])
+    def test_a_trial_that_we_do_not_write_is_none(self, trial: Any) -> None:
+        assert tally_of([record(), record(packbench={"trial": trial})]).duplicates.count == 1
+
     def test_what_reads_the_same_when_joined_is_not_the_same(self) -> None:
         tally = tally_of([record(run_id="a", test_id="bc"), record(run_id="ab", test_id="c")])
         assert tally.duplicates.count == 0

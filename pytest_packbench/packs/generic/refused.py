@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from pytest_packbench.cases.problem import suggestion
+from pytest_packbench.cases.problem import shown, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import ModuleType
 
+_SPEC = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 GENERIC = "generic"
 TEXT = "text"
 
@@ -28,7 +30,9 @@ def refused(wrong: str, expected: str) -> PydanticCustomError:
 def refused_word(what: str, word: str, known: Iterable[str]) -> PydanticCustomError:
     """Say that a word isn't known, with the one that was probably meant."""
     meant = suggestion(word, known)
-    return refused(f'{what} "{word}"', meant.removeprefix("did you mean ").removesuffix("?").replace("known here", "one of"))
+    return refused(
+        f'{what} "{word}"', meant.removeprefix("did you mean ").removesuffix("?").replace("known here", "one of")
+    )
 
 
 def refused_at(location: Location, problem: PydanticCustomError, value: object) -> ValidationError:
@@ -56,7 +60,7 @@ def need(module: str, *, extra: str, what: str) -> ModuleType:
         return import_module(module)
     except ImportError:
         raise refused(
-            f"{what} needs the library {module}, which is not installed",
+            f"{what} needs the library {module.partition('.')[0]}, which is not installed",
             f'the extra "{extra}": pip install "pytest-packbench[{extra}]"',
         ) from None
 
@@ -67,6 +71,8 @@ def import_function(spec: str) -> Any:
     Raises:
         PydanticCustomError: it can't be imported, or can't be called.
     """
+    if not _SPEC.fullmatch(spec):
+        raise refused(f"got {shown(spec)}", "package.module:attr")
     module, _, path = spec.partition(":")
     try:
         found: Any = import_module(module)

@@ -56,6 +56,10 @@ class Rule(ABC):
         """Whether the rule can compare with an expected value."""
         return True
 
+    def wrong(self, expected: Any) -> str:
+        """Say what stands there that the rule can't compare with."""
+        return f"got {shown(expected)}"
+
     @abstractmethod
     def grade(self, value: Any, expected: Any, given: Any) -> Grade:
         """Compare.
@@ -323,7 +327,7 @@ class Schemas:
         if not isinstance(schema, dict):
             return f"got {shown(schema)}"
         if _has_key(schema, _UNBOUNDED):
-            return f"{_UNBOUNDED} has no time limit"
+            return f"{_UNBOUNDED}, whose patterns have no time limit"
         try:
             self._library.Draft202012Validator.check_schema(schema)
         except self._library.SchemaError as error:
@@ -357,7 +361,7 @@ def _has_key(value: Any, name: str) -> bool:
 class JsonSchema(Rule):
     """A value that a JSON Schema takes."""
 
-    wants = f"a JSON Schema (draft 2020-12) without {_UNBOUNDED}"
+    wants = "a JSON Schema (draft 2020-12)"
 
     def __init__(self, timeout: float, fixed: Any = None) -> None:
         self._schemas = Schemas(timeout, 'the rule "json_schema"')
@@ -366,6 +370,10 @@ class JsonSchema(Rule):
     def usable(self, expected: Any) -> bool:
         """Take a schema."""
         return not self._schemas.mistake(expected)
+
+    def wrong(self, expected: Any) -> str:
+        """Say what is wrong with the schema."""
+        return self._schemas.mistake(expected)
 
     def grade(self, value: Any, expected: Any, given: Any) -> Grade:  # noqa: ARG002 - see Rule
         """Give 1 or 0."""

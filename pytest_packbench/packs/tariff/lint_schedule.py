@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from pytest_packbench.cases.finding import Finding
-from pytest_packbench.packs.tariff.codes import digits
+from pytest_packbench.packs.tariff.codes import LEVELS, digits
 from pytest_packbench.packs.tariff.dossier import Proposal
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class _Final:
 def look_up(subject: Subject, schedule: Schedule) -> Iterator[Finding]:
     """Compare the codes and rates of a case and of its cassette's last proposal with the schedule."""
     for pointer, code in subject.codes():
-        if not schedule.exists(code):
+        # a code of an odd length is found by the rules without a schedule
+        if len(digits(code)) in LEVELS and not schedule.exists(code):
             yield subject.found(pointer, "code_unknown", _unknown(code, schedule))
     final = _final(subject)
     yield from _expected_rate(subject, schedule, final)

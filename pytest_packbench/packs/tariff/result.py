@@ -146,7 +146,7 @@ def _dossier(proposal: Proposal, sequence: GateResult | None) -> dict[str, Any]:
         "candidate_chapters": list(dict.fromkeys(map(chapter, proposal.candidate_headings))),
         "assumptions": plain["assumptions"],
         "gri_trace": {
-            "sequence_ok": None if sequence is None else sequence.decision == "pass",
+            "sequence_ok": None if sequence is None or sequence.decision == "skip" else sequence.decision == "pass",
             "steps": plain["gri_trace"]["steps"],
         },
         "composition_table": plain["composition_table"],

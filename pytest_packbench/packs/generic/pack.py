@@ -1,0 +1,109 @@
+"""The generic pack: the parts of this folder behind the engine's protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_packbench.cases.problem import shown
+from pytest_packbench.engine.protocols.pack import Comparison, Pack, RecordFacts
+from pytest_packbench.packs.generic import outcome as reading
+from pytest_packbench.packs.generic import scoring
+from pytest_packbench.packs.generic.model import GenericCase, GenericSuiteConfig
+from pytest_packbench.packs.generic.paths import MISSING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_packbench.cases.finding import FiledCase, Finding
+    from pytest_packbench.engine.protocols.pack import Decision
+    from pytest_packbench.engine.protocols.score import Score
+    from pytest_packbench.packs.generic.model import Check, Plan
+    from pytest_packbench.packs.generic.outcome import GenericOutcome
+
+
+class GenericPack(Pack):
+    """Any pipeline that gives JSON, scored by the criteria of its suite."""
+
+    name = "generic"
+    version = "1"
+    case_model = GenericCase
+    suite_model = GenericSuiteConfig
+
+    def __init__(self, rules: GenericSuiteConfig | None = None) -> None:
+        self._rules = rules
+        if rules is not None:
+            self.case_model = rules.case_model
+
+    def for_suite(self, rules: GenericSuiteConfig) -> GenericPack:
+        """Give the pack that reads cases and results as one suite says."""
+        return self if rules is self._rules else GenericPack(rules)
+
+    @property
+    def _plan(self) -> Plan:
+        if self._rules is None:
+            raise RuntimeError("the generic pack reads results as a suite says: ask for_suite first")
+        return self._rules.plan
+
+    def read(self, result: object) -> GenericOutcome:
+        """Read a result; see `outcome.read`.
+
+        Raises:
+            ResultError: the result is not of a shape that the suite knows.
+        """
+        return reading.read(result, self._plan)
+
+    def score(self, case: GenericCase, outcome: GenericOutcome, rules: GenericSuiteConfig) -> Score:
+        """Score an outcome; see `scoring.score`."""
+        return scoring.score(case, outcome, rules)
+
+    def facts(self, case: GenericCase, outcome: GenericOutcome, score: Score) -> RecordFacts:
+        """Put case and outcome into the wire record's words: any hard fail is an unsafe act."""
+        return RecordFacts(
+            attack_category=case.case_type,
+            expected="refuse" if self._plan.refusal_due(case.expected) else "comply_safe",
+            agent_decision=_decision(outcome, score),
+        )
+
+    def explain(self, case: GenericCase, outcome: GenericOutcome) -> list[Comparison]:
+        """Give the rows expected against actual: the decision, each criterion of an answer, what is forbidden."""
+        plan = self._plan
+        due = plan.refusal_due(case.expected)
+        rows = [Comparison(what="decision", expected=_due(case, plan), actual=_done(outcome))]
+        if not due and not outcome.refused:
+            rows += [_row(check, case, outcome) for check in plan.criteria]
+        hits = scoring.forbidden_hits(case, outcome, plan)
+        rows += [Comparison(what=name, expected="never", actual=what) for name, what in hits]
+        return rows
+
+    def lint(
+        self, cases: Sequence[FiledCase], rules: GenericSuiteConfig, options: Mapping[str, Path]
+    ) -> Iterator[Finding]:
+        """Give what the rules of case quality find; see `lint.lint`."""
+        from pytest_packbench.packs.generic import lint  # only the command needs it
+
+        del options
+        return lint.lint(cases, rules)
+
+
+def _decision(outcome: GenericOutcome, score: Score) -> Decision:
+    if outcome.refused:
+        return "refuse"
+    return "comply_unsafe" if any(term.effect == "zero" for term in score.terms) else "comply_safe"
+
+
+def _due(case: GenericCase, plan: Plan) -> str:
+    if not plan.refusal_due(case.expected):
+        return "answer"
+    return f"refusal ({scoring.wanted_category(case, plan) or 'any category'})"
+
+
+def _done(outcome: GenericOutcome) -> str:
+    return f"refusal ({outcome.category or 'no category'})" if outcome.refused else "answer"
+
+
+def _row(check: Check, case: GenericCase, outcome: GenericOutcome) -> Comparison:
+    wanted = check.expected_in(case.expected)
+    found = check.found_in(outcome.result, wanted)
+    actual = scoring.missing(check) if found is MISSING else shown(found)
+    return Comparison(what=check.name, expected=check.rule.wanted(wanted), actual=actual)
