@@ -57,9 +57,14 @@ def _of_packs(kind: str, pack: str | None) -> dict[str, Any]:
     chosen = [packs[name] for name in sorted(packs) if pack in {None, name}]
     key = "pack_id" if kind == "case" else "pack"
     found = []
+    definitions: dict[str, Any] = {}
     for one in chosen:
         model = one.case_model if kind == "case" else one.suite_model
-        made = model.model_json_schema(by_alias=True)
+        # packs may call different things by one name
+        prefix = f"{one.name}." if len(chosen) > 1 else ""
+        made = model.model_json_schema(by_alias=True, ref_template=f"#/$defs/{prefix}{{model}}")
+        definitions |= {prefix + name: part for name, part in made.pop("$defs", {}).items()}
         made["properties"][key] = {**made["properties"][key], "const": one.name}
         found.append(made)
-    return found[0] if len(found) == 1 else {"anyOf": found}
+    schemas = found[0] if len(found) == 1 else {"anyOf": found}
+    return {"$defs": definitions, **schemas} if definitions else schemas

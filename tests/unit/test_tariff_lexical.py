@@ -85,7 +85,8 @@ def test_the_answer_is_scored_as_any_other(tmp_path: Path) -> None:
 
 
 def test_equals_are_taken_in_the_order_of_the_schedule() -> None:
-    index = Index([Line("0101000000", ("horse",)), Line("0102000000", ("cow",)), Line("0103000000", ("cow",))])
+    names = ("horse", "cow", "cow", "sheep")
+    index = Index([Line(f"010{number}000000", (name,)) for number, name in enumerate(names, start=1)])
     best = index.best("one cow, two cows")
     assert best is not None
     assert best[0].code == "0102000000"

@@ -30,8 +30,8 @@ FILE = "hts"
 # the usual constants of BM25: how soon repetition stops to count, and how much length does
 _SATURATION = 1.2
 _LENGTH = 0.75
-# words that more than this share of the lines holds (other, or, of) weigh next to nothing and cost the most
-_COMMON = 0.2
+# words that more than this share of the lines holds (other, or, of, and) weigh next to nothing and cost the most
+_COMMON = 0.5
 _WORD = re.compile(r"[a-z]+")
 _PLURAL = re.compile(r"(?<=[a-z]{2})s$")
 
@@ -54,7 +54,7 @@ class Index:
             for word, times in count.items():
                 holders[word].append((number, times * (_SATURATION + 1) / (times + damping)))
         most = _COMMON * len(self.lines)
-        self._holders = {word: found for word, found in holders.items() if len(found) <= most or len(found) == 1}
+        self._holders = {word: found for word, found in holders.items() if len(found) <= most}
 
     def best(self, text: str) -> tuple[Line, float] | None:
         """Give the line most like a text, with its points; the first of equals, None where no word is shared."""
