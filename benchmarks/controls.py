@@ -1,4 +1,4 @@
-"""How many wrong answers, flawed proposals and changed inputs the tariff suite catches, as a Markdown table.
+"""What the tariff suite holds, and how many wrong answers, flawed proposals and changed inputs it catches, in Markdown.
 
     python benchmarks/controls.py
 
@@ -19,6 +19,7 @@ def main() -> int:
     """Make every control and print what became of it."""
     sys.path.insert(0, str(HOME))
     from tests.controls import changed_inputs, wrong_answers, wrong_proposals
+    from tests.controls.test_tariff_gold import counts
 
     with wrong_answers.answered(HOME / "storage" / "benchmarks" / "tariff") as answers:
         tables = [("wrong answer", [wrong_answers.tally(kind, answers) for kind in wrong_answers.KINDS])]
@@ -26,7 +27,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             changed = [changed_inputs.tally(change, answers, Path(folder)) for change in changed_inputs.CHANGES]
         tables.append(("changed input or recording", changed))
-        print(f"{len(answers.rights)} cases\n")
+    print("| the suite | has | at least |\n|---|---:|---:|")
+    print("".join(f"| {name} | {found} | {least} |\n" for name, (found, least) in counts().items()))
     for title, tallies in tables:
         print(f"| {title} | has to | of cases | made | caught |\n|---|---|---:|---:|---:|")
         for tally in tallies:

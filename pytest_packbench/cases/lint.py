@@ -29,6 +29,7 @@ PAIR = "pair_"
 
 _SHINGLE = 3
 _REASON_WORDS = 2
+_NOISE = 1e-9
 
 Shingles = frozenset[tuple[str, ...]]
 
@@ -160,10 +161,10 @@ def _near(sets: Sequence[Shingles]) -> Iterator[tuple[int, int, float]]:
     holders: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for right, one in enumerate(sets):
         rarest = sorted(one, key=lambda shingle: (frequency[shingle], shingle))
-        rarest = rarest[: len(one) - math.ceil(NEAR * len(one)) + 1]
+        rarest = rarest[: len(one) - math.ceil(NEAR * len(one) - _NOISE) + 1]
         for left in sorted({left for shingle in rarest for left in holders[shingle]}):
             likeness = len(sets[left] & one) / len(sets[left] | one)
-            if likeness >= NEAR:
+            if likeness >= NEAR - _NOISE:
                 yield left, right, likeness
         for shingle in rarest:
             holders[shingle].append(right)

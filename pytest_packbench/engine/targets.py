@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import weakref
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,8 @@ class Caller:
         if inspect.isawaitable(result):
             if self._loop is None:
                 self._loop = asyncio.Runner()
+                # whoever forgets to close the caller leaves no loop behind
+                weakref.finalize(self, self._loop.close)
             return self._loop.run(_awaited(result))
         return result
 

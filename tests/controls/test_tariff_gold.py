@@ -20,7 +20,7 @@ from pytest_packbench.packs.tariff.pack import TariffPack
 from tests.conftest import SUITE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 RULINGS = Path(__file__).parents[2].parent / "shared" / "data" / "tariff" / "rulings.tsv"
 needs_rulings = pytest.mark.skipif(not RULINGS.is_file(), reason="needs ../shared/data/tariff/rulings.tsv")
@@ -126,6 +126,16 @@ def test_gold_from_a_redacted_ruling_says_so() -> None:
     assert tagged == {case.id for case, row in by_ruling() if "redacted" in row["verified"]}
 
 
+@cache
+def exchanges(case_id: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((SUITE / "fixtures" / f"{case_id}.json").read_bytes())["exchanges"]
+    return found
+
+
+def is_revised(case_id: str) -> bool:
+    return any(exchange["role"] == "revise" for exchange in exchanges(case_id))
+
+
 def counts() -> dict[str, tuple[int, int]]:
     """What the suite has and at least has to have."""
     every = list(cases().values())
@@ -133,16 +143,25 @@ def counts() -> dict[str, tuple[int, int]]:
     refusals = Counter(case.expected.expected_refusal_category for case in every if not case.expected.expected_accept)
     tags = Counter(tag for case in every for tag in case.notes.tags)
     chapters = {chapter for case in every if (chapter := TariffPack().facets(case).get("chapter"))}
+    sources = [case.notes.source for case in every if case.notes.source.startswith(SOURCE)]
+    revised = Counter((case.expected.expected_accept, is_revised(case.id)) for case in every)
     return {
         "cases": (len(every), 150),
         "chapters": (len(chapters), 30),
         "positive": (types["positive"], 80),
         "negative": (types["negative"], 25),
-        **{f"refusals, {category}": (refusals[category], 5) for category in CATEGORIES},
+        **{f"refusals due, {category}": (refusals[category], 5) for category in CATEGORIES},
         "adversarial": (types["adversarial"], 25),
         "no_savings and savings_possible": (types["no_savings"] + types["savings_possible"], 20),
-        "with evidence": (sum(bool(case.input.evidence) for case in every), 20),
+        "cases from rulings": (len(sources), 120),
+        "different rulings": (len(set(sources)), 85),
+        "cases with evidence": (sum(bool(case.input.evidence) for case in every), 20),
         "citation traps": (tags["citation_trap"], 8),
+        "pairs (two cases each)": (len({tag for tag in tags if tag.startswith("pair_")}), 1),
+        "recordings: right at once": (revised[True, False], 10),
+        "recordings: right after an objection": (revised[True, True], 10),
+        "recordings: refused at once": (revised[False, False], 10),
+        "recordings: refused after an objection": (revised[False, True], 10),
     }
 
 
@@ -161,6 +180,10 @@ def test_every_pair_is_complete() -> None:
     assert {tag: accepts for tag, accepts in pairs.items() if sorted(accepts) != [False, True]} == {}
 
 
+def answers_of(case_id: str) -> list[Any]:
+    return [exchange.get(key) for exchange in exchanges(case_id) for key in ("answer", "refusal")]
+
+
 def prose(value: Any) -> Iterator[str]:
     """Every string of an answer that is more than a word of the schema's vocabulary."""
     if isinstance(value, str):
@@ -174,10 +197,10 @@ def prose(value: Any) -> Iterator[str]:
             yield from prose(inner)
 
 
-def shingles(answers: Iterable[Any]) -> frozenset[tuple[str, ...]]:
+def shingles(answers: list[Any]) -> frozenset[tuple[str, ...]]:
     """The runs of five words of the answers' prose, codes and numbers masked; a shorter string is one run."""
     found = set()
-    for text in prose(list(answers)):
+    for text in prose(answers):
         masked = re.sub(r"\d[\d.,/]*", "#", text.casefold())
         words = re.findall(r"[^\W\d_]+|#", masked)
         runs = range(max(1, len(words) - SHINGLE + 1))
@@ -198,14 +221,9 @@ def shared(texts: dict[str, frozenset[tuple[str, ...]]]) -> dict[tuple[str, str]
     return {(one, other): count / min(len(texts[one]), len(texts[other])) for (one, other), count in common.items()}
 
 
-def recorded(case_id: str) -> list[Any]:
-    cassette = json.loads((SUITE / "fixtures" / f"{case_id}.json").read_bytes())
-    return [(exchange.get("answer"), exchange.get("refusal")) for exchange in cassette["exchanges"]]
-
-
 def test_no_cassette_is_a_copy_of_another() -> None:
     """No two share more than 60 % of their text, codes and numbers masked (containment of runs of five words)."""
-    texts = {case_id: shingles(map(list, recorded(case_id))) for case_id in cases()}
+    texts = {case_id: shingles(answers_of(case_id)) for case_id in cases()}
     assert min(map(len, texts.values())) > 20
     assert {pair: share for pair, share in shared(texts).items() if share > MOST_SHARED} == {}
 
@@ -213,7 +231,7 @@ def test_no_cassette_is_a_copy_of_another() -> None:
 def test_a_template_would_be_seen() -> None:
     """The measure itself can fail: the same text with other codes and numbers, and half of it replaced by other words."""
     case_id = next(iter(cases()))
-    text = " ".join(prose([list(pair) for pair in recorded(case_id)]))
+    text = " ".join(prose(answers_of(case_id)))
     other = re.sub(r"\d", "7", text)
     longer = f"{other} {' '.join(f'word{letter}' for letter in 'abcdefghij')}"
     found = shared({"one": shingles([text]), "same": shingles([other]), "longer": shingles([longer])})

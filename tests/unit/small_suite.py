@@ -40,7 +40,8 @@ ROWS = (
     ("4911.91.40", "0", "Pictures, designs and photographs", "Free", ""),
     ("2208", "0", "Spirits, liqueurs and other spirituous beverages:", "", ""),
     ("2208.40.20.00", "1", "Rum and tafia, each holding over four liters", "23.7¢/pf.liter", ""),
-    ("9903", "0", "Temporary provisions on garlic powder of dried cloves:", "", ""),
+    ("9903", "0", "Temporary provisions:", "", ""),
+    ("9903.88.15", "1", "Temporary duty on garlic powder or flour", "25%", ""),
 )
 TSV = "\n".join("\t".join(row) for row in (COLUMNS, *((*row[:3], "kg", *row[3:], "") for row in ROWS))).replace(
     "\tkg\tgeneral", "\tunits\tgeneral"

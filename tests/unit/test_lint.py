@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench import packs
 from pytest_packbench.cases.finding import FiledCase, Finding
 from pytest_packbench.cases.lint import SuiteFiles, check
 from pytest_packbench.cases.load import check_case
 from pytest_packbench.cases.model import Case
 from pytest_packbench.cases.suite import SuiteConfig
 from pytest_packbench.cli import main
+from pytest_packbench.engine.protocols.pack import LintOption
+from pytest_packbench.packs.tariff.pack import TariffPack
 from tests.unit.small_suite import GARLIC, REPORT, Small, small_suite
 
 if TYPE_CHECKING:
@@ -120,6 +123,7 @@ GENERAL: list[tuple[str, Change]] = [
     ("near_duplicate_input", asking("books", input=GARLIC.replace("Ohio", "Iowa"))),
     ("folder_type", moved),
     ("date_missing", noting("books", date=None)),
+    ("date_missing", noting("powder", date=None)),
     ("date_unreal", noting("books", date="2015-02-30")),
     ("quarantine_reason", noting("books", skip="later")),
     ("quarantine_reason", noting("books", xfail="  ")),
@@ -143,13 +147,15 @@ LEAKS: list[tuple[str, Change]] = [
     ("leak_gold", saying("The seller wrote 07.12.90 on it.")),
     ("leak_gold", saying("The seller wrote 071290 on it.")),
     ("leak_gold", saying("Article 12/07129040/3.")),
-    ("leak_gold", saying("The seller wrote \uff10\uff17\uff11\uff12.\uff19\uff10 on it.")),
+    ("leak_gold", saying("The seller wrote \uff10\uff17\uff11\uff12\uff0e\uff19\uff10 on it.")),
     ("leak_gold", saying("It is of heading 0712.")),
     ("leak_gold", saying("It is of chapter 7.")),
     ("leak_gold", saying("Between headings 0910 and 0712 we hesitate.", "trap")),
     ("leak_gold", saying("The portal says 0712.90.4040 too.", "trap")),
     ("leak_code", saying("A neighbour enters his as 6404.11.9020.")),
     ("leak_code", saying("A neighbour enters his as 6404.11.", "bare")),
+    ("leak_code", saying("A neighbour enters his as 6404-11-9020.")),
+    ("leak_code", saying("A neighbour enters his as 6404119020.")),
     ("leak_code", asking("quoted", evidence=[{"source_id": "a", "title": "On 6404.11.90", "text": REPORT}])),
     ("leak_heading", saying("A neighbour enters his under heading no. 2106.")),
     ("leak_heading", saying("A neighbour enters his under chapter twenty-one.")),
@@ -249,6 +255,11 @@ def unknown_what_if(proposal: Json) -> None:
     proposal["what_if_candidates"][0]["expected_hts"] = "2106.10"
 
 
+def with_layer(small: Small) -> None:
+    small.answer("flakes", layered)
+    small.case("flakes", lambda case: case["expected"].update(expected_duty_total_rate_pct=34.8))
+
+
 FINE: list[Change] = [
     noting("books", skip="the publisher withdrew the edition"),
     noting("books", xfail="waits for the ruling's revocation"),
@@ -262,7 +273,8 @@ FINE: list[Change] = [
     recorded("bare", exchanges=[]),
     answered("flakes", "optimized", duty_rate_pct=6.4),
     lambda small: small.answer("flakes", preferential),
-    lambda small: small.answer("flakes", layered),
+    with_layer,
+    lambda small: small.recording("powder", mended),
 ]
 BROKEN = [*GENERAL, *LEAKS, *CODES, *EXPECTATIONS, *NOTES, *LOOKED_UP]
 
@@ -307,8 +319,16 @@ def preferential(proposal: Json) -> None:
 
 def layered(proposal: Json) -> None:
     """A duty on top of the baseline's, whose fate after the change is the proposal's own matter."""
-    layer = {"layer_id": "extra", "pct": 0.0, "reason": "for the test"}
+    layer = {"layer_id": "extra", "pct": 5.0, "reason": "for the test"}
     proposal["baseline"]["duty_breakdown"]["applied_additional_duties"] = [layer]
+    proposal["optimized"]["duty_rate_pct"] = 11.4
+
+
+def mended(cassette: Json) -> None:
+    """A first proposal with a code that doesn't exist, and one that puts it right."""
+    first = json.loads(json.dumps(cassette["exchanges"]))
+    first[0]["answer"]["baseline"]["hts_code"] = "0712.90.4099"
+    cassette["exchanges"] = [*first, {**cassette["exchanges"][0], "role": "revise"}, first[1]]
 
 
 def test_a_finding_names_file_place_rule_and_what_to_do(small: Small) -> None:
@@ -360,6 +380,8 @@ def test_a_source_is_missing(source: str | None) -> None:
 def test_near_duplicates_are_found_as_by_comparing_each_with_each() -> None:
     words = [f"word{number}" for number in range(60)]
     texts = [" ".join([*words[:cut], "other", *words[cut + 1 :]]) for cut in (0, 1, 30, 59)]
+    # ten triples and nine of them: just alike enough, and the rarest one is not shared
+    texts += ["a b c d e f g h i j k", "a b c d e f g h i j"]
     texts += [" ".join(words), " ".join(words[:50]), " ".join(words[:20]), "word0", "word1"]
     cases = [plain_case(f"c{number}", text) for number, text in enumerate(texts)]
     triples = [shingles(f"1 {text}") for text in texts]
@@ -438,6 +460,21 @@ def test_unusable_input_is_one_line_and_exit_2(
     assert captured.out == ""
     assert captured.err.startswith(f"packbench: {said}")
     assert captured.err.count("\n") == 1
+
+
+class Other(TariffPack):
+    """A second pack, whose lint makes use of another file."""
+
+    name = "other"
+    lint_options = (LintOption(name="other-data", help="for the test"),)
+
+
+def test_a_file_that_the_pack_makes_no_use_of_is_refused(
+    small: Small, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packs, "builtin", lambda: {"tariff": TariffPack(), "other": Other()})
+    assert lint_of(small, "--other-data", "x") == 2
+    assert '--other-data: the pack "tariff" of this suite makes no use of it' in capsys.readouterr().err
 
 
 def test_rules_that_cannot_be_read_are_unusable(small: Small) -> None:

@@ -362,6 +362,8 @@ def _several(named: list[str]) -> PydanticCustomError:
 def _unknown(rule: object, models: Iterable[str]) -> PydanticCustomError:
     if not rule:
         return refused("no rule is named", f"one of: {', '.join(models)}")
+    if rule in _CRITERIA:
+        return refused(f'the rule "{rule}" can\'t forbid', f"one of: {', '.join(models)}")
     return refused_word("no rule is called", str(rule), models)
 
 

@@ -128,7 +128,7 @@ class Schedule:
         plain = digits(code)
         found = self._by_code.get(plain)
         if found is None and len(plain) == _LEGAL:
-            return self._by_code.get(plain + _BARE_SUFFIX) if self._has_one_suffix(plain) else None
+            return self._by_code.get(plain + _BARE_SUFFIX)
         if found is None and len(plain) == _FULL and plain.endswith(_BARE_SUFFIX):
             return self._by_code.get(plain[:_LEGAL]) if plain[:_LEGAL] not in self._with_suffixes else None
         return found
@@ -182,20 +182,13 @@ class Schedule:
     def _knows(self, plain: str) -> bool:
         return plain in self._branches or (len(plain) == _FULL and self.lookup(plain) is not None)
 
-    def _has_one_suffix(self, line: str) -> bool:
-        return self._with_suffixes.get(line) == 1
-
     @cached_property
     def _branches(self) -> frozenset[str]:
         return frozenset(code[:level] for code in self._by_code for level in LEVELS if level <= len(code))
 
     @cached_property
-    def _with_suffixes(self) -> dict[str, int]:
-        counts: dict[str, int] = {}
-        for code in self._by_code:
-            if len(code) == _FULL:
-                counts[code[:_LEGAL]] = counts.get(code[:_LEGAL], 0) + 1
-        return counts
+    def _with_suffixes(self) -> frozenset[str]:
+        return frozenset(code[:_LEGAL] for code in self._by_code if len(code) == _FULL)
 
 
 def parse_rate(text: str) -> Rate:
