@@ -26,8 +26,17 @@ class CaseFailure(Exception):  # noqa: N818 - pytest shows the name: a case fail
     """A case was scored and its score is under its threshold."""
 
 
-class CaseBroken(Exception):  # noqa: N818 - pytest shows the name beside CaseFailure
-    """A case could not be scored."""
+_Failed: Any = pytest.fail.Exception
+
+
+class CaseBroken(_Failed):  # type: ignore[misc]  # pytest gives the class as an attribute of a function only
+    """A case could not be scored.
+
+    Without a traceback: it would be ours, and pytest would parse every file in it for each case.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, pytrace=False)
 
 
 class CaseItem(pytest.Item):

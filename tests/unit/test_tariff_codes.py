@@ -79,3 +79,8 @@ def test_nothing_stands_under_no_code() -> None:
 )
 def test_dotted_writes_as_the_schedule(code: str, written: str) -> None:
     assert dotted(code) == written
+
+
+def test_two_codes_in_one_string_stand_under_none() -> None:
+    assert stands_under("6404.11.9020", "6404.11")
+    assert not stands_under("6404.11.9020 or 6402.99.3165", "6404.11")

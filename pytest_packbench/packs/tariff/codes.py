@@ -30,9 +30,9 @@ def depth(left: str, right: str) -> int:
 
 
 def stands_under(code: str, prefix: str) -> bool:
-    """Whether `code` is `prefix` or a line below it."""
-    wanted = digits(prefix)
-    return bool(wanted) and digits(code).startswith(wanted)
+    """Whether `code` is `prefix` or a line below it; two codes in one string stand under none."""
+    wanted, given = digits(prefix), digits(code)
+    return bool(wanted) and len(given) <= LEVELS[-1] and given.startswith(wanted)
 
 
 def dotted(code: str) -> str:

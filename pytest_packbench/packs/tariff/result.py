@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.tariff.gates import GateResult, Violation
 
 Status = Literal["verified", "refused", "rejected"]
-# gates whose failure is itself a reason to refuse
-_CATEGORIES = {"missing_evidence": "missing_evidence"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +107,9 @@ def _refusal(iterations: Sequence[Iteration]) -> dict[str, Any] | None:
         return None
     if last.status == "refused" and last.proposal is not None and last.proposal.refusal is not None:
         return last.proposal.refusal.model_dump(mode="json")
-    category = next((_CATEGORIES[name] for name in last.failed if name in _CATEGORIES), None)
+    # only who refuses outright names a category: running out of proposals is no judgement of the goods
     reason = f"none of {len(iterations)} proposals passed the gates; the last failed {', '.join(last.failed)}"
-    return {"category": category, "reason": reason, "questions": []}
+    return {"category": None, "reason": reason, "questions": []}
 
 
 def _iteration(iteration: Iteration) -> dict[str, Any]:
@@ -146,7 +144,7 @@ def _dossier(proposal: Proposal, sequence: GateResult | None) -> dict[str, Any]:
         "candidate_chapters": list(dict.fromkeys(map(chapter, proposal.candidate_headings))),
         "assumptions": plain["assumptions"],
         "gri_trace": {
-            "sequence_ok": None if sequence is None or sequence.decision == "skip" else sequence.decision == "pass",
+            "sequence_ok": None if sequence is None else sequence.decision == "pass",
             "steps": plain["gri_trace"]["steps"],
         },
         "composition_table": plain["composition_table"],
