@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import urllib.request
 from typing import Any
 
 import pytest
@@ -90,6 +91,7 @@ def test_points_are_from_0_to_1_and_less_than_all_has_a_reason(name: str, data: 
         ("contains", {"cat": 1}, "cat", 0),
         ("contains", "12", 1, 0),
         ("regex", "ab12", r"^[a-z]+\d+$", 1),
+        ("regex", "12ab", "ab", 1),
         ("regex", "12ab", r"^[a-z]+\d+$", 0),
         ("regex", 12, r"\d", 0),
         ("set", ["a", "b"], ["b", "c"], 0.5),
@@ -106,6 +108,8 @@ def test_points_are_from_0_to_1_and_less_than_all_has_a_reason(name: str, data: 
         ("text", 5, "5", 0),
         ("text_alike", "KITTEN", "kitten", 1),
         ("text_alike", "dog", "kitten", 0),
+        ("text_alike", "abcd", "axyz", 0),
+        ("text", "abcd", "axyz", 0.25),
         ("anywhere", {"a": [{"b": "my SECRET"}]}, "secret", 1),
         ("anywhere", {"secret": 1}, "secret", 0),
         ("anywhere", {"a": [4711]}, [4711, "x"], 1),
@@ -208,9 +212,12 @@ def test_a_pattern_that_explodes_is_an_error_in_time(rule: rules.Rule, expected:
     begun = time.monotonic()
     with pytest.raises(rules.CriterionError, match=r"ran longer than 0.05 s on 81 characters"):
         rule.grade("a" * 80 + "b", expected, None)
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 3
 
 
-def test_a_schema_reaches_no_network() -> None:
+def test_a_schema_reaches_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached: list[Any] = []
+    monkeypatch.setattr(urllib.request, "urlopen", lambda *arguments, **_more: reached.append(arguments))
     with pytest.raises(Exception, match="Unresolvable"):
         RULES["json_schema"].grade({}, {"$ref": "http://localhost:9/x"}, None)
+    assert reached == []

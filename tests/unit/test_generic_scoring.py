@@ -67,6 +67,7 @@ def test_what_the_result_lacks_is_worth_nothing() -> None:
         ({"a": 2, "b": [1, 2]}, 0.0, ["exact /a"]),
         ({"b": [1, 2]}, 0.0, ["exact /a"]),
         ({"a": 1, "b": [1, 3]}, 0.75, []),
+        ({"a": 1, "b": [1, 3, 4]}, 0.0, ["set /b"]),
         ({"a": 1, "b": [3, 4]}, 0.0, ["set /b"]),
     ],
 )
