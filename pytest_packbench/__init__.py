@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_packbench.cases.problem import CaseError, SuiteError
     from pytest_packbench.cases.suite import Suite
     from pytest_packbench.engine.protocols.outcome import Outcome, ResultError
-    from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
+    from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest, without_model
     from pytest_packbench.engine.protocols.score import Score, Term
     from pytest_packbench.records.evalrecord import EvalRecord, RecordError
 
@@ -36,6 +36,7 @@ __all__ = [
     "VerifyRequest",
     "load_suite",
     "score",
+    "without_model",
 ]
 
 _HOMES = {
@@ -53,6 +54,7 @@ _HOMES = {
     "VerifyRequest": "engine.protocols.request",
     "load_suite": "api",
     "score": "api",
+    "without_model": "engine.protocols.request",
 }
 
 

@@ -45,9 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    # as `python -m` does: the rules of a suite may name functions of the project
+    # the rules of a suite may name functions of the project; last, so that none stands in for a library
     if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+        sys.path.append(str(Path.cwd()))
     # only the module of the command that is called is imported
     chosen = words[0] if words and words[0] in COMMANDS else None
     parser = argparse.ArgumentParser(prog="packbench", description="Benchmark runs: report, compare, decide.")

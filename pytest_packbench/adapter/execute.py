@@ -16,13 +16,23 @@ from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from pathlib import Path
 
     from pytest_packbench.adapter.suites import Benches
+    from pytest_packbench.cases.suite import Suite
     from pytest_packbench.records.entry import Entry
+    from pytest_packbench.records.evalrecord import EvalRecord
 
 BENCHES: pytest.StashKey[Benches] = pytest.StashKey()
 RUN_ID = pytest.StashKey[str]()
 ATTRIBUTE = "packbench_entry"
+
+
+def shown_file(suite: Suite, path: Path, nodeid: str) -> str:
+    """Name a case file in records: as its node id does, but a bundled one without the machine's own folders."""
+    if not suite.bundled:
+        return nodeid
+    return f"bundled:{suite.name}/{path.relative_to(suite.path).as_posix()}"
 
 
 def place_of(item: CaseItem) -> Place:
@@ -32,7 +42,7 @@ def place_of(item: CaseItem) -> Place:
         pack=item.config.stash[BENCHES].pack_of(item.suite),
         case_id=item.name,
         nodeid=item.case_nodeid,
-        file=item.file_id,
+        file=shown_file(item.suite, item.path, item.file_id),
         folder=item.path.parent.name,
         loaded=item.loaded,
     )
@@ -74,13 +84,22 @@ def _run(item: CaseItem, place: Place, target: str) -> None:
         _broken(item, place, Failure(kind="pack_error", message=message, details=frames(error)), target)
         return
     if record is not None:
-        item.config.hook.pytest_packbench_record(item=item, record=record)
+        _show_record(item, place, record, target)
     if item.entry.verdict in {"error", "vacuous"}:
         failure = tried.failure or Failure(kind=item.entry.kind, message=item.entry.message)
         item.explanation = error_text(item, failure, target)
         raise CaseBroken(printable(failure.message))
     if item.entry.verdict == "failed":
         item.explanation = failure_text(item, tried, rows, target)
+
+
+def _show_record(item: CaseItem, place: Place, record: EvalRecord, target: str) -> None:
+    # the entry holds its own copy of the record: what a hook does to this one changes no file
+    try:
+        item.config.hook.pytest_packbench_record(item=item, record=record)
+    except Exception as error:  # noqa: BLE001 - a hook may be anybody's
+        message = f"the hook pytest_packbench_record raised {type(error).__name__}: {error}"
+        _broken(item, place, Failure(kind="hook_error", message=message, details=frames(error)), target)
 
 
 def _cause(error: BaseException) -> tuple[str, ...]:

@@ -19,7 +19,9 @@ _LEFT_OUT = ("collectors", "keywords", "log")
 
 def switch_on(config: pytest.Config) -> None:
     """Let the plugin build its document without writing it, unless the user asked for it: then it is theirs."""
-    if config.pluginmanager.hasplugin(PLUGIN) and not config.option.json_report:
+    # without a terminal reporter pytest has no traceback style, which that plugin asks for
+    able = config.pluginmanager.hasplugin(PLUGIN) and config.pluginmanager.hasplugin("terminal")
+    if able and not config.option.json_report:
         config.option.json_report = True
         config.option.json_report_file = None
         config.option.json_report_omit = list(_LEFT_OUT)

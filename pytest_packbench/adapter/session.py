@@ -114,7 +114,7 @@ class Recorder:
             return
         kind = "worker_crashed" if report.when not in {"setup", "call", "teardown"} else "setup_broken"
         verdict = "not_run" if report.skipped else "error"
-        message = _first_line(report)
+        message = "the worker died while it ran this case" if kind == "worker_crashed" else _first_line(report)
         self._take(
             unscored(
                 run.selected[nodeid](),
@@ -224,7 +224,7 @@ class Recorder:
         from pytest_packbench.reports.files import write_atomic
         from pytest_packbench.reports.folder import in_order
 
-        if run.run is None or run.statistics is None:
+        if run.run is None or run.statistics is None or run.trouble:
             return
         entries = in_order(run.entries.values())
         document = run_document(run.run, entries, run.statistics, run.gates)
@@ -265,7 +265,9 @@ def _plain(nodeid: str) -> str:
 def _first_line(report: pytest.TestReport) -> str:
     if report.skipped and isinstance(report.longrepr, tuple):
         return str(report.longrepr[2])
-    return (report.longreprtext.strip() or "no report").splitlines()[0]
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else report.longreprtext
+    return (text.strip() or "no report").splitlines()[0]
 
 
 def register(config: pytest.Config) -> None:

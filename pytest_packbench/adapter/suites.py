@@ -26,10 +26,17 @@ REFERENCE = "reference"
 
 
 def known_packs(config: pytest.Config) -> dict[str, Pack]:
-    """Give all packs by name: the built-in ones, then those of `pytest_packbench_packs`."""
+    """Give all packs by name: the built-in ones, then those of `pytest_packbench_packs`.
+
+    Raises:
+        pytest.UsageError: a hook raised, or gave something that is no pack.
+    """
     packs = builtin()
-    for given in reversed(config.hook.pytest_packbench_packs()):
-        packs.update({pack.name: pack for pack in given})
+    try:
+        for given in reversed(config.hook.pytest_packbench_packs()):
+            packs.update({pack.name: pack for pack in given})
+    except Exception as error:
+        raise pytest.UsageError(f"a hook pytest_packbench_packs failed: {type(error).__name__}: {error}") from error
     return packs
 
 
@@ -41,9 +48,9 @@ def shown_path(config: pytest.Config, path: Path) -> str:
 
 
 def make_importable(folder: Path) -> None:
-    """Let Python find the user's modules in a folder: targets and criteria are named from rootdir."""
+    """Let Python find the user's modules in a folder, last: none of them may stand in for a library."""
     if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
+        sys.path.append(str(folder))
 
 
 def read_suite(config: pytest.Config, name: str, folder: Path, packs: dict[str, Pack], *, bundled: bool) -> Suite:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.adapter.collect import SUFFIX
+from pytest_packbench.adapter.execute import shown_file
 from pytest_packbench.cases.load import parse_case
 from pytest_packbench.cases.problem import CaseError
 from pytest_packbench.engine.entries import Place
@@ -90,7 +91,7 @@ def late_place(suite: Suite, pack: Pack, path: Path, file: str, name: str) -> Pl
         pack=pack,
         case_id=name,
         nodeid=f"{file}::{name}",
-        file=file,
+        file=shown_file(suite, path, file),
         folder=path.parent.name,
         loaded=loaded,
     )

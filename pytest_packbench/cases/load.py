@@ -51,7 +51,12 @@ def parse_json(raw: bytes) -> Any:
         place = f"line {error.lineno} column {error.colno}: not JSON: {error.msg}"
         raise _RefusedError(Problem("", place, "expected one JSON object")) from None
     except RecursionError:
-        raise _RefusedError(Problem("", "nested too deeply", "expected a flat JSON object")) from None
+        raise _RefusedError(Problem("", "nested too deeply", "expected a JSON object of a few levels")) from None
+    except _RefusedError:
+        raise
+    except ValueError:
+        # Python reads no integer of more than 4,300 digits
+        raise _RefusedError(Problem("", "holds a number of thousands of digits", "expected a number")) from None
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -131,7 +136,9 @@ def read_config(path: Path, models: dict[str, type[SuiteConfig]], *, source: str
 
     try:
         text = (path / CONFIG_NAME).read_text("utf-8-sig")
-        data = yaml.safe_load(text)
+        data = yaml.load(text, Loader=_yaml_loader())  # noqa: S506 - a safe loader, only stricter
+    except _RefusedError as error:
+        raise SuiteError(source, [error.problem]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise SuiteError(source, [Problem("", f"can't be read: {error}", "expected a UTF-8 file")]) from None
     except yaml.YAMLError as error:
@@ -139,6 +146,9 @@ def read_config(path: Path, models: dict[str, type[SuiteConfig]], *, source: str
         place = f"line {mark.line + 1} column {mark.column + 1}: " if mark else ""
         wrong = f"{place}not YAML: {getattr(error, 'problem', None) or error}"
         raise SuiteError(source, [Problem("", wrong, "expected keys and values")]) from None
+    except (ValueError, RecursionError):
+        # a date that is none, a number of thousands of digits, a thousand levels
+        raise SuiteError(source, [Problem("", "holds a value that YAML can't read", "expected plain values")]) from None
     name = data.get("pack") if isinstance(data, dict) else None
     if not isinstance(name, str):
         wrong = 'the key "pack" is missing' if isinstance(data, dict) else f"got {shown(data)}"
@@ -146,6 +156,28 @@ def read_config(path: Path, models: dict[str, type[SuiteConfig]], *, source: str
     if name not in models:
         raise SuiteError(source, [Problem("/pack", f'no pack is called "{name}"', suggestion(name, sorted(models)))])
     return _validated(data, models[name], source, SuiteError)
+
+
+def _yaml_loader() -> Any:
+    """Make a safe loader that refuses a key given twice and leaves dates text, as JSON has them."""
+    import yaml
+
+    class Strict(yaml.SafeLoader):
+        yaml_implicit_resolvers = {  # noqa: RUF012 - pyyaml keeps them on the class
+            first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
+            for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - pyyaml's own signature
+            nodes = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+            keys = [self.construct_object(key, deep=True) for key in nodes]
+            for position, key in enumerate(keys):
+                if key in keys[:position]:
+                    place = f"line {nodes[position].start_mark.line + 1}: "
+                    raise _RefusedError(Problem("", f'{place}the key "{key}" stands twice', "keep one"))
+            return super().construct_mapping(node, deep)
+
+    return Strict
 
 
 def _validated(data: object, model: type[ModelT], source: str, error_type: type[CaseError | SuiteError]) -> ModelT:

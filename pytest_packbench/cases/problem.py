@@ -98,12 +98,28 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     """Say which known word was probably meant, or list them all."""
     names = list(known)
     close = get_close_matches(word, names, n=1, cutoff=0.6)
-    return f'did you mean "{close[0]}"?' if close else f"known here: {', '.join(names)}"
+    return _guess(close[0]) if close else f"known here: {', '.join(names)}"
 
 
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
     """Translate pydantic's errors on `model` into problems, in the order of the file."""
-    return [_problem(detail, model) for detail in error.errors(include_url=False)]
+    details = error.errors(include_url=False)
+    problems = [_problem(detail, model) for detail in details]
+    # a misspelt key is missing under its right name as well: only the misspelling is said, and said first
+    meant = {
+        (detail["loc"][:-1], problem.expected)
+        for detail, problem in zip(details, problems, strict=True)
+        if detail["type"] == "extra_forbidden"
+    }
+    return [
+        problem
+        for detail, problem in zip(details, problems, strict=True)
+        if detail["type"] != "missing" or (detail["loc"][:-1], _guess(str(detail["loc"][-1]))) not in meant
+    ]
+
+
+def _guess(name: str) -> str:
+    return f'did you mean "{name}"?'
 
 
 def _problem(detail: ErrorDetails, model: type[BaseModel]) -> Problem:

@@ -177,7 +177,7 @@ def _insert(bench: Bench, loaded: LoadedCase, draft: _Draft) -> None:
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise _Broken("cassette_unreadable", f"{source}: can't be read: {error}") from None
+        raise _Broken("cassette_unreadable", f"{source}: can't be read: {error.strerror}") from None
     except CassetteError as error:
         outdated = error.problems[0].pointer == "/input_sha256"
         raise _Broken("cassette_outdated" if outdated else "cassette_unreadable", str(error)) from None
@@ -196,12 +196,16 @@ def _ask(bench: Bench, loaded: LoadedCase, draft: _Draft) -> None:
         llm=replay, suite=bench.suite.name, case_id=loaded.case.id, mode="fixture", files=bench.files
     )
     with offline(loaded.case.id, allow_processes=bench.allow_processes) as violations:
+        payload, trouble = None, None
         try:
-            draft.payload = bench.caller(request, context)
+            payload = bench.caller(request, context)
             replay.finish()
-            trouble: BaseException | None = None
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's target raises is that case's error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a user's target raises is that case's error
             trouble = error
+    unfit = _unfit(payload)
+    draft.payload = None if unfit else payload
     # a target may have swallowed the refusal or the mismatch and gone on with less
     if violations:
         raise _Broken("offline", violations[0])
@@ -210,13 +214,19 @@ def _ask(bench: Bench, loaded: LoadedCase, draft: _Draft) -> None:
         raise _Broken(kind, replay.mismatch)
     if trouble is not None:
         raise _Broken("target_error", f"the target raised {_said(trouble)}", frames(trouble))
-    try:
-        json.dumps(draft.payload, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        draft.payload = None
-        raise _Broken("result_unreadable", f"the target's result is not JSON: {error}") from None
+    if unfit:
+        raise _Broken("result_unreadable", f"the target's result is not JSON: {unfit}")
     if replay.stale and bench.stale_is_error:
         raise _Broken("cassette_stale", "the recording answered another prompt than today's; make it anew")
+
+
+def _unfit(payload: Any) -> str:
+    """Say why a result can't be kept as JSON; empty where it can."""
+    try:
+        json.dumps(payload, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        return str(error)
+    return ""
 
 
 def _judge(bench: Bench, loaded: LoadedCase, draft: _Draft) -> None:

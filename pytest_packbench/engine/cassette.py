@@ -139,7 +139,7 @@ class Replay:
         if self._cassette is None:
             raise self._differs(
                 f"{self._source}: the target asks a model (role {shown(request.role)}), and the case has no cassette; "
-                "write one"
+                "write one (packbench schema cassette tells its form)"
             )
         exchanges = self._cassette.exchanges
         if self.used >= len(exchanges):
@@ -165,6 +165,7 @@ class Replay:
         if not self.mismatch and self.used < recorded:
             self._differs(
                 f"{self._source}: the target made {self.used} of the {recorded} recorded calls, then stopped; {_ADVICE}"
+                f"{'' if self.used else ', or mark a target that asks no model with without_model'}"
             )
 
     def _differs(self, message: str) -> ReplayError:

@@ -31,6 +31,9 @@ def import_target(spec: str) -> Target:
         found: Any = import_module(module_name)
     except ImportError as error:
         raise TargetError(f'target "{spec}": {error}') from error
+    except (Exception, SystemExit) as error:
+        said = f"{type(error).__name__}: {error}"
+        raise TargetError(f'target "{spec}": importing {module_name} raised {said}') from error
     for name in path.split("."):
         try:
             found = getattr(found, name)
@@ -76,8 +79,9 @@ class Caller:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.asks_model = bool(getattr(target, "asks_model", True))
         self._takes_context = takes_context(target)
+        # only the context brings a model along
+        self.asks_model = self._takes_context and bool(getattr(target, "asks_model", True))
         self._loop: asyncio.Runner | None = None
 
     def __call__(self, request: VerifyRequest, context: VerifyContext) -> Any:

@@ -105,8 +105,9 @@ def _reasons(run: Run, statistics: Statistics, gate_results: Sequence[GateResult
 
 def _good(statistics: Statistics, gate_results: Sequence[GateResult]) -> str:
     overall = statistics.overall
-    share = "All" if overall.passed == overall.n else str(overall.passed)
-    done = f"{share} of {count(overall.n, 'judged case')} passed"
+    share = "all" if overall.passed == overall.n else str(overall.passed)
+    done = "The one judged case passed" if overall.passed == overall.n == 1 else ""
+    done = done or _capital(f"{share} of {count(overall.n, 'judged case')} passed")
     failing = sum(not result.passed for result in gate_results)
     if not gate_results:
         return f"{done}."

@@ -160,7 +160,7 @@ def test_an_unreadable_case_hides_no_other(project: Project) -> None:
     result = project.run_toy()
     result.assert_outcomes(passed=1, errors=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(['*typo.json: /difficulty: the key "difficulty" is missing*'])
+    result.stdout.fnmatch_lines(['*typo.json: /dificulty: unknown key "dificulty"; did you mean "difficulty"?*'])
     (line,) = project.lines("errors.jsonl")
     assert (line["kind"], line["test_id"]) == ("case_unreadable", "toy:plain:typo")
 

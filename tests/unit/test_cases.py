@@ -131,7 +131,7 @@ def test_more_mistakes_are_counted_and_placed() -> None:
         (b'{"id": NaN}', "c.json: NaN is not JSON; expected a finite number or null"),
         (b"\xff\xfe", "c.json: byte 0 is not UTF-8; save the file as UTF-8"),
         (b"[1]", "c.json: got [1]; expected an object"),
-        (b"[" * 100_000, "c.json: nested too deeply; expected a flat JSON object"),
+        (b"[" * 100_000, "c.json: nested too deeply; expected a JSON object of a few levels"),
     ],
 )
 def test_what_is_not_json_is_said_with_its_place(raw: bytes, said: str) -> None:

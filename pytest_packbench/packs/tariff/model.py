@@ -18,7 +18,7 @@ _LEAST_DIGITS = 2
 
 
 def _code(value: str) -> str:
-    if len(digits(value)) < _LEAST_DIGITS:
+    if len(digits(value)) < _LEAST_DIGITS or not value.isprintable():
         raise PydanticCustomError(
             "hts_code", "too short", {"expected": "a tariff code of two digits or more, such as 6404.11.9020"}
         )

@@ -1,0 +1,136 @@
+"""What users do to a run by mistake: each is one line about that case or setting, and no result is lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Project
+
+
+@pytest.mark.parametrize("result", ["object()", "float('nan')", "10 ** 5000", "(lambda d: d.setdefault('d', d))({})"])
+def test_a_result_that_is_no_json_beside_a_mismatch_loses_nothing(project: Project, result: str) -> None:
+    case = project.case("odd", more=result)
+    fixtures = case.parents[2] / "fixtures"
+    fixtures.mkdir()
+    (fixtures / "odd.json").write_text('{"cassette_version": 1}', encoding="utf-8")
+    other = project.case("alone", more=result)
+    assert other.exists()
+    project.case("good")
+    outcome = project.run_toy()
+    outcome.assert_outcomes(passed=1, errors=2)
+    assert {line["kind"] for line in project.lines("errors.jsonl")} == {"cassette_unreadable", "result_unreadable"}
+    outcome.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import asyncio; raise asyncio.CancelledError('late')", "CancelledError: late"),
+        ("raise GeneratorExit('gone')", "GeneratorExit: gone"),
+        ("import pytest; pytest.fail('by hand')", "Failed: by hand"),
+        ("import pytest; pytest.skip('by hand')", "Skipped: by hand"),
+    ],
+)
+def test_whatever_a_target_raises_is_its_cases_error(project: Project, code: str, said: str) -> None:
+    project.case("raises", python=code)
+    project.case("good")
+    project.run_toy().assert_outcomes(passed=1, errors=1)
+    (line,) = project.lines("errors.jsonl")
+    assert (line["kind"], line["message"]) == ("target_error", f"the target raised {said}")
+
+
+def test_a_raising_record_hook_is_an_error_of_that_case(project: Project) -> None:
+    conftest = project.root / "conftest.py"
+    hook = "def pytest_packbench_record(item, record):\n    if item.name == 'bad': raise KeyError('mine')\n    record.packbench.clear()\n"
+    conftest.write_text(conftest.read_text("utf-8") + "\n" + hook, encoding="utf-8")
+    project.case("bad")
+    project.case("good")
+    result = project.run_toy()
+    result.assert_outcomes(passed=1, errors=1)
+    (line,) = project.lines("errors.jsonl")
+    assert line["message"] == "the hook pytest_packbench_record raised KeyError: 'mine'"
+    (record,) = project.lines("records.jsonl")
+    assert record["packbench"]["score"] == 1.0
+    result.stdout.no_fnmatch_line("*adapter/execute.py*")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"id": ' + "9" * 5000 + "}", "holds a number of thousands of digits"),
+        ("[" * 50_000, "nested too deeply"),
+    ],
+)
+def test_a_monstrous_case_hides_no_other(project: Project, text: str, said: str) -> None:
+    project.case("monster").write_text(text, encoding="utf-8")
+    project.case("good")
+    result = project.run_toy()
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines([f"*monster.json: {said}*"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("pack: toy\npack: toy\n", 'line 2: the key "pack" stands twice; keep one'),
+        ("pack: toy\ngates: [{metric: pass_rate, min: 1.0}]\ngates: []\n", 'line 3: the key "gates" stands twice'),
+        ("pack: toy\nthresholds: {accept: " + "9" * 5000 + "}\n", "holds a value that YAML can't read"),
+        ("pack: toy\nthresholds: " + "[" * 5000, "holds a value that YAML can't read"),
+        ("", "/pack: got null"),
+    ],
+)
+def test_monstrous_rules_are_one_line(plain: Project, text: str, said: str) -> None:
+    plain.suite("toy", text)
+    result = plain.run_toy()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: storage/benchmarks/toy/suite.yaml: {said}*"])
+    result.stderr.no_fnmatch_line("*Traceback*")
+
+
+def test_a_date_in_the_rules_is_text(plain: Project) -> None:
+    plain.suite("toy", "pack: toy\ndescription: 2026-13-45\n")
+    plain.case("good")
+    plain.run_toy().assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("text", ["import (", "raise KeyError(3)", "raise SystemExit(1)"])
+def test_a_target_that_can_not_be_imported_is_a_usage_error(plain: Project, text: str) -> None:
+    plain.case("good")
+    (plain.root / "broken_target.py").write_text(text, encoding="utf-8")
+    result = plain.run_toy("--packbench-target=broken_target:x")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(['ERROR: target "broken_target:x": importing broken_target raised *'])
+
+
+def test_a_pack_hook_that_gives_no_packs_is_a_usage_error(plain: Project) -> None:
+    plain.case("good")
+    plain.pytester.makeconftest("def pytest_packbench_packs():\n    return [3]\n")
+    result = plain.run_toy()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: a hook pytest_packbench_packs failed: AttributeError*"])
+
+
+def test_without_a_terminal(plain: Project) -> None:
+    plain.case("good")
+    plain.case("bad", points=0.1)
+    result = plain.run_toy("-p", "no:terminal")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert len(plain.lines("records.jsonl")) == 2
+
+
+def test_a_renamed_key_is_one_mistake_with_a_suggestion(plain: Project) -> None:
+    path = plain.case("typo")
+    path.write_text(path.read_text("utf-8").replace('"difficulty"', '"dificulty"'), encoding="utf-8")
+    result = plain.run_toy()
+    result.stdout.fnmatch_lines(['*typo.json: /dificulty: unknown key "dificulty"; did you mean "difficulty"?'])
+
+
+def test_a_target_of_the_request_alone_needs_no_cassette(plain: Project) -> None:
+    case = plain.case("asked")
+    (case.parents[2] / "fixtures").mkdir()
+    (case.parents[2] / "fixtures" / "asked.json").write_text("{}", encoding="utf-8")
+    plain.pytester.makepyfile(mine="def verify(request):\n    return {'points': 0.9}\n")
+    plain.run_toy("--packbench-target=mine:verify").assert_outcomes(passed=1)
