@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -155,7 +156,8 @@ class Reporter:
             return (yield)
         item.user_properties.extend(_properties(item.entry))
         report = yield
-        setattr(report, ATTRIBUTE, item.entry.as_json())
+        # as ASCII: what xdist sends may hold no lone surrogate, and a model's answer may
+        setattr(report, ATTRIBUTE, json.dumps(item.entry.as_json()))
         if call.excinfo is not None and isinstance(call.excinfo.value, CaseBroken):
             # pytest asks no item how to show a failing setup
             report.longrepr = item.explanation

@@ -5,6 +5,7 @@ Only the process that the user started keeps a recorder; a worker of xdist runs 
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from dataclasses import dataclass, field
@@ -106,7 +107,7 @@ class Recorder:
         """Take the entry from a report; a report of a case without one tells of a breakdown around it."""
         data = getattr(report, ATTRIBUTE, None)
         if data is not None:
-            self._take(Entry.from_json(data))
+            self._take(Entry.from_json(json.loads(data)))
             return
         nodeid = _plain(report.nodeid)
         run = self._runs_by_nodeid.get(nodeid)
