@@ -165,7 +165,7 @@ def column(page: str, title: str, name: str) -> list[str]:
             [*entries(1), entry("x", "not_run", kind="interrupted")],
             {"partial": "interrupted: half"},
             "# packbench: toy - PARTIAL, 1 of 1 judged cases passed",
-            "**All of 1 judged case passed; completeness does not hold. The run is not complete: interrupted: half.**",
+            "**The one judged case passed; completeness does not hold. The run is not complete: interrupted: half.**",
         ),
         (
             [*entries(1, 1), entry("x", "not_run", kind="stopped")],

@@ -56,7 +56,7 @@ def plain_json(value: Any) -> Any:
             raise refused(f"the key {odd!r} is no text", "keys in quotes")
     foreign = next((leaf for leaf in leaves(value) if not _is_json(leaf)), None)
     if foreign is not None:
-        raise refused(f"got {foreign} ({type(foreign).__name__})", "a JSON value; a date stands in quotes")
+        raise refused(f"got {foreign} ({type(foreign).__name__})", "a JSON value")
     return value
 
 
