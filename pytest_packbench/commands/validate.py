@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LINE_KEYS = {
+    "entry of a journal": {"suite", "test_id", "nodeid", "verdict", "terms"},
     "result of a run": {"run_id", "test_id", "result"},
     "error of a run": {"run_id", "test_id", "verdict", "kind", "message", "file", "timestamp"},
 }
@@ -109,7 +110,9 @@ def _lines(path: Path) -> str:
                 kinds[kind] = kinds.get(kind, 0) + 1
     if len(kinds) > 1:
         raise ValueError(f"holds lines of several kinds: {', '.join(sorted(kinds))}")
-    return next((f"{count} lines, each {kind}" for kind, count in kinds.items()), "no lines")
+    return next(
+        (f"{count} {'line' if count == 1 else 'lines'}, each {kind}" for kind, count in kinds.items()), "no lines"
+    )
 
 
 def _line(line: bytes, place: str) -> str:
