@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.places import OUTPUT
+from pytest_packbench.commands.places import OUTPUT, run_place
 
 if TYPE_CHECKING:
     import argparse
@@ -32,9 +32,9 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.reports.condition import parse_conditions
     from pytest_packbench.reports.diff import answer, diff_markdown
 
-    comparison = compare(load_run(arguments.baseline), load_run(arguments.current))
+    comparison = compare(load_run(run_place(arguments.baseline)), load_run(run_place(arguments.current)))
     figures = comparison.counts()
-    conditions = parse_conditions(arguments.fail_on, figures) if arguments.fail_on else ()
+    conditions = parse_conditions(arguments.fail_on, figures) if arguments.fail_on is not None else ()
     if comparison.differences and not arguments.force:
         raise UsageError(f"the runs can't be compared: {'; '.join(comparison.differences)}; --force compares them")
     failed = [condition for condition in conditions if condition.holds(figures)]
@@ -45,7 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
         place = write_page(page, arguments.out)
         sys.stdout.write(f"{comparison.current.run.suite}: {answer(comparison)}\nwrote {place}\n")
     for condition in failed:
-        sys.stderr.write(f"packbench: {condition}: {figures[condition.name]:g}: FAIL\n")
+        value = figures[condition.name]
+        sys.stderr.write(f"packbench: {condition}: {'nothing to judge' if value != value else f'{value:g}'}: FAIL\n")  # noqa: PLR0124 - only NaN differs from itself
     return FAILED if failed else FINE
 
 

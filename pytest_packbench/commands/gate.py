@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE
-from pytest_packbench.commands.places import add_root, find_suite, run_folder
+from pytest_packbench.commands.places import add_root, find_suite, run_place
 
 if TYPE_CHECKING:
     import argparse
@@ -57,7 +57,7 @@ def _gates(arguments: argparse.Namespace, one: StoredRun) -> Sequence[Gate]:
 def _load(path: Path) -> StoredRun:
     from pytest_packbench.records.stored import load_run
 
-    return load_run(path if path.is_file() and path.name != "latest" else run_folder(path))
+    return load_run(run_place(path))
 
 
 def _partial(one: StoredRun) -> str:

@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.reports.files import ensure_gitignore, write_atomic
     from pytest_packbench.reports.folder import write_run
     from pytest_packbench.reports.gates import check
+    from pytest_packbench.reports.judgement import judge
     from pytest_packbench.reports.statistics import statistics
     from pytest_packbench.reports.terminal import table
 
@@ -56,7 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not merged.partial:
         write_atomic(folder.parent / "latest", merged.run_id + "\n")
     sys.stdout.write("\n".join([*table(merged, entries, figures, gates), f"reports: {folder}", ""]))
-    return FINE if all(gate.passed for gate in gates) else FAILED
+    # the summary's own word: a failing case or a missing one fails a merge as it fails a run
+    return FINE if judge(merged, figures, gates).status == "passed" else FAILED
 
 
 def joined(runs: Sequence[StoredRun]) -> tuple[Run, list[Entry]]:

@@ -54,3 +54,12 @@ def run_folder(given: Path, output: Path = OUTPUT) -> Path:
         if place.is_file():
             return place.parent
     raise UsageError(f"no run at {given}; expected a run's folder, or SUITE/latest")
+
+
+def run_place(given: Path) -> Path:
+    """Find what a run is read from: a file of it as it is, else its folder.
+
+    Raises:
+        UsageError: there is none.
+    """
+    return given if given.is_file() and given.name != "latest" else run_folder(given)

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     now = replace(stored.run, suite_sha256=suite.sha256, pack=pack.name, pack_version=pack.version)
     comparison = compare(stored, StoredRun(source=f"{folder} rescored", run=now, entries=entries))
     figures = comparison.counts()
-    conditions = parse_conditions(arguments.fail_on, figures) if arguments.fail_on else ()
+    conditions = parse_conditions(arguments.fail_on, figures) if arguments.fail_on is not None else ()
     failed = [condition for condition in conditions if condition.holds(figures)]
     page = diff_markdown(replace(comparison, differences=()), failed)
     if arguments.out is None:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.records.entry import Entry
+from pytest_packbench.records.entry import VERDICTS, Entry
 from pytest_packbench.records.evalrecord import EvalRecord, RecordError
 from pytest_packbench.records.run import RUN_DOCUMENT_VERSION, Run
 
@@ -73,7 +73,7 @@ def load_run(path: Path) -> StoredRun:
 def _from_report(path: Path) -> StoredRun:
     try:
         document = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StoredRunError(f"{path}: not JSON: {error}") from None
     ours = document.get("packbench") if isinstance(document, dict) else None
     if not isinstance(ours, dict):
@@ -84,8 +84,9 @@ def _from_report(path: Path) -> StoredRun:
         )
     try:
         run = Run(**{name: value for name, value in ours["run"].items() if name in _RUN_FIELDS})
+        _check("run", run, _RUN_TYPES)
         entries = [_entry(row, run) for row in ours["cases"]]
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise StoredRunError(f"{path}: /packbench: not a run document: {type(error).__name__}: {error}") from None
     return StoredRun(source=str(path), run=run, entries=_sorted(entries))
 
@@ -93,7 +94,52 @@ def _from_report(path: Path) -> StoredRun:
 def _entry(row: dict[str, Any], run: Run) -> Entry:
     known = {name: value for name, value in row.items() if name in _ENTRY_FIELDS}
     known["tags"], known["terms"] = tuple(row["tags"]), tuple(row["terms"])
-    return Entry(suite=run.suite, **known)
+    return _sound(Entry(suite=run.suite, **known))
+
+
+def _sound(entry: Entry) -> Entry:
+    """Check what mypy can't see of a file: reports count, compare and sort by these."""
+    _check(f"case {entry.case_id!r}", entry, _ENTRY_TYPES)
+    if entry.verdict not in VERDICTS:
+        raise ValueError(f"case {entry.case_id!r}: verdict {entry.verdict!r} is none of {', '.join(VERDICTS)}")
+    for name in ("score", "threshold"):
+        value = getattr(entry, name)
+        if value is not None and not 0 <= value <= 1:
+            raise ValueError(f"case {entry.case_id!r}: {name} {value!r} does not lie between 0 and 1")
+    # what a file holds is checked at run time, whatever the annotation says
+    terms: tuple[Any, ...] = entry.terms
+    for term in terms:
+        sound = isinstance(term, dict) and isinstance(term.get("name"), str) and isinstance(term.get("effect"), str)
+        if not sound or not isinstance(term.get("value"), int | float):
+            raise ValueError(f"case {entry.case_id!r}: a term is not of the form name, effect, value")
+    return entry
+
+
+def _check(where: str, found: object, types: dict[str, Any]) -> None:
+    for name, kind in types.items():
+        value = getattr(found, name)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise ValueError(f"{where}: {name} is {value!r:.60}")
+
+
+_NUMBER = int | float | None
+_ENTRY_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("suite", "test_id", "case_id", "nodeid", "file", "verdict", "kind", "message"), str),
+    **dict.fromkeys(("case_type", "difficulty", "timestamp"), str),
+    **dict.fromkeys(("score", "threshold"), _NUMBER),
+    **dict.fromkeys(("trial", "duration_ms"), int),
+    "facets": dict,
+    "tags": tuple,
+    "terms": tuple,
+    "stale": bool,
+    "match_depth": int | None,
+    "answer": str | None,
+    "case_sha256": str | None,
+}
+_RUN_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("run_id", "suite", "pack", "pack_version", "suite_sha256", "mode", "target"), str),
+    **dict.fromkeys(("started_at", "finished_at", "partial"), str),
+}
 
 
 def _from_records(path: Path) -> StoredRun:
@@ -110,14 +156,20 @@ def _from_records(path: Path) -> StoredRun:
     suites = sorted({record.test_suite for record in records})
     if len(ids) > 1 or len(suites) > 1:
         raise StoredRunError(f"{path}: holds {len(ids)} runs of {len(suites)} suites; expected one of each")
-    entries = [entry_of_record(record) for record in records]
-    return StoredRun(source=str(path), run=_run_of(records), entries=_sorted(entries))
+    try:
+        # the same attempt written twice is one attempt: the first counts, as in a report
+        unique = {(entry.test_id, entry.trial): entry for entry in map(entry_of_record, reversed(records))}
+        run = _run_of(records)
+        _check("run", run, _RUN_TYPES)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise StoredRunError(f"{path}: not records of ours: {error}") from None
+    return StoredRun(source=str(path), run=run, entries=_sorted(list(unique.values())))
 
 
 def entry_of_record(record: EvalRecord) -> Entry:
     """Make an entry of a wire record; what only our own object tells is missing in a foreign one."""
     ours = record.packbench or {}
-    return Entry(
+    entry = Entry(
         **{name: ours[name] for name in _FROM_RECORD if name in ours and name not in {"case_id", "file"}},
         suite=record.test_suite,
         test_id=record.test_id,
@@ -135,6 +187,7 @@ def entry_of_record(record: EvalRecord) -> Entry:
         llm_backend=record.llm_backend,
         llm_model=record.llm_model,
     )
+    return _sound(entry)
 
 
 def _run_of(records: list[EvalRecord]) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -83,9 +84,12 @@ class Comparison:
         return tuple(sorted((one for one in self.changes if _is(one, kind, self.threshold)), key=_worst_first))
 
     def counts(self) -> dict[str, float]:
-        """Give the figures that a condition may name; counts of cases, and `mean` in points of score."""
+        """Give the figures that a condition may name: counts of cases, and `mean` in points of score.
+
+        `mean` is not a number where no case has a score in both runs.
+        """
         kinds = {kind: float(sum(_is(one, kind, self.threshold) for one in self.changes)) for kind in KINDS}
-        mean = self.mean.mean if self.mean is not None else 0.0
+        mean = self.mean.mean if self.mean is not None else math.nan
         return {**kinds, "added": float(len(self.added)), "removed": float(len(self.removed)), "mean": mean}
 
 
@@ -97,11 +101,13 @@ def _regressed(change: Change, threshold: float) -> bool:
     return change.delta is not None and change.delta <= TOLERANCE - threshold
 
 
+# a case that broke is no better than one that failed
+_BAD = ("failed", "error", "vacuous", "not_run")
 _KINDS: dict[str, Callable[[Change, float], bool]] = {
     "improved": _improved,
     "regressed": _regressed,
-    "new_failures": lambda change, _: change.after == "failed" and change.before != "failed",
-    "fixed": lambda change, _: change.after == "passed" and change.before != "passed",
+    "new_failures": lambda change, _: change.after in _BAD and change.before not in _BAD,
+    "fixed": lambda change, _: change.after == "passed" and change.before in _BAD,
     "verdict_changed": lambda change, _: change.before != change.after,
     "hash_changed": lambda change, _: change.hash_changed,
 }

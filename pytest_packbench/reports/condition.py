@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -33,8 +34,13 @@ class Condition:
     bound: float
 
     def holds(self, figures: Mapping[str, float]) -> bool:
-        """Whether the figure lies on the named side of the bound; float noise of 1e-9 decides nothing."""
+        """Whether the figure lies on the named side of the bound; float noise of 1e-9 decides nothing.
+
+        It holds, and so fails the comparison, where there is no figure to judge.
+        """
         value = figures[self.name]
+        if math.isnan(value):
+            return True
         if abs(value - self.bound) <= TOLERANCE:
             return "=" in self.sign
         return value < self.bound if self.sign.startswith("<") else value > self.bound

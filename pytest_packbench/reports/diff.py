@@ -57,9 +57,13 @@ def answer(comparison: Comparison) -> str:
     """Say in a few words whether the change made it worse."""
     figures = comparison.counts()
     worse, better = int(figures["regressed"]), int(figures["improved"])
-    if not worse and not better:
-        return "no score changed" if not figures["verdict_changed"] else "verdicts changed, no score"
-    return f"{worse} regressed, {better} improved, {int(figures['new_failures'])} new failures"
+    failing, fixed = int(figures["new_failures"]), int(figures["fixed"])
+    if not comparison.changes:
+        return "no case in common"
+    if not (worse or better or failing or fixed):
+        moved = any(change.delta for change in comparison.changes if not change.hash_changed)
+        return f"no score moved by {comparison.threshold:g} or more" if moved else "no score changed"
+    return f"{worse} regressed, {better} improved, {failing} new failures, {fixed} fixed"
 
 
 def sentences(comparison: Comparison) -> list[str]:
@@ -67,7 +71,7 @@ def sentences(comparison: Comparison) -> list[str]:
     found = []
     mean = comparison.mean
     if mean is None:
-        return ["No case has a score in both runs: nothing can be said about a change."]
+        return ["No case has a score in both runs: nothing can be said about a change of score.", *_flips(comparison)]
     if mean.low is None or mean.high is None:
         found.append(f"One case has a score in both runs; it changed by {mean.mean:+.3f} points.")
     else:
@@ -81,14 +85,8 @@ def sentences(comparison: Comparison) -> list[str]:
             f"With this many pairs and this spread a true mean change of {mean.detectable:.3f} points "
             "is seen four times out of five (two-sided, 5 %)."
         )
-    flips = comparison.lost + comparison.won
-    if flips:
-        word = "hardly chance" if comparison.p_flips < _CHANCE else "may be chance"
-        found.append(
-            f"Pass flips: {comparison.lost} lost, {comparison.won} won; exact McNemar p = {comparison.p_flips:.3f} "
-            f"({word}, if the cases are a sample of many)."
-        )
-    else:
+    found += _flips(comparison)
+    if not comparison.lost + comparison.won:
         bound = unseen(mean.n)
         found.append(
             f"No case flipped between passed and failed; up to {100 * (bound or 0):.1f} % of such cases could, "
@@ -100,6 +98,14 @@ def sentences(comparison: Comparison) -> list[str]:
             "or a recording, never from a model's mood."
         )
     return found
+
+
+def _flips(comparison: Comparison) -> list[str]:
+    if not comparison.lost + comparison.won:
+        return []
+    word = "hardly chance" if comparison.p_flips < _CHANCE else "may be chance"
+    told = f"Pass flips: {comparison.lost} lost, {comparison.won} won; exact McNemar p = {comparison.p_flips:.3f}"
+    return [f"{told} ({word}, if the cases are a sample of many)."]
 
 
 def _runs(comparison: Comparison) -> Iterable[tuple[str, ...]]:

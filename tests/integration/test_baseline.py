@@ -61,7 +61,7 @@ def test_the_command_compares_folders_reports_and_records(
     for old, new in ((before, after), (f"{before}/report.json", f"{after}/records.jsonl")):
         assert main(["compare", "--baseline", old, "--current", new, "--out", "-"]) == 0
         page = capsys.readouterr().out
-        assert page.startswith("# packbench: toy compared - 1 regressed, 0 improved, 1 new failures\n")
+        assert page.startswith("# packbench: toy compared - 1 regressed, 0 improved, 1 new failures, 0 fixed\n")
     assert main(["compare", "--baseline", before, "--current", after, "--fail-on", "regressed>0"]) == 1
     said = capsys.readouterr()
     assert "packbench: regressed>0: 1: FAIL" in said.err

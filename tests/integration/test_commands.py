@@ -173,7 +173,7 @@ def test_a_merge_with_a_part_missing_is_partial_and_leaves_latest(
     before = latest(ran)
     ran.pytester.runpytest(str(ran.cases()[0]))
     part = max(before.parent.glob("*/"))
-    assert main(["merge", str(part)]) == 0
+    assert main(["merge", str(part)]) == 1
     assert "are in none of the runs" in capsys.readouterr().out
     assert latest(ran) == before
 
@@ -217,3 +217,31 @@ def test_a_gate_against_a_baseline(ran: Copy, capsys: pytest.CaptureFixture[str]
     assert "no baseline was given: FAIL" in capsys.readouterr().out
     assert main(["gate", "tariff/latest", "--baseline", "tariff/latest"]) == 0
     assert "the baseline is 0, so only 0 passes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"score": "x"},
+        {"verdict": "great"},
+        {"test_id": 5},
+        {"terms": [1]},
+        {"trial": "0"},
+        {"facets": []},
+        {"score": 7},
+    ],
+)
+def test_a_damaged_report_is_one_line_everywhere(
+    ran: Copy, capsys: pytest.CaptureFixture[str], change: dict[str, Any]
+) -> None:
+    path = latest(ran) / "report.json"
+    report = json.loads(path.read_text("utf-8"))
+    report["packbench"]["cases"][0].update(change)
+    damaged = ran.pytester.path / "damaged.json"
+    damaged.write_text(json.dumps(report), encoding="utf-8")
+    assert main(["compare", "--baseline", str(damaged), "--current", "tariff/latest"]) == 2
+    assert main(["validate", str(damaged)]) == 2
+    assert "not a run document" in capsys.readouterr().err
+    result = ran.run(f"--packbench-baseline={damaged}")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["baseline: not compared:*not a run document*"])

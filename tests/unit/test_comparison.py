@@ -84,7 +84,7 @@ def test_every_kind_of_change_is_counted() -> None:
     assert found.counts() == {
         "improved": 1,
         "regressed": 1,
-        "new_failures": 1,
+        "new_failures": 2,
         "fixed": 1,
         "verdict_changed": 3,
         "hash_changed": 1,
@@ -131,8 +131,8 @@ def test_turning_a_comparison_round_turns_its_figures(before: dict[str, float], 
     there, back = compared(before, after).counts(), compared(after, before).counts()
     assert there["improved"] == back["regressed"]
     assert there["added"] == back["removed"]
-    assert there["mean"] == pytest.approx(-back["mean"])
-    assert answer(compared(before, before)) == "no score changed"
+    assert there["mean"] == pytest.approx(-back["mean"], nan_ok=True)
+    assert answer(compared(before, before)) == ("no score changed" if before else "no case in common")
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
@@ -215,7 +215,7 @@ def test_the_page_answers_first_and_escapes() -> None:
     )
     page = diff_markdown(found, parse_conditions("regressed>0", found.counts()))
     lines = page.splitlines()
-    assert lines[0] == "# packbench: s compared - 1 regressed, 0 improved, 1 new failures"
+    assert lines[0] == "# packbench: s compared - 1 regressed, 0 improved, 1 new failures, 0 fixed"
     assert lines[2] == "**FAILED by the condition `regressed>0`.**"
     assert "a\\|&lt;b&gt;" in page
     assert "match +1.00 to +0.30" in page
@@ -225,5 +225,30 @@ def test_the_sentences_say_what_nothing_shows() -> None:
     text = " ".join(sentences(compared({"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0})))
     assert "up to 77.6 % of such cases could" in text
     assert sentences(compared({"a": 1.0}, {"b": 1.0})) == [
-        "No case has a score in both runs: nothing can be said about a change."
+        "No case has a score in both runs: nothing can be said about a change of score."
     ]
+
+
+def test_a_case_that_broke_is_a_new_failure_and_no_fix() -> None:
+    there = compare(stored(entry("a", 1.0)), stored(entry("a", None, verdict="error")))
+    assert (there.counts()["new_failures"], answer(there)) == (1, "0 regressed, 0 improved, 1 new failures, 0 fixed")
+    back = compare(stored(entry("a", None, verdict="error")), stored(entry("a", 1.0)))
+    assert back.counts()["fixed"] == 1
+
+
+def test_flips_are_told_where_no_record_has_a_score() -> None:
+    before = stored(*(entry(f"c{n}", None, verdict="passed") for n in range(20)))
+    after = stored(*(entry(f"c{n}", None, verdict="failed") for n in range(20)))
+    found = compare(before, after)
+    assert any("20 lost, 0 won" in sentence for sentence in sentences(found))
+    assert answer(found) == "0 regressed, 0 improved, 20 new failures, 0 fixed"
+
+
+def test_a_condition_on_what_is_not_there_holds_and_so_fails() -> None:
+    figures = compared({"a": 1.0}, {"b": 1.0}).counts()
+    (condition,) = parse_conditions("mean<-0.02", figures)
+    assert condition.holds(figures)
+
+
+def test_smaller_changes_are_not_called_none() -> None:
+    assert answer(compared({"a": 1.0}, {"a": 0.96})) == "no score moved by 0.05 or more"
