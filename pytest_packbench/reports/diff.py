@@ -8,6 +8,7 @@ from pytest_packbench.reports.figures import average
 from pytest_packbench.reports.judgement import count
 from pytest_packbench.reports.markdown import cell, section
 from pytest_packbench.reports.paired import RESAMPLES, unseen
+from pytest_packbench.reports.statistics import AUTHORED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -72,6 +73,11 @@ def sentences(comparison: Comparison) -> list[str]:
     mean = comparison.mean
     if mean is None:
         return ["No case has a score in both runs: nothing can be said about a change of score.", *_flips(comparison)]
+    if _authored(comparison):
+        # what somebody wrote is no sample of anything (design 7)
+        told = f"Mean change over {count(mean.n, 'pair')}: {mean.mean:+.3f} points of score"
+        flips = f"{comparison.lost} lost, {comparison.won} won"
+        return [f"{told}; {flips}. The answers were authored: counts, no statistics."]
     if mean.low is None or mean.high is None:
         found.append(f"One case has a score in both runs; it changed by {mean.mean:+.3f} points.")
     else:
@@ -98,6 +104,11 @@ def sentences(comparison: Comparison) -> list[str]:
             "or a recording, never from a model's mood."
         )
     return found
+
+
+def _authored(comparison: Comparison) -> bool:
+    judged = [entry for entry in comparison.current.entries if entry.counted]
+    return bool(judged) and all(entry.llm_backend == AUTHORED for entry in judged)
 
 
 def _flips(comparison: Comparison) -> list[str]:

@@ -252,3 +252,10 @@ def test_a_condition_on_what_is_not_there_holds_and_so_fails() -> None:
 
 def test_smaller_changes_are_not_called_none() -> None:
     assert answer(compared({"a": 1.0}, {"a": 0.96})) == "no score moved by 0.05 or more"
+
+
+def test_authored_answers_get_counts_and_no_statistics() -> None:
+    runs = [stored(*(replace(entry(f"c{n}", points), llm_backend="stub") for n in range(9))) for points in (1.0, 0.5)]
+    (sentence,) = sentences(compare(*runs))
+    assert "interval" not in sentence
+    assert "-0.500 points of score; 9 lost, 0 won" in sentence

@@ -300,3 +300,9 @@ def test_of_a_part_only_what_was_judged_decides() -> None:
     first, second = of_a_part(check(found, rules))
     assert (first.passed, first.text) == (True, "over_refusal_rate: not judged, no case of it is selected")
     assert not second.passed
+
+
+def test_must_pass_wants_every_trial() -> None:
+    found = [entry("a", "failed", trial=0), entry("a", trial=1)]
+    assert not only(found, Rule("pass_rate", must_pass=("a",))).passed
+    assert not only(found[::-1], Rule("pass_rate", must_pass=("a",))).passed
