@@ -124,8 +124,8 @@ def test_more_mistakes_are_counted_and_placed() -> None:
     ("raw", "said"),
     [
         (
-            b'{"id": 1,}',
-            "c.json: line 1 column 10: not JSON: Illegal trailing comma before end of object; expected one JSON object",
+            b'{"id" 1}',
+            "c.json: line 1 column 7: not JSON: Expecting ':' delimiter; expected one JSON object",
         ),
         (b'{"id": "a", "id": "b"}', 'c.json: the key "id" stands twice in one object; keep one'),
         (b'{"id": NaN}', "c.json: NaN is not JSON; expected a finite number or null"),
