@@ -18,6 +18,21 @@ class TargetError(ValueError):
     """The target can't be found, or can't be called as one."""
 
 
+class TargetFailure(RuntimeError):  # noqa: N818 - it tells of a failure elsewhere: in a server or in a process
+    """A target outside this process gave no result.
+
+    Attributes:
+        kind: the reason's name, for `errors.jsonl`: `target_unreachable`, `target_timeout`, `target_died`,
+            `target_error` or `result_unreadable`.
+        details: what the target said, such as its standard error, a line each.
+    """
+
+    def __init__(self, kind: str, message: str, details: tuple[str, ...] = ()) -> None:
+        self.kind = kind
+        self.details = details
+        super().__init__(message)
+
+
 def import_target(spec: str) -> Target:
     """Import `package.module:attr`.
 
