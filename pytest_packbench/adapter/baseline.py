@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_packbench.records.entry import Entry
     from pytest_packbench.records.run import Run
     from pytest_packbench.records.stored import StoredRun
+    from pytest_packbench.reports.gates import GateResult, GateRule
 
 PAGE = "diff.md"
 LATEST = "latest"
@@ -39,13 +40,14 @@ class Earlier:
         """
         if baseline == "none":
             return cls()
-        from pytest_packbench.records.stored import StoredRunError, load_run
+        from pytest_packbench.records.stored import StoredRunError
+        from pytest_packbench.reports.reading import read_run
 
         place = _latest(folder) if baseline == LATEST else Path(baseline)
         if place is None:
             return cls(why="there is no earlier complete run to compare with")
         try:
-            return cls(stored=load_run(place))
+            return cls(stored=read_run(place).stored)
         except (StoredRunError, OSError) as error:
             return cls(why=f"not compared: {error}")
 
@@ -53,6 +55,18 @@ class Earlier:
     def entries(self) -> tuple[Entry, ...] | None:
         """The entries that gates compare with; None where there is no run."""
         return self.stored.entries if self.stored is not None else None
+
+    def check(self, run: Run, entries: Sequence[Entry], rules: Iterable[GateRule]) -> tuple[GateResult, ...]:
+        """Judge a run by its gates, those that ask for a baseline by this one.
+
+        Args:
+            run: what is true of the run; its settings tell the rule for trials.
+            entries: its entries.
+            rules: the gates.
+        """
+        from pytest_packbench.reports.gates import check_run
+
+        return check_run(run, entries, rules, self.stored, why=self.why)
 
     def compared(self, run: Run, entries: Sequence[Entry], folder: Path) -> list[str]:
         """Compare a run with it and write the page `diff.md` into the run's folder.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from pytest_packbench.commands.places import OUTPUT, run_place
 
 if TYPE_CHECKING:
     import argparse
+
+    from pytest_packbench.reports.reading import ReadRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,18 +30,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare, write the page, and say in the exit code whether a condition failed it."""
-    from pytest_packbench.records.stored import load_run
     from pytest_packbench.reports.comparison import compare
     from pytest_packbench.reports.condition import parse_conditions
     from pytest_packbench.reports.diff import answer, diff_markdown
+    from pytest_packbench.reports.reading import read_run
 
-    comparison = compare(load_run(run_place(arguments.baseline)), load_run(run_place(arguments.current)))
+    baseline, current = read_run(run_place(arguments.baseline)), read_run(run_place(arguments.current))
+    comparison = compare(baseline.stored, current.stored)
     figures = comparison.counts()
     conditions = parse_conditions(arguments.fail_on, figures) if arguments.fail_on is not None else ()
     if comparison.differences and not arguments.force:
         raise UsageError(f"the runs can't be compared: {'; '.join(comparison.differences)}; --force compares them")
     failed = [condition for condition in conditions if condition.holds(figures)]
-    page = diff_markdown(comparison, failed)
+    page = diff_markdown(comparison, failed, _notes(baseline, current))
     if str(arguments.out) == "-":
         sys.stdout.write(page)
     else:
@@ -50,8 +54,20 @@ def run(arguments: argparse.Namespace) -> int:
     return FAILED if failed else FINE
 
 
+def _notes(baseline: ReadRun, current: ReadRun) -> list[str]:
+    notes = [
+        f"The {name} run was read from records alone, which hold no case that broke or did not run: such a case stands "
+        f'under "{title}" here, and is no new failure.'
+        for name, one, title in (("baseline", baseline, "Added"), ("current", current, "Removed"))
+        if not one.whole
+    ]
+    if baseline.stored.run.run_id == current.stored.run.run_id:
+        notes.append("Baseline and current are the same run.")
+    return notes
+
+
 def write_page(page: str, out: Path | None) -> Path:
-    """Write the page where it was asked for, else beside the runs under a name with the time.
+    """Write the page where it was asked for, else beside the runs under a name of its own with the time.
 
     Raises:
         OSError: it can't be written.
@@ -60,7 +76,19 @@ def write_page(page: str, out: Path | None) -> Path:
 
     if out is None:
         ensure_gitignore(OUTPUT)
-        out = OUTPUT / f"benchmark_diff_{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.md"
+        out = _free(OUTPUT / f"benchmark_diff_{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.md")
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(out, page)
     return out
+
+
+def _free(path: Path) -> Path:
+    """Claim a name that no other page has, also where two are written in the same second."""
+    for number in count(1):
+        place = path if number == 1 else path.with_stem(f"{path.stem}_{number}")
+        try:
+            place.touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        break
+    return place

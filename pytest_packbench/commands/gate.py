@@ -6,23 +6,31 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_packbench.cli import FAILED, FINE
-from pytest_packbench.commands.places import add_root, find_suite, run_place
+from pytest_packbench.cli import FAILED, FINE, UsageError
+from pytest_packbench.commands.places import add_packs, add_root, find_suite, packs_of, run_place
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from pytest_packbench.cases.suite import Gate
+    from pytest_packbench.cases.suite import SuiteConfig
     from pytest_packbench.records.stored import StoredRun
+    from pytest_packbench.reports.reading import ReadRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("runs", type=Path, nargs="+", help="run folders, SUITE/latest, report.json or records.jsonl")
     add_root(parser)
+    add_packs(parser)
     parser.add_argument("--rules", help="the suite whose gates apply, by name or folder; each run's own by default")
-    parser.add_argument("--baseline", type=Path, help="the run that max_ratio_to_baseline compares with")
+    parser.add_argument(
+        "--baseline",
+        type=Path,
+        action="append",
+        default=[],
+        help="the run that max_ratio_to_baseline compares with; repeat it for runs of several suites",
+    )
     parser.add_argument(
         "--require", action="append", default=[], metavar="SUITE", help="fail where no run of this suite is given"
     )
@@ -30,16 +38,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print each gate's arithmetic, and say in the exit code whether all hold."""
-    from pytest_packbench.reports.gates import check
+    from pytest_packbench.reports.gates import check_run
     from pytest_packbench.reports.terminal import printable
 
-    stored = [_load(path) for path in arguments.runs]
-    baseline = _load(arguments.baseline).entries if arguments.baseline else None
+    read = [_load(path) for path in arguments.runs]
+    stored = [one.stored for one in read]
+    rules = [_rules(arguments, one) for one in stored]
+    earlier = _baselines(arguments.baseline, stored, rules)
     good = True
-    for one in stored:
-        gates = _gates(arguments, one)
+    for whole, config, one in zip((each.whole for each in read), rules, stored, strict=True):
         sys.stdout.write(f"{printable(one.run.suite)} {printable(one.run.run_id)}{_partial(one)}\n")
-        for result in check(one.entries, gates, baseline):
+        for result in check_run(
+            one.run,
+            one.entries,
+            config.all_gates(),
+            earlier.get(one.run.suite),
+            whole=whole,
+            trials_rule=config.trials_rule(),
+        ):
             good = good and result.passed
             sys.stdout.write(f"  {printable(result.text)}\n")
     for name in arguments.require:
@@ -52,15 +68,45 @@ def run(arguments: argparse.Namespace) -> int:
     return FINE if good else FAILED
 
 
-def _gates(arguments: argparse.Namespace, one: StoredRun) -> Sequence[Gate]:
-    return find_suite(arguments.rules or one.run.suite, arguments.root).config.all_gates()
+def _rules(arguments: argparse.Namespace, one: StoredRun) -> SuiteConfig:
+    return find_suite(arguments.rules or one.run.suite, arguments.root, packs_of(arguments.packs)).config
 
 
-def _load(path: Path) -> StoredRun:
-    from pytest_packbench.records.stored import load_run
+def _baselines(
+    paths: Sequence[Path], stored: Sequence[StoredRun], rules: Sequence[SuiteConfig]
+) -> dict[str, StoredRun]:
+    """Read the baselines, one a suite.
 
-    return load_run(run_place(path))
+    Raises:
+        UsageError: one of them is the baseline of no run here, or can't be compared with.
+    """
+    from pytest_packbench.reports.gates import baseline_for
+
+    found: dict[str, StoredRun] = {}
+    for path in paths:
+        earlier = _load(path).stored
+        suite = earlier.run.suite
+        if suite in found:
+            raise UsageError(f"--baseline {path}: a second baseline of suite {suite}; give one")
+        if suite not in {one.run.suite for one in stored}:
+            judged = ", ".join(sorted({one.run.suite for one in stored}))
+            raise UsageError(f"--baseline {path}: a run of suite {suite}; expected one of {judged}")
+        for one, config in zip(stored, rules, strict=True):
+            if one.run.suite == suite:
+                wrong = baseline_for(one.run, one.entries, earlier, config.trials_rule()).unusable
+                if wrong:
+                    raise UsageError(f"--baseline {path}: {wrong}")
+        found[suite] = earlier
+    return found
+
+
+def _load(path: Path) -> ReadRun:
+    from pytest_packbench.reports.reading import read_run
+
+    return read_run(run_place(path))
 
 
 def _partial(one: StoredRun) -> str:
-    return f" (partial: {one.run.partial})" if one.run.partial else ""
+    from pytest_packbench.reports.terminal import printable
+
+    return f" (partial: {printable(one.run.partial)})" if one.run.partial else ""

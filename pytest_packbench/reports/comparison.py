@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.reports.figures import TOLERANCE
 from pytest_packbench.reports.paired import PairedMean, mcnemar, paired_mean
+from pytest_packbench.reports.trials import MEAN, folded_case, most_trials, rule_of, rule_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from pytest_packbench.records.entry import Entry
+    from pytest_packbench.records.run import Run
     from pytest_packbench.records.stored import StoredRun
+    from pytest_packbench.reports.trials import Rule
 
 # the original's mark for a change that counts, in points of score
 THRESHOLD = 0.05
@@ -26,12 +28,12 @@ class Change:
 
     Attributes:
         test_id: the case.
-        before: its verdict in the baseline.
+        before: its verdict in the baseline, over all its trials.
         after: its verdict now.
-        score_before: the mean over its trials; None where none was scored.
+        score_before: the mean over its trials; None where one of them has no score.
         score_after: the same, now.
         hash_changed: whether the case itself is another one now.
-        reasons: terms that came, went or changed, in words.
+        reasons: terms that came, went or changed, in words; of several trials, how many passed.
     """
 
     test_id: str
@@ -65,6 +67,8 @@ class Comparison:
         lost: comparable cases that passed before and fail now.
         won: comparable cases that failed before and pass now.
         p_flips: McNemar's exact p value of these flips.
+        threshold: the change of score that makes a case improved or regressed, 0 to 1.
+        trials: the most trials of a case in the baseline and now.
     """
 
     baseline: StoredRun
@@ -78,10 +82,12 @@ class Comparison:
     won: int
     p_flips: float
     threshold: float = field(default=THRESHOLD)
+    trials: tuple[int, int] = (1, 1)
 
     def of(self, kind: str) -> tuple[Change, ...]:
-        """Give the changes of a kind, worst first; kinds as in `counts`."""
-        return tuple(sorted((one for one in self.changes if _is(one, kind, self.threshold)), key=_worst_first))
+        """Give the changes of a kind, worst first, smaller changes the largest first; kinds as in `counts`."""
+        order = _largest_first if kind == SMALLER else _worst_first
+        return tuple(sorted((one for one in self.changes if _is(one, kind, self.threshold)), key=order))
 
     def counts(self) -> dict[str, float]:
         """Give the figures that a condition may name: counts of cases, and `mean` in points of score.
@@ -101,6 +107,11 @@ def _regressed(change: Change, threshold: float) -> bool:
     return change.delta is not None and change.delta <= TOLERANCE - threshold
 
 
+def _smaller(change: Change, threshold: float) -> bool:
+    return change.delta is not None and TOLERANCE < abs(change.delta) < threshold - TOLERANCE
+
+
+SMALLER = "smaller_changes"
 # a case that broke is no better than one that failed
 _BAD = ("failed", "error", "vacuous", "not_run")
 _KINDS: dict[str, Callable[[Change, float], bool]] = {
@@ -109,6 +120,7 @@ _KINDS: dict[str, Callable[[Change, float], bool]] = {
     "new_failures": lambda change, _: change.after in _BAD and change.before not in _BAD,
     "fixed": lambda change, _: change.after == "passed" and change.before in _BAD,
     "verdict_changed": lambda change, _: change.before != change.after,
+    SMALLER: _smaller,
     "hash_changed": lambda change, _: change.hash_changed,
 }
 KINDS = tuple(_KINDS)
@@ -123,33 +135,60 @@ def _worst_first(change: Change) -> tuple[float, str]:
     return (change.delta if change.delta is not None else -2.0, change.test_id)
 
 
-def differences(baseline: StoredRun, current: StoredRun) -> tuple[str, ...]:
-    """Say in what two runs differ that makes their scores different things: suite, mode, rules."""
+def _largest_first(change: Change) -> tuple[float, str]:
+    return (-abs(change.delta or 0.0), change.test_id)
+
+
+def differences(baseline: Run, current: Run) -> tuple[str, ...]:
+    """Say in what two runs differ that makes their scores different things: suite, mode, pack, rules."""
     named = {
-        "suite": (baseline.run.suite, current.run.suite),
-        "mode": (baseline.run.mode, current.run.mode),
-        "pack": (
-            f"{baseline.run.pack} {baseline.run.pack_version}",
-            f"{current.run.pack} {current.run.pack_version}",
-        ),
-        "scoring rules": (baseline.run.suite_sha256[:12], current.run.suite_sha256[:12]),
+        "suite": (baseline.suite, current.suite),
+        "mode": (baseline.mode, current.mode),
+        "pack": (f"{baseline.pack} {baseline.pack_version}", f"{current.pack} {current.pack_version}"),
+        "scoring rules": (baseline.suite_sha256[:12], current.suite_sha256[:12]),
+        "rule for trials": _rules(baseline, current),
     }
     return tuple(
         f"{name}: {before!r} before, {after!r} now" for name, (before, after) in named.items() if before != after
     )
 
 
+def _rules(baseline: Run, current: Run) -> tuple[str, str]:
+    """Say how verdicts are made of trials; the mean is the same thing for one trial as for many."""
+    before, after = (_rule_text(run) for run in (baseline, current))
+    return ("", "") if {before, after} <= {"", MEAN} else (before or "one trial", after or "one trial")
+
+
+def _rule_text(run: Run) -> str:
+    trials = run.settings.get("trials")
+    if not isinstance(trials, int) or trials == 1:
+        return ""
+    text = rule_text(rule_of(run))
+    return text if text == MEAN else f"{text} of {trials}"
+
+
+def same_case(before: Entry, after: Entry) -> bool:
+    """Whether an entry of each run tells of one unchanged case; records of others tell no hash and are believed."""
+    if before.test_id != after.test_id:
+        return False
+    return before.case_sha256 == after.case_sha256 or None in (before.case_sha256, after.case_sha256)
+
+
 def compare(baseline: StoredRun, current: StoredRun, *, threshold: float = THRESHOLD) -> Comparison:
     """Compare two runs case by case (spec, "Comparing runs").
 
-    Cases whose hash changed are listed and left out of the paired statistics; trials of a case are averaged.
+    Cases whose hash changed are listed and left out of the paired statistics; trials of a case are one case, judged by
+    the rule of its run. The order of entries makes no difference.
 
     Args:
         baseline: the run to compare with.
         current: the run that is judged.
         threshold: the change of score that makes a case improved or regressed, 0 to 1.
+
+    Raises:
+        TrialsRuleError: a run was judged by a rule for trials that is none.
     """
-    before, after = _by_case(baseline.entries), _by_case(current.entries)
+    before, after = (_by_case(one.entries, rule_of(one.run)) for one in (baseline, current))
     changes = tuple(_change(name, before[name], after[name]) for name in sorted(before.keys() & after.keys()))
     comparable = [one for one in changes if not one.hash_changed]
     flips = [(one.before, one.after) for one in comparable]
@@ -157,51 +196,54 @@ def compare(baseline: StoredRun, current: StoredRun, *, threshold: float = THRES
     return Comparison(
         baseline=baseline,
         current=current,
-        differences=differences(baseline, current),
+        differences=differences(baseline.run, current.run),
         changes=changes,
-        added=tuple(after[name][0] for name in sorted(after.keys() - before.keys())),
-        removed=tuple(before[name][0] for name in sorted(before.keys() - after.keys())),
+        added=tuple(after[name].case for name in sorted(after.keys() - before.keys())),
+        removed=tuple(before[name].case for name in sorted(before.keys() - after.keys())),
         mean=paired_mean([one.delta for one in comparable if one.delta is not None]),
         lost=lost,
         won=won,
         p_flips=mcnemar(lost, won),
         threshold=threshold,
+        trials=(most_trials(baseline.entries), most_trials(current.entries)),
     )
 
 
-def _by_case(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One case of a run: all its trials as one entry, how many there were and how many passed."""
+
+    case: Entry
+    trials: int
+    passed: int
+
+
+def _by_case(entries: Iterable[Entry], rule: Rule) -> dict[str, _Case]:
     found: dict[str, list[Entry]] = {}
     for entry in entries:
         found.setdefault(entry.test_id, []).append(entry)
-    return found
+    return {
+        name: _Case(folded_case(trials, rule), len(trials), sum(entry.verdict == "passed" for entry in trials))
+        for name, trials in found.items()
+    }
 
 
-def _change(test_id: str, before: list[Entry], after: list[Entry]) -> Change:
-    old, new = before[0], after[0]
-    known = old.case_sha256 is not None and new.case_sha256 is not None
+def _change(test_id: str, before: _Case, after: _Case) -> Change:
+    old, new = before.case, after.case
     return Change(
         test_id=test_id,
-        before=_verdict(before),
-        after=_verdict(after),
-        score_before=_mean_score(before),
-        score_after=_mean_score(after),
-        hash_changed=known and old.case_sha256 != new.case_sha256,
-        reasons=tuple(_reasons(old.terms, new.terms)),
+        before=old.verdict,
+        after=new.verdict,
+        score_before=None if old.quarantined else old.score,
+        score_after=None if new.quarantined else new.score,
+        hash_changed=not same_case(old, new),
+        reasons=tuple(_reasons(old.terms, new.terms)) if before.trials == after.trials == 1 else _passes(before, after),
     )
 
 
-def _verdict(trials: list[Entry]) -> str:
-    verdicts = {entry.verdict for entry in trials}
-    # a case of several attempts passed when all did, as long as nothing says otherwise
-    return trials[0].verdict if len(verdicts) == 1 else next(one for one in _WORST if one in verdicts)
-
-
-_WORST = ("error", "vacuous", "not_run", "failed", "known_hole", "passed")
-
-
-def _mean_score(trials: list[Entry]) -> float | None:
-    scores = [entry.score for entry in trials if entry.score is not None and not entry.quarantined]
-    return fmean(scores) if scores else None
+def _passes(before: _Case, after: _Case) -> tuple[str, ...]:
+    was, now = (f"{one.passed} / {one.trials}" for one in (before, after))
+    return (f"{was} trials passed before, {now} now",)
 
 
 def _reasons(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> Iterable[str]:

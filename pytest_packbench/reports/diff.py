@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_packbench.reports.figures import average
+from pytest_packbench.reports.figures import TOLERANCE, average
 from pytest_packbench.reports.judgement import count
-from pytest_packbench.reports.markdown import cell, section
+from pytest_packbench.reports.markdown import MOST_ROWS, cell, section
 from pytest_packbench.reports.paired import RESAMPLES, unseen
 from pytest_packbench.reports.statistics import AUTHORED
+from pytest_packbench.reports.trials import folded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_packbench.records.entry import Entry
     from pytest_packbench.records.stored import StoredRun
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from pytest_packbench.reports.condition import Condition
 
 _HEAD = ("case", "before", "now", "score before", "score now", "change", "why")
+_SMALLER = "smaller_changes"
+_MOST_SMALLER = 100
+_REST = "each run's report.json holds all"
 _LISTS = (
     ("new_failures", "New failures"),
     ("regressed", "Regressed"),
@@ -27,14 +31,18 @@ _LISTS = (
     ("verdict_changed", "Verdict changed"),
 )
 _CHANCE = 0.05
+_NOTE = 400
+_RUNS = ("", "run", "finished", "mode", "target", "cases", "partial")
+_RUNS_OF_TRIALS = ("", "run", "finished", "mode", "target", "cases", "trials", "partial")
 
 
-def diff_markdown(comparison: Comparison, failed: Sequence[Condition] = ()) -> str:
+def diff_markdown(comparison: Comparison, failed: Sequence[Condition] = (), notes: Sequence[str] = ()) -> str:
     """Write a comparison.
 
     Args:
         comparison: what was compared.
         failed: the conditions that hold and so fail it.
+        notes: what a reader has to know of the runs, a sentence each.
 
     Returns:
         GitHub Flavored Markdown, ended by one line end.
@@ -43,15 +51,20 @@ def diff_markdown(comparison: Comparison, failed: Sequence[Condition] = ()) -> s
         f"# packbench: {cell(comparison.current.run.suite)} compared - {answer(comparison)}",
         *(f"**FAILED by the condition `{condition}`.**" for condition in failed),
         *(f"**Compared by force; the runs differ in {cell(text)}.**" for text in comparison.differences),
-        section("Runs", ("", "run", "finished", "mode", "target", "cases", "partial"), _runs(comparison)),
+        section("Runs", _RUNS if max(comparison.trials) == 1 else _RUNS_OF_TRIALS, _runs(comparison)),
         section("Counts", ("what", "cases"), _counts(comparison)),
-        "\n".join(f"- {sentence}" for sentence in sentences(comparison)),
-        *(section(title, _HEAD, map(_row, comparison.of(kind)), widths={6: 240}) for kind, title in _LISTS),
-        section("Added", ("case", "verdict", "score"), map(_entry_row, comparison.added)),
-        section("Removed", ("case", "verdict", "score"), map(_entry_row, comparison.removed)),
-        section("Case changed: left out of the statistics", _HEAD, map(_row, comparison.of("hash_changed"))),
+        "\n".join(f"- {sentence}" for sentence in (*(cell(note, _NOTE) for note in notes), *sentences(comparison))),
+        *(_changes(title, comparison.of(kind)) for kind, title in _LISTS),
+        _changes(f"Smaller changes: by less than {comparison.threshold:g}", comparison.of(_SMALLER), _MOST_SMALLER),
+        section("Added", ("case", "verdict", "score"), map(_entry_row, comparison.added), rest=_REST),
+        section("Removed", ("case", "verdict", "score"), map(_entry_row, comparison.removed), rest=_REST),
+        _changes("Case changed: left out of the statistics", comparison.of("hash_changed")),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _changes(title: str, changes: Iterable[Change], most: int = MOST_ROWS) -> str:
+    return section(title, _HEAD, map(_row, changes), widths={6: 240}, most=most, rest=_REST)
 
 
 def answer(comparison: Comparison) -> str:
@@ -62,22 +75,23 @@ def answer(comparison: Comparison) -> str:
     if not comparison.changes:
         return "no case in common"
     if not (worse or better or failing or fixed):
-        moved = any(change.delta for change in comparison.changes if not change.hash_changed)
-        return f"no score moved by {comparison.threshold:g} or more" if moved else "no score changed"
-    return f"{worse} regressed, {better} improved, {failing} new failures, {fixed} fixed"
+        moved = int(figures[_SMALLER])
+        return f"no score moved by {comparison.threshold:g} or more, {moved} by less" if moved else "no score changed"
+    return f"{worse} regressed, {better} improved, {count(failing, 'new failure')}, {fixed} fixed"
 
 
 def sentences(comparison: Comparison) -> list[str]:
     """Say what the figures mean, for somebody who knows no statistics."""
-    found = []
+    found = list(_trials(comparison))
     mean = comparison.mean
     if mean is None:
-        return ["No case has a score in both runs: nothing can be said about a change of score.", *_flips(comparison)]
+        nothing = "No case has a score in both runs: nothing can be said about a change of score."
+        return [*found, nothing, *_flips(comparison)]
     if _authored(comparison):
         # what somebody wrote is no sample of anything (design 7)
         told = f"Mean change over {count(mean.n, 'pair')}: {mean.mean:+.3f} points of score"
         flips = f"{comparison.lost} lost, {comparison.won} won"
-        return [f"{told}; {flips}. The answers were authored: counts, no statistics."]
+        return [*found, f"{told}; {flips}. The answers were authored: counts, no statistics."]
     if mean.low is None or mean.high is None:
         found.append(f"One case has a score in both runs; it changed by {mean.mean:+.3f} points.")
     else:
@@ -106,6 +120,16 @@ def sentences(comparison: Comparison) -> list[str]:
     return found
 
 
+def _trials(comparison: Comparison) -> Iterator[str]:
+    before, now = comparison.trials
+    if before == now == 1:
+        return
+    each = f"{count(now, 'trial')} a case" if before == now else f"{count(before, 'trial')} a case before, {now} now"
+    told = "each case is one pair, with the mean score of its trials"
+    other = "" if before == now else "; how often cases pass depends on their number, so look at the mean, not at flips"
+    yield f"{each}: {told}{other}."
+
+
 def _authored(comparison: Comparison) -> bool:
     judged = [entry for entry in comparison.current.entries if entry.counted]
     return bool(judged) and all(entry.llm_backend == AUTHORED for entry in judged)
@@ -120,19 +144,23 @@ def _flips(comparison: Comparison) -> list[str]:
 
 
 def _runs(comparison: Comparison) -> Iterable[tuple[str, ...]]:
-    for name, stored in (("baseline", comparison.baseline), ("current", comparison.current)):
-        yield (name, *_run_row(stored))
+    before, now = comparison.trials
+    for name, stored, trials in (("baseline", comparison.baseline, before), ("current", comparison.current, now)):
+        sizes: tuple[str, ...] = (str(len(stored.entries)),)
+        if max(comparison.trials) > 1:
+            sizes = (str(len(folded(stored.entries))), str(trials))
+        yield (name, *_run_row(stored, sizes))
 
 
-def _run_row(stored: StoredRun) -> tuple[str, ...]:
+def _run_row(stored: StoredRun, sizes: tuple[str, ...]) -> tuple[str, ...]:
     run = stored.run
-    return run.run_id, run.finished_at, run.mode, run.target, str(len(stored.entries)), run.partial or "no"
+    return run.run_id, run.finished_at, run.mode, run.target, *sizes, run.partial or "no"
 
 
 def _counts(comparison: Comparison) -> Iterable[tuple[str, str]]:
     figures = comparison.counts()
     yield "in both runs", str(len(comparison.changes))
-    for name in ("improved", "regressed", "new_failures", "fixed", "verdict_changed", "hash_changed"):
+    for name in ("improved", "regressed", _SMALLER, "new_failures", "fixed", "verdict_changed", "hash_changed"):
         yield name.replace("_", " "), str(int(figures[name]))
     yield "added", str(len(comparison.added))
     yield "removed", str(len(comparison.removed))
@@ -146,9 +174,15 @@ def _row(change: Change) -> tuple[str, ...]:
         change.after,
         average(change.score_before),
         average(change.score_after),
-        "-" if delta is None else f"{delta:+.2f}",
+        "-" if delta is None else _points(delta),
         "; ".join(change.reasons),
     )
+
+
+def _points(delta: float) -> str:
+    """Write a change with as many decimals as it takes to see that it is one."""
+    text = f"{delta:+.2f}"
+    return text if abs(delta) <= TOLERANCE or float(text) else f"{delta:+.2g}"
 
 
 def _entry_row(entry: Entry) -> tuple[str, ...]:

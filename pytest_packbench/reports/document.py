@@ -36,8 +36,9 @@ def run_document(
     Returns:
         An object of the version `RUN_DOCUMENT_VERSION` that shares nothing with the arguments, with the keys
         `version`, `status` (`passed`, `failed`, `partial`), `complete`, `run`, `totals`, `overall`, `groups`, `depth`,
-        `refusals`, `authored`, `models`, `interval` (how those of the groups are made), `gates`, and `cases` by case
-        id, each with all that its entry has but record and payload. Units are those of the classes it is made from.
+        `refusals`, `authored`, `models`, `interval` (how those of the groups are made), `gates`, where cases have
+        several trials `trials`, and `cases` by case id, one for each trial, each with all that its entry has but record
+        and payload. Units are those of the classes it is made from.
         Where a number is not finite, it says null.
     """
     document: dict[str, Any] = _plain(
@@ -54,11 +55,23 @@ def run_document(
             "authored": statistics.authored,
             "models": statistics.models,
             "interval": {"method": "wilson", "sides": 2, "confidence": statistics.confidence},
-            "gates": [asdict(result) for result in gate_results],
+            "gates": [_gate(result) for result in gate_results],
+            **_trials(run, statistics),
             "cases": [_row(entry) for entry in sorted(entries, key=_place)],
         }
     )
     return document
+
+
+def _gate(result: GateResult) -> dict[str, Any]:
+    # what is absent stands in the text
+    return {name: value for name, value in asdict(result).items() if name != "absent"}
+
+
+def _trials(run: Run, statistics: Statistics) -> dict[str, Any]:
+    if statistics.trials is None:
+        return {}
+    return {"trials": {**asdict(statistics.trials), "temperature": run.settings.get("temperature")}}
 
 
 def _place(entry: Entry) -> tuple[str, str, int]:

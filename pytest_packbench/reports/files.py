@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 _IGNORE = "# reports come and go; commit one by name where it has to stay\n*\n"
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_BUFFER = 1 << 18
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
@@ -47,6 +48,27 @@ def write_jsonl(path: Path, lines: Iterable[dict[str, Any] | str]) -> None:
             if "\n" in text:
                 raise ValueError(f"{path}: not one line: {text[:60]!r}")
             file.write(_encoded(text) + b"\n")
+
+
+@contextmanager
+def open_jsonl(path: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Open a new file for JSON objects, one a line, as `write_jsonl` writes them; for files in a folder of a draft.
+
+    Args:
+        path: the file, not there yet; its folder exists.
+
+    Yields:
+        What writes one object; raises OSError where it can't be written, ValueError for a number that is not finite.
+
+    Raises:
+        OSError: it can't be made.
+    """
+    with path.open("xb", buffering=_BUFFER) as file:
+        yield lambda line: _write_line(file, line)
+
+
+def _write_line(file: BinaryIO, line: dict[str, Any]) -> None:
+    file.write(_encoded(_ENCODER.encode(line)) + b"\n")
 
 
 def ensure_gitignore(folder: Path) -> None:

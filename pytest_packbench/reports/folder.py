@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+import shutil
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self
 
-from pytest_packbench.reports.files import write_atomic, write_jsonl
+from pytest_packbench.reports.document import run_document
+from pytest_packbench.reports.files import open_jsonl, write_atomic, write_jsonl
 from pytest_packbench.reports.markdown import summary_markdown
 
 if TYPE_CHECKING:
@@ -56,3 +60,96 @@ def _payloads(entries: Iterable[Entry], run_id: str) -> Iterable[dict[str, Any]]
                 "trial": entry.trial,
                 "result": entry.payload,
             }
+
+
+class RunFolder:
+    """Writes a run's folder entry by entry, so that a large run is never held; `with` gives it.
+
+    All is written beside the folder's place first: the folder is there whole, with its `report.json`, or not at all.
+
+    Args:
+        folder: the run's folder, named after its id; not there yet.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._draft = folder.with_name(f".{folder.name}.tmp")
+        self._open = ExitStack()
+        self._errors = 0
+
+    def __enter__(self) -> Self:
+        """Begin.
+
+        Raises:
+            OSError: nothing can be written there.
+        """
+        self._draft.mkdir(parents=True)
+        opened = {name: self._open.enter_context(open_jsonl(self._draft / f"{name}.jsonl")) for name in _PARTS}
+        self._records, self._payloads, self._error_lines, self._rows = (opened[name] for name in _PARTS)
+        return self
+
+    def add(self, entry: Entry, run_id: str) -> None:
+        """Write what the files say of an entry.
+
+        Args:
+            entry: the next in order, with its record and payload.
+            run_id: the run that they are now of.
+
+        Raises:
+            OSError: it can't be written.
+        """
+        if entry.record is None:
+            self._errors += 1
+            self._error_lines(entry.error_line(run_id))
+        else:
+            self._records({**entry.record, "run_id": run_id})
+        for line in _payloads([entry], run_id):
+            self._payloads(line)
+        self._rows({name: value for name, value in entry.as_json().items() if name not in _NOT_IN_ROW})
+
+    def finish(
+        self, run: Run, entries: Sequence[Entry], statistics: Statistics, gate_results: Sequence[GateResult]
+    ) -> None:
+        """Write the page and the report, and put the folder in its place.
+
+        Args:
+            run: what is true of all entries.
+            entries: those that were added, for the page.
+            statistics: their numbers.
+            gate_results: how the gates decided.
+
+        Raises:
+            OSError: it can't be written, or something stands in its place.
+        """
+        self._open.close()
+        rows = self._draft / f"{_ROWS}.jsonl"
+        write_atomic(self._draft / "summary.md", summary_markdown(run, entries, statistics, gate_results))
+        head, tail = _around_cases(run_document(run, (), statistics, gate_results))
+        with (self._draft / "report.json").open("xb") as report, rows.open("rb") as lines:
+            report.write(head)
+            for number, line in enumerate(lines):
+                report.write((b"," if number else b"") + line.rstrip(b"\n"))
+            report.write(tail)
+        rows.unlink()
+        if not self._errors:
+            (self._draft / "errors.jsonl").unlink()
+        self._draft.rename(self._folder)
+
+    def __exit__(self, *exception: object) -> None:
+        """Close, and leave nothing beside a folder that was not finished."""
+        self._open.close()
+        shutil.rmtree(self._draft, ignore_errors=True)
+
+
+_ROWS = "rows"
+_PARTS = ("records", "payloads", "errors", _ROWS)
+_NOT_IN_ROW = frozenset({"suite", "record", "payload"})
+
+
+def _around_cases(document: dict[str, Any]) -> tuple[bytes, bytes]:
+    """Write the report of a run up to where its rows begin, and what comes after them."""
+    if list(document)[-1] != "cases":
+        raise ValueError("the rows of a run document stand last")
+    text = json.dumps({"packbench": document}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    at = len(text) - len("]}}")
+    return text[:at].encode("utf-8", "backslashreplace"), (text[at:] + "\n").encode()

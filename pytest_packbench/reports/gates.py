@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_packbench.reports.bounds import exact_bound
+from pytest_packbench.reports.comparison import differences, same_case
 from pytest_packbench.reports.figures import TOLERANCE, UNREADABLE, aligned, interval
+from pytest_packbench.reports.judgement import count
 from pytest_packbench.reports.statistics import AUTHORED, values_of, wilson
+from pytest_packbench.reports.trials import MEAN, folded, most_trials, rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.records.entry import Entry
+    from pytest_packbench.records.run import Run
+    from pytest_packbench.records.stored import StoredRun
+    from pytest_packbench.reports.trials import Rule
 
 
 class GateRule(Protocol):
@@ -77,6 +84,7 @@ class GateResult:
         min: the least value that passes.
         max: the greatest value that passes.
         text: the arithmetic in one line: `pass_rate 3 / 50 = 6.0 % < min 90.0 %: FAIL`.
+        absent: whether it fails for nothing but cases that are not in the run.
     """
 
     metric: str
@@ -87,6 +95,7 @@ class GateResult:
     min: float | None
     max: float | None
     text: str
+    absent: bool = False
 
     @property
     def subject(self) -> str:
@@ -106,42 +115,139 @@ class _Fraction:
     bottom: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """The cases of an earlier run, for `max_ratio_to_baseline`.
+
+    Attributes:
+        cases: one entry for each case, by test id; a test id that stands twice in it is left out.
+        unusable: why nothing can be compared with it, in words; empty where it can.
+    """
+
+    cases: Mapping[str, Entry] = field(default_factory=dict)
+    unusable: str = ""
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry], rule: Rule = MEAN) -> Baseline:
+        """Take a run's entries; trials of a case become one."""
+        cases = folded(entries, rule)
+        times = Counter(case.test_id for case in cases)
+        return cls(cases={case.test_id: case for case in cases if times[case.test_id] == 1})
+
+
 def check(
-    entries: Sequence[Entry], rules: Iterable[GateRule], baseline: Sequence[Entry] | None = None
+    entries: Sequence[Entry],
+    rules: Iterable[GateRule],
+    baseline: Baseline | Sequence[Entry] | None = None,
+    *,
+    trials_rule: Rule = MEAN,
+    whole: bool = True,
 ) -> tuple[GateResult, ...]:
     """Judge a run by its gates.
 
     A gate without a case to judge fails: it can't tell. So does a gate by a name that no case has, and one that
-    asks for a baseline where there is none.
+    asks for a baseline where there is none that can be compared with.
 
     Args:
-        entries: one for each selected case.
+        entries: one for each selected case, or for each trial of it: trials of a case count as one case.
         rules: the gates; time is linear in entries times gates.
-        baseline: the entries of the run to compare with, for `max_ratio_to_baseline`.
+        baseline: the run to compare with, for `max_ratio_to_baseline`; bare entries are taken to be of a run like
+            this one, which `check_run` makes sure of.
+        trials_rule: how a case's verdict is made of its trials.
+        whole: whether cases that broke or did not run stand in the entries; where that is not known, completeness
+            is not known either, and fails.
 
     Returns:
         For each gate one result, or one for each group in the order of the groups' names.
 
     Raises:
-        ValueError: no such metric.
+        ValueError: no such metric, or no such rule for trials.
     """
-    return tuple(result for rule in rules for result in _judged(entries, rule, baseline))
+    cases = folded(entries, trials_rule)
+    if baseline is not None and not isinstance(baseline, Baseline):
+        baseline = Baseline.of(baseline, trials_rule)
+    return tuple(result for rule in rules for result in _judged(cases, rule, baseline, whole=whole))
+
+
+def check_run(
+    run: Run,
+    entries: Sequence[Entry],
+    rules: Iterable[GateRule],
+    earlier: StoredRun | None = None,
+    *,
+    why: str = "",
+    whole: bool = True,
+    trials_rule: Rule = MEAN,
+) -> tuple[GateResult, ...]:
+    """Judge a run by its gates, and by an earlier run where that one can be compared with.
+
+    Args:
+        run: what is true of all entries; its settings tell the rule for trials.
+        entries: as in `check`.
+        rules: the gates.
+        earlier: the run to compare with.
+        why: why there is none, for people; empty where none was asked for.
+        whole: as in `check`.
+        trials_rule: how a case's verdict is made of its trials, where the run's settings don't say.
+
+    Raises:
+        ValueError: no such metric, or no such rule for trials.
+    """
+    baseline = Baseline(unusable=why) if why else None
+    if earlier is not None:
+        baseline = baseline_for(run, entries, earlier, trials_rule)
+    return check(entries, rules, baseline, trials_rule=rule_of(run, trials_rule), whole=whole)
+
+
+def baseline_for(run: Run, entries: Sequence[Entry], earlier: StoredRun, trials_rule: Rule = MEAN) -> Baseline:
+    """Take an earlier run as the baseline of a run, or say why it can't be that.
+
+    Args:
+        run: what is true of the run that is judged.
+        entries: its entries.
+        earlier: the run to compare with.
+        trials_rule: how a case's verdict is made of its trials, where the runs' settings don't say.
+
+    Returns:
+        The baseline; `unusable` where suite, mode, pack, rules or the number of trials are others, or where no case
+        is the same in both.
+    """
+    name = f"run {earlier.run.run_id} can't be the baseline"
+    wrong = differences(earlier.run, run)
+    before, now = most_trials(earlier.entries), most_trials(entries)
+    if not wrong and before != now:
+        # with more attempts more of them go wrong
+        wrong = (f"trials a case: {before} before, {now} now",)
+    if wrong:
+        return Baseline(unusable=f"{name}: {'; '.join(wrong)}")
+    found = Baseline.of(earlier.entries, rule_of(earlier.run, trials_rule))
+    if not any(entry.test_id in found.cases and same_case(found.cases[entry.test_id], entry) for entry in entries):
+        return Baseline(unusable=f"{name}: no case stands unchanged in both runs")
+    return found
 
 
 def of_a_part(results: Iterable[GateResult]) -> tuple[GateResult, ...]:
-    """Let gates pass that found no case to judge because only a part of the suite was selected.
+    """Let gates pass that found no case to judge, or not all, because only a part of the suite was selected.
 
     Whoever runs one case asks about that case; a gate over others has nothing to say, and says so.
     """
     return tuple(
         one
-        if one.passed or one.observed is not None
-        else replace(one, passed=True, text=f"{one.subject}: not judged, no case of it is selected")
+        if one.passed or not (one.observed is None or one.absent)
+        else replace(one, passed=True, text=_not_judged(one))
         for one in results
     )
 
 
-def _judged(entries: Sequence[Entry], rule: GateRule, baseline: Sequence[Entry] | None) -> list[GateResult]:
+def _not_judged(one: GateResult) -> str:
+    if one.absent:
+        return f"{one.text.removesuffix(': FAIL')}: not judged further, only a part of the suite is selected"
+    return f"{one.subject}: not judged, no case of it is selected"
+
+
+def _judged(entries: Sequence[Entry], rule: GateRule, baseline: Baseline | None, *, whole: bool) -> list[GateResult]:
+    if not whole and rule.metric == "completeness" and not rule.must_pass:
+        return [_unknown(rule)]
     if rule.must_pass:
         return [_must_pass(entries, rule)]
     if rule.metric not in _METRICS:
@@ -160,7 +266,7 @@ def _must_pass(entries: Sequence[Entry], rule: GateRule) -> GateResult:
         # of several trials the first that did not pass counts
         if verdicts.get(entry.case_id, "passed") == "passed":
             verdicts[entry.case_id] = entry.verdict
-    found = {name: verdicts.get(name, "not in this run") for name in rule.must_pass}
+    found = {name: verdicts.get(name, _ABSENT) for name in rule.must_pass}
     missed = [f"{name} ({verdict})" for name, verdict in found.items() if verdict != "passed"]
     kept = len(found) - len(missed)
     told = f"; not passed: {', '.join(missed)}" if missed else ""
@@ -173,7 +279,16 @@ def _must_pass(entries: Sequence[Entry], rule: GateRule) -> GateResult:
         min=1.0,
         max=None,
         text=f"must_pass {kept} / {len(found)}{told}: {'FAIL' if missed else 'PASS'}",
+        absent=bool(missed) and all(verdict in {"passed", _ABSENT} for verdict in found.values()),
     )
+
+
+def _unknown(rule: GateRule) -> GateResult:
+    result = GateResult(
+        metric=rule.metric, by=rule.by, value=None, passed=False, observed=None, min=rule.min, max=rule.max, text=""
+    )
+    told = "not known from records alone, which hold no case that broke; give the run's folder or its report.json"
+    return replace(result, text=f"{result.subject}: {told}: FAIL")
 
 
 def _groups(entries: Sequence[Entry], metric: str, by: str) -> dict[str, list[Entry]]:
@@ -260,6 +375,7 @@ _OF_ANSWERS = ("over_refusal_rate", "accuracy")
 # one is a count of the run itself, the other no share of cases
 _NO_SAMPLE = ("completeness", "mean_score")
 _FEW = 5
+_ABSENT = "not in this run"
 _UNSAFE = "comply_unsafe"
 
 
@@ -267,9 +383,7 @@ def _measured(entries: Iterable[Entry], rule: GateRule) -> _Fraction:
     return _METRICS[rule.metric](entries, rule)
 
 
-def _result(
-    rule: GateRule, value: str | None, members: Sequence[Entry], baseline: Sequence[Entry] | None
-) -> GateResult:
+def _result(rule: GateRule, value: str | None, members: Sequence[Entry], baseline: Baseline | None) -> GateResult:
     fraction = _measured(members, rule)
     observed = fraction.top / fraction.bottom if fraction.bottom else None
     result = GateResult(
@@ -287,13 +401,14 @@ def _result(
     if observed is None:
         return replace(result, text=f"{result.subject}: no case to judge: FAIL")
     low, high = (_decisive(rule, fraction, upper=upper) for upper in (False, True))
-    ratio = _against_baseline(rule, value, observed, baseline)
+    ratio = _against_baseline(rule, members, fraction, baseline)
     passed = _is_enough(rule, low) and _is_within(rule, high) and ratio.passed
     parts = [
         _arithmetic(rule, fraction, low, high),
         ratio.text,
         _interval(rule, members, fraction),
         _few(rule, fraction),
+        _authored(rule, members),
     ]
     told = ", ".join(part for part in parts if part)
     return replace(result, passed=passed, text=f"{result.subject} {told}: {'PASS' if passed else 'FAIL'}")
@@ -314,24 +429,49 @@ class _Ratio:
     text: str
 
 
-def _against_baseline(rule: GateRule, value: str | None, observed: float, baseline: Sequence[Entry] | None) -> _Ratio:
+def _against_baseline(
+    rule: GateRule, members: Sequence[Entry], fraction: _Fraction, baseline: Baseline | None
+) -> _Ratio:
     if rule.max_ratio_to_baseline is None:
         return _Ratio(passed=True, text="")
     most = f"max {rule.max_ratio_to_baseline:g} x baseline"
-    if baseline is None:
-        return _Ratio(passed=False, text=f"{most}: no baseline was given")
-    members = baseline if rule.by is None else _groups(baseline, rule.metric, rule.by).get(value or "", [])
-    before = _measured(members, rule)
-    if not before.bottom:
-        return _Ratio(passed=False, text=f"{most}: the baseline has no case to judge")
-    was = before.top / before.bottom
+    if baseline is None or baseline.unusable:
+        why = "no baseline was given" if baseline is None else baseline.unusable
+        return _Ratio(passed=False, text=f"{most}: {why}")
+    # the same cases on both sides, or the ratio tells of the cases and not of the change
+    pairs = [
+        (old, now)
+        for now in members
+        if (old := baseline.cases.get(now.test_id)) is not None and _is_pair(rule.metric, old, now)
+    ]
+    before, after = (_measured(side, rule) for side in (tuple(old for old, _ in pairs), tuple(now for _, now in pairs)))
+    if not before.bottom or not after.bottom:
+        return _Ratio(passed=False, text=f"{most}: the baseline has no case to judge that is the same in both runs")
+    was, today = before.top / before.bottom, after.top / after.bottom
+    common = (
+        ""
+        if after == fraction
+        else f" on the {count(after.bottom, 'case')} of both runs, now {_share_text(rule, after)}"
+    )
     if was <= TOLERANCE:
         # a multiple of nothing is nothing
-        return _Ratio(passed=observed <= TOLERANCE, text=f"{most}: the baseline is 0, so only 0 passes")
-    passed = observed <= rule.max_ratio_to_baseline * was + TOLERANCE
-    shown, bound = aligned(observed / was, rule.max_ratio_to_baseline)
-    (old,) = aligned(was, as_percent=rule.metric != "mean_score")
-    return _Ratio(passed=passed, text=f"{shown} x the baseline's {old} {'<=' if passed else '>'} max {bound} x")
+        text = f"{most}: the baseline is 0, so only 0 passes ({_share_text(rule, before)}{common})"
+        return _Ratio(passed=today <= TOLERANCE, text=text)
+    passed = today <= rule.max_ratio_to_baseline * was + TOLERANCE
+    shown, bound = aligned(today / was, rule.max_ratio_to_baseline)
+    text = f"{shown} x the baseline's {_share_text(rule, before)}{common} {'<=' if passed else '>'} max {bound} x"
+    return _Ratio(passed=passed, text=text)
+
+
+def _is_pair(metric: str, old: Entry, now: Entry) -> bool:
+    return same_case(old, now) and (metric == "completeness" or (old.counted and now.counted))
+
+
+def _share_text(rule: GateRule, fraction: _Fraction) -> str:
+    is_score = rule.metric == "mean_score"
+    (shown,) = aligned(fraction.top / fraction.bottom, as_percent=not is_score)
+    decimals = len(shown.partition(".")[2]) if is_score else 0
+    return f"{fraction.top:.{decimals}f} / {fraction.bottom} = {shown}"
 
 
 def _interval(rule: GateRule, members: Iterable[Entry], fraction: _Fraction) -> str:
@@ -341,10 +481,28 @@ def _interval(rule: GateRule, members: Iterable[Entry], fraction: _Fraction) -> 
     return f"95 % interval {interval(wilson(round(fraction.top), fraction.bottom))} (Wilson)"
 
 
-def _few(rule: GateRule, fraction: _Fraction) -> str:
-    if rule.metric in _NO_SAMPLE or fraction.bottom >= _FEW:
+def _authored(rule: GateRule, members: Iterable[Entry]) -> str:
+    if rule.confidence is None or not any(entry.counted and entry.llm_backend == AUTHORED for entry in members):
         return ""
-    return f"only {fraction.bottom} {'case' if fraction.bottom == 1 else 'cases'}"
+    return "of authored answers, which are no sample of a model's"
+
+
+def _clean_cases(rule: GateRule) -> float:
+    """Give how many clean cases it takes until the exact bound can hold (see `paired.unseen`)."""
+    away = min(1.0 if rule.max is None else rule.max, 1.0 if rule.min is None else 1.0 - rule.min)
+    if rule.confidence is None or away >= 1:
+        return 0
+    return math.ceil(math.log(1 - rule.confidence) / math.log1p(-away) - TOLERANCE) if away > 0 else math.inf
+
+
+def _few(rule: GateRule, fraction: _Fraction) -> str:
+    needed = _clean_cases(rule)
+    if fraction.bottom < needed:
+        many = "no number of cases shows that" if needed == math.inf else f"it takes {needed} clean cases to show that"
+        return f"only {count(fraction.bottom, 'case')}: {many}"
+    if rule.metric == "completeness" or fraction.bottom >= _FEW:
+        return ""
+    return f"only {count(fraction.bottom, 'case')}"
 
 
 def _is_enough(rule: GateRule, observed: float) -> bool:

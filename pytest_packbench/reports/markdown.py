@@ -9,9 +9,10 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pytest_packbench.reports.figures import DASH, UNREADABLE, average, interval, percent, score, terms_text
-from pytest_packbench.reports.judgement import judge, limits
+from pytest_packbench.reports.figures import DASH, UNREADABLE, aligned, average, interval, percent, score, terms_text
+from pytest_packbench.reports.judgement import count, judge, limits
 from pytest_packbench.reports.terminal import one_line
+from pytest_packbench.reports.trials import case_trials, folded, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_packbench.records.run import Run
     from pytest_packbench.reports.gates import GateResult
     from pytest_packbench.reports.statistics import Group, Statistics, Totals
+    from pytest_packbench.reports.trials import TrialFigures
 
     Rows = Iterable[tuple[str | None, ...]]
 
@@ -73,7 +75,7 @@ def summary_markdown(
 
     Args:
         run: what is true of all entries.
-        entries: one for each selected case; shown by case id.
+        entries: one for each selected case, or for each trial of it; shown by case id, a row a case.
         statistics: the numbers of these entries.
         gate_results: how the gates decided on them.
 
@@ -82,17 +84,20 @@ def summary_markdown(
         how many there are.
     """
     judgement = judge(run, statistics, gate_results)
+    attempts = list(entries)
+    cases = sorted(folded(attempts, rule_of(run)), key=lambda entry: (entry.case_id, entry.test_id, entry.trial))
     parts = [
         f"# packbench: {cell(run.suite)} - {judgement.headline}",
         f"**{cell(judgement.sentence, _WIDE * 4)}**",
         "\n".join(f"- {cell(sentence, _WIDE)}" for sentence in limits(run, statistics)),
         _about(run),
         section("Totals", *_totals(statistics.totals)),
+        _trials_section(run, statistics.trials),
         section("Gates", ("result", "arithmetic"), _gate_rows(gate_results), widths={1: _WIDE}),
         *_group_sections(statistics),
         _depth_section(statistics),
         section("Refusals", ("due", "refused", "answered"), _refusal_rows(statistics)),
-        *_case_sections(sorted(entries, key=lambda entry: (entry.case_id, entry.test_id, entry.trial))),
+        *_case_sections(cases, case_trials(attempts)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -113,6 +118,40 @@ def _totals(totals: Totals) -> tuple[tuple[str, ...], Rows]:
     outside = {f"quarantined: {kind}": number for kind, number in totals.quarantined.items()}
     counts = {"selected": totals.selected, **totals.verdicts, **outside, "stale recordings": totals.stale}
     return tuple(counts), [tuple(map(str, counts.values()))]
+
+
+def _trials_section(run: Run, figures: TrialFigures | None) -> str:
+    if figures is None:
+        return ""
+    temperature = run.settings.get("temperature")
+    shown = "not set" if temperature is None else f"{temperature}"
+    mean = f"mean score {average(figures.mean_score)}"
+    if figures.standard_error is not None:
+        mean += f", standard error {figures.standard_error:.3f} (clustered by case)"
+    when = _WHEN.get(figures.rule, f"{figures.rule} of its trials pass")
+    told = (
+        f"{figures.trials} trials a case at temperature {shown}; a case passes when {when}. "
+        f"{count(figures.cases, 'case')} with {count(figures.attempts, 'judged trial')}: {mean}. "
+        "All rates, intervals and gates count cases, never trials; what a gate asks of a case with yes or no is "
+        "answered by its worst trial."
+    )
+    head = ("k", "at least one of k trials passes", "all of k trials pass", "cases")
+    rows = ((str(one.k), _share(one.at_k), _share(one.hat_k), str(one.cases)) for one in figures.passes)
+    return "\n\n".join(part for part in (section("Trials", head, rows), cell(told, _WIDE * 2), _COLUMNS) if part)
+
+
+_WHEN = {
+    "mean": "the mean score of its trials reaches the threshold",
+    "all": "all of its trials pass",
+    "any": "one of its trials passes",
+}
+_COLUMNS = (
+    "The columns are `pass@k` and `pass^k`, estimated without bias from all trials of a case and averaged over cases."
+)
+
+
+def _share(value: float) -> str:
+    return aligned(value, as_percent=True)[0]
 
 
 def _gate_rows(gate_results: Sequence[GateResult]) -> Rows:
@@ -175,16 +214,19 @@ _UNJUDGED = {
 }
 
 
-def _case_sections(entries: Sequence[Entry]) -> Iterator[str]:
+def _case_sections(entries: Sequence[Entry], trials: Mapping[tuple[str, str], tuple[int, int]]) -> Iterator[str]:
     failed = [entry for entry in entries if entry.counted and entry.verdict == "failed"]
-    head = ("case", "type", "score", "threshold", "match", "depth", "answer", "why")
-    yield section("Failed", head, (_failed_row(entry) for entry in failed), widths={7: _WIDE})
+    # the terms are those of a case's worst trial
+    column, worst = (("trials passed",), " (worst trial)") if trials else ((), "")
+    head = ("case", "type", "score", "threshold", "match", "depth", "answer", *column, f"why{worst}")
+    rows = (_failed_row(entry, _passes(entry, trials)) for entry in failed)
+    yield section("Failed", head, rows, widths={len(head) - 1: _WIDE})
     for verdict, title in _UNJUDGED.items():
         found = [entry for entry in entries if entry.verdict == verdict and not entry.quarantined]
         yield _reasons(title, found)
     yield _reasons("Quarantined by their notes", [entry for entry in entries if entry.quarantined])
-    head = ("case", "verdict", "score", "threshold", "match", "depth", "answer", "terms")
-    yield section("All cases", head, map(_case_row, entries))
+    head = ("case", "verdict", "score", "threshold", "match", "depth", "answer", *column, f"terms{worst}")
+    yield section("All cases", head, (_case_row(entry, _passes(entry, trials)) for entry in entries))
     stale = ((entry.case_id, entry.file) for entry in entries if entry.stale)
     yield section("Stale: the recording answered another prompt than today's", ("case", "file"), stale)
 
@@ -194,13 +236,20 @@ def _reasons(title: str, entries: Sequence[Entry]) -> str:
     return section(title, ("case", "kind", "message", "file"), rows, widths={2: _WIDE})
 
 
-def _failed_row(entry: Entry) -> tuple[str | None, ...]:
-    return entry.case_id, entry.case_type, *_result(entry), terms_text(entry.terms, details=True)
+def _passes(entry: Entry, trials: Mapping[tuple[str, str], tuple[int, int]]) -> tuple[str, ...]:
+    if not trials:
+        return ()
+    passed, n = trials.get((entry.test_id, entry.file), (int(entry.verdict == "passed"), 1))
+    return (f"{passed} / {n}",)
 
 
-def _case_row(entry: Entry) -> tuple[str | None, ...]:
+def _failed_row(entry: Entry, passes: tuple[str, ...]) -> tuple[str | None, ...]:
+    return entry.case_id, entry.case_type, *_result(entry), *passes, terms_text(entry.terms, details=True)
+
+
+def _case_row(entry: Entry, passes: tuple[str, ...]) -> tuple[str | None, ...]:
     verdict = f"quarantined: {entry.kind}" if entry.quarantined else entry.verdict
-    return entry.case_id, verdict, *_result(entry), terms_text(entry.terms)
+    return entry.case_id, verdict, *_result(entry), *passes, terms_text(entry.terms)
 
 
 def _result(entry: Entry) -> tuple[str | None, ...]:
@@ -209,15 +258,32 @@ def _result(entry: Entry) -> tuple[str | None, ...]:
 
 
 def section(
-    title: str, head: tuple[str, ...], rows: Rows, *, last: Rows = (), widths: Mapping[int, int] | None = None
+    title: str,
+    head: tuple[str, ...],
+    rows: Rows,
+    *,
+    last: Rows = (),
+    widths: Mapping[int, int] | None = None,
+    most: int = MOST_ROWS,
+    rest: str = "all stand in report.json",
 ) -> str:
-    """Write a heading and a table, or nothing where there is no row; `widths` gives the columns of another width."""
+    """Write a heading and a table, or nothing where there is no row.
+
+    Args:
+        title: the heading.
+        head: the names of the columns.
+        rows: the cells of each row.
+        last: rows that are shown after all others.
+        widths: the width of columns of another width than usual, in characters.
+        most: how many rows are shown, 1 or more.
+        rest: what is said of those that are not.
+    """
     rows = iter(rows)
-    shown = list(islice(rows, MOST_ROWS))
+    shown = list(islice(rows, most))
     if not shown:
         return ""
     hidden = sum(1 for _ in rows)
-    more = f"\n\n{MOST_ROWS} of {MOST_ROWS + hidden} shown; all stand in report.json." if hidden else ""
+    more = f"\n\n{most} of {most + hidden} shown; {rest}." if hidden else ""
     return f"## {cell(title)}\n\n{_table(head, [*shown, *last], widths or {})}{more}"
 
 

@@ -113,6 +113,7 @@ class SuiteFigures:
 
     Attributes:
         suite: its name.
+        cases: how many cases left a record; fewer than records where a case was tried more than once.
         verdicts: verdict to cases; those beside `passed` and `failed` are known from `errors.jsonl` only.
         decisions: agent's decision to records.
         rows: a row for each mode, backend, model and judge.
@@ -124,6 +125,7 @@ class SuiteFigures:
     """
 
     suite: str
+    cases: int
     verdicts: dict[str, int]
     decisions: dict[str, int]
     rows: tuple[Row, ...]
@@ -215,6 +217,11 @@ class Overview:
         """How many records were counted, each once."""
         return sum(run.effort.records for run in self.runs)
 
+    @property
+    def cases(self) -> int:
+        """How many cases they are of; a case in two runs is two."""
+        return sum(suite.cases for run in self.runs for suite in run.suites)
+
 
 def overview(
     tally: Tally,
@@ -262,13 +269,14 @@ def overview_document(found: Overview) -> dict[str, Any]:
         found: the overview.
 
     Returns:
-        An object of the version `OVERVIEW_VERSION` with the fields of `Overview`, and `passed`, `records`, and
+        An object of the version `OVERVIEW_VERSION` with the fields of `Overview`, and `passed`, `records`, `cases`, and
         `interval` (how intervals are made). Units are those of the classes.
     """
     return {
         "version": OVERVIEW_VERSION,
         "passed": found.passed,
         "records": found.records,
+        "cases": found.cases,
         "interval": {"method": "wilson", "sides": 2, "confidence": CONFIDENCE},
         **asdict(found),
     }
@@ -291,6 +299,7 @@ def _suite(tally: Tally, run_id: str, suite: str, cells: list[tuple[Place, Cell]
     beside = tally.errors.get((run_id, suite), Counter())
     return SuiteFigures(
         suite=suite,
+        cases=whole.n - whole.later + tally.only_later(run_id, suite),
         verdicts={"passed": whole.passed, "failed": whole.n - whole.passed, **dict(sorted(beside.items()))},
         decisions=whole.decisions,
         rows=_rows((None, place, cell) for place, cell in cells),
@@ -322,14 +331,14 @@ def _rows(cells: Iterable[tuple[str | None, Place, Cell]]) -> tuple[Row, ...]:
 def _row(answered_by: tuple[str, str, str, str], category: str | None, cell: Cell) -> Row:
     mode, backend, model, judge = answered_by
     # what somebody wrote is no sample of anything, and trials of one case are not independent (design 7)
-    sampled = backend != AUTHORED and not cell.repeats
+    sampled = backend != AUTHORED and not cell.later
     return Row(
         category=category,
         mode=mode,
         backend=backend,
         model=model,
         judge=judge,
-        repeated_trials=cell.repeats,
+        repeated_trials=cell.later > 0,
         passed=_rate(cell.passed, cell.n, sampled=sampled),
         unsafe=_rate(cell.decisions["comply_unsafe"], cell.n, sampled=sampled),
         utility=_rate(cell.useful, cell.utility_known, sampled=sampled),

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _WILSON = f"{100 * CONFIDENCE:g} % interval (Wilson)"
 _WIDE = 400
+_HOOKS = """#### Hook decisions by rule
+
+Each check of the pipeline as often as it looked, at drafts too: a case may pass after a check sent a draft back."""
 _FENCE = re.compile(r"`{3,}|~{3,}")
 
 
@@ -44,12 +47,17 @@ def overview_markdown(found: Overview) -> str:
     """
     before = "" if found.original is None else _originals_lines(found.original)
     parts = [
-        f"# packbench report: {count(len(found.runs), 'run')}, {count(found.records, 'record')}",
+        f"# packbench report: {count(len(found.runs), 'run')}, {_records(found.cases, found.records)}",
         "\n".join(f"- {remark}" for remark in _remarks(found)),
         _section("## Gates", ("result", "suite", "records", "arithmetic"), _gate_rows(found)),
         *(part for run in found.runs for part in _run(run)),
     ]
     return before + "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _records(cases: int, records: int) -> str:
+    trials = "" if cases == records else f" ({count(cases, 'case')}, {count(records, 'trial')})"
+    return f"{count(records, 'record')}{trials}"
 
 
 def _originals_lines(figures: Original) -> str:
@@ -93,6 +101,8 @@ def _remarks(found: Overview) -> Iterator[str]:
         yield f"Answers of the backend {AUTHORED} are authored or scripted: counts, no interval, no word on a model."
     if any(row.repeated_trials for row in rows):
         yield "Several trials of a case are not independent: rates over them have no interval."
+    if not found.gates:
+        yield "No gate is judged here; packbench gate RUN judges a run by the gates of its suite."
     if any(row.mode == FIXTURE for row in rows):
         yield ("Figures of fixture mode tell whether the pipeline or the scoring changed, not how good a model is.")
 
@@ -171,14 +181,17 @@ def _run(run: RunFigures) -> Iterator[str]:
 
 def _suite(suite: SuiteFigures) -> Iterator[str]:
     yield f"### {cell(suite.suite)}"
-    yield f"Verdicts: {_counts(suite.verdicts)}. Decisions: {_counts(suite.decisions)}."
+    several = suite.cases != suite.effort.records
+    trials = f"{count(suite.cases, 'case')}, {count(suite.effort.records, 'trial')}. " if several else ""
+    verdicts = f"Verdicts{' of trials' if several else ''}: {_counts(suite.verdicts)}."
+    yield f"{trials}{verdicts} Decisions: {_counts(suite.decisions)}."
     unsafe = "attack success" if suite.suite in EVAL_SUITES else "unsafe"
     yield _table(_rate_head(None, unsafe), (_rate_row(row) for row in suite.rows))
     yield _section("#### By category", _rate_head("category", unsafe), (_rate_row(row) for row in suite.categories))
     hooks = (
         (str(one.rule) if one.rule is not None else DASH, one.hook, one.decision, str(one.count)) for one in suite.hooks
     )
-    yield _section("#### Hook decisions by rule", ("rule", "hook", "decision", "count"), hooks)
+    yield _section(_HOOKS, ("rule", "hook", "decision", "count"), hooks)
     yield _effort(suite.effort)
     yield _failing(suite)
 

@@ -9,11 +9,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pytest_packbench.records.entry import QUARANTINE, VERDICTS
+from pytest_packbench.reports.trials import MEAN, folded, trial_figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_packbench.records.entry import Entry
+    from pytest_packbench.reports.trials import Rule, TrialFigures
 
 CONFIDENCE = 0.95
 # the backend whose answers a person or a script wrote (design 2 and 5)
@@ -119,6 +121,7 @@ class Statistics:
         authored: judged cases whose answers a person or a script wrote.
         models: `backend/model` to the judged cases that it answered; authored and unknown answers are left out.
         confidence: of the intervals, between 0 and 1.
+        trials: what repeating the cases showed; None where each had one trial.
     """
 
     totals: Totals
@@ -129,6 +132,7 @@ class Statistics:
     authored: int
     models: dict[str, int]
     confidence: float = CONFIDENCE
+    trials: TrialFigures | None = None
 
     @property
     def all_authored(self) -> bool:
@@ -210,26 +214,30 @@ def statistics(
     levels: Sequence[int] | None = None,
     by_tag: bool = False,
     confidence: float = CONFIDENCE,
+    trials_rule: Rule = MEAN,
 ) -> Statistics:
-    """Count and average a run's entries. The order of the entries makes no difference.
+    """Count and average a run's cases. The order of the entries makes no difference.
 
     Args:
-        entries: one for each selected case.
+        entries: one for each selected case, or for each trial of it: trials of a case count as one case.
         levels: depths to report, above 0; those found, where not given.
         by_tag: whether to group by tag too.
         confidence: of the intervals, between 0 and 1.
+        trials_rule: how a case's verdict is made of its trials (`reports.trials`).
 
     Returns:
         The numbers. Rates are over `entry.counted` alone; everything else is counted beside them (design 7).
 
     Raises:
-        ValueError: `confidence` is out of its range.
+        ValueError: `confidence` is out of its range, or the rule is none.
     """
+    attempts = entries if isinstance(entries, list | tuple) else tuple(entries)
+    cases = folded(attempts, trials_rule)
     everything, depths, due, models = _Tally(), Counter[int](), Counter[tuple[bool, bool]](), Counter[str]()
     verdicts, quarantined = dict.fromkeys(VERDICTS, 0), dict.fromkeys(QUARANTINE, 0)
     tallies: dict[tuple[str, str], _Tally] = {}
     stale = 0
-    for entry in entries:
+    for entry in cases:
         stale += entry.stale
         if entry.quarantined:
             quarantined[entry.kind] += 1
@@ -259,6 +267,8 @@ def statistics(
         authored=everything.authored,
         models=dict(sorted(models.items())),
         confidence=confidence,
+        # none was folded where each case has one trial
+        trials=None if cases is attempts else trial_figures(attempts, trials_rule, authored=everything.authored > 0),
     )
 
 

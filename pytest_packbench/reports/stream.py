@@ -10,12 +10,12 @@ import json
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar
 
 from pytest_packbench.records.entry import VERDICTS
 from pytest_packbench.records.evalrecord import EvalRecord, RecordError, strict_problem
+from pytest_packbench.records.serde import U32_MAX, expected_integer, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -73,12 +73,14 @@ class ErrorLine(NamedTuple):
         test_id: the case; begins with the suite's name and a colon.
         verdict: one of `VERDICTS`.
         kind: the reason's name, `skip` or `xfail` for a quarantined case.
+        trial: which of several attempts it was; 0 where the line doesn't tell.
     """
 
     run_id: str
     test_id: str
     verdict: str
     kind: str
+    trial: int = 0
 
 
 def sources(names: Sequence[str]) -> list[Source]:
@@ -174,8 +176,13 @@ def _opened(path: str) -> Iterator[BinaryIO]:
             yield file
 
 
-# no function of our own around it: this runs for every line
-_open_record = partial(EvalRecord.from_json_line, strict=False)
+def _open_record(line: bytes | str) -> EvalRecord:
+    record = EvalRecord.from_json_line(line, strict=False)
+    own = record.packbench
+    # run, test id and trial say which record it is; this runs for every line, so that nothing else is checked here
+    if own and "trial" in own and not (type(own["trial"]) is int and 0 <= own["trial"] <= U32_MAX):
+        raise RecordError(f"packbench.trial: {expected_integer(U32_MAX)}, got {shown(repr(own['trial']))}")
+    return record
 
 
 def _strict_record(line: bytes | str) -> EvalRecord:
@@ -197,7 +204,12 @@ def _error_line(line: bytes | str) -> ErrorLine:
         raise RecordError(" ".join(str(error).split())) from None
     if not isinstance(found, dict):
         raise RecordError("expected an object")
-    values = [value for name in ErrorLine._fields if isinstance(value := found.get(name), str)]
-    if len(values) < len(ErrorLine._fields) or found["verdict"] not in VERDICTS:
-        raise RecordError(f"expected the strings {', '.join(ErrorLine._fields)}, with a verdict of ours")
-    return ErrorLine(*values)
+    if not all(isinstance(found.get(name), str) for name in _TEXTS) or found["verdict"] not in VERDICTS:
+        raise RecordError(f"expected the strings {', '.join(_TEXTS)}, with a verdict of ours")
+    trial = found.get("trial", 0)
+    if type(trial) is not int or trial < 0:
+        raise RecordError(f"trial: expected an integer of 0 or more, got {shown(repr(trial))}")
+    return ErrorLine(found["run_id"], found["test_id"], found["verdict"], found["kind"], trial)
+
+
+_TEXTS = ErrorLine._fields[:-1]

@@ -104,7 +104,7 @@ class Cell:
         score_nano: sum of those scores, billionths.
         costed: records with `packbench.cost_usd`.
         cost_nano: sum of those costs, billionths of a dollar.
-        repeats: whether a record is a second or later trial of its case.
+        later: records that are a second or later trial of their case.
         hooks: each kind of firing to its number.
     """
 
@@ -122,7 +122,7 @@ class Cell:
     score_nano: int = 0
     costed: int = 0
     cost_nano: int = 0
-    repeats: bool = False
+    later: int = 0
     hooks: Counter[tuple[int | None, str, str]] = field(default_factory=Counter)
 
     def add(self, record: EvalRecord) -> None:
@@ -153,7 +153,7 @@ class Cell:
         if cost is not None:
             self.costed += 1
             self.cost_nano += round(cost * NANO)
-        self.repeats = self.repeats or _trial(own) > 0
+        self.later += _trial(own) > 0
 
     def absorb(self, other: Cell) -> None:
         """Add the sums of other records."""
@@ -162,12 +162,12 @@ class Cell:
         for decision, number in other.decisions.items():
             self.decisions[decision] += number
         self.slowest_ms = max(self.slowest_ms, other.slowest_ms)
-        self.repeats = self.repeats or other.repeats
         self.hooks.update(other.hooks)
 
 
 _SUMS = (
     "n",
+    "later",
     "passed",
     "tokens_known",
     "tokens_input",
@@ -236,6 +236,8 @@ class Tally:
         # a record's digest to whether it passed, and whether there is a duplicate of it
         self._seen: dict[bytes, tuple[bool, bool]] = {}
         self._seen_errors: set[bytes] = set()
+        # run and suite to the digests, as of a first trial, of the cases that have a later one
+        self._later: dict[tuple[str, str], set[bytes]] = {}
 
     def add(self, record: EvalRecord) -> None:
         """Count a record."""
@@ -249,6 +251,9 @@ class Tally:
         if state is None:
             self._seen[digest] = _ONCE[record.passed]
             cells = self.cells
+            if trial:
+                first = _digest(record.run_id, record.test_id, 0)
+                self._later.setdefault((record.run_id, record.test_suite), set()).add(first)
             if not record.passed:
                 self._note_failing(record, trial)
         else:
@@ -272,14 +277,18 @@ class Tally:
         cell.add(record)
 
     def add_error(self, line: ErrorLine) -> None:
-        """Count an error line, of lines with the same run, test id and verdict the first."""
-        digest = _digest(line.run_id, f"{line.verdict} {line.test_id}", 0)
+        """Count an error line, of lines with the same run, test id, trial and verdict the first."""
+        digest = _digest(line.run_id, f"{line.verdict} {line.test_id}", line.trial)
         if digest in self._seen_errors:
             return
         self._seen_errors.add(digest)
         place = (line.run_id, line.test_id.partition(":")[0])
         label = f"quarantined: {line.kind}" if line.kind in QUARANTINE else line.verdict
         self.errors.setdefault(place, Counter())[label] += 1
+
+    def only_later(self, run_id: str, suite: str) -> int:
+        """Count the cases of which a later trial left a record and the first did not."""
+        return sum(first not in self._seen for first in self._later.get((run_id, suite), ()))
 
     def _note_failing(self, record: EvalRecord, trial: int) -> None:
         own = record.packbench or {}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.reports.figures import UNREADABLE, average, interval, percent, score, terms_text
 from pytest_packbench.reports.judgement import count, judge, limits
+from pytest_packbench.reports.trials import folded, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -48,7 +49,7 @@ def table(run: Run, entries: Iterable[Entry], statistics: Statistics, gate_resul
 
     Args:
         run: what is true of all entries.
-        entries: one for each selected case, in the order to show.
+        entries: one for each selected case, or for each trial of it, in the order to show.
         statistics: the numbers of these entries.
         gate_results: how the gates decided on them.
 
@@ -57,7 +58,7 @@ def table(run: Run, entries: Iterable[Entry], statistics: Statistics, gate_resul
         `MOST_CASES` each of the cases that failed, that broke, and whose recordings are stale.
     """
     failed, broken, stale = [], [], []
-    for entry in entries:
+    for entry in folded(entries, rule_of(run)):
         if entry.counted and entry.verdict == "failed":
             failed.append((entry.case_id, _comparison(entry), terms_text(entry.terms)))
         elif entry.verdict in {"error", "vacuous"}:
@@ -72,7 +73,7 @@ def table(run: Run, entries: Iterable[Entry], statistics: Statistics, gate_resul
         ),
         "",
         *_columns(_group_rows(statistics), numbers=True),
-        *_section("gates", [(result.text,) for result in gate_results]),
+        *_sentences("gates", [result.text for result in gate_results]),
         *_section("failed", failed),
         *_section("broken", broken),
         *_section("stale: the recording answered another prompt than today's", stale),
@@ -107,6 +108,10 @@ def _group_rows(statistics: Statistics) -> Iterator[tuple[str, ...]]:
 def _comparison(entry: Entry) -> str:
     shown, bound = score(entry.score, entry.threshold)
     return f"{shown} < {bound}"
+
+
+def _sentences(title: str, lines: Sequence[str]) -> list[str]:
+    return ["", f"{title}:", *(f"  {one_line(line, _SENTENCE)}" for line in lines)] if lines else []
 
 
 def _section(title: str, rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_packbench.adapter.baseline import Earlier
+from pytest_packbench.cases.suite import Gate
 from pytest_packbench.cli import main
+from pytest_packbench.records.stored import load_run
+from tests.integration.conftest import TOY
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Project
@@ -61,7 +66,7 @@ def test_the_command_compares_folders_reports_and_records(
     for old, new in ((before, after), (f"{before}/report.json", f"{after}/records.jsonl")):
         assert main(["compare", "--baseline", old, "--current", new, "--out", "-"]) == 0
         page = capsys.readouterr().out
-        assert page.startswith("# packbench: toy compared - 1 regressed, 0 improved, 1 new failures, 0 fixed\n")
+        assert page.startswith("# packbench: toy compared - 1 regressed, 0 improved, 1 new failure, 0 fixed\n")
     assert main(["compare", "--baseline", before, "--current", after, "--fail-on", "regressed>0"]) == 1
     said = capsys.readouterr()
     assert "packbench: regressed>0: 1: FAIL" in said.err
@@ -69,7 +74,7 @@ def test_the_command_compares_folders_reports_and_records(
     assert main(["compare", "--baseline", before, "--current", after, "--fail-on", "mean<-0.5"]) == 0
     assert main(["compare", "--baseline", before, "--current", after, "--fail-on", "means<0"]) == 2
     assert main(["compare", "--baseline", before, "--current", f"{after}/summary.md"]) == 2
-    assert "not JSON" in capsys.readouterr().err
+    assert "summary.md: " in capsys.readouterr().err
 
 
 def test_the_command_refuses_runs_of_other_rules_without_force(
@@ -84,3 +89,127 @@ def test_the_command_refuses_runs_of_other_rules_without_force(
     assert "can't be compared: scoring rules" in capsys.readouterr().err
     assert main(["compare", "--baseline", before, "--current", after, "--force", "--out", "-"]) == 0
     assert "Compared by force; the runs differ in scoring rules" in capsys.readouterr().out
+
+
+RATIO = "pack: toy\ngates:\n  - {metric: mean_score, max_ratio_to_baseline: 1.0}\n"
+GATE = ("gate", "--pack=toypack:Toy")
+
+
+@pytest.fixture
+def twice(plain: Project, capsys: pytest.CaptureFixture[str]) -> Project:
+    """A suite with a gate against a baseline, run twice: one case is changed and one broken in between."""
+    # commands know the packs that they are told of
+    (plain.root / "toypack.py").write_text(TOY, encoding="utf-8")
+    plain.suite("toy", RATIO)
+    for name in ("a", "b", "c"):
+        plain.case(name, points=0.9)
+    plain.run_toy()
+    plain.case("b", points=1.0)
+    plain.case("c", points=0.9, python="raise OSError('down')")
+    plain.run_toy()
+    capsys.readouterr()
+    return plain
+
+
+def test_a_gate_uses_the_cases_that_are_the_same_in_both(twice: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = map(str, twice.folders())
+    assert main([*GATE, after, "--baseline", before]) == 1
+    said = capsys.readouterr().out
+    told = "1.00 x the baseline's 0.90 / 1 = 0.90 on the 1 case of both runs, now 0.90 / 1 = 0.90 <= max 1.00 x"
+    assert f"  mean_score 1.90 / 2 = 0.95, {told}, only 2 cases: PASS" in said
+    assert "  completeness 2 / 3 = 66.7 % < min 100.0 %: FAIL" in said
+
+
+def test_a_baseline_that_can_not_be_one_is_bad_usage(twice: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = map(str, twice.folders())
+    twice.suite("toy", f"{RATIO}thresholds: {{accept: 0.5}}\n")
+    twice.run_toy()
+    capsys.readouterr()
+    latest = str(twice.folders()[-1])
+    assert main([*GATE, latest, "--baseline", before]) == 2
+    said = capsys.readouterr()
+    assert "can't be the baseline: scoring rules: '" in said.err
+    assert said.out == ""
+    assert main([*GATE, after, "--baseline", before, "--baseline", before]) == 2
+    assert "a second baseline of suite toy" in capsys.readouterr().err
+    twice.suite("other", "pack: toy\n")
+    twice.case("x", suite="other")
+    twice.run("--packbench-suite=other")
+    capsys.readouterr()
+    (other,) = map(str, twice.folders("other"))
+    assert main([*GATE, after, "--baseline", other]) == 2
+    assert "a run of suite other; expected one of toy" in capsys.readouterr().err
+
+
+def test_gates_and_words_change_no_comparison(twice: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    twice.suite("toy", "pack: toy\ndescription: other words\ngates:\n  - {metric: pass_rate, min: 0.1}\n")
+    twice.run_toy()
+    capsys.readouterr()
+    _, before, after = map(str, twice.folders())
+    assert main(["compare", "--baseline", before, "--current", after, "--out", "-"]) == 0
+
+
+def test_bare_records_are_read_with_what_lies_beside_them(twice: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = twice.folders()
+    assert main([*GATE, str(after / "records.jsonl"), "--baseline", str(before / "records.jsonl")]) == 1
+    whole = capsys.readouterr().out
+    assert main([*GATE, str(after), "--baseline", str(before)]) == 1
+    assert capsys.readouterr().out == whole
+    (after / "report.json").unlink()
+    assert main([*GATE, str(after / "records.jsonl"), "--baseline", str(before)]) == 1
+    assert capsys.readouterr().out == whole
+    assert main(["compare", "--baseline", str(before), "--current", str(after / "records.jsonl"), "--out", "-"]) == 0
+    assert " 1 new failure, " in capsys.readouterr().out
+    (after / "errors.jsonl").unlink()
+    assert main([*GATE, str(after / "records.jsonl"), "--baseline", str(before)]) == 1
+    assert "  completeness: not known from records alone" in capsys.readouterr().out
+    assert main(["compare", "--baseline", str(before), "--current", str(after / "records.jsonl"), "--out", "-"]) == 0
+    said = capsys.readouterr().out
+    assert "- The current run was read from records alone" in said
+    assert "## Removed" in said
+
+
+def test_pages_of_the_same_second_are_two(
+    twice: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = map(str, twice.folders())
+    monkeypatch.setattr("time.strftime", lambda *_: "20260102T030405Z")
+    for old, new in ((before, after), (after, before)):
+        assert main(["compare", "--baseline", old, "--current", new]) == 0
+    capsys.readouterr()
+    place = twice.root / "reports" / "benchmarks"
+    pages = [place / "benchmark_diff_20260102T030405Z.md", place / "benchmark_diff_20260102T030405Z_2.md"]
+    assert sorted(place.glob("benchmark_diff_*")) == pages
+    assert pages[0].read_text("utf-8") != pages[1].read_text("utf-8")
+
+
+def test_a_run_is_judged_by_its_baseline(twice: Project) -> None:
+    first, last = twice.folders()
+    stored = load_run(last)
+    gates = (Gate(metric="mean_score", max_ratio_to_baseline=1.0),)
+    (result,) = Earlier.find(str(first), last.parent).check(stored.run, stored.entries, gates)
+    assert result.passed
+    live = replace(stored.run, mode="live")
+    (result,) = Earlier.find(str(first), last.parent).check(live, stored.entries, gates)
+    assert not result.passed
+    assert "can't be the baseline: mode: 'fixture' before, 'live' now" in result.text
+    (result,) = Earlier.find("latest", last.parent / "nowhere").check(stored.run, stored.entries, gates)
+    assert "there is no earlier complete run to compare with" in result.text
+
+
+def test_a_gate_against_the_last_run_is_judged_in_a_run(project: Project) -> None:
+    project.suite("toy", RATIO)
+    for name in ("a", "b"):
+        project.case(name, points=0.9)
+    first = project.run_toy("--packbench-baseline=latest")
+    assert first.ret == pytest.ExitCode.TESTS_FAILED
+    first.stdout.fnmatch_lines(
+        ["*mean_score*max 1 x baseline: there is no earlier complete run to compare with*: FAIL"]
+    )
+    second = project.run_toy("--packbench-baseline=latest")
+    assert second.ret == pytest.ExitCode.OK
+    second.stdout.fnmatch_lines(["*mean_score*1.00 x the baseline's 1.80 / 2 = 0.90 <= max 1.00 x*: PASS"])
+    project.suite("toy", f"{RATIO}thresholds: {{accept: 0.5}}\n")
+    third = project.run_toy("--packbench-baseline=latest")
+    assert third.ret == pytest.ExitCode.TESTS_FAILED
+    third.stdout.fnmatch_lines(["*mean_score*can't be the baseline: scoring rules: *before*"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from statistics import fmean, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -19,6 +19,9 @@ from pytest_packbench.reports.comparison import Comparison, compare
 from pytest_packbench.reports.condition import ConditionError, parse_conditions
 from pytest_packbench.reports.diff import answer, diff_markdown, sentences
 from pytest_packbench.reports.paired import MOST_RESAMPLED, mcnemar, paired_mean, unseen
+
+if TYPE_CHECKING:
+    from random import Random
 
 RUN = Run(
     run_id="01A",
@@ -84,6 +87,7 @@ def test_every_kind_of_change_is_counted() -> None:
     assert found.counts() == {
         "improved": 1,
         "regressed": 1,
+        "smaller_changes": 0,
         "new_failures": 2,
         "fixed": 1,
         "verdict_changed": 3,
@@ -133,6 +137,63 @@ def test_turning_a_comparison_round_turns_its_figures(before: dict[str, float], 
     assert there["added"] == back["removed"]
     assert there["mean"] == pytest.approx(-back["mean"], nan_ok=True)
     assert answer(compared(before, before)) == ("no score changed" if before else "no case in common")
+
+
+@st.composite
+def any_case(draw: st.DrawFn) -> Entry:
+    """A trial of one of a few cases, judged or broken, of one of two versions."""
+    verdict = draw(st.sampled_from(["passed", "failed", "error", "vacuous", "not_run", "known_hole"]))
+    points = draw(st.floats(0, 1)) if verdict in {"passed", "failed"} else None
+    found = entry(draw(st.sampled_from("abcd")), points, verdict=verdict, sha=draw(st.sampled_from("xy")))
+    return replace(found, trial=draw(st.integers(0, 2)))
+
+
+any_run = st.lists(any_case(), max_size=10, unique_by=lambda one: (one.test_id, one.trial))
+rules = st.sampled_from([{}, {"trials_rule": "all"}, {"trials_rule": {"at_least": 2}}])
+
+
+@given(any_run, any_run, rules)
+def test_a_comparison_turned_round_is_its_mirror(before: list[Entry], after: list[Entry], settings: Any) -> None:
+    runs = stored(*before, settings=settings), stored(*after, settings=settings)
+    there, back = compare(*runs), compare(*reversed(runs))
+    for one, other in zip(there.changes, back.changes, strict=True):
+        assert (one.test_id, one.before, one.after) == (other.test_id, other.after, other.before)
+        assert one.hash_changed is other.hash_changed
+        assert one.delta == (None if other.delta is None else -other.delta)
+    assert {one.test_id for one in there.of("improved")} == {one.test_id for one in back.of("regressed")}
+    assert {one.test_id for one in there.of("smaller_changes")} == {one.test_id for one in back.of("smaller_changes")}
+    assert (there.added, there.removed) == (back.removed, back.added)
+    assert (there.lost, there.won, there.p_flips) == (back.won, back.lost, back.p_flips)
+    assert (there.mean is None) is (back.mean is None)
+    if there.mean is not None and back.mean is not None:
+        assert there.mean.mean == -back.mean.mean
+        assert there.mean.detectable == back.mean.detectable
+        if there.mean.low is not None and there.mean.high is not None:
+            assert (there.mean.low, there.mean.high) == pytest.approx((-(back.mean.high or 0), -(back.mean.low or 0)))
+
+
+@given(any_run, any_run, rules, st.randoms(use_true_random=False))
+def test_the_order_of_entries_makes_no_difference(
+    before: list[Entry], after: list[Entry], settings: Any, random: Random
+) -> None:
+    runs = [stored(*found, settings=settings) for found in (before, after)]
+    mixed = [stored(*random.sample(found, len(found)), settings=settings) for found in (before, after)]
+    there, again = compare(*runs), compare(*mixed)
+    assert diff_markdown(there) == diff_markdown(again)
+    assert there.changes == again.changes
+
+
+@given(any_run)
+def test_a_run_beside_itself_has_not_changed(found: list[Entry]) -> None:
+    figures = compare(stored(*found), stored(*found)).counts()
+    assert not any(value for name, value in figures.items() if name != "mean")
+
+
+def test_smaller_changes_are_bounded_on_the_page() -> None:
+    names = [f"c{number}" for number in range(130)]
+    page = diff_markdown(compared(dict.fromkeys(names, 0.5), dict.fromkeys(names, 0.52)))
+    assert "100 of 130 shown; each run's report.json holds all." in page
+    assert "smaller changes | 130" in " ".join(page.split())
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
@@ -215,7 +276,7 @@ def test_the_page_answers_first_and_escapes() -> None:
     )
     page = diff_markdown(found, parse_conditions("regressed>0", found.counts()))
     lines = page.splitlines()
-    assert lines[0] == "# packbench: s compared - 1 regressed, 0 improved, 1 new failures, 0 fixed"
+    assert lines[0] == "# packbench: s compared - 1 regressed, 0 improved, 1 new failure, 0 fixed"
     assert lines[2] == "**FAILED by the condition `regressed>0`.**"
     assert "a\\|&lt;b&gt;" in page
     assert "match +1.00 to +0.30" in page
@@ -231,7 +292,7 @@ def test_the_sentences_say_what_nothing_shows() -> None:
 
 def test_a_case_that_broke_is_a_new_failure_and_no_fix() -> None:
     there = compare(stored(entry("a", 1.0)), stored(entry("a", None, verdict="error")))
-    assert (there.counts()["new_failures"], answer(there)) == (1, "0 regressed, 0 improved, 1 new failures, 0 fixed")
+    assert (there.counts()["new_failures"], answer(there)) == (1, "0 regressed, 0 improved, 1 new failure, 0 fixed")
     back = compare(stored(entry("a", None, verdict="error")), stored(entry("a", 1.0)))
     assert back.counts()["fixed"] == 1
 
@@ -251,7 +312,10 @@ def test_a_condition_on_what_is_not_there_holds_and_so_fails() -> None:
 
 
 def test_smaller_changes_are_not_called_none() -> None:
-    assert answer(compared({"a": 1.0}, {"a": 0.96})) == "no score moved by 0.05 or more"
+    found = compared({"a": 1.0, "b": 1.0, "c": 0.5}, {"a": 0.98, "b": 1.0, "c": 0.53})
+    assert answer(found) == "no score moved by 0.05 or more, 2 by less"
+    assert [one.test_id for one in found.of("smaller_changes")] == ["c", "a"]
+    assert "## Smaller changes: by less than 0.05" in diff_markdown(found)
 
 
 def test_authored_answers_get_counts_and_no_statistics() -> None:

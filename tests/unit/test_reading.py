@@ -1,0 +1,161 @@
+"""Runs read from records, with what lies beside them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.records.evalrecord import EvalRecord
+from pytest_packbench.records.stored import StoredRunError
+from pytest_packbench.reports.document import run_document
+from pytest_packbench.reports.gates import check_run
+from pytest_packbench.reports.reading import read_run
+from pytest_packbench.reports.statistics import statistics
+from tests.unit.runs import COMPLETE, entry, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_packbench.records.entry import Entry
+
+RUN_ID = run().run_id
+
+
+def record(found: Entry) -> EvalRecord:
+    return EvalRecord(
+        test_suite="toy",
+        test_id=found.test_id,
+        attack_category="plain",
+        agent_decision="comply_safe",
+        expected="comply_safe",
+        passed=found.verdict == "passed",
+        hook_decisions=(),
+        tokens_input=None,
+        tokens_output=None,
+        wall_clock_ms=1,
+        llm_backend="anthropic",
+        llm_model="m-1",
+        run_id=RUN_ID,
+        timestamp="2026-01-02T03:04:05.000Z",
+        packbench={
+            "version": 1,
+            "score": found.score,
+            "threshold": found.threshold,
+            "verdict": found.verdict,
+            "terms": [],
+            "case_id": found.case_id,
+            "case_type": found.case_type,
+            "difficulty": "easy",
+            "tags": [],
+            "facets": {},
+            "file": found.file,
+            "trial": found.trial,
+            "mode": "fixture",
+            "pack": "toy/1",
+            "target": "reference",
+            "case_sha256": "ab" * 32,
+            "suite_sha256": "ab" * 32,
+        },
+    )
+
+
+def records(folder: Path, *found: Entry, name: str = "records.jsonl") -> Path:
+    path = folder / name
+    path.write_text("".join(f"{record(one).to_json_line()}\n" for one in found), encoding="utf-8")
+    return path
+
+
+def errors(folder: Path, *found: Entry, **changes: Any) -> None:
+    lines = [{**one.error_line(RUN_ID), **changes} for one in found]
+    (folder / "errors.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+
+
+def report(folder: Path, *found: Entry, **changes: Any) -> None:
+    document = run_document(run(**changes), found, statistics(found), ())
+    (folder / "report.json").write_text(json.dumps({"packbench": document}), encoding="utf-8")
+
+
+BROKEN = entry("broken", "error", kind="timeout", message="after 5 s")
+
+
+def completeness(path: Path) -> str:
+    read = read_run(path)
+    (result,) = check_run(read.stored.run, read.stored.entries, [COMPLETE], whole=read.whole)
+    return result.text
+
+
+def test_records_alone_do_not_tell_what_broke(tmp_path: Path) -> None:
+    path = records(tmp_path, entry("a"))
+    assert not read_run(path).whole
+    assert completeness(path).startswith("completeness: not known from records alone")
+
+
+def test_the_errors_beside_them_do(tmp_path: Path) -> None:
+    path = records(tmp_path, entry("a"))
+    errors(tmp_path, BROKEN, entry("skipped", "not_run", kind="skip"))
+    read = read_run(path)
+    assert [(one.case_id, one.verdict, one.kind, one.message) for one in read.stored.entries] == [
+        ("a", "passed", "", ""),
+        ("broken", "error", "timeout", "after 5 s"),
+        ("skipped", "not_run", "skip", ""),
+    ]
+    assert completeness(path) == "completeness 1 / 2 = 50.0 % < min 100.0 %: FAIL"
+
+
+def test_the_errors_of_another_run_do_not(tmp_path: Path) -> None:
+    path = records(tmp_path, entry("a"))
+    errors(tmp_path, BROKEN, run_id="01OTHER")
+    assert not read_run(path).whole
+
+
+def test_the_report_beside_them_tells_all(tmp_path: Path) -> None:
+    path = records(tmp_path, entry("a"))
+    report(tmp_path, entry("a"), BROKEN, partial="stopped early")
+    read = read_run(path)
+    assert (read.whole, read.stored.run.partial, len(read.stored.entries)) == (True, "stopped early", 2)
+    report(tmp_path, entry("a"), run_id="01OTHER")
+    assert not read_run(path).whole
+
+
+def test_a_report_without_errors_needs_no_errors_file(tmp_path: Path) -> None:
+    path = records(tmp_path, entry("a"))
+    report(tmp_path, entry("a"))
+    assert completeness(path) == "completeness 1 / 1 = 100.0 % >= min 100.0 %: PASS"
+    assert completeness(tmp_path) == completeness(path)
+
+
+def test_records_that_were_cut_are_not_those_of_the_report(tmp_path: Path) -> None:
+    path = records(tmp_path, entry("a"))
+    report(tmp_path, entry("a"), entry("b"))
+    with pytest.raises(StoredRunError, match=r"not the records that .*report.json tells of \(toy:plain:b stands in"):
+        read_run(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "errors.jsonl:1: not JSON"),
+        ("[]", "errors.jsonl:1: expected an object with run_id, test_id"),
+        ('{"run_id": 1}', "errors.jsonl:1: expected an object"),
+        ('{"test_id": "a", "verdict": "great"}', "errors.jsonl:1: expected a test_id, and a verdict of passed"),
+    ],
+)
+def test_a_damaged_line_is_named(tmp_path: Path, line: str, said: str) -> None:
+    path = records(tmp_path, entry("a"))
+    (tmp_path / "errors.jsonl").write_text(line + "\n", encoding="utf-8")
+    with pytest.raises(StoredRunError, match=said):
+        read_run(path)
+
+
+def test_a_broken_trial_keeps_its_case_out(tmp_path: Path) -> None:
+    path = records(tmp_path, entry("a", trial=0), entry("a", trial=2), entry("b", trial=0), entry("b", trial=1))
+    errors(tmp_path, entry("a", "error", trial=1, kind="timeout"))
+    read = read_run(path)
+    assert sorted((one.case_id, one.trial) for one in read.stored.entries if one.case_id == "a") == [
+        ("a", 0),
+        ("a", 1),
+        ("a", 2),
+    ]
+    assert completeness(path) == "completeness 1 / 2 = 50.0 % < min 100.0 %: FAIL"
