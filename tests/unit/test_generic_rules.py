@@ -7,6 +7,7 @@ import urllib.request
 from typing import Any
 
 import pytest
+import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,58 +67,69 @@ def test_points_are_from_0_to_1_and_less_than_all_has_a_reason(name: str, data: 
     assert rule.wanted(expected)
 
 
+CONTROLS: list[tuple[str, Any, Any, float]] = [
+    ("exact", {"a": [1, 2]}, {"a": [1.0, 2]}, 1),
+    ("exact", 1, True, 0),
+    ("exact", [0], [False], 0),
+    ("exact", "1", 1, 0),
+    ("exact", None, None, 1),
+    ("one_of", "b", ["a", "b"], 1),
+    ("one_of", 1, [True, "1"], 0),
+    ("numeric", 10.5, 10, 1),
+    ("numeric", 11.0, 10, 1),
+    ("numeric", 11.01, 10, 0),
+    ("numeric", "10", 10, 0),
+    ("numeric", True, 1, 0),
+    ("numeric", 10**400, 10, 0),
+    ("numeric", 10**400, 10**400, 1),
+    ("contains", "the cat sat", ["cat", "dog"], 0.5),
+    ("contains", "the cat sat", "Cat", 0),
+    ("contains_any_case", "the cat sat", "CAT", 1),
+    ("contains_any_case", "the cat sat", "DOG", 0),
+    ("contains", ["x", {"a": 1}], {"a": 1}, 1),
+    ("contains", ["x", 1], True, 0),
+    ("contains", {"cat": 1}, "cat", 0),
+    ("contains", "12", 1, 0),
+    ("regex", "ab12", r"^[a-z]+\d+$", 1),
+    ("regex", "12ab", "ab", 1),
+    ("regex", "12ab", r"^[a-z]+\d+$", 0),
+    ("regex", 12, r"\d", 0),
+    ("set", ["a", "b"], ["b", "c"], 0.5),
+    ("set", [], [], 1),
+    ("set", [], ["a"], 0),
+    ("set", ["a", "a"], ["a"], 1),
+    ("set", [1], [True], 0),
+    ("set", "a", ["a"], 0),
+    ("json_schema", {"a": 1}, {"required": ["a"]}, 1),
+    ("json_schema", {"b": 1}, {"required": ["a"]}, 0),
+    ("json_schema", "x1", {"pattern": r"^\d"}, 0),
+    ("text", "kitten", "sitting", 1 - 3 / 7),
+    ("text", "", "", 1),
+    ("text", 5, "5", 0),
+    ("text_alike", "KITTEN", "kitten", 1),
+    ("text_alike", "dog", "kitten", 0),
+    ("text_alike", "abcd", "axyz", 0),
+    ("text", "abcd", "axyz", 0.25),
+    ("anywhere", {"a": [{"b": "my SECRET"}]}, "secret", 1),
+    ("anywhere", {"secret": 1}, "secret", 0),
+    ("anywhere", {"a": [4711]}, [4711, "x"], 1),
+    ("anywhere", {"a": True}, 1, 0),
+]
+
+
 @pytest.mark.parametrize(
     ("name", "value", "expected", "points"),
-    [
-        ("exact", {"a": [1, 2]}, {"a": [1.0, 2]}, 1),
-        ("exact", 1, True, 0),
-        ("exact", [0], [False], 0),
-        ("exact", "1", 1, 0),
-        ("exact", None, None, 1),
-        ("one_of", "b", ["a", "b"], 1),
-        ("one_of", 1, [True, "1"], 0),
-        ("numeric", 10.5, 10, 1),
-        ("numeric", 11.0, 10, 1),
-        ("numeric", 11.01, 10, 0),
-        ("numeric", "10", 10, 0),
-        ("numeric", True, 1, 0),
-        ("numeric", 10**400, 10, 0),
-        ("numeric", 10**400, 10**400, 1),
-        ("contains", "the cat sat", ["cat", "dog"], 0.5),
-        ("contains", "the cat sat", "Cat", 0),
-        ("contains_any_case", "the cat sat", "CAT", 1),
-        ("contains", ["x", {"a": 1}], {"a": 1}, 1),
-        ("contains", ["x", 1], True, 0),
-        ("contains", {"cat": 1}, "cat", 0),
-        ("contains", "12", 1, 0),
-        ("regex", "ab12", r"^[a-z]+\d+$", 1),
-        ("regex", "12ab", "ab", 1),
-        ("regex", "12ab", r"^[a-z]+\d+$", 0),
-        ("regex", 12, r"\d", 0),
-        ("set", ["a", "b"], ["b", "c"], 0.5),
-        ("set", [], [], 1),
-        ("set", [], ["a"], 0),
-        ("set", ["a", "a"], ["a"], 1),
-        ("set", [1], [True], 0),
-        ("set", "a", ["a"], 0),
-        ("json_schema", {"a": 1}, {"required": ["a"]}, 1),
-        ("json_schema", {"b": 1}, {"required": ["a"]}, 0),
-        ("json_schema", "x1", {"pattern": r"^\d"}, 0),
-        ("text", "kitten", "sitting", 1 - 3 / 7),
-        ("text", "", "", 1),
-        ("text", 5, "5", 0),
-        ("text_alike", "KITTEN", "kitten", 1),
-        ("text_alike", "dog", "kitten", 0),
-        ("text_alike", "abcd", "axyz", 0),
-        ("text", "abcd", "axyz", 0.25),
-        ("anywhere", {"a": [{"b": "my SECRET"}]}, "secret", 1),
-        ("anywhere", {"secret": 1}, "secret", 0),
-        ("anywhere", {"a": [4711]}, [4711, "x"], 1),
-        ("anywhere", {"a": True}, 1, 0),
-    ],
+    CONTROLS,
 )
 def test_controls(name: str, value: Any, expected: Any, points: float) -> None:
     assert grade(RULES[name], value, expected) == pytest.approx(points)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_each_rule_has_a_control_that_fails_and_one_that_does_not(name: str) -> None:
+    points = {points for rule, _, _, points in CONTROLS if rule == name}
+    assert min(points) < 1
+    assert max(points) == 1
 
 
 @pytest.mark.parametrize(
@@ -221,3 +233,101 @@ def test_a_schema_reaches_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Exception, match="Unresolvable"):
         RULES["json_schema"].grade({}, {"$ref": "http://localhost:9/x"}, None)
     assert reached == []
+
+
+@QUICK
+@given(value=JSON, others=st.lists(JSON, min_size=1, max_size=3), more=JSON)
+def test_one_of_never_loses_by_a_longer_list_and_knows_no_order(value: Any, others: list[Any], more: Any) -> None:
+    rule = RULES["one_of"]
+    assert grade(rule, value, others) <= grade(rule, value, [*others, more])
+    assert grade(rule, value, others) == grade(rule, value, others[::-1])
+    assert grade(rule, value, [*others, value]) == 1
+
+
+@QUICK
+@given(
+    value=st.text(max_size=10), wanted=st.lists(st.text(min_size=1, max_size=2), min_size=1, max_size=4), more=st.text()
+)
+def test_contains_never_loses_by_more_text_or_by_folding_case(value: str, wanted: list[str], more: str) -> None:
+    strict = RULES["contains"]
+    before = grade(strict, value, wanted)
+    assert before <= grade(strict, value + more, wanted)
+    assert before <= grade(RULES["contains_any_case"], value, wanted)
+    assert grade(strict, "".join(wanted), wanted) == 1
+    assert grade(strict, value, wanted) == grade(strict, value, wanted[::-1])
+
+
+@QUICK
+@given(found=FEW, wanted=FEW.filter(bool), more=FEW)
+def test_contains_in_a_list_never_loses_by_more_members(found: list[Any], wanted: list[Any], more: list[Any]) -> None:
+    rule = RULES["contains"]
+    assert grade(rule, found, wanted) <= grade(rule, found + more, wanted)
+    assert grade(rule, found + wanted, wanted) == 1
+
+
+@QUICK
+@given(text=st.text(), before=st.text(), after=st.text())
+def test_a_pattern_is_found_wherever_it_stands(text: str, before: str, after: str) -> None:
+    quoted = regex.escape(text) or "^"
+    assert grade(RULES["regex"], before + text + after, quoted) == 1
+    assert grade(RULES["regex"], before + after, f"(?:{quoted})(?!)") == 0
+
+
+@QUICK
+@given(
+    value=JSON,
+    one=st.sampled_from([{"type": "string"}, {"minItems": 1}, {"minLength": 2}, {}]),
+    other=st.sampled_from([{"type": "array"}, {"maximum": 0}, {"required": ["a"]}, {}]),
+)
+def test_a_schema_never_gains_by_another_condition(value: Any, one: dict[str, Any], other: dict[str, Any]) -> None:
+    rule = RULES["json_schema"]
+    both = grade(rule, value, {"allOf": [one, other]})
+    assert both == min(grade(rule, value, one), grade(rule, value, other))
+    assert grade(rule, value, {"const": value}) == 1
+    assert grade(rule, value, {"not": {}}) == 0
+
+
+@QUICK
+@given(left=st.text(max_size=20), right=st.text(max_size=20), one=st.floats(0, 1), other=st.floats(0, 1))
+def test_text_never_gains_by_a_higher_floor(left: str, right: str, one: float, other: float) -> None:
+    low, high = (
+        grade(rules.Text.made(at_least=floor, ignore_case=False), left, right) for floor in sorted((one, other))
+    )
+    assert low >= high
+    assert high == 0 or high >= max(one, other)
+
+
+@QUICK
+@given(text=st.text(min_size=1, max_size=20), data=st.data())
+def test_text_rises_with_each_right_character(text: str, data: st.DataObject) -> None:
+    shorter, longer = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
+    rule = RULES["text"]
+    assert grade(rule, text[:shorter], text) <= grade(rule, text[:longer], text)
+    assert grade(rule, text[:shorter], text) == pytest.approx(shorter / len(text))
+
+
+@QUICK
+@given(value=JSON, more=JSON, wanted=st.text(min_size=1, max_size=3) | NUMBERS)
+def test_anywhere_never_loses_what_stands_deeper(value: Any, more: Any, wanted: Any) -> None:
+    rule = RULES["anywhere"]
+    assert grade(rule, value, wanted) <= grade(rule, {"a": [value, more]}, wanted)
+    assert grade(rule, {"a": [more, {"b": wanted}]}, wanted) == 1
+    assert grade(rule, value, wanted) <= grade(rule, value, [wanted, "more"])
+
+
+def given_points(value: Any, expected: Any, given_input: Any) -> Any:
+    del expected, given_input
+    return value
+
+
+@QUICK
+@given(points=st.floats(-2, 2) | st.booleans() | st.integers(-2, 2) | st.just(float("nan")) | st.text() | st.none())
+def test_a_function_gives_points_from_0_to_1_or_breaks(points: Any) -> None:
+    rule = rules.Python(f"{__name__}:given_points")
+    if isinstance(points, bool | int | float) and 0 <= points <= 1:
+        found = rule.grade(points, None, None)
+        assert (found.points, type(found.points)) == (float(points), float)
+        assert points == 1 or found.detail
+    else:
+        with pytest.raises(rules.CriterionError, match=r"expected a bool or a number|no number from 0 to 1"):
+            rule.grade(points, None, None)

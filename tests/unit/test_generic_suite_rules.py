@@ -67,6 +67,8 @@ UNSOUND = {
     "all of them under exact",
     "criteria: [{exact: /a, path: /b}]": '/criteria/0: "path" beside exact: "/a"; expected one of them',
     "criteria: [{exact: /a, weight: 0}]": "/criteria/0/weight: got 0: it decides nothing; expected a weight, or hard_fail",
+    "criteria: [{exact: /a, weight: 1.0e+308}, {exact: /b, weight: 1.0e+308}]": "/criteria: the weights add up to more than a "
+    "number can hold; expected smaller weights",
     "criteria: [{exact: /a, weight: 0, hard_fail: true}]": "/criteria: no criterion has a weight; expected one at least",
     "criteria: [{exact: /a, hard_fail: 0}]": "/criteria/0/hard_fail: got 0; expected true, false, or the points under "
     "which the case fails, over 0 to 1",
@@ -116,8 +118,8 @@ def test_a_sound_suite_is_read_and_is_of_its_schema(text: str) -> None:
 def test_all_forms_say_the_same() -> None:
     first, *others = [suite(text).model_dump() for text in FORMS]
     assert all(other == first for other in others)
-    bare, short = (suite(text).model_dump() for text in ("criteria: [exact]", "criteria: [{exact: ''}]"))
-    assert bare == short == suite("").model_dump()
+    forms = ("criteria: [exact]", "criteria: [{exact: ''}]", "criteria: [{exact: {}}]")
+    assert all(suite(text).model_dump() == suite("").model_dump() for text in forms)
 
 
 @pytest.mark.parametrize(
@@ -238,3 +240,13 @@ def test_the_function_of_a_criterion_is_imported_once(tmp_path: Path, monkeypatc
     monkeypatch.setattr(builtins, "__import__", watched)
     assert check.rule.grade(1, 1, None).points == 0.5
     assert imported == []
+
+
+def test_a_suite_is_made_ready_once() -> None:
+    rules = suite("criteria: [{json_schema: /a, value: {type: string}}, {regex: /b}]")
+    pack = GenericPack()
+    assert pack.for_suite(rules) is pack.for_suite(rules)
+    assert pack.for_suite(rules).for_suite(rules) is pack.for_suite(rules)
+    assert pack.for_suite(suite("criteria: [exact]")) is not pack.for_suite(rules)
+    assert rules.plan is rules.plan
+    assert pack.for_suite(rules).case_model is rules.case_model

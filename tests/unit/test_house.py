@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -104,6 +105,53 @@ def test_domain_words_stay_in_their_pack(path: Path) -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value
     }
     assert not [word for word in words for domain in DOMAIN if domain in word]
+
+
+PACKS = {path.parent.name for path in PACKAGE.glob("packs/*/pack.py")}
+
+
+def branches_on_a_pack(tree: ast.AST) -> list[str]:
+    """The lines of a module that name a pack, or compare a pack's name with a literal."""
+    told = {id(word.value) for word in ast.walk(tree) if isinstance(word, ast.keyword) and word.arg == "default"}
+    found = []
+    for node in ast.walk(tree):
+        named = isinstance(node, ast.Constant) and node.value in PACKS and id(node) not in told
+        compared = isinstance(node, ast.Compare) and _literal(node) and any(map(_is_pack, ast.walk(node)))
+        matched = isinstance(node, ast.Match) and any(map(_is_pack, ast.walk(node.subject)))
+        if named or compared or matched:
+            found.append(f"{getattr(node, 'lineno', 0)}: {ast.unparse(node)}")
+    return found
+
+
+def _literal(node: ast.Compare) -> bool:
+    words = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    return any(re.fullmatch(r"[a-z0-9][a-z0-9_-]*", word) for word in words)
+
+
+def _is_pack(node: ast.AST) -> bool:
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return name in {"pack", "pack_id", "pack_name"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=identifier)
+def test_no_branch_on_a_packs_name_outside_the_packs(path: Path) -> None:
+    if path.relative_to(PACKAGE).parts[0] != "packs":
+        assert branches_on_a_pack(ast.parse(path.read_text("utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'x = 1 if suite.config.pack == "mine" else 2',
+        'if pack.name == "mine": pass',
+        'if entry.pack in {"mine", "yours"}: pass',
+        'special = {"tariff": 1}',
+        'match pack.name:\n    case "mine": pass',
+        'if pack_id != "mine": pass',
+    ],
+)
+def test_a_branch_on_a_packs_name_is_seen(code: str) -> None:
+    assert branches_on_a_pack(ast.parse(code))
 
 
 def test_the_package_is_silent_and_light_when_imported() -> None:

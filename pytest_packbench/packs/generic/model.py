@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import AfterValidator, PrivateAttr, model_validator
+from pydantic import AfterValidator, model_validator
 from pydantic_core import InitErrorDetails
 
 from pytest_packbench.cases.model import Case, Fraction, ListOf, Notes, StrictModel
@@ -147,42 +149,42 @@ class GenericSuiteConfig(SuiteConfig):
     input_schema: SchemaOfCases | None = None
     expected_schema: SchemaOfCases | None = None
 
-    _plan: Plan = PrivateAttr()
-    _case_model: type[GenericCase] | None = PrivateAttr(default=None)
-
     @model_validator(mode="after")
-    def _has_a_plan(self) -> Self:
+    def _decides(self) -> Self:
         seen: set[str] = set()
         for index, criterion in enumerate(self.criteria):
             if criterion.title in seen:
                 problem = refused(f'two criteria are called "{criterion.title}"', "a name of its own for one of them")
                 raise refused_at(("criteria", index), problem, criterion.title)
             seen.add(criterion.title)
-        total = sum(criterion.weight for criterion in self.criteria)
-        if not total:
-            raise refused_at(("criteria",), refused("no criterion has a weight", "one at least"), total)
-        self._plan = Plan(
-            criteria=tuple(_check(criterion, total) for criterion in self.criteria),
-            forbidden=tuple(_check(criterion, total) for criterion in self.forbidden),
+        if not self._total:
+            raise refused_at(("criteria",), refused("no criterion has a weight", "one at least"), self._total)
+        if self._total == math.inf:
+            problem = refused("the weights add up to more than a number can hold", "smaller weights")
+            raise refused_at(("criteria",), problem, self._total)
+        return self
+
+    @property
+    def _total(self) -> float:
+        return sum(criterion.weight for criterion in self.criteria)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The rules, ready to be applied; made once."""
+        return Plan(
+            criteria=tuple(_check(criterion, self._total) for criterion in self.criteria),
+            forbidden=tuple(_check(criterion, self._total) for criterion in self.forbidden),
             refused=compile_path(self.refusal.path),
             refused_by=_refused_by(self.refusal),
             category=compile_path(self.refusal.category),
             due=compile_path(self.refusal.expected),
             due_category=compile_path(self.refusal.expected_category),
         )
-        return self
 
-    @property
-    def plan(self) -> Plan:
-        """The rules, ready to be applied."""
-        return self._plan
-
-    @property
+    @cached_property
     def case_model(self) -> type[GenericCase]:
-        """The model of this suite's cases: each has to bring what the criteria compare with."""
-        if self._case_model is None:
-            self._case_model = _case_model(self)
-        return self._case_model
+        """The model of this suite's cases, made once: each has to bring what the criteria compare with."""
+        return _case_model(self)
 
 
 def _check(criterion: Criterion, total: float) -> Check:
@@ -222,11 +224,12 @@ class GenericCase(Case):
 
 def _case_model(rules: GenericSuiteConfig) -> type[GenericCase]:
     schemas = tuple(_schemas_of(rules))
+    plan = rules.plan
 
     class CaseOfSuite(GenericCase):
         @model_validator(mode="after")
         def _fits(self) -> Self:
-            problems = [*_against_schemas(self, schemas), *_against_plan(self, rules.plan)]
+            problems = [*_against_schemas(self, schemas), *_against_plan(self, plan)]
             if problems:
                 raise refused_all(problems)
             return self
@@ -265,7 +268,10 @@ def _against_plan(case: GenericCase, plan: Plan) -> Iterator[InitErrorDetails]:
 
 
 def _comparable(check: Check, expected: Any, *, required: bool) -> Iterator[InitErrorDetails]:
-    wanted = check.expected_in(expected)
+    if check.fixed is not MISSING:
+        # looked at when the suite was read
+        return
+    wanted = check.expected.find(expected)
     if wanted is MISSING:
         if required:
             wrong = f'nothing stands at {check.expected}, which "{check.name}" compares with'

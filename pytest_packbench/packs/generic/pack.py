@@ -10,14 +10,17 @@ from pytest_packbench.packs.generic import outcome as reading
 from pytest_packbench.packs.generic import scoring
 from pytest_packbench.packs.generic.model import GenericCase, GenericSuiteConfig
 from pytest_packbench.packs.generic.paths import MISSING
+from pytest_packbench.packs.generic.refused import GENERIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_packbench.cases.finding import FiledCase, Finding
+    from pytest_packbench.engine.protocols.importer import Importer
     from pytest_packbench.engine.protocols.pack import Decision
     from pytest_packbench.engine.protocols.score import Score
+    from pytest_packbench.engine.protocols.starter import Starter
     from pytest_packbench.packs.generic.model import Check, Plan
     from pytest_packbench.packs.generic.outcome import GenericOutcome
 
@@ -32,12 +35,19 @@ class GenericPack(Pack):
 
     def __init__(self, rules: GenericSuiteConfig | None = None) -> None:
         self._rules = rules
+        self._bound: dict[int, GenericPack] = {}
         if rules is not None:
             self.case_model = rules.case_model
 
     def for_suite(self, rules: GenericSuiteConfig) -> GenericPack:
-        """Give the pack that reads cases and results as one suite says."""
-        return self if rules is self._rules else GenericPack(rules)
+        """Give the pack that reads cases and results as one suite says; the same one each time."""
+        if rules is self._rules:
+            return self
+        # a bound pack keeps its rules, so that no others can get their identity
+        bound = self._bound.get(id(rules))
+        if bound is None:
+            bound = self._bound[id(rules)] = GenericPack(rules)
+        return bound
 
     @property
     def _plan(self) -> Plan:
@@ -84,6 +94,18 @@ class GenericPack(Pack):
 
         del options
         return lint.lint(cases, rules)
+
+    def starter(self) -> Starter:
+        """Give a suite of messages that are sorted into queues; what it can't run without is installed anyway."""
+        from pytest_packbench.engine.protocols.starter import read_starter
+
+        return read_starter(__package__, takes={"jsonpath": GENERIC, "regex": GENERIC, "jsonschema": GENERIC})
+
+    def importers(self) -> tuple[Importer, ...]:
+        """Give the kinds of `packbench import` for tables: `csv` and `jsonl`."""
+        from pytest_packbench.packs.generic.importing.kinds import Csv, Jsonl  # only the command needs them
+
+        return (Csv(), Jsonl())
 
 
 def _decision(outcome: GenericOutcome, score: Score) -> Decision:

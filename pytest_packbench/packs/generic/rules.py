@@ -10,6 +10,7 @@ import inspect
 from abc import ABC, abstractmethod
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_packbench.cases.problem import pointer_of, shown
@@ -268,11 +269,13 @@ class Bounded:
     def __init__(self, timeout: float, what: str) -> None:
         self.timeout = timeout
         self._library = need("regex", extra=GENERIC, what=what)
+        # a case's pattern is asked for when the case is read, and again when it is scored
+        self._compiled = lru_cache(maxsize=1024)(self._library.compile)
 
     def compiles(self, pattern: Any) -> bool:
         """Whether it is a pattern."""
         try:
-            return isinstance(pattern, str) and self._library.compile(pattern) is not None
+            return isinstance(pattern, str) and self._compiled(pattern) is not None
         except self._library.error:
             return False
 
@@ -283,7 +286,7 @@ class Bounded:
             CriterionError: it took too long.
         """
         try:
-            return self._library.search(pattern, text, timeout=self.timeout) is not None
+            return self._compiled(pattern).search(text, timeout=self.timeout) is not None
         except TimeoutError:
             why = f"the pattern {shown(pattern)} ran longer than {self.timeout:g} s on {len(text)} characters"
             raise CriterionError(f"{why}; make it simpler, or raise timeout") from None

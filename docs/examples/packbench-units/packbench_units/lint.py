@@ -1,0 +1,47 @@
+"""What a machine can see is not good in a suite of conversions: it recalculates the expected answers."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, cast
+
+from packbench_units.table import converted
+from pytest_packbench.cases.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from packbench_units.model import Amount, Expected, UnitsCase, UnitsSuiteConfig
+    from pytest_packbench.cases.finding import FiledCase
+
+_DIGITS = 1e-4
+
+
+def lint(cases: Sequence[FiledCase], rules: UnitsSuiteConfig) -> Iterator[Finding]:
+    """Give the findings."""
+    for filed in cases:
+        expected = cast("UnitsCase", filed.loaded.case).expected
+        if expected.answer is not None:
+            yield from _recalculated(filed.file, expected, expected.answer)
+            yield from _deadly(filed.file, expected, expected.answer, rules)
+
+
+def _recalculated(file: str, expected: Expected, answer: Amount) -> Iterator[Finding]:
+    if expected.of is None:
+        said = "nothing to recalculate the answer from; name the amount that the question converts"
+        yield Finding(file=file, pointer="/expected/of", rule="answer_unchecked", message=said, severity="warning")
+        return
+    right = converted(expected.of.value, expected.of.unit, answer.unit)
+    if right is None:
+        said = f"{expected.of.unit} can't be converted to {answer.unit}; this case expects a refusal"
+        yield Finding(file=file, pointer="/expected/answer", rule="answer_impossible", message=said)
+    elif not math.isclose(right, answer.value, rel_tol=_DIGITS):
+        said = f"got {answer.value:g}, but it is {right:.6g} {answer.unit}; correct one of both"
+        yield Finding(file=file, pointer="/expected/answer/value", rule="answer_wrong", message=said)
+
+
+def _deadly(file: str, expected: Expected, answer: Amount, rules: UnitsSuiteConfig) -> Iterator[Finding]:
+    for index, never in enumerate(expected.never):
+        if math.isclose(never, answer.value, rel_tol=rules.tolerance):
+            said = f"{never:g} is the right answer within the tolerance, so that none can pass; take it out"
+            yield Finding(file=file, pointer=f"/expected/never/{index}", rule="never_is_right", message=said)

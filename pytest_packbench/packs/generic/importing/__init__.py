@@ -1,0 +1,1 @@
+"""Tables that people have, turned into generic cases."""
