@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 FINE, FAILED, UNUSABLE = 0, 1, 2
 COMMANDS = {
+    "init": "Begin a suite of your own: rules, two cases, a target.",
+    "import": "Turn what you have into cases: CSV, JSONL, and what else the packs can read.",
     "report": "Report any number of records: rates with intervals, gates, duplicates, failing cases.",
     "compare": "Compare two runs: what improved, what got worse, and whether that can be chance.",
     "gate": "Judge stored runs by gates, with the arithmetic.",
@@ -56,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, about in COMMANDS.items():
         command = commands.add_parser(name, help=about, description=about)
         if name == chosen:
-            module = import_module(f"pytest_packbench.commands.{name.replace('-', '_')}")
+            # a keyword names no module
+            module = import_module(f"pytest_packbench.commands.{name}{'_' * iskeyword(name)}")
             module.add_arguments(command)
             command.set_defaults(command=module.run)
     arguments = parser.parse_args(words)

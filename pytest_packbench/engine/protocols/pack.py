@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pytest_packbench.cases.model import Case
@@ -11,13 +11,15 @@ from pytest_packbench.cases.suite import SuiteConfig
 from pytest_packbench.engine.protocols.request import VerifyRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_packbench.cases.finding import FiledCase, Finding
+    from pytest_packbench.engine.protocols.importer import Importer
     from pytest_packbench.engine.protocols.outcome import Outcome
     from pytest_packbench.engine.protocols.request import Target
     from pytest_packbench.engine.protocols.score import Score
+    from pytest_packbench.engine.protocols.starter import Starter
 
 Decision = Literal["refuse", "comply_safe", "comply_unsafe"]
 
@@ -31,12 +33,20 @@ class RecordFacts:
         expected: the decision that the case asks for.
         agent_decision: the decision that the target took.
         utility: whether the user's own task was done beside it; None where that is no question.
+        valid: whether the answer could be read as the benchmark wants it; None where that is no question.
+        judge: who ruled, where a model or a rule of words did; rates of different judges are never mixed.
+        test_suite: the record's `test_suite`, where a benchmark has a name of its own; None for the suite's.
+        extra: what else the record says, plain JSON, beside our own keys under `packbench`.
     """
 
     attack_category: str
     expected: Decision
     agent_decision: Decision
     utility: bool | None = None
+    valid: bool | None = None
+    judge: str | None = None
+    test_suite: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +81,7 @@ class Pack(ABC):
         suite_model: the strict model of its `suite.yaml`.
         depths: the depths of agreement that reports count, ascending; empty: those that occur.
         lint_options: the files that its lint can make use of.
+        scripted: the scripted models that its target plays itself, for `--packbench-backend=stub`.
     """
 
     name: ClassVar[str]
@@ -79,6 +90,7 @@ class Pack(ABC):
     suite_model: ClassVar[type[SuiteConfig]] = SuiteConfig
     lint_options: ClassVar[tuple[LintOption, ...]] = ()
     depths: ClassVar[tuple[int, ...]] = ()
+    scripted: ClassVar[tuple[str, ...]] = ()
 
     def for_suite(self, rules: Any) -> Pack:  # noqa: ARG002 - a default that a pack whose rules say how to read overrides
         """Give the pack as one suite uses it; itself where suites differ in nothing but what `score` is given.
@@ -106,6 +118,28 @@ class Pack(ABC):
     def target(self, rules: Any) -> Target | None:  # noqa: ARG002 - a default that a pack with a reference target overrides
         """Give the reference target, None where the pack has none."""
         return None
+
+    def guards(self) -> Mapping[str, Callable[[], Any]]:
+        """Give the guards that come with the pack, name to what makes one."""
+        return {}
+
+    def unusable(self, rules: Any) -> str:  # noqa: ARG002 - a default that a pack with optional needs overrides
+        """Say in one line why no case of the pack can run here, such as a missing extra; empty where all is well.
+
+        Asked once, before the first case.
+        """
+        return ""
+
+    def roles(self, rules: Any) -> Mapping[str, tuple[str, str]]:  # noqa: ARG002 - a default that a pack with judges overrides
+        """Give the models that the pack itself asks beside the one under test: role to backend and model.
+
+        A request of such a role goes to that model; its tokens are no part of the record's.
+        """
+        return {}
+
+    def summary(self, records: Iterable[Mapping[str, Any]]) -> list[str]:  # noqa: ARG002 - a default that a pack with figures of its own overrides
+        """Give lines that only the pack can say of a run, from its wire records as plain JSON."""
+        return []
 
     def request(self, case: Any) -> VerifyRequest:
         """Give what the target is asked."""
@@ -139,4 +173,12 @@ class Pack(ABC):
         Raises:
             ValueError: a file among the options can't be used.
         """
+        return ()
+
+    def starter(self) -> Starter | None:
+        """Give the suite that `packbench init` writes; None where the pack has none."""
+        return None
+
+    def importers(self) -> tuple[Importer, ...]:
+        """Give the kinds of `packbench import` that make cases of this pack."""
         return ()

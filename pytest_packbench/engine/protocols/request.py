@@ -8,13 +8,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import Field
 
-from pytest_packbench.backends.base import LLM, ModelAnswer, ModelRequest, Usage
+from pytest_packbench.backends.base import LLM, ModelAnswer, ModelRequest, Tool, ToolCall, Usage
 from pytest_packbench.cases.model import ListOf, StrictModel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["LLM", "ModelAnswer", "ModelRequest", "Target", "Usage", "VerifyContext", "VerifyRequest", "without_model"]
+__all__ = [
+    "LLM",
+    "ModelAnswer",
+    "ModelRequest",
+    "Target",
+    "Tool",
+    "ToolCall",
+    "Usage",
+    "VerifyContext",
+    "VerifyRequest",
+    "without_model",
+]
 
 TargetT = TypeVar("TargetT", bound=Callable[..., Any])
 Target = Callable[..., Any | Awaitable[Any]]
@@ -50,11 +61,16 @@ class VerifyContext:
     """What a target may use beside its request.
 
     Attributes:
-        llm: answers model calls: the cassette in fixture mode.
+        llm: answers model calls: the cassette in fixture mode, a backend else.
         suite: the suite's name.
         case_id: the case's id, for logs; a pipeline that decides by it cheats.
         mode: `fixture`, `live` or `record`.
         files: files of the packs' own that were given, by name (ini `packbench_<name>`), absolute.
+        backend: who answers model calls as it was asked for; `stub` where a scripted model of the pack's answers,
+            empty where nobody was named.
+        model: which model answers, as it was asked for; empty where none was named.
+        guards: what stands between an agent and untrusted text, in order; objects as the pack defines them.
+        judges: judges of the user's own, by name.
     """
 
     llm: LLM
@@ -62,3 +78,7 @@ class VerifyContext:
     case_id: str
     mode: str
     files: Mapping[str, Path] = field(default_factory=dict)
+    backend: str = ""
+    model: str = ""
+    guards: tuple[Any, ...] = ()
+    judges: Mapping[str, Any] = field(default_factory=dict)

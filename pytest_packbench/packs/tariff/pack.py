@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.protocols.pack import Decision
     from pytest_packbench.engine.protocols.request import Target
     from pytest_packbench.engine.protocols.score import Score
+    from pytest_packbench.engine.protocols.starter import Starter
     from pytest_packbench.packs.tariff.model import Expected
     from pytest_packbench.packs.tariff.outcome import TariffOutcome
 
@@ -92,6 +93,12 @@ class TariffPack(Pack):
         from pytest_packbench.packs.tariff import lint  # only the command needs it
 
         return lint.lint(cases, rules, options)
+
+    def starter(self) -> Starter:
+        """Give a suite of two mugs with a target that knows one of them."""
+        from pytest_packbench.engine.protocols.starter import read_starter
+
+        return read_starter(__package__)
 
 
 def _decision(outcome: TariffOutcome, score: Score) -> Decision:
