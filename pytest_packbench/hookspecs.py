@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pytest_packbench.cases.suite import Suite
     from pytest_packbench.engine.protocols.pack import Pack
@@ -30,6 +30,19 @@ def pytest_packbench_packs() -> Iterable[Pack]:  # type: ignore[empty-body]  # a
 
     A pack with a built-in's name takes its place.
     """
+
+
+@pytest.hookspec
+def pytest_packbench_guards(config: pytest.Config, suite: Suite) -> Iterable[Any]:  # type: ignore[empty-body]  # a specification has none
+    """Give guards of your own for a suite, after those named by `--packbench-guard` or in `suite.yaml`.
+
+    What a guard is, the suite's pack says. `--packbench-guard=none` leaves these out as well.
+    """
+
+
+@pytest.hookspec
+def pytest_packbench_judges(config: pytest.Config) -> Mapping[str, Any]:  # type: ignore[empty-body]  # see above
+    """Give judges of your own, by name; what a judge is, the pack that uses it says."""
 
 
 @pytest.hookspec

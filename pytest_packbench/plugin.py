@@ -66,17 +66,92 @@ SETTINGS = (
     ),
     Setting(
         "mode",
-        "How model calls are answered: fixture (the default) replays recordings, offline.",
+        "How model calls are answered: fixture (the default) replays recordings, offline; live asks a model; "
+        "record asks a model and keeps the answers.",
         "fixture",
         "string",
-        {"choices": ["fixture"]},
+        {"choices": ["fixture", "live", "record"]},
     ),
     Setting(
         "target",
-        "The pipeline under test, as package.module:attr; the default is the suite's own, else its pack's.",
+        "The pipeline under test: package.module:attr, http://... or cmd:...; the default is the suite's own, "
+        "else its pack's.",
         "",
         "string",
         {"metavar": "TARGET"},
+    ),
+    Setting(
+        "backend",
+        "Who answers model calls in live and record mode: anthropic, openai or ollama; in any mode stub, a scripted "
+        "model of the pack's; in fixture mode recorded, where the suite names another.",
+        "",
+        "string",
+        {"metavar": "NAME"},
+    ),
+    Setting(
+        "model",
+        "The model's name; anthropic has a default, stub takes a scripted model of the pack's.",
+        "",
+        "string",
+        {"metavar": "NAME"},
+    ),
+    Setting(
+        "base_url",
+        "The address of the model's server, for servers that speak a provider's protocol.",
+        "",
+        "string",
+        {"metavar": "URL"},
+    ),
+    Setting(
+        "guard",
+        "What stands between an agent and untrusted text: a guard of the pack's by name, module:attr, or none "
+        "(repeat it for several, in order).",
+        (),
+        "args",
+        {"action": "append", "metavar": "GUARD"},
+    ),
+    Setting(
+        "concurrency",
+        "How many cases run at once; the default is 8 in live and record mode, 1 in fixture mode.",
+        "",
+        "string",
+        {"metavar": "N"},
+    ),
+    Setting(
+        "trials",
+        "How often each case is tried, in live and record mode; the default is 1.",
+        "1",
+        "string",
+        {"metavar": "N"},
+    ),
+    Setting(
+        "max_tokens",
+        "Begin no case once the run has used so many tokens.",
+        "",
+        "string",
+        {"metavar": "N"},
+    ),
+    Setting(
+        "max_cost",
+        "Begin no case once the run has cost so much, in the currency of the prices.",
+        "",
+        "string",
+        {"metavar": "AMOUNT"},
+    ),
+    Setting(
+        "max_seconds",
+        "Begin no case once the run has taken so many seconds.",
+        "",
+        "string",
+        {"metavar": "S"},
+    ),
+    Setting(
+        "case_timeout",
+        "Give up on an attempt after so many seconds; the default is 300 in live and record mode, none in fixture "
+        "mode.",
+        "",
+        "string",
+        {"metavar": "S"},
     ),
     Setting(
         "gate",
@@ -108,6 +183,10 @@ SETTINGS = (
         "string",
         None,
     ),
+    Setting("temperature", "The temperature that models are asked with, 0 to 2.", "0", "string", None),
+    Setting("max_output_tokens", "The longest answer that a model may give, tokens.", "4096", "string", None),
+    Setting("call_timeout", "Give up on one model call after so many seconds.", "120", "string", None),
+    Setting("retries", "How often a model call is tried again after a failure that may pass.", "4", "string", None),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 
@@ -118,7 +197,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for setting in SETTINGS:
         if setting.option is not None:
             dest = f"packbench_{setting.name}"
-            group.addoption(f"--packbench-{setting.name}", dest=dest, default=None, help=setting.help, **setting.option)
+            flag = f"--packbench-{setting.name.replace('_', '-')}"
+            group.addoption(flag, dest=dest, default=None, help=setting.help, **setting.option)
         parser.addini(f"packbench_{setting.name}", help=setting.help, type=setting.ini, default=None)
     # names only: no pack is imported
     from pytest_packbench.packs import FILES
@@ -149,7 +229,7 @@ def setting_of(name: str, namespace: object, getini: Callable[[str], Any]) -> tu
     """
     given = getattr(namespace, f"packbench_{name}", None)
     if given is not None:
-        return given, f"--packbench-{name}"
+        return given, f"--packbench-{name.replace('_', '-')}"
     variable = f"PACKBENCH_{name.upper()}"
     if os.environ.get(variable):
         return os.environ[variable], f"environment variable {variable}"

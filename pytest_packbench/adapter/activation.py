@@ -39,7 +39,7 @@ def activate(*, root: Path, bundled: bool, names: list[str], under: list[str]) -
     known = suites_under(root)
     for name in names:
         if name not in known:
-            raise pytest.UsageError(_unknown(name, known, root))
+            raise pytest.UsageError(f"--packbench-suite: {unknown(name, known, root)}")
     selected = {name for path in under for name in _suites_at(Path(path), root, known)}
     folders = {name: path for name, path in known.items() if name in selected or name in names}
     more = [str(known[name]) for name in names if name not in selected]
@@ -53,9 +53,10 @@ def _suites_at(path: Path, root: Path, known: dict[str, Path]) -> list[str]:
     return [name] if name in known else []
 
 
-def _unknown(name: str, known: dict[str, Path], root: Path) -> str:
+def unknown(name: str, known: dict[str, Path], root: Path) -> str:
+    """Say that no suite has a name, and which ones there are."""
     close = get_close_matches(name, known, n=1)
     guess = f' (did you mean "{close[0]}"?)' if close else ""
     listed = ", ".join(known) if known else "none"
     shown_root = os.path.relpath(root)
-    return f'--packbench-suite: no suite is called "{name}"{guess}; known under {shown_root}: {listed}'
+    return f'no suite is called "{name}"{guess}; known under {shown_root}: {listed}'

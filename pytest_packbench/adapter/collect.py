@@ -46,18 +46,23 @@ class CaseItem(pytest.Item):
         suite: the case's suite.
         loaded: the case, None where its file can't be read.
         problem: why it can't be read, in one line; empty otherwise.
-        entry: what its attempt left, from setup on.
+        entries: what its attempts left, one for each trial, from setup on.
+        entry: the case's verdict over them: the one entry where there is one trial.
         explanation: what to show for it when it doesn't pass, from setup on.
+        own_test: the user's own test that runs the case; empty, for the item itself does.
     """
+
+    own_test = ""
 
     def __init__(self, *, suite: Suite, loaded: LoadedCase | None, problem: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.suite = suite
         self.loaded = loaded
         self.problem = problem
+        self.entries: tuple[Entry, ...] = ()
         self.entry: Entry | None = None
         self.explanation = ""
-        for mark in _marks(suite, loaded):
+        for mark in marks_of(suite, loaded):
             self.add_marker(mark)
 
     @property
@@ -168,7 +173,8 @@ class Collector:
                         one.problem = one.problem or str(CaseError(one.file_id, [problem]))
 
 
-def _marks(suite: Suite, loaded: LoadedCase | None) -> Iterator[pytest.MarkDecorator]:
+def marks_of(suite: Suite, loaded: LoadedCase | None) -> Iterator[pytest.MarkDecorator]:
+    """Give the marks that `-m` selects a case by."""
     # one mark a tag, each with all fields: a list in a mark could not be selected by one of its members
     case = loaded.case if loaded is not None else None
     for tag in (case.notes.tags if case is not None else ()) or ("",):

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_packbench.adapter.collect import CaseBroken, CaseFailure, CaseItem
 from pytest_packbench.adapter.explain import error_text, failure_text
+from pytest_packbench.adapter.keys import AHEAD, ATTRIBUTE, BENCHES, RUN_ID
+from pytest_packbench.adapter.tried import Tried, broke, not_run, tried
 from pytest_packbench.engine.attempt import Failure, attempt, frames
-from pytest_packbench.engine.entries import Place, clock, entry_of, unscored
+from pytest_packbench.engine.entries import Place
 from pytest_packbench.engine.targets import TargetError
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
     from pathlib import Path
 
-    from pytest_packbench.adapter.suites import Benches
+    from pytest_packbench.adapter.tested import Tested
     from pytest_packbench.cases.suite import Suite
     from pytest_packbench.records.entry import Entry
-    from pytest_packbench.records.evalrecord import EvalRecord
-
-BENCHES: pytest.StashKey[Benches] = pytest.StashKey()
-RUN_ID = pytest.StashKey[str]()
-ATTRIBUTE = "packbench_entry"
 
 
 def shown_file(suite: Suite, path: Path, nodeid: str) -> str:
@@ -36,7 +32,7 @@ def shown_file(suite: Suite, path: Path, nodeid: str) -> str:
     return f"bundled:{suite.name}/{path.relative_to(suite.path).as_posix()}"
 
 
-def place_of(item: CaseItem) -> Place:
+def place_of(item: Tested) -> Place:
     """Say where an item's case stands."""
     return Place(
         suite=item.suite,
@@ -50,70 +46,83 @@ def place_of(item: CaseItem) -> Place:
 
 
 def execute(item: CaseItem) -> None:
-    """Run and score a case, and leave its entry on the item.
+    """Run and score a case, and leave its entries on the item.
 
     Raises:
         CaseBroken: there is no score, or the score means nothing.
-        pytest.skip.Exception: the case's notes say so.
+        pytest.skip.Exception: the case's notes say so, or the run's caps were reached before.
     """
     place = place_of(item)
-    target = item.config.stash[BENCHES].settings.target
+    held = held_back(item, place)
+    trials = [held] if held is not None else [shown_to_hooks(item, place, one) for one in _try(item, place)]
+    conclude(item, trials)
+
+
+def held_back(item: Tested, place: Place) -> Tried | None:
+    """Say why a case is not to be run: it can't be, or its notes say so; None where it is."""
     if item.problem or item.loaded is None:
-        _broken(item, place, Failure(kind="case_unreadable", message=item.problem), target)
-    elif item.loaded.case.notes.skip is not None:
-        reason = f"quarantined (skip): {item.loaded.case.notes.skip}"
-        item.entry = unscored(place, "not_run", "skip", reason, timestamp=clock(time.time_ns()))
-        pytest.skip(printable(reason))
-    else:
-        _run(item, place, target)
+        return broke(place, Failure(kind="case_unreadable", message=item.problem))
+    skip = item.loaded.case.notes.skip
+    return None if skip is None else not_run(place, "skip", f"quarantined (skip): {skip}")
 
 
-def _run(item: CaseItem, place: Place, target: str) -> None:
+def _try(item: CaseItem, place: Place) -> list[Tried]:
+    ahead = item.config.stash.get(AHEAD, None)
     try:
         bench = item.config.stash[BENCHES].bench(item.suite)
     except TargetError as error:
-        _broken(item, place, Failure(kind="target_missing", message=str(error), details=_cause(error)), target)
-        return
+        return [broke(place, Failure(kind="target_missing", message=str(error), details=_cause(error)))]
+    if ahead is not None:
+        return ahead.take(item)
     if item.loaded is None:
-        raise ValueError("only a case that was read is run")
-    tried = attempt(bench, item.loaded)
-    try:
-        item.entry, record = entry_of(place, tried, bench, item.config.stash[RUN_ID])
-        rows = [] if tried.outcome is None else place.pack.explain(item.loaded.case, tried.outcome)
-    except Exception as error:  # noqa: BLE001 - a pack may be anybody's
-        message = f"the pack {place.pack.name} raised {type(error).__name__}: {error}"
-        _broken(item, place, Failure(kind="pack_error", message=message, details=frames(error)), target)
-        return
-    if record is not None:
-        _show_record(item, place, record, target)
-    if item.entry.verdict in {"error", "vacuous"}:
-        failure = tried.failure or Failure(kind=item.entry.kind, message=item.entry.message)
-        item.explanation = error_text(item, failure, target)
-        raise CaseBroken(printable(failure.message))
-    if item.entry.verdict == "failed":
-        item.explanation = failure_text(item, tried, rows, target)
+        raise ValueError("a case that can't be read is not tried")
+    return [tried(place, attempt(bench, item.loaded), bench, item.config.stash[RUN_ID])]
 
 
-def _show_record(item: CaseItem, place: Place, record: EvalRecord, target: str) -> None:
+def shown_to_hooks(item: pytest.Item, place: Place, one: Tried) -> Tried:
+    """Show a case's record to the users' hooks; one that raises makes the case an error."""
+    if one.record is None:
+        return one
     # the entry holds its own copy of the record: what a hook does to this one changes no file
     try:
-        item.config.hook.pytest_packbench_record(item=item, record=record)
+        item.config.hook.pytest_packbench_record(item=item, record=one.record)
     except Exception as error:  # noqa: BLE001 - a hook may be anybody's
         message = f"the hook pytest_packbench_record raised {type(error).__name__}: {error}"
-        _broken(item, place, Failure(kind="hook_error", message=message, details=frames(error)), target)
+        return broke(place, Failure(kind="hook_error", message=message, details=frames(error)), trial=one.entry.trial)
+    return one
+
+
+def conclude(item: Tested, trials: list[Tried]) -> None:
+    """Leave the entries on the item, and stop where there is nothing to compare.
+
+    Raises:
+        CaseBroken: there is no score, or the score means nothing.
+        pytest.skip.Exception: the case was not run.
+    """
+    rule = item.suite.config.trials_rule()
+    item.entries = tuple(one.entry for one in trials)
+    item.entry = entry = item.entries[0] if len(trials) == 1 else _folded(item.entries, rule)
+    broken = next((one for one in trials if one.failure is not None), None)
+    if entry.verdict == "not_run":
+        pytest.skip(printable(entry.message))
+    if broken is not None and broken.failure is not None and entry.verdict in {"error", "vacuous"}:
+        item.explanation = error_text(item, broken.failure)
+        raise CaseBroken(printable(broken.failure.message))
+    if entry.verdict == "failed":
+        item.explanation = failure_text(item, trials, entry, rule)
+
+
+def _folded(entries: tuple[Entry, ...], rule: str | dict[str, int]) -> Entry:
+    from pytest_packbench.reports.trials import folded_case
+
+    return folded_case(entries, rule)
 
 
 def _cause(error: BaseException) -> tuple[str, ...]:
     return frames(error.__cause__) if error.__cause__ is not None else ()
 
 
-def _broken(item: CaseItem, place: Place, failure: Failure, target: str) -> None:
-    item.entry = unscored(place, "error", failure.kind, failure.message, timestamp=clock(time.time_ns()))
-    item.explanation = error_text(item, failure, target)
-    raise CaseBroken(printable(failure.message))
-
-
-def decide(item: CaseItem) -> None:
+def decide(item: Tested) -> None:
     """Compare: nothing where the case passed.
 
     Raises:
@@ -145,26 +154,31 @@ def _reaches(entry: Entry) -> bool:
 
 
 class Reporter:
-    """Puts a case's entry and properties on pytest's report, in the process that ran the case."""
+    """Puts a case's entries and properties on pytest's report, in the process that ran the case."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Attach the entry to the report of the setup phase, and the explanation where setup broke."""
+        """Attach the entries to the report of the setup phase, and the explanation where setup broke."""
         if not isinstance(item, CaseItem) or call.when != "setup" or item.entry is None:
             return (yield)
-        item.user_properties.extend(_properties(item.entry))
+        item.user_properties.extend(properties(item.entry))
         report = yield
-        # as ASCII: what xdist sends may hold no lone surrogate, and a model's answer may
-        setattr(report, ATTRIBUTE, json.dumps(item.entry.as_json()))
+        attach(report, item.entries)
         if call.excinfo is not None and isinstance(call.excinfo.value, CaseBroken):
             # pytest asks no item how to show a failing setup
             report.longrepr = item.explanation
         return report
 
 
-def _properties(entry: Entry) -> list[tuple[str, Any]]:
+def attach(report: pytest.TestReport, entries: Iterable[Entry]) -> None:
+    """Put entries on a report, as ASCII: what xdist sends may hold no lone surrogate, and a model's answer may."""
+    setattr(report, ATTRIBUTE, json.dumps([entry.as_json() for entry in entries]))
+
+
+def properties(entry: Entry) -> list[tuple[str, Any]]:
+    """Give what JUnit and other reports show of a case beside its outcome."""
     found = {
         "suite": entry.suite,
         "case_type": entry.case_type,

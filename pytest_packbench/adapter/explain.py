@@ -6,16 +6,18 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
+from pytest_packbench.adapter.keys import BENCHES
 from pytest_packbench.engine.entries import scored
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_packbench.adapter.collect import CaseItem
+    from pytest_packbench.adapter.tested import Tested
+    from pytest_packbench.adapter.tried import Tried
     from pytest_packbench.engine.attempt import Attempt, Failure
-    from pytest_packbench.engine.protocols.pack import Comparison
     from pytest_packbench.engine.protocols.score import Score
+    from pytest_packbench.records.entry import Entry
 
 
 def headline(score: Score) -> str:
@@ -26,50 +28,102 @@ def headline(score: Score) -> str:
     return f"{scored(score)}{why}"
 
 
-def failure_text(item: CaseItem, attempt: Attempt, comparisons: Sequence[Comparison], target: str) -> str:
-    """Explain a case whose score is under its threshold: expected, actual, terms, where to look, how to re-run."""
-    score = attempt.score
-    if score is None:
+def failure_text(item: Tested, trials: Sequence[Tried], entry: Entry, rule: str | dict[str, int]) -> str:
+    """Explain a case under its threshold: expected, actual, terms, where to look, how to re-run.
+
+    Args:
+        item: the case.
+        trials: its attempts; where there are several, the worst is shown.
+        entry: the case's verdict over them.
+        rule: how the verdict is made of several.
+    """
+    worst = min(trials, key=lambda one: one.entry.score if one.entry.score is not None else 1.0)
+    tried = worst.attempt
+    if tried is None or tried.score is None:
         raise ValueError("a failing case has a score")
+    score = tried.score
     return printable(
         "\n".join(
             [
-                headline(score),
+                *(_over_trials(trials, entry, rule) if len(trials) > 1 else [headline(score)]),
                 "",
-                *_table(("", "expected", "actual"), [(row.what, row.expected, row.actual) for row in comparisons]),
+                *_table(("", "expected", "actual"), [(row.what, row.expected, row.actual) for row in worst.rows]),
                 "",
                 *_table(("points", "term", ""), [(term.points, term.name, term.detail) for term in score.terms]),
                 f"{score.score:.2f}  score (threshold {score.threshold:.2f})",
                 "",
-                *_whereabouts(item, attempt, target),
+                *_whereabouts(item, tried),
             ]
         )
     )
 
 
-def error_text(item: CaseItem, failure: Failure, target: str) -> str:
+def error_text(item: Tested, failure: Failure) -> str:
     """Explain a case that broke: one line, the user's own frames, how to re-run."""
     frames = ["", "in the code under test:", *(f"  {frame}" for frame in failure.details)] if failure.details else []
-    return printable("\n".join([failure.message, *frames, "", f"re-run: {rerun_command(item, target)}"]))
+    return printable("\n".join([failure.message, *frames, "", f"re-run: {rerun_command(item)}"]))
 
 
-def rerun_command(item: CaseItem, target: str) -> str:
-    """Give the command that runs this case alone, from where pytest was called."""
-    where = os.path.relpath(item.path, item.config.invocation_params.dir)
+def rerun_command(item: Tested) -> str:
+    """Give the command that runs this case alone, from where pytest was called, with what was asked for."""
+    options = [f" --packbench-{name}={shlex.quote(value)}" for name, value in _asked(item)]
+    return f"pytest {shlex.quote(_argument(item))}{''.join(options)}"
+
+
+def _argument(item: Tested) -> str:
+    here = item.config.invocation_params.dir
+    if item.own_test:
+        file, mark, rest = item.case_nodeid.partition("::")
+        return f"{os.path.relpath(item.config.rootpath / file, here)}{mark}{rest}"
+    where = os.path.relpath(item.path, here)
     if where.startswith(os.pardir) and item.suite.bundled:
         where = str(item.path)
-    option = f" --packbench-target={shlex.quote(target)}" if target else ""
-    return f"pytest {shlex.quote(f'{where}::{item.name}')}{option}"
+    return f"{where}::{item.name}"
 
 
-def _whereabouts(item: CaseItem, attempt: Attempt, target: str) -> list[str]:
+def _asked(item: Tested) -> list[tuple[str, str]]:
+    settings = item.config.stash[BENCHES].settings
+    mode = ("mode", "" if settings.mode == "fixture" else settings.mode)
+    bench = item.config.stash[BENCHES].known(item.suite)
+    # a URL or a command may hold a secret: the target is named as records name it
+    target = bench.target_name if settings.target and bench is not None else settings.target
+    guards = "none" if settings.guards == () else ",".join(settings.guards or ())
+    given = (
+        mode,
+        ("target", target),
+        ("backend", settings.backend),
+        ("model", settings.model),
+        ("guard", guards),
+    )
+    # a test of the user's own asks nobody through us
+    return [(name, value) for name, value in ([mode] if item.own_test else given) if value]
+
+
+def _over_trials(trials: Sequence[Tried], entry: Entry, rule: str | dict[str, int]) -> list[str]:
+    passed = sum(one.entry.verdict == "passed" for one in trials)
+    named = rule if isinstance(rule, str) else f"at least {rule['at_least']}"
+    mean = f"mean score {entry.score:.2f}, threshold {entry.threshold:.2f}" if entry.score is not None else "no mean"
+    return [
+        f"{passed} of {len(trials)} trials passed, {mean} (rule: {named})",
+        "scores: " + ", ".join("-" if one.entry.score is None else f"{one.entry.score:.2f}" for one in trials),
+        "",
+        "the worst trial:",
+    ]
+
+
+def _whereabouts(item: Tested, attempt: Attempt) -> list[str]:
+    if item.own_test:
+        return [f"test:   {item.own_test}", f"case:   {item.file_id}", f"re-run: {rerun_command(item)}"]
     cassette = item.suite.cassette_path(item.name)
-    played = f"{attempt.calls} of its exchanges replayed" if attempt.cassette is not None else "none"
-    shown = os.path.relpath(cassette, item.config.invocation_params.dir) if attempt.cassette is not None else ""
+    recorded = attempt.cassette is not None
+    shown = os.path.relpath(cassette, item.config.invocation_params.dir) if recorded else ""
+    live = item.config.stash[BENCHES].settings.mode != "fixture"
+    played = f"{attempt.calls} of its exchanges {'recorded' if live else 'replayed'}" if recorded else "none"
     return [
         f"case:     {item.file_id}",
         f"cassette: {shown} ({played})" if shown else f"cassette: {played}",
-        f"re-run:   {rerun_command(item, target)}",
+        *([f"model:    {attempt.backend} {attempt.model}, {attempt.calls} calls"] if live else []),
+        f"re-run:   {rerun_command(item)}",
     ]
 
 

@@ -16,12 +16,16 @@ import pytest
 
 from pytest_packbench.adapter.baseline import Earlier
 from pytest_packbench.adapter.collect import SUFFIX, CaseItem, Collector
-from pytest_packbench.adapter.execute import ATTRIBUTE, BENCHES, RUN_ID, Reporter, place_of
+from pytest_packbench.adapter.execute import Reporter, place_of
 from pytest_packbench.adapter.jsonreport import switch_on, write_report
+from pytest_packbench.adapter.keys import AHEAD, ATTRIBUTE, BENCHES, RUN_ID
+from pytest_packbench.adapter.live import guard_name
+from pytest_packbench.adapter.progress import Progress
 from pytest_packbench.adapter.settings import read_settings
 from pytest_packbench.adapter.suites import open_benches
 from pytest_packbench.adapter.terminal import Terminal
 from pytest_packbench.engine.entries import Place, clock, unscored, versions
+from pytest_packbench.engine.ledger import CAPS
 from pytest_packbench.plugin import ASKED
 from pytest_packbench.records.entry import Entry
 from pytest_packbench.records.run import Run
@@ -29,7 +33,9 @@ from pytest_packbench.records.run import Run
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
     from pathlib import Path
+    from typing import Any
 
+    from pytest_packbench.adapter.ahead import Ahead
     from pytest_packbench.adapter.suites import Benches
     from pytest_packbench.cases.suite import Suite
     from pytest_packbench.records.journal import Journal
@@ -45,7 +51,7 @@ class SuiteRun:
         suite: the suite.
         folder: where its reports go.
         selected: what has to run, by node id; the place is looked at only for a case that left no entry.
-        entries: what ran, by node id; the last attempt counts.
+        entries: what ran, by node id, each trial; the last run of an item counts.
         journal: open from the first entry on.
         run: what is true of all entries, at the end.
         statistics: the numbers, at the end.
@@ -57,13 +63,19 @@ class SuiteRun:
     suite: Suite
     folder: Path
     selected: dict[str, Callable[[], Place]] = field(default_factory=dict)
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
     journal: Journal | None = None
     run: Run | None = None
     statistics: Statistics | None = None
     gates: tuple[GateResult, ...] = ()
     baseline: list[str] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
+
+    def all_entries(self) -> list[Entry]:
+        """Give the entries in the order in which every file shows them."""
+        from pytest_packbench.reports.folder import in_order
+
+        return in_order(entry for trials in self.entries.values() for entry in trials)
 
     @property
     def failed(self) -> bool:
@@ -81,6 +93,8 @@ class Recorder:
         self.started_ns = time.time_ns()
         self._collector = collector
         self._runs_by_nodeid: dict[str, SuiteRun] = {}
+        self._spent: list[dict[str, Any]] = []
+        self._kept: set[tuple[str, int, str]] = set()
         output = benches.settings.output
         self.runs = {
             name: SuiteRun(suite=suite, folder=output / name / self.run_id) for name, suite in benches.suites.items()
@@ -107,7 +121,7 @@ class Recorder:
         """Take the entry from a report; a report of a case without one tells of a breakdown around it."""
         data = getattr(report, ATTRIBUTE, None)
         if data is not None:
-            self._take(Entry.from_json(json.loads(data)))
+            self._take([Entry.from_json(one) for one in json.loads(data)])
             return
         nodeid = _plain(report.nodeid)
         run = self._runs_by_nodeid.get(nodeid)
@@ -116,22 +130,34 @@ class Recorder:
         kind = "worker_crashed" if report.when not in {"setup", "call", "teardown"} else "setup_broken"
         verdict = "not_run" if report.skipped else "error"
         message = "the worker died while it ran this case" if kind == "worker_crashed" else _first_line(report)
-        self._take(
-            unscored(
-                run.selected[nodeid](),
-                verdict,
-                "skipped_elsewhere" if report.skipped else kind,
-                message,
-                timestamp=clock(time.time_ns()),
-            )
+        entry = unscored(
+            run.selected[nodeid](),
+            verdict,
+            "skipped_elsewhere" if report.skipped else kind,
+            message,
+            timestamp=clock(time.time_ns()),
         )
+        self._take([entry])
 
-    def _take(self, entry: Entry) -> None:
+    def keep(self, entry: Entry) -> None:
+        """Append an entry to the journal before pytest reports its item: what was paid for is not lost."""
+        self._kept.add(_identity(entry))
+        self._append(self.runs[entry.suite], entry)
+
+    def _take(self, trials: list[Entry]) -> None:
+        run = self.runs[trials[0].suite]
+        run.entries[trials[0].nodeid] = tuple(trials)
+        for entry in trials:
+            identity = _identity(entry)
+            if identity in self._kept:
+                self._kept.discard(identity)
+            else:
+                self._append(run, entry)
+
+    def _append(self, run: SuiteRun, entry: Entry) -> None:
         from pytest_packbench.records.journal import Journal
         from pytest_packbench.reports.files import ensure_gitignore
 
-        run = self.runs[entry.suite]
-        run.entries[entry.nodeid] = entry
         try:
             if run.journal is None:
                 run.folder.mkdir(parents=True, exist_ok=True)
@@ -148,6 +174,9 @@ class Recorder:
         """Complete, judge and write the run: before other plugins build their reports and the terminal speaks."""
         if self.config.option.collectonly or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
             return (yield)
+        ahead = self.config.stash.get(AHEAD, None)
+        if ahead is not None:
+            ahead.close()
         for run in self.runs.values():
             self._finish(run, session)
         if any(run.failed for run in self.runs.values()) and session.exitstatus == pytest.ExitCode.OK:
@@ -159,8 +188,7 @@ class Recorder:
         return result
 
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
-        from pytest_packbench.reports.folder import in_order
-        from pytest_packbench.reports.gates import check, of_a_part
+        from pytest_packbench.reports.gates import of_a_part
         from pytest_packbench.reports.statistics import statistics
 
         if not run.selected:
@@ -171,13 +199,14 @@ class Recorder:
         for nodeid, place in run.selected.items():
             if nodeid not in run.entries:
                 message = f"not run: the session was {stopped}{'' if stopped == 'interrupted' else ' early'}"
-                run.entries[nodeid] = unscored(place(), "not_run", stopped, message, timestamp=clock(now))
-        entries = in_order(run.entries.values())
+                run.entries[nodeid] = (unscored(place(), "not_run", stopped, message, timestamp=clock(now)),)
+        entries = run.all_entries()
         run.run = self._run(run, entries, now)
-        run.statistics = statistics(entries, levels=self.benches.pack_of(run.suite).depths or None)
+        levels, rules = self.benches.pack_of(run.suite).depths or None, run.suite.config
+        run.statistics = statistics(entries, levels=levels, trials_rule=rules.trials_rule())
         earlier = Earlier.find(self.benches.settings.baseline, run.folder.parent)
-        run.gates = check(entries, run.suite.config.all_gates(), earlier.entries)
-        if len(entries) < _present(run.suite):
+        run.gates = earlier.check(run.run, entries, rules.all_gates())
+        if len(run.selected) < _present(run.suite):
             run.gates = of_a_part(run.gates)
         if run.journal is not None:
             run.journal.close()
@@ -204,12 +233,48 @@ class Recorder:
             bundled=run.suite.bundled,
             mode=self.benches.settings.mode,
             target=_target_of(entries) or self.benches.target_name(run.suite),
+            **self._asked(run.suite),
             started_at=clock(self.started_ns),
             finished_at=clock(now),
             partial=_partial(run, entries),
             versions=versions(),
-            settings={"gate": self.benches.settings.gate},
+            settings=self._settings(run.suite),
         )
+
+    def _asked(self, suite: Suite) -> dict[str, str]:
+        bench = self.benches.known(suite)
+        return {"backend": bench.backend, "model": bench.model} if bench is not None and bench.backend else {}
+
+    def _settings(self, suite: Suite) -> dict[str, Any]:
+        settings, bench = self.benches.settings, self.benches.known(suite)
+        found: dict[str, Any] = {"gate": settings.gate}
+        if settings.trials > 1:
+            found |= {"trials": settings.trials, "trials_rule": suite.config.trials_rule()}
+        if bench is not None and bench.live is not None:
+            caps = settings.caps
+            named = {"max_tokens": caps.tokens, "max_cost": caps.cost, "max_seconds": caps.seconds}
+            found |= {"temperature": settings.temperature, "concurrency": settings.concurrency}
+            found |= {name: cap for name, cap in named.items() if cap is not None}
+            found["spent"] = self.spent()
+        if bench is not None and bench.guards:
+            found["guards"] = [guard_name(guard) for guard in bench.guards]
+        return found
+
+    def note_spent(self, spent: dict[str, Any]) -> None:
+        """Note what a worker used."""
+        self._spent.append(spent)
+
+    def spent(self) -> dict[str, Any]:
+        """Give what the session used: calls, tokens, and cost where every price is known."""
+        found = [*self._spent, self.benches.answerers.ledger.as_json()]
+        costs = [one["cost"] for one in found]
+        return {
+            "calls": sum(one["calls"] for one in found),
+            "tokens": sum(one["tokens"] for one in found),
+            "uncounted": sum(one["uncounted"] for one in found),
+            "cost": None if any(cost is None for cost in costs) else sum(costs),
+            "currency": found[0]["currency"],
+        }
 
     def _write(self, run: SuiteRun, entries: list[Entry]) -> None:
         from pytest_packbench.reports.files import ensure_gitignore
@@ -223,11 +288,10 @@ class Recorder:
     def _write_report(self, run: SuiteRun, session: pytest.Session) -> None:
         from pytest_packbench.reports.document import run_document
         from pytest_packbench.reports.files import write_atomic
-        from pytest_packbench.reports.folder import in_order
 
         if run.run is None or run.statistics is None or run.trouble:
             return
-        entries = in_order(run.entries.values())
+        entries = run.all_entries()
         document = run_document(run.run, entries, run.statistics, run.gates)
         try:
             write_report(run.folder / "report.json", self.config, session, set(run.selected), document)
@@ -239,19 +303,28 @@ class Recorder:
             self.config.get_terminal_writer().line(f"packbench: {run.folder / 'report.json'}: {error}", red=True)
 
 
+def _identity(entry: Entry) -> tuple[str, int, str]:
+    return entry.nodeid, entry.trial, entry.timestamp
+
+
 def _target_of(entries: Iterable[Entry]) -> str:
     records = (entry.record for entry in entries if entry.record is not None)
     return next((record["packbench"]["target"] for record in records), "")
 
 
 def _partial(run: SuiteRun, entries: list[Entry]) -> str:
-    stopped = [entry.kind for entry in entries if entry.verdict == "not_run" and not entry.quarantined]
-    if "interrupted" in stopped:
-        return f"interrupted: {len(stopped)} of {len(entries)} cases did not run"
-    if stopped:
-        return f"stopped early: {len(stopped)} of {len(entries)} cases did not run"
+    idle = [entry for entry in entries if entry.verdict == "not_run" and not entry.quarantined]
+    kinds = {entry.kind for entry in idle}
+    count = f"{len({entry.nodeid for entry in idle})} of {len(run.selected)} cases did not run"
+    if "interrupted" in kinds:
+        return f"interrupted: {count}"
+    capped = next((entry.message for entry in idle if entry.kind in CAPS), "")
+    if capped:
+        return f"{capped}: {count}"
+    if idle:
+        return f"stopped early: {count}"
     present = _present(run.suite)
-    return f"{len(entries)} of {present} cases selected" if len(entries) < present else ""
+    return f"{len(run.selected)} of {present} cases selected" if len(run.selected) < present else ""
 
 
 def _present(suite: Suite) -> int:
@@ -283,12 +356,13 @@ def register(config: pytest.Config) -> None:
     collector = Collector(benches)
     config.pluginmanager.register(collector, "packbench-collector")
     config.pluginmanager.register(Reporter(), "packbench-reporter")
+    ahead = _work_ahead(config, benches)
     worker_input = getattr(config, "workerinput", None)
     if worker_input is not None:
         from pytest_packbench.adapter.xdist import Worker
 
         config.stash[RUN_ID] = worker_input["packbench_run_id"]
-        config.pluginmanager.register(Worker(collector), "packbench-worker")
+        config.pluginmanager.register(Worker(collector, benches, ahead), "packbench-worker")
         return
     from ulid import ULID
 
@@ -297,7 +371,22 @@ def register(config: pytest.Config) -> None:
     switch_on(config)
     config.pluginmanager.register(recorder, "packbench-recorder")
     config.pluginmanager.register(Terminal(recorder), "packbench-terminal")
+    if ahead is not None:
+        ahead.keep = recorder.keep
+        progress = Progress(config, ahead)
+        ahead.tick, ahead.clear = progress.tick, progress.clear
     if config.pluginmanager.hasplugin("dsession") or config.pluginmanager.hasplugin("xdist"):
         from pytest_packbench.adapter.xdist import Controller
 
         config.pluginmanager.register(Controller(recorder), "packbench-controller")
+
+
+def _work_ahead(config: pytest.Config, benches: Benches) -> Ahead | None:
+    controls = getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput")
+    if not benches.settings.ahead or controls or config.option.collectonly:
+        return None
+    from pytest_packbench.adapter.ahead import Ahead
+
+    config.stash[AHEAD] = ahead = Ahead(config, benches)
+    config.pluginmanager.register(ahead, "packbench-ahead")
+    return ahead

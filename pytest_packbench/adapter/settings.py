@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pytest
 
+from pytest_packbench.backends import MODULES, RECORDED, STUB
+from pytest_packbench.engine.ledger import Caps
 from pytest_packbench.packs import FILES
-from pytest_packbench.plugin import ASKED, BY_NAME, setting_of
+from pytest_packbench.plugin import ASKED, BY_NAME, setting_of, suite_names
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NumberT = TypeVar("NumberT", int, float)
+BACKENDS = (*MODULES, STUB, RECORDED)
+_CONCURRENCY = 8
+_CASE_TIMEOUT_S = 300.0
+_CALL_TIMEOUT_S = 120.0
+_MAX_OUTPUT_TOKENS = 4096
 _YES_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 
@@ -20,24 +33,55 @@ class Settings:
     """What the user set, each by option, environment or ini.
 
     Attributes:
-        mode: `fixture`.
-        target: `package.module:attr`, empty where not set.
+        mode: `fixture`, `live` or `record`.
+        target: `package.module:attr`, `http://...` or `cmd:...`; empty where not set.
+        backend: who answers model calls; empty where not set, like the next two.
+        model: which model.
+        base_url: the address of its server.
+        guards: guards by name or as `module:attr`; None where not set, empty for none at all.
+        concurrency: attempts under way at once, 1 or more.
+        trials: attempts at each case, 1 or more.
+        caps: what the whole run may use.
+        case_timeout_s: time limit of one attempt, seconds; None for none.
+        call_timeout_s: time limit of one model call, seconds.
+        retries: how often a model call is tried again at most.
+        temperature: 0 to 2.
+        max_output_tokens: the longest answer of a model, tokens.
         gate: `case` or `suite`.
         output: the folder for reports, absolute.
         baseline: `none`, `latest`, or the absolute path of an earlier run.
         stale_is_error: whether a stale recording is an error.
         allow_processes: whether targets may start child processes in fixture mode.
+        home: the folder that relative paths start from, absolute.
         files: files of the packs' own that were given, by name, absolute.
     """
 
-    mode: Literal["fixture"]
+    mode: Literal["fixture", "live", "record"]
     target: str
+    backend: str
+    model: str
+    base_url: str
+    guards: tuple[str, ...] | None
+    concurrency: int
+    trials: int
+    caps: Caps
+    case_timeout_s: float | None
+    call_timeout_s: float
+    retries: int
+    temperature: float
+    max_output_tokens: int
     gate: Literal["case", "suite"]
     output: Path
     baseline: str
     stale_is_error: bool
     allow_processes: bool
+    home: Path
     files: dict[str, Path]
+
+    @property
+    def ahead(self) -> bool:
+        """Whether cases run ahead of pytest's item loop: they wait for somebody, or run at once, or have a limit."""
+        return self.mode != "fixture" or self.concurrency > 1 or self.case_timeout_s is not None
 
 
 def _home(config: pytest.Config) -> Path:
@@ -55,30 +99,106 @@ def _baseline(given: str, home: Path) -> str:
     return str(path)
 
 
+class _Reader:
+    """Reads values, each mistake a usage error that names where it came from."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def value(self, name: str, allowed: tuple[str, ...] | None = None) -> Any:
+        """Give a value, one of `allowed` where those are named."""
+        found, source = setting_of(name, self._config.option, self._config.getini)
+        if allowed is not None and found not in allowed:
+            raise pytest.UsageError(f"{source}: got {found!r}; expected one of: {', '.join(allowed)}")
+        return found
+
+    def choice(self, name: str) -> Any:
+        """Give a value among the choices of its option."""
+        option = BY_NAME[name].option or {}
+        return self.value(name, tuple(option["choices"]))
+
+    def whole(self, name: str, *, least: int = 1) -> int | None:
+        """Give a whole number from `least` up; None where nothing is set."""
+        number: int | None = self._number(name, int, f"a whole number, {least} or more", lambda number: number >= least)
+        return number
+
+    def real(self, name: str, *, most: float = math.inf, positive: bool = True) -> float | None:
+        """Give a number above 0, or from 0 where 0 may be, up to `most`; None where nothing is set."""
+        upper = "" if most == math.inf else f", {most:g} at most"
+        expected = f"a number{' above 0' if positive else ', 0 or more'}{upper}"
+        number: float | None = self._number(
+            name, float, expected, lambda number: (number > 0 or (number == 0 and not positive)) and number <= most
+        )
+        return number
+
+    def names(self, name: str) -> tuple[str, ...] | None:
+        """Give names that came repeated or with commas; None where nothing is set."""
+        return tuple(suite_names(self.value(name))) or None
+
+    def _number(self, name: str, kind: Callable[[Any], NumberT], expected: str, fits: Callable[[NumberT], bool]) -> Any:
+        found, source = setting_of(name, self._config.option, self._config.getini)
+        if found in {"", None}:
+            return None
+        try:
+            number = kind(found)
+        except (ValueError, OverflowError):
+            raise pytest.UsageError(f"{source}: got {found!r}; expected {expected}") from None
+        if not math.isfinite(number) or not fits(number):
+            raise pytest.UsageError(f"{source}: got {found!r}; expected {expected}")
+        return number
+
+
+def _guards(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if names is None or "none" not in names:
+        return names
+    if names != ("none",):
+        raise pytest.UsageError("--packbench-guard: got none beside other guards; expected none alone, or guards")
+    return ()
+
+
+def being_debugged(config: pytest.Config) -> bool:
+    """Whether somebody steps through the code: then one case runs at a time, without a time limit."""
+    return bool(config.option.usepdb or config.option.trace or sys.gettrace() or "pydevd" in sys.modules)
+
+
 def read_settings(config: pytest.Config) -> Settings:
     """Read the settings.
 
     Raises:
         pytest.UsageError: a value is not allowed; says where it came from and what is.
     """
-
-    def value(name: str, allowed: tuple[str, ...] | None = None) -> Any:
-        found, source = setting_of(name, config.option, config.getini)
-        if allowed is not None and found not in allowed:
-            raise pytest.UsageError(f"{source}: got {found!r}; expected one of: {', '.join(allowed)}")
-        return found
-
-    def choice(name: str) -> Any:
-        option = BY_NAME[name].option or {}
-        return value(name, tuple(option["choices"]))
-
+    read = _Reader(config)
+    mode = read.choice("mode")
+    fixture = mode == "fixture"
+    debugged = being_debugged(config)
+    trials = read.whole("trials") or 1
+    if fixture and trials > 1:
+        raise pytest.UsageError(
+            f"--packbench-trials: got {trials} in fixture mode, where each trial would be the same; "
+            "use --packbench-mode=live or record"
+        )
+    limit = read.real("case_timeout") or (None if fixture else _CASE_TIMEOUT_S)
+    home = _home(config)
     return Settings(
-        mode=choice("mode"),
-        target=str(value("target")),
-        gate=choice("gate"),
-        output=Path(os.path.normpath(_home(config) / value("output"))),
-        baseline=_baseline(str(value("baseline")), _home(config)),
-        stale_is_error=value("stale", ("warn", "error")) == "error",
-        allow_processes=_YES_NO[value("allow_processes", tuple(_YES_NO))],
-        files={name: Path(os.path.normpath(_home(config) / path)) for name in FILES if (path := value(name))},
+        mode=mode,
+        target=str(read.value("target")),
+        backend=read.value("backend", ("", *BACKENDS)),
+        model=str(read.value("model")),
+        base_url=str(read.value("base_url")),
+        guards=_guards(read.names("guard")),
+        concurrency=1 if debugged else read.whole("concurrency") or (1 if fixture else _CONCURRENCY),
+        trials=trials,
+        caps=Caps(tokens=read.whole("max_tokens"), cost=read.real("max_cost"), seconds=read.real("max_seconds")),
+        case_timeout_s=None if debugged else limit,
+        call_timeout_s=read.real("call_timeout") or _CALL_TIMEOUT_S,
+        retries=read.whole("retries", least=0) or 0,
+        temperature=read.real("temperature", most=2, positive=False) or 0.0,
+        max_output_tokens=read.whole("max_output_tokens") or _MAX_OUTPUT_TOKENS,
+        gate=read.choice("gate"),
+        output=Path(os.path.normpath(home / read.value("output"))),
+        baseline=_baseline(str(read.value("baseline")), home),
+        stale_is_error=read.value("stale", ("warn", "error")) == "error",
+        allow_processes=_YES_NO[read.value("allow_processes", tuple(_YES_NO))],
+        home=home,
+        files={name: Path(os.path.normpath(home / path)) for name in FILES if (path := read.value(name))},
     )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.cases.load import canonical_sha256, read_config
+from pytest_packbench.adapter.live import Answerers, find_guards, find_judges
+from pytest_packbench.cases.load import read_config
 from pytest_packbench.cases.problem import SuiteError
+from pytest_packbench.cases.rules import scoring_sha256
 from pytest_packbench.cases.suite import CONFIG_NAME, Suite
 from pytest_packbench.engine.attempt import Bench
-from pytest_packbench.engine.targets import Caller, TargetError, as_target, import_target
-from pytest_packbench.packs import builtin
+from pytest_packbench.engine.targets import Caller, TargetError, as_target, find_target
+from pytest_packbench.packs import PackError, Packs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,19 +28,16 @@ if TYPE_CHECKING:
 REFERENCE = "reference"
 
 
-def known_packs(config: pytest.Config) -> dict[str, Pack]:
-    """Give all packs by name: the built-in ones, then those of `pytest_packbench_packs`.
+def known_packs(config: pytest.Config) -> Packs:
+    """Give all packs by name: those of `pytest_packbench_packs`, else the built-in ones, else the installed ones.
 
     Raises:
         pytest.UsageError: a hook raised, or gave something that is no pack.
     """
-    packs = builtin()
     try:
-        for given in reversed(config.hook.pytest_packbench_packs()):
-            packs.update({pack.name: pack for pack in given})
+        return Packs(pack for given in reversed(config.hook.pytest_packbench_packs()) for pack in given)
     except Exception as error:
         raise pytest.UsageError(f"a hook pytest_packbench_packs failed: {type(error).__name__}: {error}") from error
-    return packs
 
 
 def shown_path(config: pytest.Config, path: Path) -> str:
@@ -53,19 +53,18 @@ def make_importable(folder: Path) -> None:
         sys.path.append(str(folder))
 
 
-def read_suite(config: pytest.Config, name: str, folder: Path, packs: dict[str, Pack], *, bundled: bool) -> Suite:
+def read_suite(config: pytest.Config, name: str, folder: Path, packs: Packs, *, bundled: bool) -> Suite:
     """Read a suite's rules.
 
     Raises:
         pytest.UsageError: its `suite.yaml` can't be used.
     """
     make_importable(config.rootpath)
-    models = {pack.name: pack.suite_model for pack in packs.values()}
     try:
-        rules = read_config(folder, models, source=shown_path(config, folder / CONFIG_NAME))
-    except SuiteError as error:
+        rules = read_config(folder, packs.suite_models, source=shown_path(config, folder / CONFIG_NAME))
+    except (SuiteError, PackError) as error:
         raise pytest.UsageError(str(error)) from None
-    sha256 = canonical_sha256(rules.model_dump(mode="json"))
+    sha256 = scoring_sha256(rules)
     return Suite(name=name, path=folder, config=rules, sha256=sha256, bundled=bundled)
 
 
@@ -75,8 +74,9 @@ class Benches:
 
     config: pytest.Config
     settings: Settings
-    packs: dict[str, Pack]
+    packs: Packs
     suites: dict[str, Suite]
+    answerers: Answerers
     _ready: dict[str, Bench]
 
     def pack_of(self, suite: Suite) -> Pack:
@@ -88,19 +88,38 @@ class Benches:
 
         Raises:
             TargetError: there is no target, or it can't be called.
+            pytest.UsageError: nobody can answer its model calls, or a guard can't be made.
         """
         if suite.name not in self._ready:
             target, name = self._target(suite)
+            pack, caller, settings = self.pack_of(suite), Caller(target), self.settings
+            answering = self.answerers.for_suite(suite, pack, caller)
             self._ready[suite.name] = Bench(
                 suite=suite,
-                pack=self.pack_of(suite),
-                caller=Caller(target),
+                pack=pack,
+                caller=caller,
                 target_name=name,
-                allow_processes=self.settings.allow_processes,
-                stale_is_error=self.settings.stale_is_error,
-                files=self.settings.files,
+                mode=settings.mode,
+                live=answering.live,
+                backend=answering.backend,
+                model=answering.model,
+                roles=answering.roles,
+                guards=find_guards(self.config, settings, suite, pack),
+                judges=find_judges(self.config),
+                allow_processes=settings.allow_processes,
+                stale_is_error=settings.stale_is_error,
+                files=settings.files,
             )
         return self._ready[suite.name]
+
+    def known(self, suite: Suite) -> Bench | None:
+        """Give what runs a suite's cases where it was needed already."""
+        return self._ready.get(suite.name)
+
+    @property
+    def opened(self) -> list[Bench]:
+        """What was needed so far."""
+        return list(self._ready.values())
 
     def target_name(self, suite: Suite) -> str:
         """Say how a suite's target is called, as far as it is known before a case needs it."""
@@ -116,7 +135,7 @@ class Benches:
 
     def _target(self, suite: Suite) -> tuple[Target, str]:
         if self.settings.target:
-            return self._imported(self.settings.target), self.settings.target
+            return self._found(self.settings.target)
         try:
             given = self.config.hook.pytest_packbench_target(config=self.config, suite=suite)
         except Exception as error:
@@ -125,8 +144,12 @@ class Benches:
             name = f"hook:{getattr(given, '__qualname__', None) or type(given).__qualname__}"
             return as_target(given, name), name
         if suite.config.target:
-            return self._imported(suite.config.target), suite.config.target
-        reference = self.pack_of(suite).target(suite.config)
+            return self._found(suite.config.target)
+        try:
+            reference = self.pack_of(suite).target(suite.config)
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise TargetError(f'the pack "{suite.config.pack}" could not give its target: {said}') from error
         if reference is None:
             raise TargetError(
                 f'suite "{suite.name}": pack "{suite.config.pack}" has no target of its own; '
@@ -134,24 +157,71 @@ class Benches:
             )
         return reference, REFERENCE
 
-    def _imported(self, spec: str) -> Target:
+    def _found(self, spec: str) -> tuple[Target, str]:
         make_importable(self.config.rootpath)
-        return import_target(spec)
+        settings = self.settings
+        return find_target(
+            spec,
+            replayed=settings.mode == "fixture",
+            cwd=self.config.rootpath,
+            timeout_s=settings.case_timeout_s or settings.call_timeout_s,
+            concurrency=settings.concurrency,
+        )
 
 
 def open_benches(config: pytest.Config, settings: Settings, folders: dict[str, Path], *, bundled: bool) -> Benches:
-    """Read all suites that were asked for.
+    """Read all suites that were asked for, and open what they need where somebody is asked.
 
     Raises:
-        pytest.UsageError: one of them can't be used, or the target named on the command line can't.
+        pytest.UsageError: one of them can't be used, or what the command line names can't.
     """
     packs = known_packs(config)
     suites = {name: read_suite(config, name, path, packs, bundled=bundled) for name, path in folders.items()}
-    benches = Benches(config, settings, packs, suites, {})
-    if settings.target:
+    workers = int(getattr(config, "workerinput", {}).get("workercount", 1))
+    benches = Benches(config, settings, packs, suites, Answerers.of(settings, workers), {})
+    for suite in suites.values():
+        _check(benches, suite)
+    return benches
+
+
+def _check(benches: Benches, suite: Suite) -> None:
+    settings, rules = benches.settings, suite.config
+    try:
+        why = benches.pack_of(suite).unusable(rules)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise pytest.UsageError(f'suite "{suite.name}": the pack "{rules.pack}" raised {said}') from error
+    if why:
+        raise pytest.UsageError(f'suite "{suite.name}": {why}')
+    if settings.mode == "record":
+        _check_recordable(suite)
+    if settings.trials > 1:
+        _check_trials(suite, settings.trials)
+    named = settings.target or settings.backend or settings.guards or rules.backend or rules.guards
+    if settings.mode != "fixture" or named:
         try:
-            for suite in suites.values():
-                benches.bench(suite)
+            benches.bench(suite)
         except TargetError as error:
             raise pytest.UsageError(str(error)) from None
-    return benches
+
+
+def _check_trials(suite: Suite, trials: int) -> None:
+    from pytest_packbench.reports.trials import needed
+
+    least = needed(suite.config.trials_rule(), trials)
+    if least is not None and least > trials:
+        raise pytest.UsageError(
+            f'suite "{suite.name}": trials: at_least {least} can never be reached with --packbench-trials={trials}'
+        )
+
+
+def _check_recordable(suite: Suite) -> None:
+    if suite.bundled:
+        raise pytest.UsageError(
+            f'suite "{suite.name}": it comes with the installed package, and nothing is recorded there; '
+            "copy it into your project (packbench_root) to record"
+        )
+    folder = suite.cassette_path("x").parent
+    existing = folder if folder.exists() else suite.path
+    if not os.access(existing, os.W_OK):
+        raise pytest.UsageError(f"--packbench-mode=record: {folder}: recordings can't be written there")

@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_packbench.adapter.live import caps_text, expected_calls, guard_name, spent_text
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pytest_packbench.adapter.session import Recorder, SuiteRun
+    from pytest_packbench.cases.suite import Suite
 
 
 class Terminal:
@@ -20,12 +25,34 @@ class Terminal:
 
     def pytest_report_header(self) -> list[str]:
         """Say what runs, on what, before it runs."""
-        mode = self._recorder.benches.settings.mode
-        return [
+        return [line for suite in self._recorder.benches.suites.values() for line in self._header(suite)]
+
+    def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
+        """Say before a live run what it will ask for, and what stops it."""
+        benches = self._recorder.benches
+        if benches.settings.mode == "fixture" or self._recorder.config.option.collectonly:
+            return []
+        from pytest_packbench.adapter.collect import CaseItem
+
+        cases = [item for item in items if isinstance(item, CaseItem) and item.loaded is not None]
+        return [expected_calls(benches, cases), caps_text(benches.settings)]
+
+    def _header(self, suite: Suite) -> list[str]:
+        benches, config = self._recorder.benches, self._recorder.config
+        settings, target = benches.settings, benches.target_name(suite)
+        bench = benches.known(suite)
+        answered = f", {bench.backend} {bench.model}".rstrip() if bench is not None and bench.backend else ""
+        guards = f", guards {', '.join(map(guard_name, bench.guards))}" if bench is not None and bench.guards else ""
+        head = (
             f"packbench: suite {suite.name}{' (bundled)' if suite.bundled else ''}, pack {suite.config.pack}, "
-            f"{mode} mode, target {self._recorder.benches.target_name(suite)}"
-            for suite in self._recorder.benches.suites.values()
-        ]
+            f"{settings.mode} mode, target {target}{answered}{guards}"
+        )
+        lines = [head]
+        if bench is not None and bench.caller.opaque and settings.mode == "fixture":
+            lines.append(f"packbench: suite {suite.name}: pipeline not run: scoring only")
+        if settings.mode != "fixture" and getattr(config.option, "dist", "no") != "no":
+            lines.append("packbench: a worker asks for two cases at a time; for live runs one process (-n 0) is faster")
+        return lines
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
@@ -47,15 +74,16 @@ class Terminal:
             self._show(terminalreporter, run)
 
     def _show(self, reporter: pytest.TerminalReporter, run: SuiteRun) -> None:
-        from pytest_packbench.reports.folder import in_order
         from pytest_packbench.reports.terminal import table
 
         if run.run is None and not run.trouble:
             return
         reporter.section(f"packbench: {run.suite.name}")
         if run.run is not None and run.statistics is not None:
-            for line in table(run.run, in_order(run.entries.values()), run.statistics, run.gates):
+            for line in table(run.run, run.all_entries(), run.statistics, run.gates):
                 reporter.line(line)
+            if run.run.settings.get("spent"):
+                reporter.line(spent_text(run.run.settings["spent"]))
             for line in run.baseline:
                 reporter.line(f"baseline: {line}")
             here = self._recorder.config.invocation_params.dir

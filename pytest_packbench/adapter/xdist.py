@@ -17,24 +17,33 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from pytest_packbench.adapter.ahead import Ahead
     from pytest_packbench.adapter.collect import Collector
     from pytest_packbench.adapter.session import Recorder
+    from pytest_packbench.adapter.suites import Benches
     from pytest_packbench.cases.suite import Suite
     from pytest_packbench.engine.protocols.pack import Pack
 
 _OUTPUT = "packbench_collected"
+_SPENT = "packbench_spent"
 
 
 class Worker:
     """What a worker tells at its end."""
 
-    def __init__(self, collector: Collector) -> None:
+    def __init__(self, collector: Collector, benches: Benches, ahead: Ahead | None) -> None:
         self._collector = collector
+        self._benches = benches
+        self._ahead = ahead
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Tell how many cases were found before any was deselected."""
+        """Tell how many cases were found before any was deselected, and what was used; end what is under way."""
+        if self._ahead is not None:
+            self._ahead.close()
+        self._benches.close()
         output: dict[str, Any] = session.config.workeroutput  # type: ignore[attr-defined]  # xdist sets it on workers
         output[_OUTPUT] = dict(self._collector.collected)
+        output[_SPENT] = self._benches.answerers.ledger.as_json()
 
 
 class Controller:
@@ -59,8 +68,10 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Learn how many cases the worker had found; a crashed one tells nothing."""
-        found = (getattr(node, "workeroutput", None) or {}).get(_OUTPUT, {})
-        self._recorder.note_collected(found)
+        told = getattr(node, "workeroutput", None) or {}
+        self._recorder.note_collected(told.get(_OUTPUT, {}))
+        if _SPENT in told:
+            self._recorder.note_spent(told[_SPENT])
 
     def _select(self, file: str, name: str) -> None:
         recorder = self._recorder

@@ -22,6 +22,10 @@ STUB = "stub"
 """The backend whose scripted models come from a pack."""
 
 
+RECORDED = "recorded"
+"""Instead of a backend, in fixture mode: replay recordings, also where the suite names a scripted model."""
+
+
 def open_backend(name: str, options: BackendOptions) -> Backend:
     """Open a backend.
 

@@ -121,10 +121,13 @@ class BackendError(RuntimeError):
     Attributes:
         kind: the reason's name, for `errors.jsonl`: `timeout`, `network`, `rate_limit`, `overloaded`, `server_error`,
             `auth`, `bad_request`, `truncated` (the answer was cut off at its token limit) or `answer_unreadable`.
+        usage: tokens spent all the same, where the provider counted them: an answer that is cut off or can't be read
+            has its price; None where no answer came.
     """
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: str, message: str, *, usage: Usage | None = None) -> None:
         self.kind = kind
+        self.usage = usage
         super().__init__(message)
 
 

@@ -1,28 +1,41 @@
-"""One attempt at one case: request, target, outcome, score. The only place where the order of these stands."""
+"""One attempt at one case: request, target, outcome, score. The only place where the order of these stands.
+
+`attempt` does all of it at once. Where cases run side by side, `ask_ahead` does the part that waits, on the
+runner's event loop, and `settle` the rest, in the order in which results come in.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 import traceback
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_packbench.backends import STUB
+from pytest_packbench.backends.base import Usage
 from pytest_packbench.cases.problem import CassetteError
+from pytest_packbench.engine.answered import UNKNOWN, answered_by
 from pytest_packbench.engine.cassette import Cassette, Replay, check_belongs, load_cassette
 from pytest_packbench.engine.offline import offline
-from pytest_packbench.engine.protocols.outcome import ResultError
-from pytest_packbench.engine.protocols.request import VerifyContext
+from pytest_packbench.engine.protocols.outcome import Outcome, ResultError
+from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
+from pytest_packbench.engine.protocols.score import Score
+from pytest_packbench.engine.targets import TargetFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
+    from pytest_packbench.backends.base import LLM
     from pytest_packbench.cases.load import LoadedCase
     from pytest_packbench.cases.suite import Suite
-    from pytest_packbench.engine.protocols.outcome import Outcome
+    from pytest_packbench.engine.live import Live
+    from pytest_packbench.engine.meter import Meter
     from pytest_packbench.engine.protocols.pack import Pack
-    from pytest_packbench.engine.protocols.score import Score
     from pytest_packbench.engine.targets import Caller
 
 _HOUSE = str(Path(__file__).resolve().parent.parent)
@@ -37,6 +50,13 @@ class Bench:
         pack: its pack.
         caller: calls the target.
         target_name: how the target is called in records.
+        mode: how model calls are answered.
+        live: what is asked instead of recordings; None in fixture mode.
+        backend: who answers, as asked for: a backend's name, `stub` for a scripted model, empty where nobody is named.
+        model: which model answers; empty where none is named.
+        guards: what stands between an agent and untrusted text.
+        judges: judges of the user's own, by name.
+        roles: roles that the pack asks other models in, beside the one under test.
         allow_processes: whether a target may start child processes in fixture mode.
         stale_is_error: whether a stale cassette is an error instead of a remark.
         files: files of the packs' own that a target may need, by name.
@@ -46,9 +66,21 @@ class Bench:
     pack: Pack
     caller: Caller
     target_name: str
+    mode: Literal["fixture", "live", "record"] = "fixture"
+    live: Live | None = None
+    backend: str = ""
+    model: str = ""
+    guards: tuple[Any, ...] = ()
+    judges: Mapping[str, Any] = field(default_factory=dict)
+    roles: frozenset[str] = frozenset()
     allow_processes: bool = False
     stale_is_error: bool = False
     files: Mapping[str, Path] = field(default_factory=dict)
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether model calls are answered by somebody: a scripted model plays inside the target."""
+        return self.caller.asks_model and (self.backend != STUB or bool(self.roles))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +107,14 @@ class Attempt:
         payload: the target's result as it came.
         outcome: what the pack read in it.
         score: what the pack made of the outcome.
-        cassette: the recording that answered the model calls.
+        cassette: the recording that answered the model calls, or that was made.
         cassette_sha256: hash of its meaning.
         stale: whether the recording answered another prompt than today's.
         calls: model calls made.
+        backend: who answered, `unknown` where nothing tells.
+        model: which model answered, `unknown` where nothing tells.
+        usage: tokens of all calls, as providers counted them.
+        trial: which of several attempts at the case, from 0.
         finished_ns: UTC clock at the end of the attempt, nanoseconds since 1970.
         duration_ms: wall clock of the attempt.
     """
@@ -91,19 +127,56 @@ class Attempt:
     cassette_sha256: str | None = None
     stale: bool = False
     calls: int = 0
+    backend: str = UNKNOWN
+    model: str = UNKNOWN
+    usage: Usage = field(default_factory=Usage)
+    trial: int = 0
     finished_ns: int = 0
     duration_ms: int = 0
 
 
 @dataclass(slots=True)
-class _Draft:
+class Draft:
+    """An attempt under way: begun, asked, then settled.
+
+    Attributes:
+        trial: which of several attempts at the case, from 0.
+        failure: set as soon as something broke.
+        request: what the target is asked.
+        context: what it may use.
+        replay: answers its model calls from a recording.
+        meter: answers them from a backend.
+        cassette: the recording.
+        cassette_sha256: hash of its meaning.
+        payload: what the target gave.
+        trouble: what it raised.
+        violations: what it tried although fixture mode is offline.
+        begun: monotonic clock at the start, nanoseconds.
+        duration: of the attempt, nanoseconds.
+        finished_ns: UTC clock at its end, nanoseconds since 1970.
+    """
+
+    trial: int = 0
     failure: Failure | None = None
+    request: VerifyRequest | None = None
+    context: VerifyContext | None = None
+    replay: Replay | None = None
+    meter: Meter | None = None
+    cassette: Cassette | None = None
+    cassette_sha256: str | None = None
     payload: Any = None
     outcome: Outcome | None = None
     score: Score | None = None
-    cassette: Cassette | None = None
-    cassette_sha256: str | None = None
-    replay: Replay | None = None
+    trouble: BaseException | None = None
+    violations: list[str] = field(default_factory=list)
+    begun: int = 0
+    duration: int = 0
+    finished_ns: int = 0
+
+    def ended(self) -> None:
+        """Note the clocks at the end."""
+        self.duration = time.perf_counter_ns() - self.begun
+        self.finished_ns = time.time_ns()
 
 
 class _Broken(Exception):  # noqa: N818 - it carries a failure, it is none
@@ -116,13 +189,67 @@ def attempt(bench: Bench, loaded: LoadedCase) -> Attempt:
     """Run one case on its recording and score it. Never raises for anything that the case or target did.
 
     Args:
-        bench: what the suite's cases share.
+        bench: what the suite's cases share, in fixture mode.
         loaded: the case.
 
     Returns:
         The attempt; with a failure instead of a score where something broke.
     """
-    return _tried(bench, loaded, _Draft(), (_insert, _ask, _judge))
+    draft = Draft()
+    _steps(bench, loaded, draft, _begin, _ask)
+    return settle(bench, loaded, draft)
+
+
+async def ask_ahead(bench: Bench, loaded: LoadedCase, *, trial: int, limit_s: float | None) -> Draft:
+    """Ask the target for one attempt without holding up the event loop. Never raises but for a cancellation.
+
+    Args:
+        bench: what the suite's cases share, in any mode.
+        loaded: the case.
+        trial: which of several attempts it is, from 0.
+        limit_s: time limit of the attempt, seconds; None for none.
+
+    Returns:
+        What came, to be given to `settle`.
+    """
+    draft = Draft(trial=trial)
+    _steps(bench, loaded, draft, _begin)
+    if draft.failure is None:
+        await _ask_ahead(bench, draft, limit_s)
+    return draft
+
+
+def settle(bench: Bench, loaded: LoadedCase, draft: Draft) -> Attempt:
+    """Make an attempt of what was asked: check, read, score, and record where that is the mode.
+
+    Args:
+        bench: what the suite's cases share.
+        loaded: the case.
+        draft: what asking left.
+
+    Returns:
+        The attempt; with a failure instead of a score where something broke.
+    """
+    if draft.failure is None:
+        _steps(bench, loaded, draft, _check, _judge, _record)
+    backend, model, usage = answered_by(bench, draft)
+    replay, meter = draft.replay, draft.meter
+    return Attempt(
+        failure=_hidden(bench, draft.failure),
+        payload=draft.payload,
+        outcome=draft.outcome,
+        score=draft.score,
+        cassette=draft.cassette,
+        cassette_sha256=draft.cassette_sha256,
+        stale=replay is not None and replay.stale,
+        calls=replay.used if replay is not None else len(meter.said) if meter is not None else 0,
+        backend=backend,
+        model=model,
+        usage=usage,
+        trial=draft.trial,
+        finished_ns=draft.finished_ns or time.time_ns(),
+        duration_ms=round(draft.duration / 1_000_000),
+    )
 
 
 def rejudge(bench: Bench, loaded: LoadedCase, payload: Any) -> Attempt:
@@ -136,41 +263,55 @@ def rejudge(bench: Bench, loaded: LoadedCase, payload: Any) -> Attempt:
     Returns:
         The attempt; with a failure instead of a score where something broke.
     """
-    return _tried(bench, loaded, _Draft(payload=payload), (_judge,))
+    draft = Draft(payload=payload)
+    _steps(bench, loaded, draft, _judge)
+    return Attempt(
+        failure=draft.failure,
+        payload=payload,
+        outcome=draft.outcome,
+        score=draft.score,
+        finished_ns=time.time_ns(),
+    )
 
 
-def _tried(
-    bench: Bench, loaded: LoadedCase, draft: _Draft, steps: tuple[Callable[[Bench, LoadedCase, _Draft], None], ...]
-) -> Attempt:
-    begun = time.perf_counter_ns()
+def _steps(bench: Bench, loaded: LoadedCase, draft: Draft, *steps: Callable[[Bench, LoadedCase, Draft], None]) -> None:
     try:
         for step in steps:
             step(bench, loaded, draft)
     except _Broken as broken:
         draft.failure = broken.failure
-    duration = time.perf_counter_ns() - begun
-    replay = draft.replay
-    return Attempt(
-        failure=draft.failure,
-        payload=draft.payload,
-        outcome=draft.outcome,
-        score=draft.score,
-        cassette=draft.cassette,
-        cassette_sha256=draft.cassette_sha256,
-        stale=replay is not None and replay.stale,
-        calls=replay.used if replay is not None else 0,
-        finished_ns=time.time_ns(),
-        duration_ms=round(duration / 1_000_000),
+
+
+def _begin(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
+    draft.begun = time.perf_counter_ns()
+    llm = _fixture_llm(bench, loaded, draft) if bench.live is None else _live_llm(bench, loaded, draft, bench.live)
+    try:
+        request: object = bench.pack.request(loaded.case)
+    except Exception as error:  # noqa: BLE001 - a pack may be anybody's
+        raise _Broken("pack_error", f"the pack could not make the request: {_said(error)}", frames(error)) from None
+    if not isinstance(request, VerifyRequest):
+        raise _Broken("pack_error", f"the pack gave {_kind(request)} as request, expected a VerifyRequest")
+    draft.request = request
+    draft.context = VerifyContext(
+        llm=llm,
+        suite=bench.suite.name,
+        case_id=loaded.case.id,
+        mode=bench.mode,
+        files=bench.files,
+        backend=bench.backend,
+        model=bench.model,
+        guards=bench.guards,
+        judges=bench.judges,
     )
 
 
-def _insert(bench: Bench, loaded: LoadedCase, draft: _Draft) -> None:
+def _fixture_llm(bench: Bench, loaded: LoadedCase, draft: Draft) -> LLM:
     path = bench.suite.cassette_path(loaded.case.id)
     source = f"fixtures/{path.name}"
-    if not bench.caller.asks_model:
+    if not bench.asks_model and not bench.caller.opaque:
         # it needs no recording, and one call would be one too many
         draft.replay = Replay(None, source=source)
-        return
+        return draft.replay
     try:
         draft.cassette, draft.cassette_sha256 = load_cassette(path, source=source)
         check_belongs(draft.cassette, case_id=loaded.case.id, input_sha256=loaded.input_sha256, source=source)
@@ -182,42 +323,139 @@ def _insert(bench: Bench, loaded: LoadedCase, draft: _Draft) -> None:
         outdated = error.problems[0].pointer == "/input_sha256"
         raise _Broken("cassette_outdated" if outdated else "cassette_unreadable", str(error)) from None
     draft.replay = Replay(draft.cassette, source=source)
+    return draft.replay
 
 
-def _ask(bench: Bench, loaded: LoadedCase, draft: _Draft) -> None:
-    replay = draft.replay
-    if replay is None:
-        raise RuntimeError("a case is asked only after its recording was looked for")
-    try:
-        request = bench.pack.request(loaded.case)
-    except Exception as error:  # noqa: BLE001 - a pack may be anybody's
-        raise _Broken("pack_error", f"the pack could not make the request: {_said(error)}", frames(error)) from None
-    context = VerifyContext(
-        llm=replay, suite=bench.suite.name, case_id=loaded.case.id, mode="fixture", files=bench.files
-    )
+def _live_llm(bench: Bench, loaded: LoadedCase, draft: Draft, live: Live) -> LLM:
+    meter = live.meter() if bench.asks_model else None
+    if meter is None:
+        draft.replay = Replay(None, source=loaded.case.id, nobody=True)
+        return draft.replay
+    draft.meter = meter
+    return meter
+
+
+def _ask(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
+    request, context = _ready(draft)
+    if bench.caller.opaque:
+        _replay_whole(draft)
+        draft.ended()
+        return
     with offline(loaded.case.id, allow_processes=bench.allow_processes) as violations:
-        payload, trouble = None, None
+        draft.violations = violations
         try:
-            payload = bench.caller(request, context)
-            replay.finish()
+            draft.payload = bench.caller(request, context)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a user's target raises is that case's error
-            trouble = error
-    unfit = _unfit(payload)
-    draft.payload = None if unfit else payload
+            draft.trouble = error
+    draft.ended()
+
+
+async def _ask_ahead(bench: Bench, draft: Draft, limit_s: float | None) -> None:
+    request, context = _ready(draft)
+    if bench.live is None and bench.caller.opaque:
+        _replay_whole(draft)
+        draft.ended()
+        return
+    limit = asyncio.timeout(limit_s)
+    try:
+        with _guard(bench, context.case_id) as violations:
+            draft.violations = violations
+            async with limit:
+                draft.payload = await bench.caller.ahead(request, context)
+    except TimeoutError as error:
+        passed = f"the target took longer than {limit_s:g} s and was abandoned (--packbench-case-timeout)"
+        draft.trouble = TargetFailure("timeout", passed) if limit.expired() else error
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        draft.trouble = error
+    except BaseException as error:  # noqa: BLE001 - whatever a user's target raises is that case's error
+        draft.trouble = error
+    finally:
+        if draft.meter is not None:
+            draft.meter.close()
+        draft.ended()
+
+
+def _guard(bench: Bench, case_id: str) -> AbstractContextManager[list[str]]:
+    if bench.live is not None:
+        return nullcontext([])
+    return offline(case_id, allow_processes=bench.allow_processes)
+
+
+def _ready(draft: Draft) -> tuple[VerifyRequest, VerifyContext]:
+    if draft.request is None or draft.context is None:
+        raise RuntimeError("a case is asked only after it was begun")
+    return draft.request, draft.context
+
+
+def _replay_whole(draft: Draft) -> None:
+    request, _ = _ready(draft)
+    if draft.replay is None:
+        raise RuntimeError("a target outside this process is replayed only from a recording")
+    try:
+        draft.payload = draft.replay.whole(request.as_json())
+    except RuntimeError as error:
+        draft.trouble = error
+
+
+def _check(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:  # noqa: ARG001 - one form for all steps
+    replay = draft.replay
+    if draft.trouble is None and replay is not None and not bench.caller.opaque:
+        replay.finish()
+    unfit = _unfit(draft.payload)
+    if unfit:
+        draft.payload = None
+    elif bench.live is not None:
+        draft.payload = bench.live.secrets.hide_in(draft.payload)
     # a target may have swallowed the refusal or the mismatch and gone on with less
-    if violations:
-        raise _Broken("offline", violations[0])
-    if replay.mismatch:
+    if draft.violations:
+        raise _Broken("offline", draft.violations[0])
+    if replay is not None and replay.mismatch:
         kind = "cassette_missing" if draft.cassette is None else "cassette_mismatch"
-        raise _Broken(kind, replay.mismatch)
-    if trouble is not None:
-        raise _Broken("target_error", f"the target raised {_said(trouble)}", frames(trouble))
+        raise _Broken("no_backend" if bench.live is not None else kind, replay.mismatch)
+    _check_trouble(draft)
     if unfit:
         raise _Broken("result_unreadable", f"the target's result is not JSON: {unfit}")
-    if replay.stale and bench.stale_is_error:
-        raise _Broken("cassette_stale", "the recording answered another prompt than today's; make it anew")
+    if replay is not None and replay.stale and bench.stale_is_error:
+        advice = "record it anew (--packbench-mode=record)"
+        raise _Broken("cassette_stale", f"the recording answered another prompt than today's; {advice}")
+
+
+def _check_trouble(draft: Draft) -> None:
+    trouble = draft.trouble
+    if isinstance(trouble, TargetFailure) and trouble.kind == "timeout":
+        # the calls that it cut off are no trouble of their own
+        raise _Broken(trouble.kind, str(trouble))
+    if draft.meter is not None and (broken := draft.meter.broken()) is not None:
+        raise _Broken(broken.kind, f"a model call broke ({broken.kind}): {broken}")
+    if isinstance(trouble, TargetFailure):
+        raise _Broken(trouble.kind, str(trouble), trouble.details)
+    if trouble is not None:
+        raise _Broken("target_error", f"the target raised {_said(trouble)}", frames(trouble))
+
+
+def _record(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
+    if bench.mode != "record" or draft.trial != 0:
+        return
+    from pytest_packbench.engine.recording import keep
+
+    try:
+        kept = keep(bench, loaded, draft, *answered_by(bench, draft))
+    except OSError as error:
+        raise _Broken("cassette_unwritable", f"the recording can't be written: {error.strerror or error}") from None
+    if kept is not None:
+        draft.cassette, draft.cassette_sha256 = kept
+
+
+def _hidden(bench: Bench, failure: Failure | None) -> Failure | None:
+    if failure is None or bench.live is None:
+        return failure
+    hide = bench.live.secrets.hide
+    return replace(failure, message=hide(failure.message), details=tuple(map(hide, failure.details)))
 
 
 def _unfit(payload: Any) -> str:
@@ -229,23 +467,38 @@ def _unfit(payload: Any) -> str:
     return ""
 
 
-def _judge(bench: Bench, loaded: LoadedCase, draft: _Draft) -> None:
+def _judge(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
     try:
-        draft.outcome = bench.pack.read(draft.payload)
+        outcome: object = bench.pack.read(draft.payload)
     except ResultError as error:
         raise _Broken("result_unreadable", f"the target's result can't be read: {error}") from None
     except Exception as error:  # noqa: BLE001 - a pack may be anybody's
         raise _Broken("reader_error", f"the reader raised {_said(error)}", frames(error)) from None
-    if draft.outcome.breakdown is not None:
-        down = draft.outcome.breakdown
+    if not isinstance(outcome, Outcome):
+        raise _Broken("reader_error", f"the reader gave {_kind(outcome)}, expected an Outcome")
+    draft.outcome = outcome
+    if outcome.breakdown is not None:
+        down = outcome.breakdown
         raise _Broken(down.kind, f"the target reports a failure: {down.kind}: {down.message}")
     try:
-        score = bench.pack.score(loaded.case, draft.outcome, bench.suite.config)
+        score: object = bench.pack.score(loaded.case, outcome, bench.suite.config)
     except Exception as error:  # noqa: BLE001 - a scorer may be anybody's
         raise _Broken("scorer_error", f"the scorer raised {_said(error)}", frames(error)) from None
-    if score.score is not None and not 0 <= score.score <= 1:
+    if not isinstance(score, Score):
+        raise _Broken("scorer_error", f"the scorer gave {_kind(score)}, expected a Score")
+    if not _in_range(score.score):
         raise _Broken("scorer_error", f"the scorer gave {score.score!r}, which is no score from 0 to 1")
     draft.score = score
+
+
+def _in_range(points: object) -> bool:
+    if isinstance(points, bool) or not isinstance(points, int | float):
+        return points is None
+    return 0 <= points <= 1
+
+
+def _kind(found: object) -> str:
+    return "nothing" if found is None else f"a {type(found).__name__}"
 
 
 def _said(error: BaseException) -> str:

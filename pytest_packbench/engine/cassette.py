@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from pytest_packbench.backends.base import ModelAnswer, Usage
+from pytest_packbench.backends.base import ModelAnswer, ToolCall, Usage
 from pytest_packbench.cases.load import canonical_sha256, parse_json
 from pytest_packbench.cases.model import CaseId, ListOf, StrictModel, Text
 from pytest_packbench.cases.problem import CassetteError, Problem, problems_of, shown
 
 if TYPE_CHECKING:
+    from collections.abc import Container
     from pathlib import Path
 
     from pytest_packbench.backends.base import ModelRequest
 
 CASSETTE_VERSION = 1
+VERIFY = "verify"
+"""The role of the one exchange that a target outside this process leaves: its whole result."""
 
 
 class ExchangeUsage(StrictModel):
@@ -24,6 +27,14 @@ class ExchangeUsage(StrictModel):
 
     tokens_input: int | None = Field(default=None, ge=0)
     tokens_output: int | None = Field(default=None, ge=0)
+
+
+class ExchangeToolCall(StrictModel):
+    """One call of a tool that the model asked for; see `ToolCall`."""
+
+    id: Text
+    name: Text
+    arguments: dict[str, Any]
 
 
 class Exchange(StrictModel):
@@ -35,6 +46,7 @@ class Exchange(StrictModel):
         refusal: the model's words where it declined.
         request_sha256: hash of the request that was answered; absent where a person wrote the answer.
         usage: tokens, where a provider counted them.
+        tool_calls: the tools that the model wanted called.
     """
 
     role: Text
@@ -42,6 +54,7 @@ class Exchange(StrictModel):
     refusal: Text | None = None
     request_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     usage: ExchangeUsage = ExchangeUsage()
+    tool_calls: ListOf[ExchangeToolCall] = ()
 
 
 class Cassette(StrictModel):
@@ -66,6 +79,19 @@ class Cassette(StrictModel):
     llm_model: Text
     recorded_at: Text | None = None
     exchanges: ListOf[Exchange]
+
+    def usage(self, aside: Container[str] = ()) -> Usage:
+        """Tokens of all exchanges but those of the roles `aside`; None for a count that one of them doesn't have."""
+        asked = [exchange.usage for exchange in self.exchanges if exchange.role not in aside]
+        return Usage(
+            tokens_input=_sum([one.tokens_input for one in asked]),
+            tokens_output=_sum([one.tokens_output for one in asked]),
+        )
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
 
 
 def load_cassette(path: Path, *, source: str) -> tuple[Cassette, str]:
@@ -115,7 +141,8 @@ class ReplayError(RuntimeError):
 class Replay:
     """Answers a target's model calls from a cassette, by position and role (design 7).
 
-    A target may swallow what its model call raises, so the first mismatch is kept in `mismatch`.
+    A target may swallow what its model call raises, so the first mismatch is kept in `mismatch`. With `nobody` it
+    stands where no model was named at all.
 
     Attributes:
         stale: whether an exchange answered another request than the one asked now.
@@ -123,9 +150,10 @@ class Replay:
         used: exchanges given so far.
     """
 
-    def __init__(self, cassette: Cassette | None, *, source: str) -> None:
+    def __init__(self, cassette: Cassette | None, *, source: str, nobody: bool = False) -> None:
         self._cassette = cassette
         self._source = source
+        self._nobody = nobody
         self.stale = False
         self.mismatch = ""
         self.used = 0
@@ -136,10 +164,15 @@ class Replay:
 
     def complete_sync(self, request: ModelRequest) -> ModelAnswer:
         """Answer the next call; raises `ReplayError` where the recording has another one there."""
+        if self._nobody:
+            raise self._differs(
+                f"{self._source}: the target asks a model (role {shown(request.role)}), and nobody is there to answer; "
+                "name a model with --packbench-backend and --packbench-model"
+            )
         if self._cassette is None:
             raise self._differs(
                 f"{self._source}: the target asks a model (role {shown(request.role)}), and the case has no cassette; "
-                "write one (packbench schema cassette tells its form)"
+                "record one (--packbench-mode=record) or write one (packbench schema cassette tells its form)"
             )
         exchanges = self._cassette.exchanges
         if self.used >= len(exchanges):
@@ -157,7 +190,34 @@ class Replay:
         if exchange.request_sha256 is not None:
             self.stale = self.stale or exchange.request_sha256 != canonical_sha256(request.as_json())
         usage = Usage(tokens_input=exchange.usage.tokens_input, tokens_output=exchange.usage.tokens_output)
-        return ModelAnswer(content=exchange.answer, refusal=exchange.refusal, usage=usage)
+        calls = tuple(ToolCall(id=one.id, name=one.name, arguments=one.arguments) for one in exchange.tool_calls)
+        return ModelAnswer(content=exchange.answer, refusal=exchange.refusal, usage=usage, tool_calls=calls)
+
+    def whole(self, request: dict[str, Any]) -> Any:
+        """Give the result that a target outside this process gave when it was recorded (role `verify`).
+
+        Args:
+            request: the verify request of today, plain JSON.
+
+        Raises:
+            ReplayError: there is no such recording.
+        """
+        if self._cassette is None:
+            raise self._differs(
+                f"{self._source}: the target lives outside this process and is replayed whole, and the case has no "
+                "cassette; record one with --packbench-mode=record"
+            )
+        exchanges = self._cassette.exchanges
+        if len(exchanges) != 1 or exchanges[0].role != VERIFY:
+            roles = ", ".join(exchange.role for exchange in exchanges) or "none"
+            raise self._differs(
+                f'{self._source}: /exchanges: got the roles {roles}; expected one exchange "{VERIFY}", as recorded of '
+                "a target outside this process; record it anew with --packbench-mode=record"
+            )
+        self.used = 1
+        hashed = exchanges[0].request_sha256
+        self.stale = hashed is not None and hashed != canonical_sha256(request)
+        return exchanges[0].answer
 
     def finish(self) -> None:
         """Note the exchanges that the target did not ask for."""
@@ -173,4 +233,4 @@ class Replay:
         return ReplayError(message)
 
 
-_ADVICE = "the pipeline changed its steps: make the recording fit them"
+_ADVICE = "the pipeline changed its steps: make the recording fit them, or record it anew (--packbench-mode=record)"

@@ -16,6 +16,7 @@ from pytest_packbench.records.evalrecord import EvalRecord, HookDecision
 
 if TYPE_CHECKING:
     from pytest_packbench.cases.load import LoadedCase
+    from pytest_packbench.cases.model import Case
     from pytest_packbench.cases.suite import Suite
     from pytest_packbench.engine.attempt import Attempt, Bench
     from pytest_packbench.engine.protocols.outcome import Outcome
@@ -70,9 +71,11 @@ def versions() -> dict[str, str]:
 
 def unscored(place: Place, verdict: str, kind: str, message: str, *, timestamp: str, duration_ms: int = 0) -> Entry:
     """Make the entry of a case that has no score."""
-    return Entry(
-        **_outline(place), verdict=verdict, kind=kind, message=message, timestamp=timestamp, duration_ms=duration_ms
-    )
+    try:
+        outline = _outline(place)
+    except Exception:  # noqa: BLE001 - a pack may be anybody's, and what it broke still needs an entry
+        outline = _outline(replace(place, loaded=None))
+    return Entry(**outline, verdict=verdict, kind=kind, message=message, timestamp=timestamp, duration_ms=duration_ms)
 
 
 def entry_of(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> tuple[Entry, EvalRecord | None]:
@@ -87,9 +90,9 @@ def entry_of(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> tuple
         failure = attempt.failure
         kind, message = (failure.kind, failure.message) if failure is not None else ("error", "no score")
         broken = unscored(place, "error", kind, message, timestamp=timestamp, duration_ms=attempt.duration_ms)
-        return _with_payload(broken, attempt), None
+        return replace(broken, trial=attempt.trial, payload=attempt.payload), None
     score, outcome = attempt.score, attempt.outcome
-    backend, model = _answered_by(attempt)
+    backend = _backend(attempt)
     common: dict[str, Any] = {
         **_outline(place),
         "timestamp": timestamp,
@@ -103,8 +106,9 @@ def entry_of(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> tuple
         "terms": tuple(term.as_json() for term in score.terms),
         "stale": attempt.stale,
         "llm_backend": backend,
-        "llm_model": model,
+        "llm_model": attempt.model,
         "cassette_sha256": attempt.cassette_sha256,
+        "trial": attempt.trial,
         "payload": attempt.payload,
     }
     reason = place.loaded.case.notes.xfail
@@ -116,21 +120,21 @@ def entry_of(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> tuple
         return Entry(**common, verdict=score.verdict, kind=score.verdict, message=message), None
     facts = place.pack.facts(place.loaded.case, outcome, score)
     record = EvalRecord(
-        test_suite=place.suite.name,
+        test_suite=facts.test_suite or place.suite.name,
         test_id=common["test_id"],
         attack_category=facts.attack_category,
         agent_decision=facts.agent_decision,
         expected=facts.expected,
         passed=score.passed,
         hook_decisions=_hooks(outcome),
-        tokens_input=_tokens(attempt, "tokens_input"),
-        tokens_output=_tokens(attempt, "tokens_output"),
+        tokens_input=attempt.usage.tokens_input,
+        tokens_output=attempt.usage.tokens_output,
         wall_clock_ms=attempt.duration_ms,
         llm_backend=backend,
-        llm_model=model,
+        llm_model=attempt.model,
         run_id=run_id,
         timestamp=timestamp,
-        packbench={**_own_object(place, attempt, score, bench, common), **_utility(facts)},
+        packbench={**facts.extra, **_own_object(place, attempt, score, bench, common), **_told(facts)},
     )
     entry = Entry(
         **common,
@@ -138,6 +142,8 @@ def entry_of(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> tuple
         expects_refusal=facts.expected == "refuse",
         decision=facts.agent_decision,
         utility=facts.utility,
+        valid=facts.valid,
+        judge=facts.judge,
         record=record_json(record),
     )
     return entry, record
@@ -163,38 +169,37 @@ def _outline(place: Place) -> dict[str, Any]:
     case = place.loaded.case
     return {
         **outline,
-        "test_id": place.pack.test_id(place.suite.name, case),
+        "test_id": _test_id(place, case),
         "case_type": case.case_type,
         "difficulty": case.difficulty,
         "tags": case.notes.tags,
-        "facets": place.pack.facets(case),
+        "facets": _facets(place, case),
         "case_sha256": place.loaded.sha256,
     }
 
 
-def _with_payload(entry: Entry, attempt: Attempt) -> Entry:
-    return entry if attempt.payload is None else replace(entry, payload=attempt.payload)
+def _test_id(place: Place, case: Case) -> str:
+    found: object = place.pack.test_id(place.suite.name, case)
+    if not isinstance(found, str) or not found:
+        raise TypeError(f"test_id gave {found!r}, expected a text")
+    return found
 
 
-def _answered_by(attempt: Attempt) -> tuple[EvalBackend, str]:
-    cassette = attempt.cassette
-    if cassette is None:
-        return "unknown", UNKNOWN
-    known = cassette.llm_backend in _BACKENDS
-    return cast("EvalBackend", cassette.llm_backend) if known else "unknown", cassette.llm_model
+def _facets(place: Place, case: Case) -> dict[str, str]:
+    found: object = place.pack.facets(case)
+    if not isinstance(found, dict) or not all(isinstance(one, str) for pair in found.items() for one in pair):
+        raise TypeError(f"facets gave {found!r}, expected names and values, each a text")
+    return found
+
+
+def _backend(attempt: Attempt) -> EvalBackend:
+    return cast("EvalBackend", attempt.backend) if attempt.backend in _BACKENDS else "unknown"
 
 
 def _hooks(outcome: Outcome) -> tuple[HookDecision, ...]:
     return tuple(
         HookDecision(hook=firing.hook, decision=firing.decision, rule=firing.rule) for firing in outcome.firings
     )
-
-
-def _tokens(attempt: Attempt, name: str) -> int | None:
-    if attempt.cassette is None:
-        return None
-    counts = [getattr(exchange.usage, name) for exchange in attempt.cassette.exchanges]
-    return None if any(count is None for count in counts) or not counts else sum(counts)
 
 
 def _own_object(place: Place, attempt: Attempt, score: Score, bench: Bench, common: dict[str, Any]) -> dict[str, Any]:
@@ -213,10 +218,10 @@ def _own_object(place: Place, attempt: Attempt, score: Score, bench: Bench, comm
         "tags": list(common["tags"]),
         "facets": common["facets"],
         "file": place.file,
-        "mode": "fixture",
+        "mode": bench.mode,
         "origin": attempt.cassette.origin if attempt.cassette is not None else None,
         "stale": attempt.stale,
-        "trial": 0,
+        "trial": attempt.trial,
         "target": bench.target_name,
         "pack": f"{place.pack.name}/{place.pack.version}",
         "bundled": place.suite.bundled,
@@ -227,8 +232,9 @@ def _own_object(place: Place, attempt: Attempt, score: Score, bench: Bench, comm
     }
 
 
-def _utility(facts: RecordFacts) -> dict[str, bool]:
-    return {} if facts.utility is None else {"utility": facts.utility}
+def _told(facts: RecordFacts) -> dict[str, bool]:
+    told = {"utility": facts.utility, "valid": facts.valid}
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def record_json(record: EvalRecord) -> dict[str, Any]:

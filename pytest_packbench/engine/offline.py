@@ -1,7 +1,7 @@
 """The offline guard: no network and no child process while a case runs on its recording (design 7).
 
 An audit hook sees what a patched `socket.socket` misses: raw sockets, other libraries' clients, name
-look-ups. It can't be taken out again, so there is one for the process, awake only while a case runs.
+look-ups. It can't be taken out again, so there is one for the process, awake only while cases run.
 A connection that was open before the case began sends unseen: `send` raises no audit event.
 """
 
@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import socket
 import sys
+import threading
 import traceback
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,16 +41,20 @@ class OfflineError(RuntimeError):
     """A case tried to reach the network or to start a process in fixture mode."""
 
 
+@dataclass(slots=True)
+class _Watch:
+    case: str
+    allow_processes: bool
+    violations: list[str] = field(default_factory=list)
+
+
 class _Guard:
     def __init__(self) -> None:
-        self.case: str | None = None
-        self.allow_processes = False
-        self.violations: list[str] = []
+        self.active: list[_Watch] = []
         self.installed = False
 
     def audit(self, event: str, arguments: tuple[object, ...]) -> None:
-        case = self.case
-        if case is None:
+        if not self.active:
             return
         if event in _SOCKET_EVENTS:
             if getattr(arguments[0], "family", None) not in _NETWORK:
@@ -55,15 +62,31 @@ class _Guard:
             what = f"{event.removeprefix('socket.')} to {arguments[1]!r}" if len(arguments) > 1 else event
         elif event in _LOOKUP_EVENTS:
             what = f"look-up of {arguments[0]!r}"
-        elif event in _PROCESS_EVENTS and not self.allow_processes:
+        elif event in _PROCESS_EVENTS:
             what = f"child process ({event}{f': {arguments[0]!r}' if arguments else ''})"
         else:
             return
-        message = f"case {case}: fixture mode is offline, but the target tried: {what}{_caller()}"
-        self.violations.append(message)
-        raise OfflineError(message)
+        for watch in self._watching():
+            if event in _PROCESS_EVENTS and watch.allow_processes:
+                return
+            message = f"case {watch.case}: fixture mode is offline, but the target tried: {what}{_caller()}"
+            watch.violations.append(message)
+            raise OfflineError(message)
+
+    def _watching(self) -> list[_Watch]:
+        watch = _WATCH.get()
+        if watch is not None:
+            return [watch] if watch in self.active else []
+        # a thread that a target started doesn't know its case: it is one of those that run
+        thread = threading.current_thread()
+        ours = thread is threading.main_thread() or thread.name.startswith(THREADS)
+        return [] if ours else self.active[:1]
 
 
+THREADS = "packbench"
+"""How the names of this package's own threads begin."""
+
+_WATCH: ContextVar[_Watch | None] = ContextVar("packbench_watch", default=None)
 _GUARD = _Guard()
 
 
@@ -76,7 +99,7 @@ def _caller() -> str:
 
 @contextmanager
 def offline(case_id: str, *, allow_processes: bool) -> Iterator[list[str]]:
-    """Refuse network and child processes while the block runs.
+    """Refuse network and child processes while the block runs; blocks of several cases may run side by side.
 
     Args:
         case_id: named in the refusal.
@@ -88,8 +111,11 @@ def offline(case_id: str, *, allow_processes: bool) -> Iterator[list[str]]:
     if not _GUARD.installed:
         sys.addaudithook(_GUARD.audit)
         _GUARD.installed = True
-    _GUARD.case, _GUARD.allow_processes, _GUARD.violations = case_id, allow_processes, []
+    watch = _Watch(case_id, allow_processes)
+    token = _WATCH.set(watch)
+    _GUARD.active.append(watch)
     try:
-        yield _GUARD.violations
+        yield watch.violations
     finally:
-        _GUARD.case = None
+        _GUARD.active.remove(watch)
+        _WATCH.reset(token)

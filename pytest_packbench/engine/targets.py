@@ -5,10 +5,17 @@ from __future__ import annotations
 import asyncio
 import inspect
 import weakref
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
 from importlib import import_module
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
     from pytest_packbench.engine.protocols.request import Target, VerifyContext, VerifyRequest
 
 _WITH_CONTEXT = 2
@@ -34,27 +41,82 @@ class TargetFailure(RuntimeError):  # noqa: N818 - it tells of a failure elsewhe
 
 
 def import_target(spec: str) -> Target:
+    """Import a target, `package.module:attr`.
+
+    Raises:
+        TargetError: one line: what is missing, and where.
+    """
+    if not spec.partition(":")[0] or not spec.partition(":")[2]:
+        raise TargetError(f'target "{spec}": expected package.module:attr, http://... or cmd:...')
+    return as_target(import_object(spec, "target"), spec)
+
+
+def import_object(spec: str, what: str) -> Any:
     """Import `package.module:attr`.
+
+    Args:
+        spec: where it is.
+        what: what it is to be, for errors.
 
     Raises:
         TargetError: one line: what is missing, and where.
     """
     module_name, _, path = spec.partition(":")
     if not module_name or not path:
-        raise TargetError(f'target "{spec}": expected package.module:attr')
+        raise TargetError(f'{what} "{spec}": expected package.module:attr')
     try:
         found: Any = import_module(module_name)
     except ImportError as error:
-        raise TargetError(f'target "{spec}": {error}') from error
+        raise TargetError(f'{what} "{spec}": {error}') from error
     except (Exception, SystemExit) as error:
         said = f"{type(error).__name__}: {error}"
-        raise TargetError(f'target "{spec}": importing {module_name} raised {said}') from error
+        raise TargetError(f'{what} "{spec}": importing {module_name} raised {said}') from error
     for name in path.split("."):
         try:
             found = getattr(found, name)
         except AttributeError:
-            raise TargetError(f'target "{spec}": {module_name} has no "{path}"') from None
-    return as_target(found, spec)
+            raise TargetError(f'{what} "{spec}": {module_name} has no "{path}"') from None
+    return found
+
+
+class _Replayed:
+    """Stands for a target outside this process in fixture mode, where it is replayed and never asked."""
+
+    opaque = True
+
+    async def verify(self, request: VerifyRequest) -> Any:
+        raise RuntimeError(f"a target outside this process is not asked in fixture mode: {request!r}")
+
+
+def find_target(spec: str, *, replayed: bool, cwd: Path, timeout_s: float, concurrency: int) -> tuple[Target, str]:
+    """Find a target by its name.
+
+    Args:
+        spec: `package.module:attr`, `http://...`, `https://...` or `cmd:...`.
+        replayed: whether targets outside this process are replayed whole, so that nothing is opened for them.
+        cwd: the folder that the processes of `cmd:` start in.
+        timeout_s: time limit of one HTTP request, seconds.
+        concurrency: requests that may be open at once, and processes.
+
+    Returns:
+        The target and its name as it may be shown.
+
+    Raises:
+        TargetError: one line: what is missing, and where.
+    """
+    if spec.startswith(("http://", "https://")):
+        from pytest_packbench.engine.http_target import HttpTarget, shown_url
+
+        if replayed:
+            return _Replayed().verify, shown_url(spec)
+        server = HttpTarget(url=spec, timeout_s=timeout_s, connections=concurrency)
+        return server.verify, server.shown
+    if spec.startswith("cmd:"):
+        from pytest_packbench.engine.command_target import CommandTarget
+
+        command = CommandTarget(command=spec.removeprefix("cmd:"), cwd=cwd, processes=concurrency)
+        return command.verify, f"cmd:{command.shown}"
+    return import_target(spec), spec
 
 
 def as_target(found: Any, name: str) -> Target:
@@ -90,18 +152,22 @@ class Caller:
     Attributes:
         target: the callable.
         asks_model: whether it may make model calls; see `without_model`.
+        opaque: whether it lives outside this process: recorded and replayed whole, at the verify boundary.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, *, close: Callable[[], Awaitable[None]] | None = None) -> None:
         self.target = target
         self._takes_context = takes_context(target)
+        owner = getattr(target, "__self__", None)
+        self.opaque = bool(getattr(owner, "opaque", False))
         # only the context brings a model along
-        self.asks_model = self._takes_context and bool(getattr(target, "asks_model", True))
+        self.asks_model = self._takes_context and not self.opaque and bool(getattr(target, "asks_model", True))
+        self._close = close or getattr(owner, "aclose", None) if self.opaque else close
         self._loop: asyncio.Runner | None = None
 
     def __call__(self, request: VerifyRequest, context: VerifyContext) -> Any:
         """Give the target's result; raises what the target raises."""
-        result = self.target(request, context) if self._takes_context else self.target(request)
+        result = self._begin(request, context)
         if inspect.isawaitable(result):
             if self._loop is None:
                 self._loop = asyncio.Runner()
@@ -110,11 +176,68 @@ class Caller:
             return self._loop.run(_awaited(result))
         return result
 
+    async def ahead(self, request: VerifyRequest, context: VerifyContext) -> Any:
+        """Give the target's result without holding up the event loop; raises what the target raises.
+
+        An async target runs on the loop, any other one on a thread of its own, which is left to itself where
+        the wait for it is cancelled.
+        """
+        if _is_async(self.target):
+            return await self._begin(request, context)
+        result = await in_thread(partial(self._begin, request, context))
+        return await result if inspect.isawaitable(result) else result
+
+    async def aclose(self) -> None:
+        """End what the target holds outside this process."""
+        if self._close is not None:
+            await self._close()
+
     def close(self) -> None:
-        """Close the event loop, if there was one."""
+        """Close the event loop of direct calls, if there was one."""
         if self._loop is not None:
             self._loop.close()
             self._loop = None
+
+    def _begin(self, request: VerifyRequest, context: VerifyContext) -> Any:
+        return self.target(request, context) if self._takes_context else self.target(request)
+
+
+async def in_thread(call: Callable[[], Any]) -> Any:
+    """Run a call on a daemon thread and wait for it; a thread that hangs never holds up the interpreter's exit.
+
+    The pool of `concurrent.futures` would: its threads are joined at exit.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)
+
+    def run() -> None:
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            result = call()
+        except StopIteration as stopped:
+            # a future refuses this one
+            error = RuntimeError(f"StopIteration: {stopped}")
+        except BaseException as raised:  # noqa: BLE001 - whatever a user's target raises is that case's error
+            error = raised
+        # the loop is closed where the run ended without waiting for this thread
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, result, error)
+
+    Thread(target=copy_context().run, args=(run,), name="packbench-target", daemon=True).start()
+    return await done
+
+
+def _is_async(target: Target) -> bool:
+    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004 - whether its call is async is asked, not whether it can be called
 
 
 async def _awaited(result: Any) -> Any:

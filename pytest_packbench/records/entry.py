@@ -41,6 +41,8 @@ class Entry:
         refused: whether the target refused.
         decision: what the target did, as the wire record says it; None without a record.
         utility: whether the user's own task was done; None where the pack doesn't tell.
+        valid: whether the answer could be read as the benchmark wants it; None where the pack doesn't tell.
+        judge: who ruled; None where nobody but the rules did.
         terms: the terms of the score, plain JSON.
         stale: whether the cassette answered another prompt than today's.
         llm_backend: who answered the model calls.
@@ -75,6 +77,8 @@ class Entry:
     refused: bool | None = None
     decision: str | None = None
     utility: bool | None = None
+    valid: bool | None = None
+    judge: str | None = None
     terms: tuple[dict[str, Any], ...] = ()
     stale: bool = False
     llm_backend: str | None = None

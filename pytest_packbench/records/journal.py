@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pytest_packbench.records.entry import Entry
+from pytest_packbench.records.entry_check import entry_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -91,11 +92,28 @@ def latest(entries: Iterable[Entry]) -> list[Entry]:
     return list({(entry.suite, entry.test_id, entry.trial): entry for entry in entries}.values())
 
 
+def parse_entry(data: dict[str, Any]) -> Entry:
+    """Make an entry of what a line holds.
+
+    Raises:
+        JournalError: a key is missing or unknown, or a value is of another type or range.
+    """
+    try:
+        entry = Entry.from_json(data)
+    except (TypeError, KeyError, ValueError) as error:
+        raise JournalError(f"no entry: {type(error).__name__}: {' '.join(str(error).split())}") from None
+    problem = entry_problem(entry)
+    if problem is not None:
+        raise JournalError(f"no entry: {problem[0]}: {problem[1]}")
+    return entry
+
+
 def _entry(line: bytes) -> Entry:
     try:
-        return Entry.from_json(json.loads(line.decode("utf-8")))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        data = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
         raise JournalError(f"no entry: {type(error).__name__}: {' '.join(str(error).split())}") from None
+    return parse_entry(data)
 
 
 def _mend(path: Path) -> None:

@@ -56,7 +56,7 @@ _ROW_PROPERTIES: dict[str, Any] = {
     "duration_ms": _COUNT,
     "case_sha256": _HASH,
     "cassette_sha256": _HASH,
-    "trial": _COUNT,
+    "trial": _U32,
 }
 
 RECORD: dict[str, Any] = {

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.records.entry import VERDICTS, Entry
+from pytest_packbench.records.entry import Entry
+from pytest_packbench.records.entry_check import entry_problem
 from pytest_packbench.records.evalrecord import EvalRecord, RecordError
 from pytest_packbench.records.run import RUN_DOCUMENT_VERSION, Run
+from pytest_packbench.records.serde import shown
+from pytest_packbench.records.walk import Walk, WalkError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 REPORT = "report.json"
-_ENTRY_FIELDS = {one.name for one in fields(Entry)}
+JOURNAL = "journal.jsonl"
+_ENTRY_FIELDS = {one.name for one in fields(Entry)} - {"suite", "record", "payload"}
 _RUN_FIELDS = {one.name for one in fields(Run)}
+_HEAD = frozenset({"version", "status", "run"})
 _FROM_RECORD = (
     "score",
     "threshold",
     "match_level",
     "match_depth",
     "answer",
-    "case_id",
     "case_type",
     "difficulty",
     "facets",
-    "file",
     "stale",
     "case_sha256",
     "cassette_sha256",
@@ -46,12 +49,31 @@ class StoredRun:
     Attributes:
         source: the file that it was read from.
         run: what is true of all its entries.
-        entries: one for each case, sorted by test id and trial; records and payloads are not among them.
+        entries: one for each trial of each case, sorted by test id and trial; records and payloads are not among them.
+        status: `passed`, `failed` or `partial`, as the run was judged when it ended; empty where only records tell.
     """
 
     source: str
     run: Run
     entries: tuple[Entry, ...]
+    status: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenReport:
+    """A run whose entries are read one by one, in the order of its file.
+
+    Attributes:
+        source: the file.
+        run: what is true of all its entries.
+        status: as in `StoredRun`.
+        entries: to be gone through once; raises `StoredRunError` where the file can't be read on.
+    """
+
+    source: str
+    run: Run
+    status: str
+    entries: Iterator[Entry]
 
 
 def load_run(path: Path) -> StoredRun:
@@ -64,118 +86,210 @@ def load_run(path: Path) -> StoredRun:
         StoredRunError: it is none of these, or of a version that this program doesn't know.
         OSError: it can't be read.
     """
+    if path.suffix == ".jsonl" and not path.is_dir():
+        return _from_records(path)
+    report = open_report(path)
+    return StoredRun(source=report.source, run=report.run, entries=_sorted(report.entries), status=report.status)
+
+
+def open_report(path: Path) -> OpenReport:
+    """Open the report of a run, to read its entries without holding them.
+
+    Args:
+        path: a run folder, or its `report.json`.
+
+    Raises:
+        StoredRunError: it is no report, or one of a version that this program doesn't know.
+        OSError: it can't be read.
+    """
     place = path / REPORT if path.is_dir() else path
-    if place.suffix == ".jsonl":
-        return _from_records(place)
-    return _from_report(place)
-
-
-def _from_report(path: Path) -> StoredRun:
-    try:
-        document = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise StoredRunError(f"{path}: not JSON: {error}") from None
-    ours = document.get("packbench") if isinstance(document, dict) else None
-    if not isinstance(ours, dict):
-        raise StoredRunError(f'{path}: no key "packbench"; expected the report.json of a run')
-    if ours.get("version") != RUN_DOCUMENT_VERSION:
+    if not place.exists() and (path / JOURNAL).exists():
+        raise StoredRunError(f"{path}: holds no {REPORT}: the run did not end; its {JOURNAL} has what it got to")
+    parts = _document(place)
+    head = next(parts)
+    if type(head.get("version")) is not int or head["version"] != RUN_DOCUMENT_VERSION:
         raise StoredRunError(
-            f"{path}: /packbench/version: got {ours.get('version')!r}; this program reads {RUN_DOCUMENT_VERSION}"
+            f"{place}: /packbench/version: got {shown(repr(head.get('version')))}; "
+            f"this program reads {RUN_DOCUMENT_VERSION}"
         )
+    run = _run(head.get("run"), place)
+    return OpenReport(
+        source=str(place),
+        run=run,
+        status=str(head.get("status", "")),
+        entries=(_entry(row, run, f"{place}: /packbench/cases/{number}") for number, row in enumerate(parts)),
+    )
+
+
+def _document(path: Path) -> Iterator[Any]:
+    """Give what is true of all cases of a report, then the row of each; the rest of the file is read over."""
     try:
-        run = Run(**{name: value for name, value in ours["run"].items() if name in _RUN_FIELDS})
-        _check("run", run, _RUN_TYPES)
-        entries = [_entry(row, run) for row in ours["cases"]]
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise StoredRunError(f"{path}: /packbench: not a run document: {type(error).__name__}: {error}") from None
-    return StoredRun(source=str(path), run=run, entries=_sorted(entries))
+        with path.open(encoding="utf-8", newline="") as file:
+            walk = Walk(file)
+            found = False
+            for key in walk.members() if walk.begins("{") else ():
+                if key == "packbench" and walk.begins("{"):
+                    found = True
+                    yield from _run_document(walk, path)
+                else:
+                    walk.skip()
+            if not found:
+                raise StoredRunError(f'{path}: no key "packbench"; expected the report.json of a run')
+            walk.end()
+    except (WalkError, UnicodeDecodeError, RecursionError) as error:
+        raise StoredRunError(f"{path}: not JSON: {error}") from None
 
 
-def _entry(row: dict[str, Any], run: Run) -> Entry:
+def _run_document(walk: Walk, path: Path) -> Iterator[Any]:
+    head: dict[str, Any] = {}
+    told = False
+    for key in walk.members():
+        if key in _HEAD:
+            head[key] = walk.value()
+        elif key == "cases" and not told and walk.begins("["):
+            # another program may have sorted the keys
+            yield head if head.keys() >= _HEAD else _head(path)
+            told = True
+            for _ in walk.items():
+                yield walk.value()
+        else:
+            walk.skip()
+    if not told:
+        yield head
+        raise StoredRunError(f"{path}: /packbench/cases: not a run document: expected an array")
+
+
+def _head(path: Path) -> dict[str, Any]:
+    with path.open(encoding="utf-8", newline="") as file:
+        walk = Walk(file)
+        head: dict[str, Any] = {}
+        for key in walk.members():
+            for inner in walk.members() if key == "packbench" else ():
+                if inner in _HEAD:
+                    head[inner] = walk.value()
+                else:
+                    walk.skip()
+            if key != "packbench":
+                walk.skip()
+        return head
+
+
+def _run(found: object, path: Path) -> Run:
+    where = f"{path}: /packbench/run"
+    if not isinstance(found, dict):
+        raise StoredRunError(f"{where}: not a run document: expected an object")
+    try:
+        run = Run(**{name: value for name, value in found.items() if name in _RUN_FIELDS})
+    except TypeError as error:
+        raise StoredRunError(f"{where}: not a run document: {_missing(error)}") from None
+    for name, kind in _RUN_TYPES.items():
+        value = getattr(run, name)
+        if not isinstance(value, kind):
+            raise StoredRunError(f"{where}/{name}: not a run document: got {shown(repr(value))}")
+    return run
+
+
+def _missing(error: TypeError) -> str:
+    """Take the names out of Python's own words about missing arguments."""
+    return f"missing: {str(error).rpartition(': ')[2]}" if "missing" in str(error) else str(error)
+
+
+_RUN_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("run_id", "suite", "description", "pack", "pack_version", "suite_sha256", "mode", "target"), str),
+    **dict.fromkeys(("started_at", "finished_at", "partial"), str),
+    **dict.fromkeys(("backend", "model"), str | None),
+    **dict.fromkeys(("versions", "settings"), dict),
+    "bundled": bool,
+}
+
+
+def _entry(row: Any, run: Run, where: str) -> Entry:
+    if not isinstance(row, dict):
+        raise StoredRunError(f"{where}: not a run document: expected an object")
     known = {name: value for name, value in row.items() if name in _ENTRY_FIELDS}
-    known["tags"], known["terms"] = tuple(row["tags"]), tuple(row["terms"])
-    return _sound(Entry(suite=run.suite, **known))
-
-
-def _sound(entry: Entry) -> Entry:
-    """Check what mypy can't see of a file: reports count, compare and sort by these."""
-    _check(f"case {entry.case_id!r}", entry, _ENTRY_TYPES)
-    if entry.verdict not in VERDICTS:
-        raise ValueError(f"case {entry.case_id!r}: verdict {entry.verdict!r} is none of {', '.join(VERDICTS)}")
-    for name in ("score", "threshold"):
-        value = getattr(entry, name)
-        if value is not None and not 0 <= value <= 1:
-            raise ValueError(f"case {entry.case_id!r}: {name} {value!r} does not lie between 0 and 1")
-    # what a file holds is checked at run time, whatever the annotation says
-    terms: tuple[Any, ...] = entry.terms
-    for term in terms:
-        sound = isinstance(term, dict) and isinstance(term.get("name"), str) and isinstance(term.get("effect"), str)
-        if not sound or not isinstance(term.get("value"), int | float):
-            raise ValueError(f"case {entry.case_id!r}: a term is not of the form name, effect, value")
+    for name in ("tags", "terms"):
+        # what is no array is told with its name, below
+        known[name] = tuple(known[name]) if isinstance(known.get(name), list) else known.get(name)
+    try:
+        entry = Entry(suite=run.suite, **known)
+    except TypeError as error:
+        raise StoredRunError(f"{where}: not a run document: {_missing(error)}") from None
+    problem = entry_problem(entry)
+    if problem is not None:
+        name, wrong = problem
+        raise StoredRunError(f"{where}/{name}: not a run document: {wrong}")
     return entry
 
 
-def _check(where: str, found: object, types: dict[str, Any]) -> None:
-    for name, kind in types.items():
-        value = getattr(found, name)
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise ValueError(f"{where}: {name} is {value!r:.60}")
-
-
-_NUMBER = int | float | None
-_ENTRY_TYPES: dict[str, Any] = {
-    **dict.fromkeys(("suite", "test_id", "case_id", "nodeid", "file", "verdict", "kind", "message"), str),
-    **dict.fromkeys(("case_type", "difficulty", "timestamp"), str),
-    **dict.fromkeys(("score", "threshold"), _NUMBER),
-    **dict.fromkeys(("trial", "duration_ms"), int),
-    "facets": dict,
-    "tags": tuple,
-    "terms": tuple,
-    "stale": bool,
-    "match_depth": int | None,
-    "answer": str | None,
-    "case_sha256": str | None,
-}
-_RUN_TYPES: dict[str, Any] = {
-    **dict.fromkeys(("run_id", "suite", "pack", "pack_version", "suite_sha256", "mode", "target"), str),
-    **dict.fromkeys(("started_at", "finished_at", "partial"), str),
-}
-
-
 def _from_records(path: Path) -> StoredRun:
-    records: list[EvalRecord] = []
-    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
-        if line.strip():
-            try:
-                records.append(EvalRecord.from_json_line(line, strict=False))
-            except RecordError as error:
-                raise StoredRunError(f"{path}:{number}: {error}") from None
-    if not records:
+    first: EvalRecord | None = None
+    facts: tuple[Any, ...] = ()
+    entries: dict[tuple[str, int], Entry] = {}
+    started, finished = "", ""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            record = _record(line, f"{path}:{number}")
+            if first is None:
+                first, facts = record, _facts(record)
+            _check_one_run(facts, record, f"{path}:{number}")
+            entry = entry_of_record(record)
+            # the same attempt written twice is one attempt: the first counts, as in a report
+            entries.setdefault((entry.test_id, entry.trial), entry)
+            started = min(started or record.timestamp, record.timestamp)
+            finished = max(finished, record.timestamp)
+    if first is None:
         raise StoredRunError(f"{path}: no records")
-    ids = sorted({record.run_id for record in records})
-    suites = sorted({record.test_suite for record in records})
-    if len(ids) > 1 or len(suites) > 1:
-        raise StoredRunError(f"{path}: holds {len(ids)} runs of {len(suites)} suites; expected one of each")
+    run = replace(_run_of(first), started_at=started, finished_at=finished)
+    return StoredRun(source=str(path), run=run, entries=_sorted(entries.values()))
+
+
+def _record(line: bytes, where: str) -> EvalRecord:
+    # a report of a million records reads them without these models
+    from pytest_packbench.records.own import own_problem
+
     try:
-        # the same attempt written twice is one attempt: the first counts, as in a report
-        unique = {(entry.test_id, entry.trial): entry for entry in map(entry_of_record, reversed(records))}
-        run = _run_of(records)
-        _check("run", run, _RUN_TYPES)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise StoredRunError(f"{path}: not records of ours: {error}") from None
-    return StoredRun(source=str(path), run=run, entries=_sorted(list(unique.values())))
+        record = EvalRecord.from_json_line(line, strict=False)
+    except RecordError as error:
+        raise StoredRunError(f"{where}: {error}") from None
+    problem = own_problem(record.packbench) if record.packbench else None
+    if problem is not None:
+        raise StoredRunError(f"{where}: {problem}")
+    return record
+
+
+_SAME = ("mode", "pack", "suite_sha256", "target")
+_FACTS = ("run_id", "test_suite", *(f"packbench.{name}" for name in _SAME))
+
+
+def _check_one_run(facts: tuple[Any, ...], record: EvalRecord, where: str) -> None:
+    found = _facts(record)
+    if found != facts:
+        name, before, now = next(each for each in zip(_FACTS, facts, found, strict=True) if each[1] != each[2])
+        raise StoredRunError(
+            f"{where}: {name} is {shown(repr(now))}, but {shown(repr(before))} in the lines above; "
+            "expected the records of one run"
+        )
+
+
+def _facts(record: EvalRecord) -> tuple[Any, ...]:
+    """Give what is the same in all records of a run, in the order of `_FACTS`."""
+    ours = record.packbench or {}
+    return (record.run_id, record.test_suite, *(ours.get(name) for name in _SAME))
 
 
 def entry_of_record(record: EvalRecord) -> Entry:
     """Make an entry of a wire record; what only our own object tells is missing in a foreign one."""
     ours = record.packbench or {}
-    entry = Entry(
-        **{name: ours[name] for name in _FROM_RECORD if name in ours and name not in {"case_id", "file"}},
+    case_id, file = ours.get("case_id") or record.test_id, ours.get("file", "")
+    return Entry(
+        **{name: ours[name] for name in _FROM_RECORD if name in ours},
         suite=record.test_suite,
         test_id=record.test_id,
-        case_id=str(ours.get("case_id", record.test_id)),
-        nodeid=f"{ours.get('file', '')}::{ours.get('case_id', record.test_id)}",
-        file=str(ours.get("file", "")),
+        case_id=case_id,
+        nodeid=f"{file}::{case_id}",
+        file=file,
         verdict="passed" if record.passed else "failed",
         timestamp=record.timestamp,
         duration_ms=record.wall_clock_ms,
@@ -187,28 +301,26 @@ def entry_of_record(record: EvalRecord) -> Entry:
         llm_backend=record.llm_backend,
         llm_model=record.llm_model,
     )
-    return _sound(entry)
 
 
-def _run_of(records: list[EvalRecord]) -> Run:
-    first = records[0]
-    ours = first.packbench or {}
+def _run_of(record: EvalRecord) -> Run:
+    ours: Mapping[str, Any] = record.packbench or {}
     pack, _, version = str(ours.get("pack", "")).partition("/")
     return Run(
-        run_id=first.run_id,
-        suite=first.test_suite,
+        run_id=record.run_id,
+        suite=record.test_suite,
         description="",
         pack=pack,
         pack_version=version,
-        suite_sha256=str(ours.get("suite_sha256", "")),
-        bundled=bool(ours.get("bundled", False)),
-        mode=str(ours.get("mode", "")),
-        target=str(ours.get("target", "")),
-        started_at=min(record.timestamp for record in records),
-        finished_at=max(record.timestamp for record in records),
+        suite_sha256=ours.get("suite_sha256") or "",
+        bundled=ours.get("bundled", False),
+        mode=ours.get("mode", ""),
+        target=ours.get("target", ""),
+        started_at="",
+        finished_at="",
         versions=dict(ours.get("versions", {})),
     )
 
 
-def _sorted(entries: list[Entry]) -> tuple[Entry, ...]:
+def _sorted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     return tuple(sorted(entries, key=lambda entry: (entry.test_id, entry.trial)))

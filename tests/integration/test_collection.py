@@ -195,7 +195,7 @@ def test_native_toml(plain: Project) -> None:
     ("variable", "value", "said"),
     [
         ("PACKBENCH_GATE", "none", "environment variable PACKBENCH_GATE: got 'none'; expected one of: case, suite"),
-        ("PACKBENCH_MODE", "live", "environment variable PACKBENCH_MODE: got 'live'; expected one of: fixture"),
+        ("PACKBENCH_MODE", "dead", "PACKBENCH_MODE: got 'dead'; expected one of: fixture, live, record"),
         ("PACKBENCH_STALE", "x", "environment variable PACKBENCH_STALE: got 'x'; expected one of: warn, error"),
         ("PACKBENCH_TARGET", "no.such:thing", 'target "no.such:thing": No module named'),
     ],

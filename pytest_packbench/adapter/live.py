@@ -1,0 +1,255 @@
+"""Who is asked in this session: backends, models, guards, judges; a mistake is a usage error before the first case."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.backends import MODULES, RECORDED, STUB, open_backend
+from pytest_packbench.backends.base import Backend, BackendOptions, BackendUnusable
+from pytest_packbench.engine.ledger import Ledger
+from pytest_packbench.engine.live import Live
+from pytest_packbench.engine.meter import Asked
+from pytest_packbench.engine.prices import price_of
+from pytest_packbench.engine.secrets import Secrets
+from pytest_packbench.engine.targets import TargetError, import_object
+from pytest_packbench.engine.throttle import Throttle
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_packbench.adapter.collect import CaseItem
+    from pytest_packbench.adapter.settings import Settings
+    from pytest_packbench.adapter.suites import Benches
+    from pytest_packbench.cases.suite import Suite
+    from pytest_packbench.engine.protocols.pack import Pack
+    from pytest_packbench.engine.targets import Caller
+
+NONE_NAMED = (
+    "the target asks a model, and nobody is named to answer; expected --packbench-backend={}, "
+    "or a target that is marked with without_model"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answering:
+    """Who answers a suite's model calls.
+
+    Attributes:
+        backend: as asked for; empty where nobody is named.
+        model: as asked for; empty where none is named.
+        live: what is asked; None in fixture mode.
+        roles: roles that the pack asks other models in.
+    """
+
+    backend: str
+    model: str
+    live: Live | None
+    roles: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Answerers:
+    """Opens each backend once for the session.
+
+    Attributes:
+        settings: the session's.
+        ledger: books what the session uses.
+        throttle: how many attempts may be under way.
+    """
+
+    settings: Settings
+    ledger: Ledger
+    throttle: Throttle
+    _opened: dict[tuple[str, str], Backend] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: Settings, workers: int) -> Answerers:
+        """Make the answerers of a process, one of `workers` that share the caps."""
+        # a worker of xdist knows its next case only
+        most = settings.concurrency if workers == 1 else min(settings.concurrency, _WORKER_WINDOW)
+        return cls(settings, Ledger(settings.caps.split(workers)), Throttle(most))
+
+    @property
+    def backends(self) -> list[Backend]:
+        """The backends that were opened."""
+        return list(self._opened.values())
+
+    def for_suite(self, suite: Suite, pack: Pack, caller: Caller) -> Answering:
+        """Find who answers a suite's calls.
+
+        Raises:
+            pytest.UsageError: nobody can, or who was named can't; says what to do.
+        """
+        settings, rules = self.settings, suite.config
+        roles = pack.roles(rules)
+        name, model = self._named(suite, pack)
+        if settings.mode == "fixture":
+            return Answering(backend=name, model=model, live=None, roles=frozenset(roles))
+        asked = None
+        if caller.asks_model and name != STUB:
+            if not name:
+                raise pytest.UsageError(f'suite "{suite.name}": {NONE_NAMED.format("|".join(MODULES))}')
+            asked = self._asked(suite, name, model)
+            model = asked.backend.model
+        aside = {role: self._asked(suite, *who, aside=True) for role, who in roles.items()}
+        live = Live(asked=asked, aside=aside, ledger=self.ledger, secrets=Secrets(os.environ))
+        return Answering(backend=name, model=model, live=live, roles=frozenset(roles))
+
+    def _named(self, suite: Suite, pack: Pack) -> tuple[str, str]:
+        settings, rules = self.settings, suite.config
+        name = settings.backend or rules.backend or ""
+        # a model that the suite names belongs to the backend that it names
+        model = settings.model or (rules.model if name == rules.backend else None) or ""
+        if name == STUB:
+            return name, self._scripted(suite, pack, model)
+        if settings.mode != "fixture":
+            return ("", "") if name == RECORDED else (name, model)
+        if settings.backend not in {"", RECORDED}:
+            raise pytest.UsageError(
+                f"--packbench-backend: got {name} in fixture mode, where recordings answer; "
+                "use --packbench-mode=live or record"
+            )
+        return "", ""
+
+    def _asked(self, suite: Suite, name: str, model: str, *, aside: bool = False) -> Asked:
+        backend = self._backend(name, model, aside=aside)
+        price = price_of(suite.config, name, backend.model)
+        if self.settings.caps.cost is not None and price is None:
+            raise pytest.UsageError(
+                f"--packbench-max-cost: nobody knows what {name} {backend.model} costs; expected prices in "
+                "suite.yaml, or pip install 'pytest-packbench[prices]'"
+            )
+        return Asked(backend=backend, price=price)
+
+    def _scripted(self, suite: Suite, pack: Pack, model: str) -> str:
+        if not pack.scripted:
+            raise pytest.UsageError(
+                f'suite "{suite.name}": backend stub: the pack {pack.name} has no scripted models; '
+                f"expected one of: {', '.join(MODULES)}"
+            )
+        if model not in pack.scripted:
+            raise pytest.UsageError(
+                f'suite "{suite.name}": --packbench-model: got {model!r}; the scripted models of the pack {pack.name} '
+                f"are: {', '.join(pack.scripted)}"
+            )
+        return model
+
+    def _backend(self, name: str, model: str, *, aside: bool) -> Backend:
+        if (name, model) not in self._opened:
+            settings = self.settings
+            options = BackendOptions(
+                model=model,
+                # the address is that of the model under test; a judge of the same protocol is asked there too
+                base_url=settings.base_url if not aside or name == settings.backend else "",
+                timeout_s=settings.call_timeout_s,
+                retries=settings.retries,
+                temperature=settings.temperature,
+                max_output_tokens=settings.max_output_tokens,
+                connections=settings.concurrency,
+                on_overload=self.throttle.overloaded,
+            )
+            try:
+                self._opened[name, model] = open_backend(name, options)
+            except BackendUnusable as error:
+                raise pytest.UsageError(f"--packbench-backend={name}: {error}") from None
+        return self._opened[name, model]
+
+
+_WORKER_WINDOW = 2
+
+
+def find_guards(config: pytest.Config, settings: Settings, suite: Suite, pack: Pack) -> tuple[Any, ...]:
+    """Find a suite's guards: named ones, then those of the hook; none at all where that was asked for.
+
+    Raises:
+        pytest.UsageError: a guard is unknown or can't be made.
+    """
+    if settings.guards == ():
+        return ()
+    names = settings.guards if settings.guards is not None else suite.config.guards
+    own = pack.guards()
+    found = [_guard(name, own, suite) for name in names if name != "none"]
+    for more in config.hook.pytest_packbench_guards(config=config, suite=suite):
+        found.extend(more)
+    return tuple(found)
+
+
+def _guard(name: str, own: Mapping[str, Any], suite: Suite) -> Any:
+    if name in own:
+        return own[name]()
+    if ":" not in name:
+        raise pytest.UsageError(
+            f'suite "{suite.name}": guard "{name}": expected module:attr, none, or one of the pack\'s: '
+            f"{', '.join(own) or 'it has none'}"
+        )
+    try:
+        guard = import_object(name, "guard")
+        return guard() if isinstance(guard, type) else guard
+    except TargetError as error:
+        raise pytest.UsageError(str(error)) from None
+    except Exception as error:
+        raise pytest.UsageError(f'guard "{name}": making it raised {type(error).__name__}: {error}') from error
+
+
+def guard_name(guard: Any) -> str:
+    """Say how a guard is called: by its own `name`, else by its class or function."""
+    named = getattr(guard, "name", None)
+    if isinstance(named, str) and named:
+        return named
+    return getattr(guard, "__qualname__", None) or type(guard).__qualname__
+
+
+def find_judges(config: pytest.Config) -> dict[str, Any]:
+    """Give the judges of the hook, by name; the first of a name wins."""
+    found: dict[str, Any] = {}
+    for given in reversed(config.hook.pytest_packbench_judges(config=config)):
+        found.update(given)
+    return found
+
+
+def expected_calls(benches: Benches, cases: Sequence[CaseItem]) -> str:
+    """Say how many model calls a run is expected to make: as recorded, else at least one an attempt."""
+    trials = benches.settings.trials
+    recorded, bare = 0, 0
+    for item in cases:
+        calls = _recorded_calls(item.suite.cassette_path(item.name))
+        recorded, bare = recorded + (calls or 0), bare + (calls is None)
+    attempts = f"{len(cases)} cases" + (f" x {trials} trials" if trials > 1 else "")
+    about = f"about {recorded * trials} calls, as recorded" if recorded else ""
+    least = f"at least {bare * trials} calls" if bare else ""
+    return f"packbench: {attempts}: {' and '.join(part for part in (about, least) if part) or 'no call'}"
+
+
+def _recorded_calls(path: Path) -> int | None:
+    from pytest_packbench.cases.problem import CassetteError
+    from pytest_packbench.engine.cassette import load_cassette
+
+    try:
+        return len(load_cassette(path, source=path.name)[0].exchanges)
+    except (CassetteError, OSError):
+        return None
+
+
+def caps_text(settings: Settings) -> str:
+    """Say what bounds a live run."""
+    caps = settings.caps
+    named = (
+        ("tokens", None if caps.tokens is None else f"{caps.tokens:,}"),
+        ("cost", None if caps.cost is None else f"{caps.cost:g}"),
+        ("seconds", None if caps.seconds is None else f"{caps.seconds:g}"),
+    )
+    told = ", ".join(f"{name} {cap}" for name, cap in named if cap is not None) or "none (--packbench-max-tokens, ...)"
+    limit = f", {settings.case_timeout_s:g} s a case" if settings.case_timeout_s is not None else ""
+    return f"packbench: caps: {told}; {settings.concurrency} at once{limit}, temperature {settings.temperature:g}"
+
+
+def spent_text(spent: Mapping[str, Any]) -> str:
+    """Say what a live run used."""
+    cost = "cost unknown" if spent["cost"] is None else f"{spent['cost']:.4f} {spent['currency']}"
+    uncounted = f" ({spent['uncounted']} calls without a count)" if spent["uncounted"] else ""
+    return f"asked: {spent['calls']} model calls, {spent['tokens']:,} tokens{uncounted}, {cost}"

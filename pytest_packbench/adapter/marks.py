@@ -1,0 +1,155 @@
+"""The mark `packbench_cases`: what it asks for, and the cases that it brings."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_packbench.adapter.collect import SUFFIX, marks_of
+from pytest_packbench.adapter.suites import shown_path
+from pytest_packbench.cases.load import parse_case
+from pytest_packbench.cases.problem import CaseError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pytest_packbench.cases.load import LoadedCase
+    from pytest_packbench.cases.suite import Suite
+    from pytest_packbench.engine.protocols.pack import Pack
+
+MARK = "packbench_cases"
+_FILTERS = ("case_type", "difficulty", "tag")
+
+
+class MarkError(ValueError):
+    """A mark can't be used; one line says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """What one mark asks for.
+
+    Attributes:
+        suites: names of suites, in the mark's order.
+        wanted: allowed values by `case_type`, `difficulty` and `tag`; a case has to fit all that are named.
+    """
+
+    suites: tuple[str, ...]
+    wanted: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, mark: pytest.Mark) -> Asking:
+        """Read a mark.
+
+        Raises:
+            MarkError: it names no suite, or says something that no mark can.
+        """
+        if not mark.args or not all(isinstance(name, str) and name for name in mark.args):
+            raise MarkError(f"got {_called(mark)}; expected names of suites, each a text")
+        wanted = {}
+        for name, value in mark.kwargs.items():
+            values = (value,) if isinstance(value, str) else value
+            if name not in _FILTERS:
+                raise MarkError(f'got {_called(mark)}; "{name}" is no filter: expected {", ".join(_FILTERS)}')
+            if not isinstance(values, list | tuple) or not values or not all(isinstance(one, str) for one in values):
+                raise MarkError(f"got {_called(mark)}; expected a text for {name}, or a list of texts")
+            wanted[name] = tuple(values)
+        return cls(suites=tuple(dict.fromkeys(mark.args)), wanted=wanted)
+
+    def fits(self, case: FiledCase) -> bool:
+        """Whether a case is asked for; one that can't be read is judged by its folder alone, so that it is not lost."""
+        if case.loaded is None:
+            return case.folder in self.wanted.get("case_type", (case.folder,))
+        model = case.loaded.case
+        has = {"case_type": {model.case_type}, "difficulty": {model.difficulty}, "tag": set(model.notes.tags)}
+        return all(has[name] & set(values) for name, values in self.wanted.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiledCase:
+    """A case of a suite as a mark finds it.
+
+    Attributes:
+        suite: its suite.
+        path: its file, absolute.
+        file: the file as node ids name it.
+        case_id: its id; the file's stem where it can't be read.
+        loaded: the case; None where it can't be read.
+        problem: why not, in one line; empty otherwise.
+    """
+
+    suite: Suite
+    path: Path
+    file: str
+    case_id: str
+    loaded: LoadedCase | None
+    problem: str
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder that holds the file."""
+        return self.path.parent.name
+
+
+def suite_cases(config: pytest.Config, suite: Suite, pack: Pack) -> tuple[FiledCase, ...]:
+    """Read all cases of a suite, in the order of their files; a file that can't be read hides no other.
+
+    Cases of one id name each other as their problem: ids name records.
+    """
+    found = [_read(config, suite, pack, path) for path in _files(suite.cases_path)]
+    places: dict[str, list[FiledCase]] = {}
+    for case in found:
+        places.setdefault(case.case_id, []).append(case)
+    return tuple(_alone(case, places[case.case_id]) for case in found)
+
+
+def parameters(cases: Iterable[FiledCase]) -> list[object]:
+    """Make pytest's parameters of cases: their ids, and the marks that `-m` selects by.
+
+    A case's id is the parameter's; the suite comes before it where there are several, its folder where a suite has
+    the id twice.
+    """
+    cases = list(cases)
+    several = len({case.suite.name for case in cases}) > 1
+    times = Counter((case.suite.name, case.case_id) for case in cases)
+    made: list[object] = []
+    for case in cases:
+        twice = times[case.suite.name, case.case_id] > 1
+        parts = (case.suite.name if several else "", case.folder if twice else "", case.case_id)
+        marks = list(marks_of(case.suite, case.loaded))
+        made.append(pytest.param(case, id="-".join(part for part in parts if part), marks=marks))
+    return made
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    paths = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+    return iter(sorted(path for path in paths if path.suffix == SUFFIX))
+
+
+def _read(config: pytest.Config, suite: Suite, pack: Pack, path: Path) -> FiledCase:
+    file = shown_path(config, path)
+    loaded, problem = None, ""
+    try:
+        loaded = parse_case(path.read_bytes(), pack.case_model, source=file, stem=path.stem, pack=pack.name)
+    except CaseError as error:
+        problem = str(error)
+    except OSError as error:
+        problem = str(CaseError(file, [Problem("", f"can't be read: {error}", "expected a JSON file")]))
+    return FiledCase(suite=suite, path=path, file=file, case_id=path.stem, loaded=loaded, problem=problem)
+
+
+def _alone(case: FiledCase, of_its_id: list[FiledCase]) -> FiledCase:
+    others = [other.file for other in of_its_id if other is not case]
+    if not others or case.problem:
+        return case
+    wrong = f'"{case.case_id}" stands also in {", ".join(others)}'
+    return replace(case, problem=str(CaseError(case.file, [Problem("/id", wrong, "give it an id of its own")])))
+
+
+def _called(mark: pytest.Mark) -> str:
+    said = [*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())]
+    return f"{MARK}({', '.join(said)})"

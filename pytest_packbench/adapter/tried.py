@@ -1,0 +1,75 @@
+"""From an attempt to what its item needs: the entry, the wire record, and what a failure shows."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import astuple, dataclass, replace
+from typing import TYPE_CHECKING
+
+from pytest_packbench.engine.attempt import Failure, frames
+from pytest_packbench.engine.entries import clock, entry_of, unscored
+from pytest_packbench.engine.protocols.pack import Comparison
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_packbench.engine.attempt import Attempt, Bench
+    from pytest_packbench.engine.entries import Place
+    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.records.evalrecord import EvalRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """One attempt, as its item and the session see it.
+
+    Attributes:
+        entry: what reports are made from.
+        attempt: what the engine left; None where it was not begun.
+        record: the wire record; None where none is due.
+        rows: expected against actual.
+        failure: why there is no score.
+    """
+
+    entry: Entry
+    attempt: Attempt | None = None
+    record: EvalRecord | None = None
+    rows: Sequence[Comparison] = ()
+    failure: Failure | None = None
+
+
+def tried(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> Tried:
+    """Make an attempt's entry; a pack that breaks here makes it an error."""
+    try:
+        entry, record = entry_of(place, attempt, bench, run_id)
+        # a table takes time, and only a case that failed shows one
+        rows = _rows(place, attempt) if entry.verdict == "failed" else []
+    except Exception as error:  # noqa: BLE001 - a pack may be anybody's
+        message = f"the pack {place.pack.name} raised {type(error).__name__}: {error}"
+        broken = Failure(kind="pack_error", message=message, details=frames(error))
+        return broke(place, broken, trial=attempt.trial)
+    failure = None
+    if entry.verdict in {"error", "vacuous"}:
+        failure = attempt.failure or Failure(kind=entry.kind, message=entry.message)
+    return Tried(entry=entry, attempt=attempt, record=record, rows=rows, failure=failure)
+
+
+def _rows(place: Place, attempt: Attempt) -> list[Comparison]:
+    case = place.loaded.case if place.loaded is not None else None
+    found: list[object] = list(place.pack.explain(case, attempt.outcome))
+    rows = [row for row in found if isinstance(row, Comparison)]
+    if len(rows) < len(found) or not all(isinstance(text, str) for row in rows for text in astuple(row)):
+        raise TypeError(f"explain gave {found!r}, expected comparisons, each of texts")
+    return rows
+
+
+def broke(place: Place, failure: Failure, *, trial: int = 0) -> Tried:
+    """Make the entry of an attempt that broke outside the engine."""
+    entry = unscored(place, "error", failure.kind, failure.message, timestamp=clock(time.time_ns()))
+    return Tried(entry=replace(entry, trial=trial), failure=failure)
+
+
+def not_run(place: Place, kind: str, message: str, *, trial: int = 0) -> Tried:
+    """Make the entry of an attempt that was not begun."""
+    entry = unscored(place, "not_run", kind, message, timestamp=clock(time.time_ns()))
+    return Tried(entry=replace(entry, trial=trial))

@@ -1,0 +1,73 @@
+"""Reading what a provider answered, whoever it was."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn, TypeVar
+
+from pytest_packbench.backends.base import BackendError, Usage
+
+T = TypeVar("T")
+_MOST_SHOWN = 80
+
+
+class Unreadable(ValueError):  # noqa: N818 - it is turned into a BackendError with the usage beside it
+    """An answer that isn't what was asked for; the message says why."""
+
+
+def parsed(text: str) -> Any:
+    """Read JSON.
+
+    Raises:
+        Unreadable: it is none, or one that can't be written again (NaN, too deep).
+    """
+    try:
+        return json.loads(text, parse_constant=_refused)
+    except (ValueError, RecursionError) as error:
+        shown = " ".join(text.split())
+        begins = f"{shown[:_MOST_SHOWN]}..." if len(shown) > _MOST_SHOWN else shown
+        raise Unreadable(f"expected JSON ({error}); got {begins!r}") from None
+
+
+def _refused(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def member(value: Any, name: str, kind: type[T]) -> T:
+    """Give an object's member; an empty one of its kind where it is null or absent.
+
+    Raises:
+        Unreadable: there is no object, or the member is of another kind.
+    """
+    if not isinstance(value, dict):
+        raise Unreadable(f"expected an object with {name!r}, got {type(value).__name__}")
+    found = value.get(name)
+    if found is None:
+        return kind()
+    if not isinstance(found, kind):
+        raise Unreadable(f"expected {name!r} to be {kind.__name__}, got {type(found).__name__}")
+    return found
+
+
+def arguments(value: Any, tool: str) -> dict[str, Any]:
+    """Read the arguments of a tool call: an object, or its JSON text; no text is no arguments.
+
+    Raises:
+        Unreadable: they are neither.
+    """
+    read = parsed(value or "{}") if isinstance(value, str) else value
+    if not isinstance(read, dict):
+        raise Unreadable(f"expected an object as the arguments of the tool {tool!r}, got {type(read).__name__}")
+    return read
+
+
+def count(value: object) -> int | None:
+    """Read a number of tokens; None where there is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def truncated(name: str, usage: Usage, limit: int) -> BackendError:
+    """Make the error of an answer that was cut off."""
+    return BackendError(
+        "truncated", f"{name}: the answer was cut off at its token limit (at most {limit} asked for)", usage=usage
+    )

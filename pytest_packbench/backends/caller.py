@@ -1,0 +1,148 @@
+"""Calls through the clients that OpenAI and Anthropic make in the same way: one POST, the client's own retries."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.backends.answers import Unreadable, parsed
+from pytest_packbench.backends.base import BackendUnusable
+from pytest_packbench.backends.failures import (
+    OVERLOADED,
+    network_error,
+    one_line,
+    status_error,
+    timeout_error,
+    unreadable_error,
+    unsendable_error,
+    words_of,
+)
+from pytest_packbench.backends.opened import CONNECT_S, http_library, tls_context
+from pytest_packbench.backends.secrets import known_secrets
+from pytest_packbench.backends.slots import Slots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from pytest_packbench.backends.base import BackendOptions
+
+_REFUSING = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
+
+
+# a parameter as such is refused, not its value: a value that is out of range stays the user's mistake
+_REFUSES = re.compile(
+    r"(?i)\b(unsupported|not support(ed)?|n't support|deprecated|not permitted|not allowed|may not|not compatible|"
+    r"unknown|unrecognized|unexpected|only the default)\b"
+)
+
+
+class Caller:
+    """One provider's client: asks, and learns which parameters the model doesn't take.
+
+    Args:
+        name: the backend.
+        sdk: the client's package.
+        make: opens a client from its `http_client`, `timeout` and `max_retries`.
+        path: where to post to, under the base URL.
+        adjustable: parameters that a call can do without, or that have another name.
+        options: how to ask.
+
+    Attributes:
+        secrets: values that no message may hold.
+        refused: the adjustable parameters without which a call went well that had been refused with them.
+
+    Raises:
+        BackendUnusable: the client can't be opened.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        sdk: ModuleType,
+        make: Callable[..., Any],
+        path: str,
+        adjustable: frozenset[str],
+        options: BackendOptions,
+    ) -> None:
+        self._name = name
+        self._sdk = sdk
+        self._path = path
+        self._adjustable = adjustable
+        self._timeout_s = options.timeout_s
+        self.secrets = known_secrets()
+        self.refused: frozenset[str] = frozenset()
+        http = http_library(sdk)
+        self._response = http.Response
+        timeout = http.Timeout(options.timeout_s, connect=min(CONNECT_S, options.timeout_s))
+
+        async def watch(response: Any) -> None:
+            if response.status_code in OVERLOADED:
+                options.on_overload()
+
+        def client() -> Any:
+            http_client = sdk.DefaultAsyncHttpxClient(timeout=timeout, verify=tls, event_hooks={"response": [watch]})
+            return make(http_client=http_client, timeout=timeout, max_retries=options.retries)
+
+        try:
+            tls = tls_context(http)
+            self._slots = Slots(client, most=options.connections, close=lambda client: client.close())
+        except (ValueError, TypeError, OSError, ImportError, http.InvalidURL) as error:
+            raise BackendUnusable(f"the backend {name} can't be opened: {one_line(str(error), self.secrets)}") from None
+
+    async def ask(self, body: Callable[[frozenset[str]], dict[str, Any]]) -> Any:
+        """Post a request and give the JSON value answered.
+
+        A parameter that the server refuses by name is left out from then on, if the call goes well without it.
+
+        Args:
+            body: makes the request's body without the parameters named.
+
+        Raises:
+            BackendError: the call broke.
+        """
+        refused = self.refused
+        while True:
+            sent = body(refused)
+            try:
+                text = await self._post(sent)
+            except self._sdk.APIStatusError as error:
+                more = self._refuses(error, sent) - refused
+                if not more:
+                    raise status_error(self._name, error.status_code, error.response.text, self.secrets) from None
+                refused |= more
+                continue
+            self.refused |= refused
+            try:
+                return parsed(text)
+            except Unreadable as error:
+                raise unreadable_error(self._name, error, self.secrets) from None
+
+    async def aclose(self) -> None:
+        """Let go of connections."""
+        await self._slots.aclose()
+
+    async def _post(self, body: dict[str, Any]) -> str:
+        sdk = self._sdk
+        try:
+            async with self._slots.client() as client:
+                # by path: the typed methods walk through the whole body at each call
+                response = await client.post(self._path, cast_to=self._response, body=body)
+        except sdk.APITimeoutError:
+            raise timeout_error(self._name, self._timeout_s) from None
+        except sdk.APIConnectionError as error:
+            raise network_error(self._name, error, self.secrets) from None
+        except UnicodeEncodeError as error:
+            raise unsendable_error(self._name, error) from None
+        text: str = response.text
+        return text
+
+    def _refuses(self, error: Any, sent: dict[str, Any]) -> frozenset[str]:
+        if error.status_code not in _REFUSING:
+            return frozenset()
+        words = words_of(error.response.text)
+        if not _REFUSES.search(words):
+            return frozenset()
+        return frozenset(self._adjustable & sent.keys() & set(re.findall(r"\w+", words)))

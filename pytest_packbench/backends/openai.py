@@ -1,0 +1,134 @@
+"""OpenAI's models, and every server that speaks its chat completions (vLLM, llama.cpp, gateways)."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.backends.answers import Unreadable, arguments, count, member, parsed, truncated
+from pytest_packbench.backends.base import ModelAnswer, ToolCall, Usage
+from pytest_packbench.backends.caller import Caller
+from pytest_packbench.backends.failures import unreadable_error
+from pytest_packbench.backends.opened import checked_url, imported, key_from, model_named
+from pytest_packbench.backends.schema import as_object, fits_strict, unwrapped
+
+if TYPE_CHECKING:
+    from pytest_packbench.backends.base import Backend, BackendOptions, ModelRequest
+
+NAME = "openai"
+_LIMITS = ("max_completion_tokens", "max_tokens")
+_FILTERED = "the provider's content filter withheld the answer"
+
+
+def open_backend(options: BackendOptions) -> Backend:
+    """Open the backend; the key comes from OPENAI_API_KEY, and only OpenAI's own address needs one.
+
+    Raises:
+        BackendUnusable: the package, the key or the model's name is missing, or the base URL is none.
+    """
+    return _OpenAI(options)
+
+
+class _OpenAI:
+    """Chat completions, by the official client.
+
+    Usage counts the prompt with its cached part and the completion with its reasoning, as OpenAI does.
+    """
+
+    name = NAME
+
+    def __init__(self, options: BackendOptions) -> None:
+        openai = imported(NAME)
+        self.model = model_named(options.model, name=NAME)
+        self._options = options
+        base_url = options.base_url or os.environ.get("OPENAI_BASE_URL", "")
+        key = key_from("OPENAI_API_KEY", name=NAME, own_server=bool(base_url))
+        url = checked_url(base_url, name=NAME) if base_url else None
+        # servers of other makers know the older name, OpenAI's newer models only the newer
+        self._limits = _LIMITS[::-1] if url else _LIMITS
+        self._caller = Caller(
+            name=NAME,
+            sdk=openai,
+            make=lambda **how: openai.AsyncOpenAI(api_key=key, base_url=url, **how),
+            path="/chat/completions",
+            adjustable=frozenset({"temperature", *_LIMITS}),
+            options=options,
+        )
+
+    @property
+    def temperature(self) -> float | None:
+        """What is sent; None once the model has refused to take one."""
+        return None if "temperature" in self._caller.refused else self._options.temperature
+
+    async def complete(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request; raises `BackendError`."""
+        data = await self._caller.ask(lambda without: self._body(request, without))
+        usage = _usage(data)
+        try:
+            return self._answer(data, request, usage)
+        except Unreadable as error:
+            raise unreadable_error(NAME, error, self._caller.secrets, usage) from None
+
+    async def aclose(self) -> None:
+        """Let go of connections."""
+        await self._caller.aclose()
+
+    def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:
+        messages = [{"role": "system", "content": request.system}] if request.system else []
+        body: dict[str, Any] = {"model": self.model, "messages": [*messages, *map(_message, request.messages)]}
+        if "temperature" not in without:
+            body["temperature"] = self._options.temperature
+        limit = next((name for name in self._limits if name not in without), self._limits[0])
+        body[limit] = self._options.max_output_tokens
+        if request.tools:
+            body["tools"] = [{"type": "function", "function": tool.as_json()} for tool in request.tools]
+        elif request.output_schema is not None:
+            schema = as_object(request.output_schema)
+            form = {"name": "answer", "schema": schema, "strict": fits_strict(schema)}
+            body["response_format"] = {"type": "json_schema", "json_schema": form}
+        return body
+
+    def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
+        choice = next(iter(member(data, "choices", list)), None)
+        message = member(choice, "message", dict)
+        if refusal := member(message, "refusal", str):
+            return ModelAnswer(content=None, refusal=refusal, usage=usage)
+        content = message.get("content")
+        reason = choice.get("finish_reason") if isinstance(choice, dict) else None
+        if reason == "content_filter":
+            return ModelAnswer(content=None, refusal=content or _FILTERED, usage=usage)
+        if reason == "length":
+            raise truncated(NAME, usage, self._options.max_output_tokens)
+        calls = tuple(_tool_call(call) for call in member(message, "tool_calls", list))
+        if not isinstance(content, str) and not (calls and content is None):
+            raise Unreadable("the answer holds no text")
+        if request.output_schema is None or request.tools:
+            return ModelAnswer(content=content or "", usage=usage, tool_calls=calls)
+        return ModelAnswer(content=unwrapped(parsed(content or ""), request.output_schema), usage=usage)
+
+
+def _message(message: dict[str, Any]) -> dict[str, Any]:
+    if not message.get("tool_calls"):
+        return message
+    calls = [
+        {
+            "id": call["id"],
+            "type": "function",
+            "function": {"name": call["name"], "arguments": json.dumps(call["arguments"])},
+        }
+        for call in message["tool_calls"]
+    ]
+    return {"role": "assistant", "content": message["content"] or None, "tool_calls": calls}
+
+
+def _tool_call(call: Any) -> ToolCall:
+    function = member(call, "function", dict)
+    name = member(function, "name", str)
+    return ToolCall(id=member(call, "id", str), name=name, arguments=arguments(function.get("arguments"), name))
+
+
+def _usage(data: Any) -> Usage:
+    usage = data.get("usage") if isinstance(data, dict) else None
+    counts = usage if isinstance(usage, dict) else {}
+    return Usage(tokens_input=count(counts.get("prompt_tokens")), tokens_output=count(counts.get("completion_tokens")))

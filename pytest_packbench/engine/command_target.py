@@ -1,0 +1,311 @@
+"""A pipeline in a program: JSON-RPC 2.0, one message a line, over its standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import signal
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.cases.load import parse_json
+from pytest_packbench.cases.problem import shown
+from pytest_packbench.engine.child import Child, ChildEndedError, ChildTooLoudError
+from pytest_packbench.engine.outside import MOST_BYTES, Veil, request_json
+from pytest_packbench.engine.secrets import HIDDEN
+from pytest_packbench.engine.targets import TargetError, TargetFailure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_packbench.engine.protocols.request import VerifyRequest
+
+_SECRET_NAME = re.compile(
+    r"(^|[-_])(api)?(keys?|tokens?|secrets?|passwords?|passwd|auth|authorization)$", re.IGNORECASE
+)
+_LAST_WORDS = 200
+_SEEN_BYTES = 4000
+_NO_OBJECT = "expected an object"
+
+
+def shown_command(command: str) -> str:
+    """Show a command without what may be secret in it.
+
+    Args:
+        command: a command line, in the quotes of a POSIX shell.
+
+    Returns:
+        The command; values of options and of variables with secret names (`--api-key`, `TOKEN=`) as `[hidden]`.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return "…"
+    return " ".join(_without_secrets(words)[0])
+
+
+class CommandTarget:
+    """Asks child processes, each one case at a time. Used from one event loop.
+
+    Processes are started when needed and kept. One that breaks the protocol, dies, or whose request is cancelled is
+    killed with its whole group, and the next request gets a fresh one.
+
+    Attributes:
+        opaque: its model calls, if any, are out of sight, so that it is recorded whole.
+        asks_model: it needs no backend of ours.
+        shown: the command as it may be shown.
+    """
+
+    opaque = True
+    asks_model = False
+
+    def __init__(self, *, command: str, cwd: Path, processes: int) -> None:
+        """Read the command; nothing is started yet.
+
+        Args:
+            command: program and arguments, in the quotes of a POSIX shell; no shell runs it.
+            cwd: the folder that the processes start in, absolute.
+            processes: how many may run at once, at least 1.
+
+        Raises:
+            TargetError: one line: the command can't be read.
+        """
+        try:
+            self._words = shlex.split(command)
+        except ValueError as error:
+            raise TargetError(f"target cmd: the command can't be read: {error}") from None
+        if not self._words:
+            raise TargetError("target cmd: the command is empty; expected cmd:program arguments")
+        if "\0" in command:
+            raise TargetError("target cmd: the command holds a NUL character")
+        seen, hidden = _without_secrets(self._words)
+        self.shown = " ".join(seen)
+        self._program = seen[0]
+        self._cwd = cwd
+        self._veil = Veil(hidden)
+        self._slots = asyncio.Semaphore(processes)
+        self._idle: list[Child] = []
+        self._children: set[Child] = set()
+        self._starting: set[asyncio.Task[Child]] = set()
+        self._serial = 0
+        self._closed = False
+        # without aclose, at the latest when the interpreter ends
+        weakref.finalize(self, _kill_all, self._children, os.getpid())
+
+    async def verify(self, request: VerifyRequest) -> Any:
+        """Ask one process.
+
+        Args:
+            request: what the pipeline is asked.
+
+        Returns:
+            The `result` of the reply.
+
+        Raises:
+            TargetFailure: no result; `kind` and message say why, `details` are the process's standard error since the
+                request began.
+        """
+        self._serial += 1
+        number = self._serial
+        line = request_json({"jsonrpc": "2.0", "id": number, "method": "verify", "params": request.as_json()})
+        async with self._slots:
+            child = self._idle_child()
+            if child is not None:
+                child.forget_errors()
+                try:
+                    return await self._asked(child, number, line)
+                except _EndedQuietlyError:
+                    # it ended after an earlier answer, as it may, and that was not seen yet
+                    pass
+            child = await self._started()
+            try:
+                return await self._asked(child, number, line)
+            except _EndedQuietlyError as ended:
+                raise ended.failure from None
+
+    async def aclose(self) -> None:
+        """End all processes: their input is closed, then they are asked to end, then made to."""
+        self._closed = True
+        if self._starting:
+            await asyncio.wait(self._starting)
+        idle, self._idle = self._idle, []
+        ends = [child.close() if child in idle else child.killed() for child in list(self._children)]
+        await asyncio.gather(*ends)
+
+    def _idle_child(self) -> Child | None:
+        while self._idle:
+            child = self._idle.pop()
+            if child.usable:
+                return child
+        return None
+
+    async def _started(self) -> Child:
+        if self._closed:
+            raise TargetFailure("target_unreachable", f"{self._program}: the target was closed")
+        # a start that is cut off half way would leave pipes behind
+        start = asyncio.create_task(self._start())
+        self._starting.add(start)
+        start.add_done_callback(self._starting.discard)
+        try:
+            return await asyncio.shield(start)
+        except asyncio.CancelledError:
+            start.add_done_callback(_kill_started)
+            raise
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise TargetFailure(
+                "target_unreachable",
+                f'can\'t start "{self._program}" in {self._cwd}: {reason}; check the command and the PATH',
+            ) from None
+
+    async def _start(self) -> Child:
+        child = Child(self._children.discard)
+        self._children.add(child)
+        try:
+            await asyncio.get_running_loop().subprocess_exec(
+                lambda: child,
+                *self._words,
+                cwd=self._cwd,
+                # Python would keep a short answer in its buffer
+                env={"PYTHONUNBUFFERED": "1", **os.environ},
+                start_new_session=True,
+            )
+        except BaseException:
+            self._children.discard(child)
+            raise
+        return child
+
+    async def _asked(self, child: Child, number: int, line: bytes) -> Any:
+        kept = False
+        try:
+            answer = await child.exchange(line)
+            reply = await self._reply(child, number, answer)
+            kept = True
+        except ChildEndedError:
+            raise self._ended(child) from None
+        except ChildTooLoudError:
+            await child.killed()
+            why = f"wrote more than {MOST_BYTES // 2**20} MiB in one answer"
+            raise self._unreadable(child, why) from None
+        finally:
+            if not kept:
+                child.kill()
+            elif not self._closed:
+                self._idle.append(child)
+        if reply.get("error") is not None:
+            raise self._refused(child, reply["error"])
+        return self._veil.result(reply["result"])
+
+    async def _reply(self, child: Child, number: int, answer: bytes) -> dict[str, Any]:
+        """Read the reply out of a line; a process that broke the protocol is ended first, its last words are told."""
+        try:
+            reply: Any = parse_json(answer)
+        except ValueError as error:
+            # what begins as an object was meant as one
+            wrong = str(error) if answer.lstrip().startswith(b"{") else _NO_OBJECT
+        else:
+            wrong = _wrong(reply, number, self._veil)
+        if wrong:
+            await child.killed()
+            beginning = shown(self._veil.excerpt(answer[:_SEEN_BYTES].decode("utf-8", "replace")))
+            raise self._unreadable(
+                child,
+                f"wrote a line to standard output that is no reply: {self._veil.excerpt(wrong)}: {beginning}; "
+                "only JSON-RPC replies, a line each, go there; write logs to standard error",
+            )
+        return dict(reply)
+
+    def _unreadable(self, child: Child, why: str) -> TargetFailure:
+        return TargetFailure("result_unreadable", f"{self._program}: {why}", self._said(child))
+
+    def _refused(self, child: Child, error: Any) -> TargetFailure:
+        if not isinstance(error, dict):
+            message = shown(self._veil.result(error))
+        else:
+            message = self._veil.excerpt(f"error {error.get('code', '')}: {error.get('message', '')}")
+        data = self._veil.result(error.get("data")) if isinstance(error, dict) else None
+        details = () if data is None else (f"data: {self._veil.excerpt(str(data), 1000)}",)
+        return TargetFailure("target_error", f"{self._program} answered: {message}", (*details, *self._said(child)))
+
+    def _ended(self, child: Child) -> _EndedQuietlyError | TargetFailure:
+        if self._closed:
+            return TargetFailure("target_died", f"{self._program}: the target was closed before it answered")
+        code = child.exit_code
+        said = self._said(child)
+        words = self._veil.excerpt(said[-1], _LAST_WORDS) if said else ""
+        message = f"{self._program}: {_end(code)} before it answered{': ' if words else ''}{words}"
+        failure = TargetFailure("target_died", message, said)
+        return _EndedQuietlyError(failure) if code == 0 else failure
+
+    def _said(self, child: Child) -> tuple[str, ...]:
+        # hidden as a whole: a secret may have several lines
+        return tuple(line[:1000] for line in self._veil.text(child.error_tail()).splitlines() if line.strip())
+
+
+class _EndedQuietlyError(Exception):
+    def __init__(self, failure: TargetFailure) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+
+
+def _end(code: int | None) -> str:
+    if code is None:
+        return "closed its standard output"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def _wrong(reply: Any, number: int, veil: Veil) -> str:
+    """Say what is wrong with a message as the reply to request `number` (JSON-RPC 2.0, 5); empty where nothing is."""
+    if not isinstance(reply, dict):
+        return _NO_OBJECT
+    if reply.get("jsonrpc") != "2.0":
+        return '"jsonrpc": "2.0" is missing'
+    failed = reply.get("error") is not None
+    # many libraries write the one that is absent as null
+    if failed == ("result" in reply and not (failed and reply["result"] is None)):
+        return 'expected either "result" or "error"'
+    name = reply.get("id")
+    # who can't read a request can't know its id
+    if name is None and failed:
+        return ""
+    if isinstance(name, bool) or name != number:
+        return f'expected "id": {number}, got {shown(veil.result(name))}'
+    return ""
+
+
+def _without_secrets(words: list[str]) -> tuple[list[str], list[str]]:
+    """Hide the values of options and variables with secret names; give the words to show, and those values."""
+    seen, hidden, follows = [], [], False
+    for position, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if follows and not word.startswith("-"):
+            seen.append(HIDDEN)
+            hidden.append(word)
+            follows = False
+        elif equals and _SECRET_NAME.search(name):
+            seen.append(f"{name}={HIDDEN}")
+            hidden.append(value)
+            follows = False
+        else:
+            seen.append(word)
+            follows = position > 0 and word.startswith("-") and not equals and bool(_SECRET_NAME.search(word))
+    return seen, hidden
+
+
+def _kill_started(start: asyncio.Task[Child]) -> None:
+    if not start.cancelled() and start.exception() is None:
+        start.result().kill()
+
+
+def _kill_all(children: set[Child], owner: int) -> None:
+    # a forked process has the same list, and none of these children
+    if os.getpid() == owner:
+        for child in list(children):
+            child.kill()

@@ -1,0 +1,245 @@
+"""A small HTTP server on loopback that answers as it is told and keeps what it was asked.
+
+`with FakeServer(handler) as server: server.url` runs it in a thread of this process; `serve(handler)` runs it in the
+foreground of a process of its own (`python -m tests.servers`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+_T = TypeVar("_T")
+_WAIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One request as it came in: header names in lower case, `at` in seconds of the server's clock."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    at: float
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What is answered.
+
+    Attributes:
+        body: bytes as they are; anything else as JSON.
+        delay_s: seconds between request and answer.
+        cut: close the connection in the middle of the answer.
+        hang: never answer; the connection stays open until the client leaves.
+    """
+
+    status: int = 200
+    body: Any = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    delay_s: float = 0.0
+    cut: bool = False
+    hang: bool = False
+
+    def wire(self) -> bytes:
+        body = self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
+        headers = {"content-type": "application/json"} | self.headers | {"content-length": str(len(body))}
+        lines = [f"HTTP/1.1 {self.status} Status", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+        whole = "\r\n".join(lines).encode("latin-1") + body
+        return whole[: -len(body) // 2] if self.cut else whole
+
+
+Handler = Callable[[Received], Reply]
+
+
+def scripted(*replies: Reply) -> Handler:
+    """Answer with these in order; the last one again and again."""
+    left = list(replies)
+
+    def answer(_received: Received) -> Reply:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return answer
+
+
+@dataclass(slots=True, kw_only=True)
+class _Served:
+    """What the connections of one server share."""
+
+    handler: Handler
+    latency_s: float
+    requests: list[Received] | None
+    open: int = 0
+    most_open: int = 0
+    failed: Exception | None = None
+    transports: set[asyncio.Transport] = field(default_factory=set)
+
+    def reply(self, received: Received) -> Reply:
+        if self.requests is not None:
+            self.requests.append(received)
+        try:
+            return self.handler(received)
+        except Exception as error:  # noqa: BLE001 - whatever the handler's fault is, the test has to see it
+            self.failed = self.failed or error
+            return Reply(status=500, body={"error": {"message": f"the test's handler failed: {error!r}"}})
+
+
+class _Connection(asyncio.Protocol):
+    """One client's connection: HTTP/1.1 with keep-alive, bodies by Content-Length, one request at a time.
+
+    The latency counts from the arrival of a request, so that the server's own work doesn't add to it.
+    """
+
+    def __init__(self, served: _Served) -> None:
+        self._served = served
+        self._loop = asyncio.get_running_loop()
+        self._data = b""
+        self._waiting: asyncio.TimerHandle | None = None
+        self._busy = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._served.transports.add(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._served.transports.discard(self._transport)
+        if self._waiting is not None:
+            self._waiting.cancel()
+        self._settled()
+
+    def data_received(self, data: bytes) -> None:
+        at = self._loop.time()
+        self._data += data
+        head, found, rest = self._data.partition(b"\r\n\r\n")
+        if not found:
+            return
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        size = int(headers.get("content-length", "0"))
+        if len(rest) < size:
+            return
+        self._data = rest[size:]
+        method, path, _version = first.split(" ", 2)
+        self._busy = True
+        self._served.open += 1
+        self._served.most_open = max(self._served.most_open, self._served.open)
+        reply = self._served.reply(Received(method, path, headers, rest[:size], at))
+        if not reply.hang:
+            wire = reply.wire()
+            self._waiting = self._loop.call_at(at + (reply.delay_s or self._served.latency_s), self._send, wire, reply)
+
+    def _send(self, wire: bytes, reply: Reply) -> None:
+        self._settled()
+        if self._transport.is_closing():
+            return
+        self._transport.write(wire)
+        if reply.cut:
+            self._transport.close()
+
+    def _settled(self) -> None:
+        if self._busy:
+            self._busy = False
+            self._served.open -= 1
+
+
+async def _listen(served: _Served) -> asyncio.Server:
+    return await asyncio.get_running_loop().create_server(lambda: _Connection(served), "127.0.0.1", 0, backlog=1024)
+
+
+def _url(server: asyncio.Server) -> str:
+    host, port = server.sockets[0].getsockname()[:2]
+    return f"http://{host}:{port}"
+
+
+class FakeServer:
+    """A server in a thread, on a port that the system chooses.
+
+    An exception of the handler is answered with status 500 and raised again at the end of the `with`.
+
+    Attributes:
+        url: `http://127.0.0.1:<port>`.
+    """
+
+    def __init__(self, handler: Handler, *, latency_s: float = 0.0) -> None:
+        self._requests: list[Received] = []
+        self._served = _Served(handler=handler, latency_s=latency_s, requests=self._requests)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self.url = ""
+
+    @property
+    def requests(self) -> list[Received]:
+        """What came in so far, in order."""
+        return self._requests
+
+    @property
+    def most_open(self) -> int:
+        """The most requests that waited for their answers at once."""
+        return self._served.most_open
+
+    def close_connections(self) -> None:
+        """Cut every connection, as a server does that is killed; the port stays open."""
+
+        async def cut() -> None:
+            for transport in list(self._served.transports):
+                transport.abort()
+
+        self._run(cut())
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._server = self._run(_listen(self._served))
+        self.url = _url(self._server)
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self._run(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        if self._served.failed is not None:
+            raise self._served.failed
+
+    async def _close(self) -> None:
+        self._server.close()
+        for transport in list(self._served.transports):
+            transport.abort()
+        # the transports tell their protocols in the loop's next round
+        await asyncio.sleep(0)
+
+    def _run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_WAIT_S)
+
+
+def serve(handler: Handler, *, latency_s: float = 0.0) -> None:
+    """Serve until interrupted; the URL is the first line of standard output."""
+
+    async def run() -> None:
+        server = await _listen(_Served(handler=handler, latency_s=latency_s, requests=None))
+        print(_url(server), flush=True)  # noqa: T201 - whoever started the process reads it
+        await server.serve_forever()
+
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(run())
+
+
+def closed_port() -> int:
+    """Give a port of loopback on which nobody listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
+    return port
