@@ -1,0 +1,1 @@
+"""AgentDojo's pairs of user task and injection task, run by the published package `agentdojo` (an extra)."""

@@ -1,0 +1,17 @@
+"""Guards: what stands between an agent and untrusted text or tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def builtin() -> Mapping[str, Callable[[], Any]]:
+    """Give the guards that come with the pack, name to what makes one."""
+    from pytest_packbench.packs.agent_safety.guards.redact import Redact
+    from pytest_packbench.packs.agent_safety.guards.spotlight import Spotlight
+    from pytest_packbench.packs.agent_safety.guards.tool_policy import ToolPolicy
+
+    return {guard.name: guard for guard in (Spotlight, Redact, ToolPolicy)}

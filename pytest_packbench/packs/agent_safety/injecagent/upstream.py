@@ -1,0 +1,227 @@
+"""The files of InjecAgent as they are published, row by row: what a row holds, and what is wrong with it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import ValidationError
+
+from pytest_packbench.cases.problem import problems_of, shown
+from pytest_packbench.packs.agent_safety.injecagent.literals import LiteralError, literal
+from pytest_packbench.packs.agent_safety.injecagent.model import Material
+from pytest_packbench.packs.agent_safety.injecagent.react import SENDING_TOOL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+Kind = Literal["dh", "ds"]
+Setting = Literal["base", "enhanced"]
+
+KINDS: tuple[Kind, ...] = ("dh", "ds")
+SETTINGS: tuple[Setting, ...] = ("base", "enhanced")
+TOOLS_FILE = "tools.json"
+COMMIT = "f19c9f2"
+PLACEHOLDER = "<Attacker Instruction>"
+
+_PUBLISHED = {
+    "0a8186468d21389af432e8c7b399ae42264d1b93a07b65c7a489468508604305": COMMIT,
+    "4daab35c62a3845e8b9400f4dca58b9c9f37e57cd33b2337552557fbb26282e9": COMMIT,
+}
+_STEPS = {"dh": 1, "ds": 2}
+_TEXTS = (
+    "Attacker Instruction",
+    "Attack Type",
+    "User Tool",
+    "User Instruction",
+    "Tool Parameters",
+    "Tool Response Template",
+    "Thought",
+    "Tool Response",
+)
+_NO_WORD = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """One file of test cases.
+
+    Attributes:
+        name: its name, without a folder.
+        kind: `dh` (direct harm) or `ds` (data stealing).
+        setting: `base`, or `enhanced` where a prefix urges the agent.
+        sha256: hash of its bytes.
+        rows: what it holds, not yet checked; empty where it can't be read.
+        place: where it can't be read; empty otherwise.
+        problem: why it can't; empty otherwise.
+    """
+
+    name: str
+    kind: Kind
+    setting: Setting
+    sha256: str
+    rows: tuple[Any, ...] = ()
+    place: str = ""
+    problem: str = ""
+
+    @property
+    def version(self) -> str:
+        """The commit that published it, else the beginning of its hash."""
+        return _PUBLISHED.get(self.sha256, f"sha256:{self.sha256[:12]}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row that can be used.
+
+    Attributes:
+        material: its texts.
+        attack_category: the kind of attack as a word: `physical_harm`.
+    """
+
+    material: Material
+    attack_category: str
+
+
+class RowError(ValueError):
+    """A row makes no case, said in one line."""
+
+
+class _Object(dict[str, Any]):
+    twice: str | None = None
+
+
+def files_in(folder: Path) -> Iterator[File]:
+    """Read the test cases in a folder, or in its folder `data`, as a copy of the repository has them.
+
+    Raises:
+        ValueError: there are none.
+        OSError: one can't be read.
+    """
+    data = folder if any(folder.glob("test_cases_*.json")) else folder / "data"
+    found = [(kind, setting, data / f"test_cases_{kind}_{setting}.json") for setting in SETTINGS for kind in KINDS]
+    found = [(kind, setting, path) for kind, setting, path in found if path.is_file()]
+    if not found:
+        raise ValueError(f"{folder}: expected test_cases_dh_base.json, test_cases_ds_base.json or their enhanced forms")
+    for kind, setting, path in found:
+        yield _file(path, kind, setting)
+
+
+def tools_in(folder: Path) -> dict[str, dict[str, Any]]:
+    """Read what upstream says of the tools, by name; empty without the file.
+
+    Raises:
+        ValueError: the file is not a list of toolkits.
+    """
+    path = next((path for path in (folder / TOOLS_FILE, folder / "data" / TOOLS_FILE) if path.is_file()), None)
+    if path is None:
+        return {}
+    try:
+        kits = json.loads(path.read_bytes())
+        tools = [(kit["toolkit"] + tool["name"], tool) for kit in kits for tool in kit["tools"]]
+        return {name: {**tool, "name": name} for name, tool in tools}
+    except (ValueError, RecursionError, KeyError, TypeError):
+        raise ValueError(f"{path}: expected a list of objects with toolkit and tools") from None
+
+
+def row_of(data: object, kind: Kind, tools: dict[str, dict[str, Any]]) -> Row:
+    """Read one row.
+
+    Args:
+        data: the row as JSON.
+        kind: the kind of its file.
+        tools: what is known of the tools, by name.
+
+    Raises:
+        RowError: it makes no case.
+    """
+    if not isinstance(data, _Object):
+        raise RowError(f"got {shown(data)}, expected an object")
+    if data.twice is not None:
+        raise RowError(f'the key "{data.twice}" stands twice; keep one')
+    texts = {name: _text(data, name) for name in _TEXTS}
+    attackers = _attackers(data, kind)
+    parameters = _literal(texts, "Tool Parameters")
+    if not isinstance(parameters, dict):
+        raise RowError(f"Tool Parameters: got {shown(parameters)}, expected a dict")
+    _literal(texts, "Tool Response Template")
+    if PLACEHOLDER not in texts["Tool Response Template"]:
+        raise RowError(f"Tool Response Template: {PLACEHOLDER} does not stand in it")
+    category = _NO_WORD.sub("_", texts["Attack Type"].lower()).strip("_")
+    if not category:
+        raise RowError(f"Attack Type: got {shown(texts['Attack Type'])}, expected a word")
+    names = (texts["User Tool"], *attackers)
+    known = [tools[name] for name in dict.fromkeys(names)] if all(name in tools for name in names) else []
+    try:
+        material = Material(
+            user_instruction=texts["User Instruction"],
+            user_tool=texts["User Tool"],
+            tool_parameters=texts["Tool Parameters"],
+            thought=texts["Thought"],
+            tool_response=texts["Tool Response"],
+            attacker_instruction=texts["Attacker Instruction"],
+            attacker_tools=attackers,
+            tools=tuple(known),
+        )
+    except ValidationError as error:
+        raise RowError(" ".join(str(problems_of(error, Material)[0]).split())) from None
+    return Row(material=material, attack_category=category[:80])
+
+
+def _file(path: Path, kind: Kind, setting: Setting) -> File:
+    raw = path.read_bytes()
+    sha256 = hashlib.sha256(raw).hexdigest()
+    place, problem = path.name, ""
+    rows: Any = []
+    try:
+        rows = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_object)
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        place, problem = f"{path.name}:{line}", "not UTF-8; save it as UTF-8"
+    except json.JSONDecodeError as error:
+        place, problem = f"{path.name}:{error.lineno}", f"not JSON: {error.msg}; get the file anew"
+    except (ValueError, RecursionError):
+        problem = "not JSON that can be read: nested too deeply, or a number of thousands of digits; get the file anew"
+    if not problem and not isinstance(rows, list):
+        rows, problem = [], f"got {shown(rows)}, expected a list of test cases"
+    return File(
+        name=path.name, kind=kind, setting=setting, sha256=sha256, rows=tuple(rows), place=place, problem=problem
+    )
+
+
+def _object(pairs: list[tuple[str, Any]]) -> _Object:
+    made = _Object(pairs)
+    if len(made) != len(pairs):
+        names = [name for name, _ in pairs]
+        made.twice = next(name for name in names if names.count(name) > 1)
+    return made
+
+
+def _text(data: _Object, name: str) -> str:
+    if name not in data:
+        raise RowError(f'the key "{name}" is missing')
+    value = data[name]
+    if not isinstance(value, str) or not value.strip():
+        raise RowError(f"{name}: got {shown(value)}, expected a text")
+    return value
+
+
+def _attackers(data: _Object, kind: Kind) -> tuple[str, ...]:
+    tools = data.get("Attacker Tools")
+    if not isinstance(tools, list) or not all(isinstance(tool, str) and tool for tool in tools):
+        raise RowError(f"Attacker Tools: got {shown(tools)}, expected a list of names")
+    if len(tools) != _STEPS[kind] or (kind == "ds" and tools[-1] != SENDING_TOOL):
+        wanted = "one tool" if kind == "dh" else f"a tool that reads, then {SENDING_TOOL}"
+        raise RowError(f"Attacker Tools: got {shown(tools)}, expected {wanted}")
+    return tuple(tools)
+
+
+def _literal(texts: dict[str, str], name: str) -> Any:
+    try:
+        return literal(texts[name])
+    except LiteralError as error:
+        raise RowError(f"{name}: {error}") from None
