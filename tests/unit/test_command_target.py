@@ -460,6 +460,21 @@ def test_an_answer_that_comes_at_the_moment_of_cancelling_reaches_nobody_else(ha
     harness.using(use)
 
 
+def test_a_process_whose_start_was_cancelled_is_not_left_beside_the_next_one(harness: Harness) -> None:
+    async def use(target: CommandTarget) -> None:
+        task = asyncio.create_task(target.verify(WHO))
+        while not target._starting:  # noqa: ASYNC110 - it has no event to set
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        await target.verify(WHO)
+        async with asyncio.timeout(30):
+            while len(target._children) > 1:  # noqa: ASYNC110 - it has no event to set
+                await asyncio.sleep(0.001)
+
+    harness.using(use)
+
+
 def test_a_request_cancelled_in_the_queue_starts_nothing(harness: Harness, tmp_path: Path) -> None:
     async def use(target: CommandTarget) -> int:
         busy = asyncio.create_task(target.verify(do("open('busy', 'w').close(); time.sleep(600)")))
