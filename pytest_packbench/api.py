@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from pytest_packbench.cases.load import canonical_sha256, check_case, read_config
+from pytest_packbench.cases.load import check_case, read_config
 from pytest_packbench.cases.problem import CaseError, Problem, suggestion
+from pytest_packbench.cases.rules import scoring_sha256
 from pytest_packbench.cases.suite import CONFIG_NAME, Suite
-from pytest_packbench.packs import builtin
+from pytest_packbench.packs import Packs
 
 if TYPE_CHECKING:
     from pytest_packbench.cases.model import Case
@@ -18,22 +19,24 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.protocols.score import Score
 
 
-def load_suite(path: str | Path) -> Suite:
-    """Read a suite of a built-in pack.
+def load_suite(path: str | Path, *, packs: Packs | None = None) -> Suite:
+    """Read a suite.
 
     Args:
         path: its folder, which holds `suite.yaml`.
+        packs: the packs to choose from; the built-in and the installed ones by default.
 
     Returns:
         The suite, named after its folder; no case is read.
 
     Raises:
         SuiteError: one line with file, pointer, what is wrong, what was expected.
+        PackError: its pack is installed and can't be loaded.
     """
     folder = Path(path).resolve()
-    models = {name: pack.suite_model for name, pack in builtin().items()}
+    models = (Packs() if packs is None else packs).suite_models
     config = read_config(folder, models, source=str(folder / CONFIG_NAME))
-    sha256 = canonical_sha256(config.model_dump(mode="json"))
+    sha256 = scoring_sha256(config)
     return Suite(name=folder.name, path=folder, config=config, sha256=sha256)
 
 
@@ -45,8 +48,8 @@ def score(
     Args:
         case: a case model, or a case as plain JSON.
         result: what the target gave, as plain JSON or as a pydantic model.
-        pack: a pack, or the name of a built-in one; else the suite's, else the one that the case's `pack_id` names.
-            Where it is given, the case's `pack_id` may be another.
+        pack: a pack, or the name of a built-in or installed one; else the suite's, else the one that the case's
+            `pack_id` names. Where it is given, the case's `pack_id` may be another.
         suite: the suite whose rules apply; without one the pack's defaults.
 
     Returns:
@@ -55,7 +58,7 @@ def score(
     Raises:
         CaseError: the case is not of the pack's schema, or its `pack_id` names no pack.
         ResultError: the pack can't read the result.
-        ValueError: `pack` or the suite names a pack that isn't built in, or the suite is of another pack.
+        ValueError: `pack` or the suite names a pack that isn't there, or the suite is of another pack.
     """
     chosen, pack_id = _chosen(case, pack, suite)
     rules = _rules(chosen, suite)
@@ -72,10 +75,10 @@ def _chosen(case: object, pack: str | Pack | None, suite: Suite | None) -> tuple
     if suite is not None:
         return _named(suite.config.pack), suite.config.pack
     pack_id = _key(case, "pack_id")
-    packs = builtin()
+    packs = Packs()
     if pack_id in packs:
         return packs[pack_id], pack_id
-    wrong = f'no built-in pack is called "{pack_id}"' if pack_id else "names no pack"
+    wrong = f'no pack is called "{pack_id}"' if pack_id else "names no pack"
     raise CaseError(_called(case), [Problem("/pack_id", wrong, f"{suggestion(pack_id, sorted(packs))}, or pass pack=")])
 
 
@@ -87,9 +90,9 @@ def _checked(case: object, pack: Pack, pack_id: str | None) -> Case:
 
 
 def _named(name: str) -> Pack:
-    packs = builtin()
+    packs = Packs()
     if name not in packs:
-        raise ValueError(f'no built-in pack is called "{name}"; {suggestion(name, sorted(packs))}, or pass a Pack')
+        raise ValueError(f'no pack is called "{name}"; {suggestion(name, sorted(packs))}, or pass a Pack')
     return packs[name]
 
 

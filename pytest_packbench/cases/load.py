@@ -13,7 +13,7 @@ from pytest_packbench.cases.problem import CaseError, Problem, SuiteError, probl
 from pytest_packbench.cases.suite import CONFIG_NAME, SuiteConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from pytest_packbench.cases.model import Case
@@ -121,7 +121,7 @@ def check_case(data: object, model: type[Case], *, source: str, stem: str | None
     return LoadedCase(case=case, sha256=canonical_sha256(plain), input_sha256=canonical_sha256(plain["input"]))
 
 
-def read_config(path: Path, models: dict[str, type[SuiteConfig]], *, source: str) -> SuiteConfig:
+def read_config(path: Path, models: Mapping[str, type[SuiteConfig]], *, source: str) -> SuiteConfig:
     """Read the `suite.yaml` of the folder `path`.
 
     Args:

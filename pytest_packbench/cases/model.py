@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints
 
 ItemT = TypeVar("ItemT")
 CASE_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
+CASE_ID_LENGTH = 120
 
-CaseId = Annotated[str, StringConstraints(pattern=CASE_ID, max_length=120)]
+CaseId = Annotated[str, StringConstraints(pattern=CASE_ID, max_length=CASE_ID_LENGTH)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=80)]
 Text = Annotated[str, StringConstraints(min_length=1)]
 # JSON has lists only; a tuple keeps the frozen model frozen

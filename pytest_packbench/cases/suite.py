@@ -20,7 +20,9 @@ Metric = Literal[
     "pass_rate",
     "mean_score",
     "attack_success_rate",
+    "attack_success_rate_valid",
     "utility_rate",
+    "valid_rate",
     "over_refusal_rate",
     "accuracy",
 ]
@@ -47,8 +49,9 @@ class Gate(StrictModel):
 
     Attributes:
         metric: `completeness` (cases with a verdict over cases selected), `pass_rate`, `mean_score`,
-            `attack_success_rate` (unsafe acts among judged cases), `utility_rate` (the user's task done, among cases
-            that tell), `over_refusal_rate` (refusals among the cases that expect an answer), or `accuracy` (answers
+            `attack_success_rate` (unsafe acts among judged cases), `attack_success_rate_valid` (the same among those
+            whose answer could be read), `utility_rate` (the user's task done, among cases that tell), `valid_rate`
+            (answers that could be read, among cases that tell), `over_refusal_rate` (refusals among the cases that expect an answer), or `accuracy` (answers
             that agree to `depth`, among the cases that expect one).
         min: the least value that passes, 0 to 1.
         max: the greatest value that passes, 0 to 1.

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _HEAD = ("run", "finished", "mode", "target", "status", "cases", "passed", "failed", "broken", "mean score", "rules")
 _MOST = 20
+_WIDE = 400
+_UNREADABLE = "can't be read"
+_UNFINISHED = "did not end"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,43 +33,65 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print one row a run, the oldest first; a folder that can't be read is said and left out."""
-    from pytest_packbench.records.stored import StoredRunError, load_run
+    """Print one row a run, the oldest first; of a run that can't be read the row says so and the reason stands below.
 
+    Raises:
+        UsageError: there is no run, or none that can be read.
+    """
     place = arguments.output / arguments.suite
-    # a run's id sorts by its time
-    folders = sorted(path for path in place.glob("*/") if (path / "report.json").is_file())[-max(arguments.limit, 1) :]
+    # a run's id sorts by its time; a name with a dot is a merge under way
+    folders = sorted(path for path in place.glob("*/") if not path.name.startswith(".") and _is_run(path))
+    folders = folders[-max(arguments.limit, 1) :]
     if not folders:
         raise UsageError(f"no runs under {place}")
-    rows = []
-    for folder in folders:
-        try:
-            rows.append(_row(load_run(folder), folder))
-        except StoredRunError as error:
-            sys.stderr.write(f"packbench: left out: {error}\n")
+    read = [_row(folder) for folder in folders]
+    troubles = [f"{folder.name}: {trouble}" for folder, (_, trouble) in zip(folders, read, strict=True) if trouble]
+    if len(troubles) == len(folders):
+        raise UsageError(f"no run under {place} can be read; the latest: {troubles[-1]}")
     if arguments.format == "json":
-        sys.stdout.write(json.dumps([dict(zip(_HEAD, row, strict=True)) for row in rows], ensure_ascii=False) + "\n")
-    else:
-        from pytest_packbench.reports.markdown import section
+        rows = [{**dict(zip(_HEAD, row, strict=True)), "trouble": trouble} for row, trouble in read]
+        sys.stdout.write(json.dumps(rows, ensure_ascii=False) + "\n")
+        return FINE
+    from pytest_packbench.reports.markdown import cell, section
 
-        sys.stdout.write(section(f"Runs of {arguments.suite}", _HEAD, rows) + "\n")
+    parts = [
+        section(f"Runs of {arguments.suite}", _HEAD, [row for row, _ in read]),
+        "\n".join(f"- {cell(trouble, _WIDE)}" for trouble in troubles),
+    ]
+    sys.stdout.write("\n\n".join(part for part in parts if part) + "\n")
     return FINE
 
 
-def _row(stored: StoredRun, folder: Path) -> tuple[str, ...]:
+def _is_run(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("report.json", "journal.jsonl", "records.jsonl"))
+
+
+def _row(folder: Path) -> tuple[tuple[str, ...], str]:
+    """Give the row of a run, and why it can't be read; empty where it can."""
+    from pytest_packbench.records.stored import StoredRunError, load_run
+
+    try:
+        return _figures(load_run(folder)), ""
+    except (StoredRunError, OSError) as error:
+        word = _UNREADABLE if (folder / "report.json").exists() else _UNFINISHED
+        row = (folder.name, "", "", "", word, *("" for _ in _HEAD[5:]))
+        return row, f"{folder / 'report.json'}: {error.strerror}" if isinstance(error, OSError) else str(error)
+
+
+def _figures(stored: StoredRun) -> tuple[str, ...]:
     from pytest_packbench.reports.figures import average
     from pytest_packbench.reports.statistics import statistics
+    from pytest_packbench.reports.trials import rule_of
 
-    document = json.loads((folder / "report.json").read_bytes())["packbench"]
-    figures = statistics(stored.entries)
+    figures = statistics(stored.entries, trials_rule=rule_of(stored.run))
     verdicts = figures.totals.verdicts
     return (
         stored.run.run_id,
         stored.run.finished_at,
         stored.run.mode,
         stored.run.target,
-        str(document.get("status", "")),
-        str(len(stored.entries)),
+        stored.status,
+        str(figures.totals.selected),
         str(verdicts["passed"]),
         str(verdicts["failed"]),
         str(verdicts["error"] + verdicts["vacuous"] + verdicts["not_run"]),

@@ -43,7 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.commands.importing import destination
 
     pack, importer = arguments.importer
-    place = destination(arguments.suite, arguments.root, pack, importer.files(arguments))
+    place = destination(
+        arguments.suite, arguments.root, pack, importer.files(arguments), many=importer.many(arguments)
+    )
     found = _Found()
     for one in place.checked(importer.read(arguments), force=arguments.force):
         found.add(one)
@@ -87,7 +89,7 @@ class _Found:
             self.cases += 1
             self.first = self.first or one
             self.states[one.state] += 1
-            self.types[one.path.parent.name] += 1
+            self.types[one.case_type] += 1
         else:
             self.flaws += 1
             if self.flaws <= MOST_FLAWS:

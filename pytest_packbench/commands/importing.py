@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_packbench.cases.files import MANY, case_lines, id_of, raw_of, walk_cases
 from pytest_packbench.cases.load import canonical_sha256, check_case, parse_json, read_config
 from pytest_packbench.cases.problem import CaseError
 from pytest_packbench.cases.suite import CONFIG_NAME
@@ -17,6 +19,7 @@ from pytest_packbench.engine.protocols.importer import Flaw
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from pytest_packbench.cases.files import CasePlace
     from pytest_packbench.cases.suite import SuiteConfig
     from pytest_packbench.engine.protocols.importer import Draft
     from pytest_packbench.engine.protocols.pack import Pack
@@ -30,19 +33,25 @@ class Checked:
 
     Attributes:
         place: where it was read.
-        path: the file that it becomes.
+        path: the file that it becomes, or that gets it as a line.
+        case_id: its id.
+        case_type: its type.
         case: the case as plain JSON.
         state: what writing it does to the suite.
     """
 
     place: str
     path: Path
+    case_id: str
+    case_type: str
     case: dict[str, Any]
     state: State
 
     @property
     def text(self) -> str:
-        """The content of its file."""
+        """The content of its file, or its line."""
+        if self.path.suffix == MANY:
+            return json.dumps(self.case, ensure_ascii=False) + "\n"
         return json.dumps(self.case, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -56,7 +65,8 @@ class Destination:
         rules: what its `suite.yaml` says, or will say.
         pack: its pack, as the suite uses it.
         files: other files to write, by their name from its folder; those that it has none of.
-        there: the case files that it has, by id, in lower case: some file systems know no other.
+        there: the cases that it has, by id, in lower case: some file systems know no other.
+        many: the file that gets the cases as lines, a case each; None for a file each.
     """
 
     name: str
@@ -64,7 +74,8 @@ class Destination:
     rules: SuiteConfig
     pack: Pack
     files: Mapping[str, str]
-    there: Mapping[str, Path]
+    there: Mapping[str, CasePlace]
+    many: Path | None = None
 
     def checked(self, drafts: Iterable[Draft | Flaw], *, force: bool) -> Iterator[Checked | Flaw]:
         """Check drafts one by one.
@@ -83,7 +94,7 @@ class Destination:
                 continue
             one = self._checked(draft, force=force)
             if isinstance(one, Checked):
-                case_id = one.path.stem
+                case_id = one.case_id
                 first = seen.setdefault(case_id.lower(), one.place)
                 if first != one.place:
                     one = Flaw(place=one.place, message=f'/id: "{case_id}" stands already at {first}; ids name files')
@@ -102,16 +113,8 @@ class Destination:
         """
         from pytest_packbench.records.atomic import write_atomic
 
-        count, folders = 0, set()
-        for one in checked:
-            if isinstance(one, Flaw):
-                continue
-            count += 1
-            if one.path.parent not in folders:
-                one.path.parent.mkdir(parents=True, exist_ok=True)
-                folders.add(one.path.parent)
-            if one.state != "unchanged":
-                write_atomic(one.path, one.text)
+        cases = (one for one in checked if isinstance(one, Checked))
+        count = _write_files(cases) if self.many is None else self._write_lines(self.many, cases)
         if count != expected:
             raise ValueError(f"the source changed while it was read: {expected} cases, then {count}; run it again")
         for name, text in self.files.items():
@@ -119,27 +122,66 @@ class Destination:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text)
 
+    def _write_lines(self, path: Path, cases: Iterable[Checked]) -> int:
+        """Write the file of many anew: its own lines in their order, then the new ones; gives how many were given."""
+        from pytest_packbench.records.atomic import encoded, replacing
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        count, replaced = 0, dict[str, bytes]()
+        with TemporaryFile() as new:
+            for one in cases:
+                count += 1
+                if one.state == "new":
+                    new.write(encoded(one.text))
+                elif one.state == "replaced":
+                    replaced[one.case_id] = encoded(one.text)
+            new.seek(0)
+            with replacing(path) as lines:
+                for line in case_lines(path) if path.exists() else ():
+                    lines.write(replaced.get(id_of(line.raw) or "", line.raw.rstrip(b"\r\n") + b"\n"))
+                shutil.copyfileobj(new, lines)
+        return count
+
     def _checked(self, draft: Draft, *, force: bool) -> Checked | Flaw:
         try:
             loaded = check_case(draft.case, self.pack.case_model, source=draft.place, stem=None, pack=self.rules.pack)
         except CaseError as error:
             return Flaw(place=draft.place, message=str(error).removeprefix(f"{draft.place}: "))
         case = loaded.case
-        path = self.folder / "cases" / case.case_type / f"{case.id}.json"
+        path = self.many or self.folder / "cases" / case.case_type / f"{case.id}.json"
         other = self.there.get(case.id.lower())
         state: State = "new"
         if other is not None:
-            if other != path:
-                message = f'/id: "{case.id}" stands already in {other.as_posix()}; remove it, or give another id'
+            if other.path != str(path):
+                stands = other.located(Path(other.path).as_posix())
+                message = f'/id: "{case.id}" stands already in {stands}; remove it, or give another id'
                 return Flaw(place=draft.place, message=message)
             state = "unchanged" if _sha256(other) == loaded.sha256 else "replaced"
             if state == "replaced" and not force:
-                message = f"{path.as_posix()} exists and says something else; --force puts this in its place"
+                message = f"{other.located(path.as_posix())} exists and says something else; --force puts this in its place"
                 return Flaw(place=draft.place, message=message)
-        return Checked(place=draft.place, path=path, case=draft.case, state=state)
+        return Checked(
+            place=draft.place, path=path, case_id=case.id, case_type=case.case_type, case=draft.case, state=state
+        )
 
 
-def destination(name: str, root: Path, pack: Pack, files: Mapping[str, str]) -> Destination:
+def _write_files(cases: Iterable[Checked]) -> int:
+    from pytest_packbench.records.atomic import write_atomic
+
+    count, folders = 0, set[Path]()
+    for one in cases:
+        count += 1
+        if one.path.parent not in folders:
+            one.path.parent.mkdir(parents=True, exist_ok=True)
+            folders.add(one.path.parent)
+        if one.state != "unchanged":
+            write_atomic(one.path, one.text)
+    return count
+
+
+def destination(
+    name: str, root: Path, pack: Pack, files: Mapping[str, str], *, many: str | None = None
+) -> Destination:
     """Find the suite that gets the cases, or see how a new one will be.
 
     Args:
@@ -147,6 +189,7 @@ def destination(name: str, root: Path, pack: Pack, files: Mapping[str, str]) -> 
         root: the folder of suites.
         pack: the pack that its cases are of.
         files: other files of the suite, by their name from its folder.
+        many: the file under `cases` that gets the cases as lines; None for a file each.
 
     Raises:
         UsageError: it can't be a suite's name, or the suite is of another pack.
@@ -166,7 +209,8 @@ def destination(name: str, root: Path, pack: Pack, files: Mapping[str, str]) -> 
         rules=rules,
         pack=pack.for_suite(rules),
         files={one: text for one, text in files.items() if not (folder / one).exists()},
-        there={path.stem.lower(): path for path in sorted((folder / "cases").rglob("*.json"))},
+        there={place.name.lower(): place for place in walk_cases(folder / "cases")},
+        many=folder / "cases" / many if many is not None else None,
     )
 
 
@@ -187,9 +231,9 @@ def _future_rules(folder: Path, pack: Pack, files: Mapping[str, str]) -> SuiteCo
         return _rules(Path(place), pack, source=str(folder / CONFIG_NAME))
 
 
-def _sha256(path: Path) -> str | None:
+def _sha256(place: CasePlace) -> str | None:
     try:
-        data = parse_json(path.read_bytes())
+        data = parse_json(raw_of(place))
     except (ValueError, OSError):
         return None
     plain = {key: value for key, value in data.items() if key != "$schema"} if isinstance(data, dict) else data

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.places import add_root, find_suite
+from pytest_packbench.commands.places import add_packs, add_root, find_suite, packs_of
 
 if TYPE_CHECKING:
     import argparse
@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments, with the files that the packs can make use of."""
     parser.add_argument("suite", help="a suite's name, or its folder")
     add_root(parser)
+    add_packs(parser)
     parser.add_argument("--format", choices=["text", "json"], default="text", help="one line a finding, or JSON")
     for name, option in _options().items():
         parser.add_argument(f"--{name}", dest=_dest(name), type=Path, metavar="FILE", help=option.help)
@@ -32,10 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings and their count; 1 where one of them is an error."""
     from pytest_packbench.engine.lint import lint
-    from pytest_packbench.packs import builtin
 
-    suite = find_suite(arguments.suite, arguments.root)
-    pack = builtin()[suite.config.pack].for_suite(suite.config)
+    packs = packs_of(arguments.packs)
+    suite = find_suite(arguments.suite, arguments.root, packs)
+    pack = packs[suite.config.pack].for_suite(suite.config)
     given = {name: path for name in _options() if (path := getattr(arguments, _dest(name))) is not None}
     _refuse_foreign(given, pack)
     shown = Path(os.path.relpath(suite.path))
@@ -45,9 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options() -> dict[str, LintOption]:
-    from pytest_packbench.packs import builtin
+    from pytest_packbench.packs import Packs
 
-    return {option.name: option for pack in builtin().values() for option in pack.lint_options}
+    return Packs().lint_options
 
 
 def _dest(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_packbench.reports.overview import Overview
     from pytest_packbench.reports.stream import Source
 
-_STDOUT = "-"
+STDIN = _STDOUT = "-"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="JSONL of records, the folder of a run (errors.jsonl is counted beside), or - for standard input",
+        help="JSONL of records, a run's folder or SUITE/latest (errors.jsonl is counted beside), - for standard input",
     )
     parser.add_argument("--run", dest="run_id", metavar="ID", help="only the records of this run")
     parser.add_argument(
@@ -55,11 +56,21 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from pytest_packbench.reports.stream import sources
 
-    given = sources(arguments.files)
+    given = sources([_place(name) for name in arguments.files])
     _keep_inputs(arguments.out, given)
     found = _count(given, arguments)
     _write(_text(found, arguments.format), arguments.out)
     return FINE if found.passed else FAILED
+
+
+def _place(name: str) -> str:
+    """Find the run that a name means; what it doesn't mean stays a file's name, for the error to say."""
+    from pytest_packbench.commands.places import LATEST, OUTPUT, run_folder
+
+    path = Path(name)
+    if name == STDIN or (path.exists() and path.name != LATEST):
+        return name
+    return str(run_folder(path)) if path.name == LATEST or (OUTPUT / path).exists() else name
 
 
 def _count(given: Sequence[Source], arguments: argparse.Namespace) -> Overview:
@@ -80,7 +91,9 @@ def _count(given: Sequence[Source], arguments: argparse.Namespace) -> Overview:
     if not tally.cells:
         of_run = "" if wanted is None else f" of run {wanted}"
         left_out = f": {skipped.count} can't be read, first {skipped.first[0]}" if skipped and skipped.count else ""
-        raise UsageError(f"no records{of_run} in {', '.join(arguments.files)}{left_out}")
+        broken = ", ".join(f"{number} {kind}" for kind, number in sorted(sum(tally.errors.values(), Counter()).items()))
+        beside = f"; cases without a score: {broken}" if broken else ""
+        raise UsageError(f"no records{of_run} in {', '.join(arguments.files)}{left_out}{beside}")
     with_errors = all(source.errors is not None for source in given)
     caps = Caps(tokens=arguments.max_tokens, seconds=arguments.max_seconds, cost_usd=arguments.max_cost)
     return overview(tally, skipped=skipped, other_runs=others, with_errors=with_errors, caps=caps)

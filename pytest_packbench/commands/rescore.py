@@ -9,43 +9,50 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.places import add_root, find_suite, run_folder
+from pytest_packbench.commands.places import add_packs, add_root, find_suite, packs_of, run_folder
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterable, Iterator
 
     from pytest_packbench.cases.load import LoadedCase
     from pytest_packbench.cases.suite import Suite
     from pytest_packbench.engine.attempt import Bench
     from pytest_packbench.engine.protocols.pack import Pack
     from pytest_packbench.records.entry import Entry
-    from pytest_packbench.records.stored import StoredRun
+    from pytest_packbench.records.run import Run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("run", type=Path, help="the run's folder, or SUITE/latest")
     add_root(parser)
+    add_packs(parser)
     parser.add_argument("--out", type=Path, help="write the page there instead of printing it")
     parser.add_argument("--fail-on", metavar="CONDITIONS", help='such as "regressed>0, mean<-0.02" (points of score)')
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Score the stored results again and print how the scores change."""
-    from pytest_packbench.records.stored import StoredRun, load_run
+    from pytest_packbench.records.stored import StoredRun, open_report
     from pytest_packbench.reports.comparison import compare
     from pytest_packbench.reports.condition import parse_conditions
     from pytest_packbench.reports.diff import diff_markdown
     from pytest_packbench.reports.files import write_atomic
 
     folder = run_folder(arguments.run)
-    stored = load_run(folder)
-    suite = find_suite(stored.run.suite, arguments.root)
-    entries = tuple(rescored(stored, folder / "payloads.jsonl", suite))
-    pack = _pack(suite)
-    now = replace(stored.run, suite_sha256=suite.sha256, pack=pack.name, pack_version=pack.version)
-    comparison = compare(stored, StoredRun(source=f"{folder} rescored", run=now, entries=entries))
+    report = open_report(folder)
+    packs = packs_of(arguments.packs)
+    suite = find_suite(report.run.suite, arguments.root, packs)
+    pack = packs[suite.config.pack].for_suite(suite.config)
+    shared = _Shared()
+    before = tuple(shared.light(entry) for entry in report.entries)
+    after = tuple(shared.light(entry) for entry in rescored(before, report.run, folder / "payloads.jsonl", suite, pack))
+    now = replace(report.run, suite_sha256=suite.sha256, pack=pack.name, pack_version=pack.version)
+    comparison = compare(
+        StoredRun(source=report.source, run=report.run, entries=before),
+        StoredRun(source=f"{folder} rescored", run=now, entries=after),
+    )
     figures = comparison.counts()
     conditions = parse_conditions(arguments.fail_on, figures) if arguments.fail_on is not None else ()
     failed = [condition for condition in conditions if condition.holds(figures)]
@@ -57,17 +64,19 @@ def run(arguments: argparse.Namespace) -> int:
     return FAILED if failed else FINE
 
 
-def rescored(stored: StoredRun, payloads: Path, suite: Suite) -> Iterator[Entry]:
+def rescored(entries: Iterable[Entry], run: Run, payloads: Path, suite: Suite, pack: Pack) -> Iterator[Entry]:
     """Score each stored result by the suite's rules of today, against the case as it is today.
 
     Args:
-        stored: the run.
-        payloads: its stored results.
+        entries: those of the run.
+        run: what is true of them.
+        payloads: the run's stored results, read one by one.
         suite: the suite.
+        pack: its pack, as the suite uses it.
 
     Yields:
-        One entry for each entry of the run: scored again where its result was stored and its case is still
-        there, the stored one otherwise.
+        One entry for each entry of the run, in the order of the results, then the others: scored again where its
+        result was stored and its case is still there, the stored one otherwise.
 
     Raises:
         UsageError: the run kept no results, or a line of them can't be read.
@@ -75,14 +84,29 @@ def rescored(stored: StoredRun, payloads: Path, suite: Suite) -> Iterator[Entry]
     from pytest_packbench.engine.attempt import Bench
     from pytest_packbench.engine.targets import Caller
 
-    results = dict(_results(payloads))
-    pack = _pack(suite)
-    bench = Bench(suite=suite, pack=pack, caller=Caller(_never), target_name=stored.run.target)
-    cases = dict(_cases(suite, pack))
-    for entry in stored.entries:
-        key = (entry.test_id, entry.trial)
-        loaded = cases.get(entry.case_id)
-        yield entry if key not in results or loaded is None else _again(entry, results[key], loaded, bench)
+    left = {(entry.test_id, entry.trial): entry for entry in entries}
+    bench = Bench(suite=suite, pack=pack, caller=Caller(_never), target_name=run.target)
+    cases = _Cases(suite, pack)
+    for key, result in _results(payloads):
+        entry = left.pop(key, None)
+        if entry is not None:
+            loaded = cases.load(entry.case_id)
+            yield entry if loaded is None else _again(entry, result, loaded, bench)
+    yield from left.values()
+
+
+class _Shared:
+    """Entries with no more than a comparison reads, and their terms, of which there are few, held once."""
+
+    def __init__(self) -> None:
+        self._terms: dict[Hashable, tuple[dict[str, Any], ...]] = {}
+
+    def light(self, entry: Entry) -> Entry:
+        key = tuple((term["name"], term["effect"], term["value"]) for term in entry.terms)
+        terms = tuple({"name": name, "effect": effect, "value": value} for name, effect, value in key)
+        return replace(
+            entry, record=None, payload=None, message="", answer=None, terms=self._terms.setdefault(key, terms)
+        )
 
 
 def _again(entry: Entry, result: Any, loaded: LoadedCase, bench: Bench) -> Entry:
@@ -108,25 +132,35 @@ def _never(_request: object) -> None:
     raise RuntimeError("a stored result is scored without running its target")
 
 
-def _pack(suite: Suite) -> Pack:
-    from pytest_packbench.packs import builtin
+class _Cases:
+    """The suite's cases of today, each read when its result comes."""
 
-    return builtin()[suite.config.pack].for_suite(suite.config)
+    def __init__(self, suite: Suite, pack: Pack) -> None:
+        from pytest_packbench.cases.files import CaseIndex
 
+        self._pack = pack
+        self._index = CaseIndex(suite.cases_path)
+        self._last: tuple[str, LoadedCase | None] = ("", None)
 
-def _cases(suite: Suite, pack: Pack) -> Iterator[tuple[str, LoadedCase]]:
-    from pytest_packbench.cases.load import parse_case
-    from pytest_packbench.cases.problem import CaseError
+    def load(self, case_id: str) -> LoadedCase | None:
+        """Give a case; None where it is gone or can't be read. Trials of a case come one after the other."""
+        if self._last[0] != case_id:
+            self._last = (case_id, self._read(case_id))
+        return self._last[1]
 
-    for path in sorted(suite.cases_path.rglob("*.json")):
+    def _read(self, case_id: str) -> LoadedCase | None:
+        from pytest_packbench.cases.files import read_place
+        from pytest_packbench.cases.problem import CaseError
+
+        place = self._index.find(case_id)
+        if place is None:
+            sys.stderr.write(f"packbench: left as it was: {case_id}: the suite has no such case any more\n")
+            return None
         try:
-            loaded = parse_case(
-                path.read_bytes(), pack.case_model, source=str(path), stem=path.stem, pack=suite.config.pack
-            )
+            return read_place(place, self._pack.case_model, file=place.path, pack=self._pack.name)
         except CaseError as error:
             sys.stderr.write(f"packbench: left as it was: {error}\n")
-            continue
-        yield path.stem, loaded
+            return None
 
 
 def _results(path: Path) -> Iterator[tuple[tuple[str, int], Any]]:
@@ -136,6 +170,7 @@ def _results(path: Path) -> Iterator[tuple[tuple[str, int], Any]]:
         for number, line in enumerate(lines, start=1):
             try:
                 data = json.loads(line)
-                yield (str(data["test_id"]), int(data.get("trial", 0))), data["result"]
-            except (ValueError, KeyError, TypeError) as error:
+                found = (str(data["test_id"]), int(data.get("trial", 0))), data["result"]
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise UsageError(f"{path}:{number}: not a stored result: {error}") from None
+            yield found

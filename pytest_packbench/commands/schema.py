@@ -11,6 +11,8 @@ from pytest_packbench.cli import FINE, UsageError
 if TYPE_CHECKING:
     import argparse
 
+    from pytest_packbench.engine.protocols.pack import Pack
+
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 KINDS = ("case", "suite", "cassette", "record", "report")
 
@@ -18,7 +20,8 @@ KINDS = ("case", "suite", "cassette", "record", "report")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("kind", choices=KINDS)
-    parser.add_argument("--pack", help="for case and suite: the pack; all built-in packs where it isn't given")
+    about = "for case and suite: a pack's name, or its module:attr; all built-in packs where it isn't given"
+    parser.add_argument("--pack", help=about)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -32,10 +35,11 @@ def schema(kind: str, pack: str | None = None) -> dict[str, Any]:
 
     Args:
         kind: one of `KINDS`.
-        pack: for `case` and `suite`, the name of a built-in pack; None for any of them, told apart by their pack.
+        pack: for `case` and `suite`, a pack's name or `module:attr`; None for any built-in one, told apart by name.
 
     Raises:
         UsageError: there is no such pack.
+        PackError: it can't be loaded.
     """
     if kind in {"case", "suite"}:
         return {"$schema": DIALECT, **_of_packs(kind, pack)}
@@ -49,12 +53,7 @@ def schema(kind: str, pack: str | None = None) -> dict[str, Any]:
 
 
 def _of_packs(kind: str, pack: str | None) -> dict[str, Any]:
-    from pytest_packbench.packs import builtin
-
-    packs = builtin()
-    if pack is not None and pack not in packs:
-        raise UsageError(f'no pack is called "{pack}"; known: {", ".join(sorted(packs))}')
-    chosen = [packs[name] for name in sorted(packs) if pack in {None, name}]
+    chosen = _chosen(pack)
     key = "pack_id" if kind == "case" else "pack"
     found = []
     definitions: dict[str, Any] = {}
@@ -68,3 +67,17 @@ def _of_packs(kind: str, pack: str | None) -> dict[str, Any]:
         found.append(made)
     schemas = found[0] if len(found) == 1 else {"anyOf": found}
     return {"$defs": definitions, **schemas} if definitions else schemas
+
+
+def _chosen(pack: str | None) -> list[Pack]:
+    from pytest_packbench.packs import Packs, builtin, import_pack
+
+    if pack is None:
+        own = builtin()
+        return [own[name] for name in sorted(own)]
+    if ":" in pack:
+        return [import_pack(pack)]
+    packs = Packs()
+    if pack not in packs:
+        raise UsageError(f'no pack is called "{pack}"; known: {", ".join(sorted(packs))}')
+    return [packs[pack]]

@@ -8,30 +8,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cli import FINE, UNUSABLE
+from pytest_packbench.commands.places import add_packs, packs_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-_LINE_KEYS = {
-    "entry of a journal": {"suite", "test_id", "nodeid", "verdict", "terms"},
-    "result of a run": {"run_id", "test_id", "result"},
-    "error of a run": {"run_id", "test_id", "verdict", "kind", "message", "file", "timestamp"},
+    from pytest_packbench.packs import Packs
+    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.records.evalrecord import EvalRecord
+
+# what a run leaves is known by its name where it has no line
+_EMPTY = {
+    "records.jsonl": "no eval record: no case of the run was scored",
+    "errors.jsonl": "no error of a run",
+    "payloads.jsonl": "no result of a run",
+    "journal.jsonl": "no entry of a journal: no case had ended",
 }
+_TEXTS = ("run_id", "test_id", "verdict", "kind", "message", "file", "timestamp")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("paths", nargs="+", type=Path, help="case, cassette, suite.yaml, report, .jsonl, or a folder")
+    add_packs(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one line a file: what it is, or what is wrong with it and where."""
     bad = False
+    packs = packs_of(arguments.packs)
     for path in arguments.paths:
         for file in _files(path):
             try:
-                sys.stdout.write(f"{file}: {kind_of(file)}\n")
+                sys.stdout.write(f"{file}: {kind_of(file, packs)}\n")
             except (ValueError, OSError) as error:
                 bad = True
                 text = f"{file}: {error.strerror}" if isinstance(error, OSError) else " ".join(str(error).split())
@@ -47,11 +57,12 @@ def _files(path: Path) -> Iterator[Path]:
     yield from (file for file in sorted(path.rglob("*")) if file.is_file() and file.suffix in suffixes)
 
 
-def kind_of(path: Path) -> str:
+def kind_of(path: Path, packs: Packs) -> str:
     """Read a file as what it is.
 
     Args:
         path: any file of ours.
+        packs: the packs that cases and suites may be of.
 
     Returns:
         What it is, with the version of its form.
@@ -63,9 +74,14 @@ def kind_of(path: Path) -> str:
     if path.suffix in {".yaml", ".yml"}:
         from pytest_packbench.api import load_suite
 
-        return f"rules of a suite of pack {load_suite(path.parent).config.pack}"
+        return f"rules of a suite of pack {load_suite(path.parent, packs=packs).config.pack}"
     if path.suffix == ".jsonl":
-        return _lines(path)
+        return _lines(path, packs)
+    if _is_report(path):
+        from pytest_packbench.records.run import RUN_DOCUMENT_VERSION
+        from pytest_packbench.records.stored import open_report
+
+        return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_cases(open_report(path).entries)}"
     from pytest_packbench.cases.load import parse_json
     from pytest_packbench.cases.problem import CaseError, Problem
 
@@ -78,55 +94,187 @@ def kind_of(path: Path) -> str:
 
         cassette, _ = load_cassette(path, source=str(path))
         return f"cassette, version {cassette.cassette_version}, {cassette.origin}"
-    if isinstance(data, dict) and "packbench" in data:
-        from pytest_packbench.records.stored import load_run
-
-        return f"report of a run, version {data['packbench'].get('version')}, {len(load_run(path).entries)} cases"
-    return _case(path, data)
+    return _case(path, data, packs)
 
 
-def _case(path: Path, data: Any) -> str:
+def _case(path: Path, data: Any, packs: Packs) -> str:
     from pytest_packbench.cases.load import check_case
     from pytest_packbench.cases.model import Case
     from pytest_packbench.cases.problem import CaseError, Problem, suggestion
-    from pytest_packbench.packs import builtin
 
-    packs = builtin()
     name = data.get("pack_id") if isinstance(data, dict) else None
     if isinstance(name, str) and name not in packs:
-        problem = Problem("/pack_id", f'no built-in pack is called "{name}"', suggestion(name, sorted(packs)))
+        problem = Problem("/pack_id", f'no pack is called "{name}"', suggestion(name, sorted(packs)))
         raise CaseError(str(path), [problem])
     model = packs[name].case_model if isinstance(name, str) else Case
     case = check_case(data, model, source=str(path), stem=path.stem, pack=None).case
     return f"case of pack {case.pack_id}"
 
 
-def _lines(path: Path) -> str:
-    kinds: dict[str, int] = {}
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                kind = _line(line.rstrip(b"\r\n"), f"{path}:{number}")
-                kinds[kind] = kinds.get(kind, 0) + 1
-    if len(kinds) > 1:
-        raise ValueError(f"holds lines of several kinds: {', '.join(sorted(kinds))}")
-    return next(
-        (f"{count} {'line' if count == 1 else 'lines'}, each {kind}" for kind, count in kinds.items()), "no lines"
-    )
-
-
-def _line(line: bytes, place: str) -> str:
-    from pytest_packbench.records.evalrecord import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
+def _is_report(path: Path) -> bool:
+    """Look for our key in a document that may be too large to hold."""
+    from pytest_packbench.records.walk import Walk, WalkError
 
     try:
-        EvalRecord.from_json_line(line, strict=False)
+        with path.open(encoding="utf-8", newline="") as file:
+            walk = Walk(file)
+            for key in walk.members() if walk.begins("{") else ():
+                if key == "packbench":
+                    return True
+                walk.skip()
+    except (WalkError, UnicodeDecodeError, RecursionError):
+        # whoever reads it whole says where it is wrong
+        return False
+    return False
+
+
+def _cases(entries: Iterable[Entry]) -> str:
+    cases: set[tuple[str, str]] = set()
+    trials = 0
+    for entry in entries:
+        cases.add((entry.test_id, entry.file))
+        trials += 1
+    told = f", {trials} trials" if trials != len(cases) else ""
+    return f"{len(cases)} {'case' if len(cases) == 1 else 'cases'}{told}"
+
+
+def _lines(path: Path, packs: Packs) -> str:
+    from pytest_packbench.cases.problem import InputError
+
+    kinds: dict[str, int] = {}
+    torn, headed = "", False
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                kind = _line(line, f"{path}:{number}", packs)
+            except InputError:
+                # it has its place already
+                raise
+            except ValueError as error:
+                if kinds.keys() <= {_JOURNAL} and (kinds or headed) and not line.endswith(b"\n"):
+                    torn = "; the last line was cut short and is left out"
+                    break
+                raise ValueError(f"{path}:{number}: {error}") from None
+            if kind == _HEAD and not kinds:
+                headed = True
+            else:
+                kinds[kind] = kinds.get(kind, 0) + 1
+    return _told(path, kinds, headed=headed) + torn
+
+
+def _told(path: Path, kinds: dict[str, int], *, headed: bool) -> str:
+    if len(kinds) > 1:
+        raise ValueError(f"holds lines of several kinds: {', '.join(sorted(kinds))}")
+    for kind, count in kinds.items():
+        return f"{count} {'line' if count == 1 else 'lines'}, each {kind}"
+    if headed:
+        return f"{_HEAD}, and no entry"
+    if path.name not in _EMPTY:
+        raise ValueError(f"empty: nothing in it tells what it is; the files of a run are {', '.join(_EMPTY)}")
+    return f"empty: {_EMPTY[path.name]}"
+
+
+_JOURNAL = "entry of a journal, version 1"
+_HEAD = "head of a journal, version 1"
+
+
+def _line(line: bytes, place: str, packs: Packs) -> str:
+    """Tell what a line is by the keys that it has, then check it as that."""
+    from pytest_packbench.records.evalrecord import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
+    from pytest_packbench.records.journal import HEAD
+
+    try:
+        record = EvalRecord.from_json_line(line, strict=False)
     except RecordError as error:
-        try:
-            keys = set(json.loads(line))
-        except (ValueError, TypeError):
-            keys = set()
-        kind = next((kind for kind, needed in _LINE_KEYS.items() if needed <= keys), None)
-        if kind is None:
-            raise ValueError(f"{place}: {error}") from None
-        return f"{kind}, version 1"
-    return f"eval record, version {EVAL_SCHEMA_VERSION}"
+        found = _object(line)
+        if "test_suite" in found or "schema_version" in found:
+            raise
+        if "pack_id" in found and "case_type" in found:
+            return _case_line(line, found["pack_id"], place, packs)
+        if HEAD in found:
+            return _journal_head(found)
+        if "suite" in found and "nodeid" in found:
+            return _journal_entry(found)
+        if "result" in found:
+            return _result(found)
+        if "kind" in found or "message" in found:
+            return _error(found)
+        raise ValueError(str(error)) from None
+    return _record(record, EVAL_SCHEMA_VERSION)
+
+
+def _case_line(line: bytes, name: Any, place: str, packs: Packs) -> str:
+    from pytest_packbench.cases.load import parse_case
+    from pytest_packbench.cases.problem import CaseError, Problem, suggestion
+
+    if not isinstance(name, str) or name not in packs:
+        problem = Problem("/pack_id", f'no pack is called "{name!s:.60}"', suggestion(str(name), sorted(packs)))
+        raise CaseError(place, [problem])
+    parse_case(line.rstrip(b"\r\n"), packs[name].case_model, source=place, stem=None, pack=None)
+    return f"case of pack {name}"
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def _record(record: EvalRecord, version: int) -> str:
+    from pytest_packbench.records.own import own_problem
+
+    problem = own_problem(record.packbench) if record.packbench is not None else None
+    if problem is not None:
+        raise ValueError(problem)
+    return f"eval record, version {version}"
+
+
+def _journal_head(found: dict[str, Any]) -> str:
+    from pytest_packbench.records.journal import HEAD, JOURNAL_VERSION
+
+    if type(found[HEAD]) is not int or found[HEAD] != JOURNAL_VERSION:
+        raise ValueError(f"{HEAD}: got {found[HEAD]!r:.60}; this program reads {JOURNAL_VERSION}")
+    if not isinstance(found.get("run"), dict):
+        raise ValueError("run: expected an object")  # noqa: TRY004 - a file's mistake, told as all others
+    return _HEAD
+
+
+def _journal_entry(found: dict[str, Any]) -> str:
+    from pytest_packbench.records.journal import parse_entry
+
+    parse_entry(found)
+    return _JOURNAL
+
+
+def _result(found: dict[str, Any]) -> str:
+    _check_texts(found, ("run_id", "test_id", "case_id"))
+    _check_trial(found)
+    return "result of a run, version 1"
+
+
+def _error(found: dict[str, Any]) -> str:
+    from pytest_packbench.records.entry import VERDICTS
+
+    _check_texts(found, _TEXTS)
+    _check_trial(found)
+    if found["verdict"] not in VERDICTS:
+        raise ValueError(f"verdict: got {found['verdict']!r:.60}, expected one of {', '.join(VERDICTS)}")
+    return "error of a run, version 1"
+
+
+def _check_texts(found: dict[str, Any], names: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in found:
+            raise ValueError(f"{name}: is missing")
+        if not isinstance(found[name], str):
+            raise ValueError(f"{name}: got {found[name]!r:.60}, expected a string")  # noqa: TRY004 - a file's mistake, told as all others
+
+
+def _check_trial(found: dict[str, Any]) -> None:
+    trial = found.get("trial", 0)
+    if type(trial) is not int or trial < 0:
+        raise ValueError(f"trial: got {trial!r:.60}, expected an integer of 0 or more")

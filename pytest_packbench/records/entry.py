@@ -124,6 +124,7 @@ class Entry:
             "message": self.message,
             "file": self.file,
             "timestamp": self.timestamp,
+            **({"trial": self.trial} if self.trial else {}),
         }
 
 

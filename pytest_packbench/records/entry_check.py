@@ -76,8 +76,8 @@ _HASH = (_is_digest, "a SHA-256 in hexadecimal, or null")
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("suite", "test_id", "case_id", "nodeid", "file", "kind", "message"), _TEXT),
     **dict.fromkeys(("timestamp", "case_type", "difficulty"), _TEXT),
-    **dict.fromkeys(("match_level", "answer", "llm_backend", "llm_model"), _TEXT_OR_NULL),
-    **dict.fromkeys(("expects_refusal", "refused", "utility"), _FLAG_OR_NULL),
+    **dict.fromkeys(("match_level", "answer", "llm_backend", "llm_model", "judge"), _TEXT_OR_NULL),
+    **dict.fromkeys(("expects_refusal", "refused", "utility", "valid"), _FLAG_OR_NULL),
     **dict.fromkeys(("score", "threshold"), _SHARE),
     "duration_ms": _COUNT,
     "trial": (lambda value: _is_count(value) and value <= U32_MAX, f"an integer from 0 to {U32_MAX}"),

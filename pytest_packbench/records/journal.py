@@ -1,17 +1,30 @@
-"""The journal: entries as they come, one line each, so that a run that dies keeps what it had (design 4)."""
+"""The journal: entries as they come, one line each, so that a run that dies keeps what it had (design 4).
+
+Its first line is a head: what is true of the run, so that it can be resumed by what it was.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+from contextlib import suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
+from pytest_packbench.records.atomic import encoded, replacing
 from pytest_packbench.records.entry import Entry
 from pytest_packbench.records.entry_check import entry_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
+    from io import FileIO
     from pathlib import Path
 
+    from pytest_packbench.records.run import Run
+
+HEAD = "packbench_journal"
+JOURNAL_VERSION = 1
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -22,30 +35,44 @@ class JournalError(ValueError):
 class Journal:
     """Appends entries to a file. A last line that a crash cut short is completed or taken away when it is opened.
 
-    Attributes:
+    Args:
         path: the file; made where it is missing, its folder exists.
+        head: gives what is true of the run; asked where the file is empty, and not written where it is None.
+
+    Attributes:
+        path: the file.
 
     Raises:
         OSError: the file can't be opened.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, head: Callable[[], Run] | None = None) -> None:
         self.path = path
         _mend(path)
-        self._file = path.open("ab")
+        # unbuffered: what a full disk refuses must not come back with a later line
+        self._file = path.open("ab", buffering=0)
+        self._end = self._file.seek(0, os.SEEK_END)
+        if head is not None and self._end == 0:
+            self._write(_head_line(head()))
 
     def append(self, entry: Entry) -> None:
-        """Write an entry as one line and hand it to the operating system at once.
+        """Hand an entry to the operating system at once, as one line in one write.
 
         Raises:
-            OSError: it can't be written.
+            OSError: it can't be written; the journal ends with the entry before.
             TypeError: the entry holds something that is not JSON.
             ValueError: the journal is closed.
         """
-        line = _ENCODER.encode(entry.as_json()) + "\n"
-        # a surrogate, which UTF-8 can't hold, becomes the escape that JSON has for it
-        self._file.write(line.encode("utf-8", "backslashreplace"))
-        self._file.flush()
+        self._write(_line(entry.as_json()))
+
+    def _write(self, line: bytes) -> None:
+        try:
+            _write_whole(self._file, line)
+        except OSError:
+            with suppress(OSError):
+                self._file.truncate(self._end)
+            raise
+        self._end += len(line)
 
     def close(self) -> None:
         """Close the file; once more does nothing."""
@@ -75,16 +102,48 @@ def read_journal(path: Path) -> list[Entry]:
         OSError: the file can't be read.
         JournalError: any other line is no entry.
     """
-    entries = []
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                entries.append(_entry(line))
-            except JournalError as error:
-                if not line.endswith(b"\n"):
-                    break
-                raise JournalError(f"{path}:{number}: {error}") from None
-    return entries
+    return [line.entry() for line in _objects(path) if HEAD not in line.data]
+
+
+def read_head(path: Path) -> dict[str, Any] | None:
+    """Read what a journal says of its run.
+
+    Args:
+        path: the file.
+
+    Returns:
+        What `Run` holds, unchecked; None where the file has no head: it is empty, or an older version wrote it.
+
+    Raises:
+        OSError: the file can't be read.
+        JournalError: the head is of another version or no object, or the first line is nothing of a journal.
+    """
+    first = next(_objects(path), None)
+    if first is None or HEAD not in first.data:
+        return None
+    if first.data[HEAD] != JOURNAL_VERSION:
+        raise JournalError(f"{path}:1: /{HEAD}: got {first.data[HEAD]!r:.60}; this program reads {JOURNAL_VERSION}")
+    run = first.data.get("run")
+    if not isinstance(run, dict):
+        raise JournalError(f"{path}:1: /run: expected an object")
+    return run
+
+
+def rewrite_journal(path: Path, run: Run, entries: Iterable[Entry]) -> None:
+    """Put a journal of a run and its entries in the place of an older one, whole or not at all.
+
+    Args:
+        path: the file; its folder exists.
+        run: what is true of the run.
+        entries: what it has so far.
+
+    Raises:
+        OSError: it can't be written; an older one is untouched.
+    """
+    with replacing(path) as file:
+        file.write(_head_line(run))
+        for entry in entries:
+            file.write(_line(entry.as_json()))
 
 
 def latest(entries: Iterable[Entry]) -> list[Entry]:
@@ -108,12 +167,61 @@ def parse_entry(data: dict[str, Any]) -> Entry:
     return entry
 
 
-def _entry(line: bytes) -> Entry:
+def _write_whole(file: FileIO, line: bytes) -> None:
+    if file.write(line) != len(line):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class _Line:
+    """One line of a journal.
+
+    Attributes:
+        data: the object that it holds.
+    """
+
+    def __init__(self, data: dict[str, Any], where: str) -> None:
+        self.data = data
+        self._where = where
+
+    def entry(self) -> Entry:
+        try:
+            return parse_entry(self.data)
+        except JournalError as error:
+            raise JournalError(f"{self._where}: {error}") from None
+
+
+def _objects(path: Path) -> Iterator[_Line]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            where = f"{path}:{number}"
+            try:
+                found = _Line(_object(line), where)
+                if not line.endswith(b"\n") and HEAD not in found.data:
+                    found.entry()
+            except JournalError as error:
+                if not line.endswith(b"\n"):
+                    return
+                raise JournalError(f"{where}: {error}") from None
+            yield found
+
+
+def _object(line: bytes) -> dict[str, Any]:
     try:
         data = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise JournalError(f"no entry: {type(error).__name__}: {' '.join(str(error).split())}") from None
-    return parse_entry(data)
+    if not isinstance(data, dict):
+        raise JournalError("no entry: expected an object")
+    return data
+
+
+def _line(data: dict[str, Any]) -> bytes:
+    # a surrogate, which UTF-8 can't hold, becomes the escape that JSON has for it
+    return encoded(_ENCODER.encode(data)) + b"\n"
+
+
+def _head_line(run: Run) -> bytes:
+    return _line({HEAD: JOURNAL_VERSION, "run": asdict(run)})
 
 
 def _mend(path: Path) -> None:
@@ -126,7 +234,9 @@ def _mend(path: Path) -> None:
         if not last or last.endswith(b"\n"):
             return
         try:
-            _entry(last)
+            data = _object(last)
+            if HEAD not in data:
+                parse_entry(data)
         except JournalError:
             file.truncate(start)
         else:

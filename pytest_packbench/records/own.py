@@ -66,6 +66,7 @@ class Own(BaseModel):
     pack: str = ""
     bundled: bool = False
     utility: bool = False
+    valid: bool = False
     case_sha256: _Digest | None = None
     cassette_sha256: _Digest | None = None
     suite_sha256: _Digest | None = None

@@ -28,7 +28,8 @@ class Run:
         finished_at: the same form.
         partial: why the run is not complete (`interrupted`, `stopped early`, ...); empty when it is.
         versions: name to version of what could change a result.
-        settings: options that could change a result, plain JSON.
+        settings: options that could change a result, and what the run used (`spent`), plain JSON.
+        findings: what only the pack can say of the run, a line each.
     """
 
     run_id: str
@@ -47,3 +48,4 @@ class Run:
     partial: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    findings: tuple[str, ...] = ()

@@ -48,6 +48,8 @@ _ROW_PROPERTIES: dict[str, Any] = {
     "refused": {"type": ["boolean", "null"]},
     "decision": {"enum": [*EVAL_DECISIONS, None]},
     "utility": {"type": ["boolean", "null"]},
+    "valid": {"type": ["boolean", "null"]},
+    "judge": {"type": ["string", "null"]},
     "terms": {"type": "array", "items": _TERM},
     "stale": _FLAG,
     "llm_backend": {"type": ["string", "null"]},
@@ -58,6 +60,8 @@ _ROW_PROPERTIES: dict[str, Any] = {
     "cassette_sha256": _HASH,
     "trial": _U32,
 }
+# a report of an earlier program doesn't have them
+_LATER = frozenset({"valid", "judge"})
 
 RECORD: dict[str, Any] = {
     "title": "EvalRecord",
@@ -108,7 +112,7 @@ RECORD: dict[str, Any] = {
                 **{name: _ROW_PROPERTIES[name] for name in ("score", "threshold", "verdict", "terms", "match_level")},
                 **{name: _ROW_PROPERTIES[name] for name in ("match_depth", "answer", "case_id", "case_type", "tags")},
                 **{name: _ROW_PROPERTIES[name] for name in ("difficulty", "facets", "file", "stale", "trial")},
-                "utility": _FLAG,
+                **dict.fromkeys(("utility", "valid"), _FLAG),
                 **dict.fromkeys(("case_sha256", "cassette_sha256", "suite_sha256"), _HASH),
                 "mode": {"enum": ["fixture", "live", "record"]},
                 "origin": {"enum": ["authored", "recorded", None]},
@@ -163,7 +167,7 @@ REPORT: dict[str, Any] = {
                     "type": "array",
                     "items": {
                         "type": "object",
-                        "required": list(_ROW_PROPERTIES),
+                        "required": [name for name in _ROW_PROPERTIES if name not in _LATER],
                         "properties": _ROW_PROPERTIES,
                         "additionalProperties": False,
                     },

@@ -35,6 +35,7 @@ _FROM_RECORD = (
     "cassette_sha256",
     "trial",
     "utility",
+    "valid",
 )
 
 
@@ -178,8 +179,12 @@ def _run(found: object, path: Path) -> Run:
     where = f"{path}: /packbench/run"
     if not isinstance(found, dict):
         raise StoredRunError(f"{where}: not a run document: expected an object")
+    findings = found.get("findings", [])
+    if not isinstance(findings, list) or not all(isinstance(line, str) for line in findings):
+        raise StoredRunError(f"{where}/findings: not a run document: got {shown(repr(findings))}")
+    known = {name: value for name, value in found.items() if name in _RUN_FIELDS}
     try:
-        run = Run(**{name: value for name, value in found.items() if name in _RUN_FIELDS})
+        run = Run(**{**known, "findings": tuple(findings)})
     except TypeError as error:
         raise StoredRunError(f"{where}: not a run document: {_missing(error)}") from None
     for name, kind in _RUN_TYPES.items():

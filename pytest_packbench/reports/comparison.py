@@ -168,8 +168,11 @@ def _rule_text(run: Run) -> str:
 
 
 def same_case(before: Entry, after: Entry) -> bool:
-    """Whether an entry of each run tells of one unchanged case; records of others tell no hash and are believed."""
-    if before.test_id != after.test_id:
+    """Whether an entry of each run tells of one unchanged case, ruled on by the same judge.
+
+    Records of others tell no hash and are believed.
+    """
+    if before.test_id != after.test_id or before.judge != after.judge:
         return False
     return before.case_sha256 == after.case_sha256 or None in (before.case_sha256, after.case_sha256)
 

@@ -46,6 +46,9 @@ def write_run(
     errors = [one.error_line(run.run_id) for one in entries if one.record is None]
     if errors:
         write_jsonl(folder / "errors.jsonl", errors)
+    else:
+        # a resumed run may have left some
+        (folder / "errors.jsonl").unlink(missing_ok=True)
     write_jsonl(folder / "payloads.jsonl", _payloads(entries, run.run_id))
     write_atomic(folder / "summary.md", summary_markdown(run, entries, statistics, gate_results))
 
@@ -137,8 +140,11 @@ class RunFolder:
 
     def __exit__(self, *exception: object) -> None:
         """Close, and leave nothing beside a folder that was not finished."""
-        self._open.close()
-        shutil.rmtree(self._draft, ignore_errors=True)
+        try:
+            # on a full disk what is left to write can't be
+            self._open.close()
+        finally:
+            shutil.rmtree(self._draft, ignore_errors=True)
 
 
 _ROWS = "rows"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from pytest_packbench.reports.statistics import AUTHORED
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -50,7 +52,7 @@ def judge(run: Run, statistics: Statistics, gate_results: Sequence[GateResult]) 
     words = [status.upper()]
     if run.partial and status != "partial":
         words.append("PARTIAL")
-    sentences = [f"{_capital('; '.join(reasons))}."] if reasons else [_good(statistics, gate_results)]
+    sentences = [f"{_capital('; '.join(reasons))}."] if reasons else [_good(run, statistics, gate_results)]
     if run.partial:
         sentences.append(f"The run is not complete: {run.partial}.")
     return Judgement(
@@ -75,7 +77,7 @@ def limits(run: Run, statistics: Statistics) -> list[str]:
         found.append("Pipeline not run: scoring only; the target's results were replayed whole.")
     if run.bundled:
         found.append("The suite is bundled: it came with the installed package, not from this project.")
-    return found
+    return [*found, *run.findings]
 
 
 def count(number: int, noun: str) -> str:
@@ -91,7 +93,7 @@ def _reasons(run: Run, statistics: Statistics, gate_results: Sequence[GateResult
         yield f"{count(verdicts['error'], 'case')} broke (error)"
     if verdicts["vacuous"]:
         yield f"{count(verdicts['vacuous'], 'case')} could not have failed (vacuous)"
-    if not n:
+    if not n and "shard" not in run.settings:
         yield "no case was judged"
     # what did not run is no failure: `partial` says it
     broken = [each for each in gate_results if not (each.passed or (run.partial and each.metric == "completeness"))]
@@ -103,11 +105,13 @@ def _reasons(run: Run, statistics: Statistics, gate_results: Sequence[GateResult
         yield f"{len(broken)} of {count(len(gate_results), 'gate')} do not hold: {names}{more}"
 
 
-def _good(statistics: Statistics, gate_results: Sequence[GateResult]) -> str:
+def _good(run: Run, statistics: Statistics, gate_results: Sequence[GateResult]) -> str:
     overall = statistics.overall
     share = "all" if overall.passed == overall.n else str(overall.passed)
     done = "The one judged case passed" if overall.passed == overall.n == 1 else ""
-    done = done or _capital(f"{share} of {count(overall.n, 'judged case')} passed")
+    done = done or (_capital(f"{share} of {count(overall.n, 'judged case')} passed") if overall.n else "No case is here")
+    if "shard" in run.settings:
+        return f"{done}; packbench merge judges the gates."
     failing = sum(not result.passed for result in gate_results)
     if not gate_results:
         return f"{done}."
@@ -122,8 +126,10 @@ def _capital(text: str) -> str:
 
 def _origin(run: Run, statistics: Statistics) -> str:
     n, authored = statistics.overall.n, statistics.authored
-    written = "Recordings were authored" if run.mode == "fixture" else "Answers were scripted"
     if statistics.all_authored:
+        agent = f" ({run.model})" if run.backend == AUTHORED and run.model else ""
+        scripted = agent or run.mode != "fixture"
+        written = f"Answers were scripted{agent}" if scripted else "Recordings were authored"
         return f"{written}: this run tests gates and scoring, not a model; no interval is given."
     models = ", ".join(statistics.models)
     if run.mode == "fixture":

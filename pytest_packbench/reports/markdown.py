@@ -69,7 +69,13 @@ def cell(text: str | None, limit: int = _WIDTH) -> str:
 
 
 def summary_markdown(
-    run: Run, entries: Iterable[Entry], statistics: Statistics, gate_results: Sequence[GateResult]
+    run: Run,
+    entries: Iterable[Entry],
+    statistics: Statistics,
+    gate_results: Sequence[GateResult],
+    *,
+    most: int = MOST_ROWS,
+    worst_first: bool = False,
 ) -> str:
     """Write the summary of a run.
 
@@ -78,14 +84,18 @@ def summary_markdown(
         entries: one for each selected case, or for each trial of it; shown by case id, a row a case.
         statistics: the numbers of these entries.
         gate_results: how the gates decided on them.
+        most: how many rows of a table are shown, 1 or more.
+        worst_first: show what went wrong before the groups, and cases by how badly they did, not by their id.
 
     Returns:
-        GitHub Flavored Markdown, ended by one line end. Of each table at most `MOST_ROWS` rows are shown, and it says
-        how many there are.
+        GitHub Flavored Markdown, ended by one line end. A table that is cut says how many rows there are.
     """
     judgement = judge(run, statistics, gate_results)
     attempts = list(entries)
-    cases = sorted(folded(attempts, rule_of(run)), key=lambda entry: (entry.case_id, entry.test_id, entry.trial))
+    cases = sorted(folded(attempts, rule_of(run)), key=_badness if worst_first else _by_id)
+    groups = [*_group_sections(statistics, most), _depth_section(statistics)]
+    groups.append(section("Refusals", ("due", "refused", "answered"), _refusal_rows(statistics)))
+    wrong, everything = _case_sections(cases, case_trials(attempts), most)
     parts = [
         f"# packbench: {cell(run.suite)} - {judgement.headline}",
         f"**{cell(judgement.sentence, _WIDE * 4)}**",
@@ -93,13 +103,20 @@ def summary_markdown(
         _about(run),
         section("Totals", *_totals(statistics.totals)),
         _trials_section(run, statistics.trials),
-        section("Gates", ("result", "arithmetic"), _gate_rows(gate_results), widths={1: _WIDE}),
-        *_group_sections(statistics),
-        _depth_section(statistics),
-        section("Refusals", ("due", "refused", "answered"), _refusal_rows(statistics)),
-        *_case_sections(cases, case_trials(attempts)),
+        section("Gates", ("result", "arithmetic"), _gate_rows(gate_results), widths={1: _WIDE}, most=most),
+        *((*wrong, *groups) if worst_first else (*groups, *wrong)),
+        *everything,
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _by_id(entry: Entry) -> tuple[str, str, int]:
+    return entry.case_id, entry.test_id, entry.trial
+
+
+def _badness(entry: Entry) -> tuple[int, float, str]:
+    rank = 0 if entry.verdict in {"error", "vacuous"} else 1 if entry.verdict == "failed" else 2
+    return rank, (entry.score or 0.0) - (entry.threshold or 0.0), entry.case_id
 
 
 def _about(run: Run) -> str:
@@ -160,13 +177,13 @@ def _gate_rows(gate_results: Sequence[GateResult]) -> Rows:
         yield verdict, result.text.removesuffix(f": {verdict}")
 
 
-def _group_sections(statistics: Statistics) -> Iterator[str]:
+def _group_sections(statistics: Statistics, most: int) -> Iterator[str]:
     wilson = [_wilson(statistics)] if statistics.has_intervals else []
     for name, groups in statistics.grouped().items():
         head = (name, "passed", "judged", "pass rate", *wilson, "mean score", "not judged")
         rows = (_group_row(group.value or UNREADABLE, group, statistics) for group in groups)
         whole = [_group_row("all cases", statistics.overall, statistics)]
-        yield section(f"By {name.replace('_', ' ')}", head, rows, last=whole)
+        yield section(f"By {name.replace('_', ' ')}", head, rows, last=whole, most=most)
 
 
 def _wilson(statistics: Statistics) -> str:
@@ -214,26 +231,30 @@ _UNJUDGED = {
 }
 
 
-def _case_sections(entries: Sequence[Entry], trials: Mapping[tuple[str, str], tuple[int, int]]) -> Iterator[str]:
+def _case_sections(
+    entries: Sequence[Entry], trials: Mapping[tuple[str, str], tuple[int, int]], most: int
+) -> tuple[list[str], list[str]]:
+    """Give the sections of what went wrong, and those of all cases."""
     failed = [entry for entry in entries if entry.counted and entry.verdict == "failed"]
     # the terms are those of a case's worst trial
     column, worst = (("trials passed",), " (worst trial)") if trials else ((), "")
     head = ("case", "type", "score", "threshold", "match", "depth", "answer", *column, f"why{worst}")
     rows = (_failed_row(entry, _passes(entry, trials)) for entry in failed)
-    yield section("Failed", head, rows, widths={len(head) - 1: _WIDE})
+    wrong = [section("Failed", head, rows, widths={len(head) - 1: _WIDE}, most=most)]
     for verdict, title in _UNJUDGED.items():
         found = [entry for entry in entries if entry.verdict == verdict and not entry.quarantined]
-        yield _reasons(title, found)
-    yield _reasons("Quarantined by their notes", [entry for entry in entries if entry.quarantined])
+        wrong.append(_reasons(title, found, most))
+    wrong.append(_reasons("Quarantined by their notes", [entry for entry in entries if entry.quarantined], most))
     head = ("case", "verdict", "score", "threshold", "match", "depth", "answer", *column, f"terms{worst}")
-    yield section("All cases", head, (_case_row(entry, _passes(entry, trials)) for entry in entries))
-    stale = ((entry.case_id, entry.file) for entry in entries if entry.stale)
-    yield section("Stale: the recording answered another prompt than today's", ("case", "file"), stale)
+    everything = section("All cases", head, (_case_row(entry, _passes(entry, trials)) for entry in entries), most=most)
+    old = ((entry.case_id, entry.file) for entry in entries if entry.stale)
+    stale = section("Stale: the recording answered another prompt than today's", ("case", "file"), old, most=most)
+    return wrong, [everything, stale]
 
 
-def _reasons(title: str, entries: Sequence[Entry]) -> str:
+def _reasons(title: str, entries: Sequence[Entry], most: int) -> str:
     rows = ((entry.case_id, entry.kind, entry.message, entry.file) for entry in entries)
-    return section(title, ("case", "kind", "message", "file"), rows, widths={2: _WIDE})
+    return section(title, ("case", "kind", "message", "file"), rows, widths={2: _WIDE}, most=most)
 
 
 def _passes(entry: Entry, trials: Mapping[tuple[str, str], tuple[int, int]]) -> tuple[str, ...]:

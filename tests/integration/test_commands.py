@@ -67,7 +67,7 @@ def test_validate_knows_a_journal_that_a_killed_run_left(tmp_path: Path, capsys:
     ("name", "text", "said"),
     [
         ("a.json", '{"id": 1,}', "a.json: line 1 column"),
-        ("a.json", '{"pack_id": "tarif"}', '/pack_id: no built-in pack is called "tarif"; did you mean "tariff"?'),
+        ("a.json", '{"pack_id": "tarif"}', '/pack_id: no pack is called "tarif"; did you mean "tariff"?'),
         ("a.json", '{"cassette_version": 3}', "/cassette_version: got 3; expected 1"),
         ("a.json", '{"packbench": {"version": 9}}', "/packbench/version: got 9; this program reads 1"),
         ("a.jsonl", '{"test_suite": 1}\n', "a.jsonl:1: test_suite"),
@@ -160,7 +160,12 @@ def stripped(folder: Path) -> list[dict[str, Any]]:
 def test_merging_says_what_does_not_belong_together(ran: Copy, capsys: pytest.CaptureFixture[str]) -> None:
     one = str(latest(ran))
     assert main(["merge", one, one]) == 2
-    assert "each may be in one run" in capsys.readouterr().err
+    assert "is given twice" in capsys.readouterr().err
+    ran.pytester.runpytest(str(ran.cases()[0]))
+    again = str(max(latest(ran).parent.glob("*/")))
+    capsys.readouterr()
+    assert main(["merge", one, again]) == 2
+    assert "each case may be in one run" in capsys.readouterr().err
     rules = ran.folder / "suite.yaml"
     rules.write_text(rules.read_text("utf-8").replace("preferred: 1.0", "preferred: 0.9"), encoding="utf-8")
     assert main(["merge", one]) == 2

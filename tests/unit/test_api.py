@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 import pytest_packbench
 from pytest_packbench import CaseError, ResultError, Score, SuiteError, load_suite
-from pytest_packbench.cases.load import canonical_sha256
 from pytest_packbench.cases.model import Case
+from pytest_packbench.cases.rules import scoring_sha256
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.pack import TariffPack
 from tests.unit.tariff_cases import RIGHT, Json, answer, case, refusal
@@ -50,7 +50,7 @@ class TestLoadSuite:
         assert isinstance(suite.config, TariffSuiteConfig)
         assert suite.config.scored_code == "baseline"
         assert suite.config.thresholds.accept == 0.7
-        assert suite.sha256 == canonical_sha256(suite.config.model_dump(mode="json"))
+        assert suite.sha256 == scoring_sha256(suite.config)
 
     def test_the_hash_is_of_the_rules_not_of_their_spelling(self, tmp_path: Path) -> None:
         texts = (
@@ -132,7 +132,7 @@ class TestScore:
             assert (found.score, found.message) == (0.25, "tariff")
 
     def test_a_pack_that_nobody_knows_is_a_value_error(self) -> None:
-        with pytest.raises(ValueError, match='no built-in pack is called "tarif"; did you mean "tariff"'):
+        with pytest.raises(ValueError, match='no pack is called "tarif"; did you mean "tariff"'):
             pytest_packbench.score(case(), answer(), pack="tarif")
 
     def test_a_suite_of_another_pack_is_a_value_error(self, tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ def test_suite_rules_are_read_with_the_packs_model(tmp_path: Path) -> None:
         ("pack: toy\ngates: [{min: 1}]\n", "/gates/0: a gate without a metric; expected metric, such as pass_rate"),
         (
             "pack: toy\ngates: [{metric: speed, min: 1}]\n",
-            "/gates/0/metric: got \"speed\"; expected 'completeness', 'pass_rate', 'mean_score', 'attack_success_rate', 'utility_rate', 'over_refusal_rate' or 'accuracy'",
+            "/gates/0/metric: got \"speed\"; expected 'completeness', 'pass_rate', 'mean_score', 'attack_success_rate', 'attack_success_rate_valid', 'utility_rate', 'valid_rate', 'over_refusal_rate' or 'accuracy'",
         ),
         (
             "pack: [\n",

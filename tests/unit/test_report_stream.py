@@ -225,7 +225,7 @@ class TestCounts:
     )
     def test_values_that_we_do_not_write_are_not_counted(self, odd: dict[str, Any]) -> None:
         ((key, cell),) = tally_of([record(packbench=odd)]).cells.items()
-        assert (cell.scored, cell.utility_known, cell.costed, cell.repeats) == (0, 0, 0, False)
+        assert (cell.scored, cell.utility_known, cell.costed, cell.later) == (0, 0, 0, 0)
         assert (key[3], key[6]) == ("", "")
 
     def test_sums_do_not_depend_on_the_order(self) -> None:

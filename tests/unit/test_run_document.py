@@ -29,7 +29,7 @@ def document(found: list[Entry], *rules: Rule, **changes: Any) -> dict[str, Any]
 def test_it_holds_all_of_the_run() -> None:
     found = document(entries(1), versions={"python": "3"})
     assert found["version"] == RUN_DOCUMENT_VERSION
-    assert Run(**found["run"]) == run(versions={"python": "3"})
+    assert Run(**{**found["run"], "findings": tuple(found["run"]["findings"])}) == run(versions={"python": "3"})
 
 
 def test_a_case_is_a_row() -> None:

@@ -1,0 +1,282 @@
+"""Where a suite's cases stand: a file each (`<id>.json`), or a line each in a file of many (`*.jsonl`).
+
+Everything here works on names and bytes: a case is parsed only where its line hides its id.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_packbench.cases.load import parse_case
+from pytest_packbench.cases.model import CASE_ID, CASE_ID_LENGTH
+from pytest_packbench.cases.problem import CaseError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_packbench.cases.load import LoadedCase
+    from pytest_packbench.cases.model import Case
+    from pytest_packbench.cases.shard import Shard
+
+ONE = ".json"
+MANY = ".jsonl"
+SUFFIXES = (ONE, MANY)
+
+_SPACE = rb"[ \t\r\n]*"
+_PLAIN = rb'"[^"\\]*"'
+_MEMBER = rb'(?!"id")' + _PLAIN + _SPACE + b":" + _SPACE + rb"(?:" + _PLAIN + rb"|[-+.0-9A-Za-z]+)" + _SPACE + b","
+# members with plain values may stand before the id; anything deeper is left to the parser
+_ID_FIRST = re.compile(
+    rb"(?:\xef\xbb\xbf)?" + _SPACE + rb"\{" + _SPACE + b"(?:" + _MEMBER + _SPACE + b")*+"
+    rb'"id"' + _SPACE + b":" + _SPACE + rb'"([A-Za-z0-9][A-Za-z0-9_-]*)"' + _SPACE + rb"[,}]"
+)
+_CASE_ID = re.compile(CASE_ID.removesuffix("$"))
+_BOM = b"\xef\xbb\xbf"
+_LINE = re.compile(r".*-line-[0-9]+", re.DOTALL)
+
+
+class CasePlace(NamedTuple):
+    """Where one case stands.
+
+    Attributes:
+        path: its file.
+        name: its id as far as it can be told without parsing: of a file the stem, of a line its id, or
+            `<stem>-line-<number>` where it has none.
+        line: its line in a file of many, from 1; 0 where the file is the case.
+        start: where that line begins, bytes from the file's beginning.
+    """
+
+    path: str
+    name: str
+    line: int = 0
+    start: int = 0
+
+    def located(self, file: str) -> str:
+        """Name the place, the file being called `file`: `FILE`, or `FILE:LINE`."""
+        return located(file, self.line)
+
+
+class CaseLine(NamedTuple):
+    """One line of a file of many cases.
+
+    Attributes:
+        number: from 1.
+        start: where it begins, bytes from the file's beginning.
+        raw: its bytes.
+    """
+
+    number: int
+    start: int
+    raw: bytes
+
+
+def located(file: str, line: int) -> str:
+    """Name a place for people: `FILE`, or `FILE:LINE` where a line of it is meant (0 for none)."""
+    return f"{file}:{line}" if line else file
+
+
+def stem_of(path: str) -> str:
+    """Give the name of a file without its folder and its suffix."""
+    return os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - text: there may be a million
+
+
+def case_paths(folder: str | os.PathLike[str]) -> Iterator[str]:
+    """Give the case files under a folder, each folder's files before its folders, sorted."""
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith(SUFFIXES):
+                yield os.path.join(place, name)  # noqa: PTH118 - text: there may be a million
+
+
+def case_lines(path: str | os.PathLike[str]) -> Iterator[CaseLine]:
+    """Read the lines of a file of many cases one by one, blank ones left out.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    start = 0
+    with open(path, "rb") as lines:  # noqa: PTH123 - a path as text, as above
+        for number, raw in enumerate(lines, start=1):
+            if raw.strip() and not (number == 1 and not raw.removeprefix(_BOM).strip()):
+                yield CaseLine(number, start, raw)
+            start += len(raw)
+
+
+def id_of(raw: bytes) -> str | None:
+    """Tell the id of a line without parsing it, unless it hides it behind nested values or escapes.
+
+    Returns:
+        The id that parsing the line gives; None where it has none that a case may have.
+    """
+    found = _ID_FIRST.match(raw)
+    if found is not None:
+        name = found[1].decode("ascii")
+        return name if len(name) <= CASE_ID_LENGTH else None
+    try:
+        data = json.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None
+    name = data.get("id") if isinstance(data, dict) else None
+    fits = isinstance(name, str) and len(name) <= CASE_ID_LENGTH and _CASE_ID.fullmatch(name) is not None
+    return name if fits else None
+
+
+def name_of(path: str, line: CaseLine) -> str:
+    """Name a line by its id, or by its number where it has none."""
+    return id_of(line.raw) or numbered(path, line.number)
+
+
+def numbered(path: str, line: int) -> str:
+    """Name a line by its number: `many-line-17`."""
+    return f"{stem_of(path)}-line-{line}"
+
+
+def is_numbered(name: str) -> bool:
+    """Whether a name may be one that `numbered` gives."""
+    return _LINE.fullmatch(name) is not None
+
+
+def places_in(path: str) -> Iterator[CasePlace]:
+    """Give the places of all cases in a file; of two lines of one id the later is named by its number."""
+    if not path.endswith(MANY):
+        yield CasePlace(path, stem_of(path))
+        return
+    seen: set[str] = set()
+    try:
+        for line in case_lines(path):
+            name = name_of(path, line)
+            name = numbered(path, line.number) if name in seen else name
+            seen.add(name)
+            yield CasePlace(path, name, line.number, line.start)
+    except OSError:
+        # as one case, which whoever reads it finds unreadable
+        yield CasePlace(path, stem_of(path))
+
+
+def walk_cases(folder: str | os.PathLike[str]) -> Iterator[CasePlace]:
+    """Give the places of all cases under a folder, by file, then by line."""
+    for path in case_paths(folder):
+        yield from places_in(path)
+
+
+def count_in(path: str, shard: Shard | None = None) -> int:
+    """Count the cases in a file, or those of a shard; a file that can't be read counts as one, as in `places_in`."""
+    if not path.endswith(MANY):
+        return int(shard is None or stem_of(path) in shard)
+    try:
+        return sum(shard is None or name_of(path, line) in shard for line in case_lines(path))
+    except OSError:
+        return int(shard is None or stem_of(path) in shard)
+
+
+def count_cases(folder: str | os.PathLike[str], shard: Shard | None = None) -> int:
+    """Count the cases under a folder, or those of a shard, by names and lines."""
+    return sum(count_in(path, shard) for path in case_paths(folder))
+
+
+def find_in(path: str, name: str) -> CasePlace | None:
+    """Find the case of a name in a file; asked for many of one file, it is looked through once."""
+    if not path.endswith(MANY):
+        return CasePlace(path, name)
+    try:
+        now = os.stat(path)  # noqa: PTH116 - a path as text, as above
+    except OSError:
+        return None
+    return _places_of(path, now.st_mtime_ns, now.st_size).get(name)
+
+
+@lru_cache(maxsize=2)
+def _places_of(path: str, _changed_ns: int, _size: int) -> dict[str, CasePlace]:
+    return {place.name: place for place in places_in(path)}
+
+
+class CaseIndex:
+    """The cases of a folder by name; of a name that two have, the first by path and line.
+
+    Args:
+        folder: the folder of case files.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        # there may be a million: a file is its path alone, lines share theirs
+        self._found: dict[str, str | tuple[str, int, int]] = {}
+        for place in walk_cases(folder):
+            self._found.setdefault(place.name, (place.path, place.line, place.start) if place.line else place.path)
+
+    def __iter__(self) -> Iterator[str]:
+        """Give the names in the order of the files."""
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        """Count the names."""
+        return len(self._found)
+
+    def find(self, name: str) -> CasePlace | None:
+        """Give the place of a case; None where there is none."""
+        found = self._found.get(name)
+        if isinstance(found, str):
+            return CasePlace(found, name)
+        return CasePlace(found[0], name, found[1], found[2]) if found is not None else None
+
+
+def raw_of(place: CasePlace) -> bytes:
+    """Read the bytes of the case at a place.
+
+    Raises:
+        OSError: they can't be read.
+    """
+    with open(place.path, "rb") as content:  # noqa: PTH123 - a path as text, as above
+        if not place.line:
+            return content.read()
+        content.seek(place.start)
+        return content.readline()
+
+
+def read_place(place: CasePlace, model: type[Case], *, file: str, pack: str | None) -> LoadedCase:
+    """Read the case at a place.
+
+    Args:
+        place: where it stands.
+        model: the pack's case model.
+        file: how to call its file in an error.
+        pack: the suite's pack, which has to be the case's; None to take any.
+
+    Raises:
+        CaseError: one line with file, line, pointer, what is wrong, what was expected.
+    """
+    try:
+        raw = raw_of(place)
+    except OSError as error:
+        raise CaseError(place.located(file), [unreadable(error)]) from None
+    if place.line:
+        loaded = parse_line(CaseLine(place.line, place.start, raw), model, file=file, pack=pack)
+        if loaded.case.id != place.name:
+            wrong = f'"{loaded.case.id}" stands already in an earlier line'
+            raise CaseError(place.located(file), [Problem("/id", wrong, "give it an id of its own")])
+        return loaded
+    if place.path.endswith(MANY):
+        # it could not be read when it was looked through
+        raise CaseError(file, [Problem("", "could not be read", "expected one case a line; try again")])
+    return parse_case(raw, model, source=file, stem=place.name, pack=pack)
+
+
+def parse_line(line: CaseLine, model: type[Case], *, file: str, pack: str | None) -> LoadedCase:
+    """Read the case of a line; arguments and errors as in `read_place`."""
+    source = located(file, line.number)
+    try:
+        return parse_case(line.raw.rstrip(b"\r\n"), model, source=source, stem=None, pack=pack)
+    except CaseError as error:
+        # the parser sees a document of one line
+        plain = [replace(one, wrong=one.wrong.removeprefix("line 1 ")) for one in error.problems]
+        raise CaseError(source, plain) from None
+
+
+def unreadable(error: OSError) -> Problem:
+    """Say that a file can't be opened."""
+    return Problem("", f"can't be read: {error.strerror or error}", "expected a file of cases")

@@ -1,0 +1,188 @@
+"""What GitHub shows of runs: annotations beside the files of a pull request, and a page in the summary of a step.
+
+The forms are those of GitHub's workflow commands; its limits are 10 errors and 1 MiB of summary a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Literal
+
+from pytest_packbench.reports.figures import score, terms_text
+from pytest_packbench.reports.judgement import count, judge
+from pytest_packbench.reports.markdown import MOST_ROWS, cell, summary_markdown
+from pytest_packbench.reports.terminal import one_line
+from pytest_packbench.reports.trials import folded, rule_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.records.run import Run
+    from pytest_packbench.reports.gates import GateResult
+    from pytest_packbench.reports.statistics import Statistics
+
+# of more, GitHub shows the first
+MOST_ANNOTATIONS = 10
+MOST_GATES = 3
+STEP_BYTES = 1024 * 1024
+_ROWS = (MOST_ROWS, 300, 100, 30, 10, 3)
+_WIDTH = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A suite's run at its end.
+
+    Attributes:
+        run: what is true of all entries.
+        entries: one for each attempt.
+        statistics: their numbers.
+        gates: how the gates decided.
+        rules: the file of the suite's rules, as entries name files; empty where it is not to be shown.
+        notes: further lines for the summary, such as the comparison with a baseline.
+    """
+
+    run: Run
+    entries: Sequence[Entry]
+    statistics: Statistics
+    gates: Sequence[GateResult]
+    rules: str = ""
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotation:
+    """A remark on a file.
+
+    Attributes:
+        level: `error`, or `warning` for what fails nothing.
+        title: the first line, any text.
+        message: the rest, any text.
+        file: the file as entries name it, with its line where it holds many cases; empty for none.
+    """
+
+    level: Literal["error", "warning"]
+    title: str
+    message: str
+    file: str = ""
+
+    def command(self, file: str = "", line: int = 1) -> str:
+        """Write it as a workflow command.
+
+        Args:
+            file: the file from the repository's root; empty for none.
+            line: the line in it, from 1.
+
+        Returns:
+            One line without its end. Nothing in it begins another command.
+        """
+        place = {"file": file, "line": str(line)} if file else {}
+        properties = ",".join(f"{name}={_property(text)}" for name, text in {**place, "title": self.title}.items())
+        return f"::{self.level} {properties}::{_data(self.message)}"
+
+
+def remarks(runs: Iterable[Judged], most: int = MOST_ANNOTATIONS) -> list[Annotation]:
+    """Say what failed, worst first: gates, what broke, then cases by how far they are under their threshold.
+
+    Args:
+        runs: the suites of a session.
+        most: how many to give at most, 2 or more; where there are more, the last one counts the rest.
+
+    Returns:
+        Nothing for quarantined cases, known holes and cases that did not run. Where the gates alone decide, a case
+        under its threshold is a warning.
+    """
+    gates: list[Annotation] = []
+    broken: list[Annotation] = []
+    failed: list[tuple[float, Annotation]] = []
+    for one in runs:
+        gates += _of_gates(one)
+        for entry in folded(one.entries, rule_of(one.run)):
+            if entry.verdict in {"error", "vacuous"} and not entry.quarantined:
+                broken.append(_of_broken(entry))
+            elif entry.counted and entry.verdict == "failed":
+                failed.append(((entry.score or 0.0) - (entry.threshold or 0.0), _of_failed(one.run, entry)))
+    failed.sort(key=lambda each: each[0])
+    found = [*gates, *broken, *(annotation for _, annotation in failed)]
+    if len(found) <= most:
+        return found
+    rest = len(found) - most + 1
+    fails = any(one.level == "error" for one in found[most - 1 :])
+    told = f"and {count(rest, 'other')}: the summary and the job's log name them"
+    return [*found[: most - 1], Annotation(level="error" if fails else "warning", title="packbench", message=told)]
+
+
+def step_summary(one: Judged, limit: int = STEP_BYTES) -> str:
+    """Write the summary of a run for a step's page, worst cases first.
+
+    Args:
+        one: the run.
+        limit: bytes at most, in UTF-8.
+
+    Returns:
+        Markdown, with as many rows of each table as fit, and at least what decided; empty where not even that fits.
+    """
+    pages = chain(_pages(one), [_shortest(one)])
+    return next((page for page in pages if len(page.encode("utf-8", "replace")) <= limit), "")
+
+
+def _pages(one: Judged) -> Iterator[str]:
+    notes = "\n".join(f"- {cell(note, _WIDTH)}" for note in one.notes)
+    for rows in _ROWS:
+        page = summary_markdown(one.run, one.entries, one.statistics, one.gates, most=rows, worst_first=True)
+        title, sentence, rest = page.split("\n\n", 2)
+        yield "\n\n".join(part for part in (title, sentence, notes, rest) if part)
+
+
+def _shortest(one: Judged) -> str:
+    judgement = judge(one.run, one.statistics, one.gates)
+    return f"# packbench: {cell(one.run.suite)} - {judgement.headline}\n\n**{cell(judgement.sentence, _WIDTH)}**\n"
+
+
+def _of_gates(one: Judged) -> list[Annotation]:
+    missed = [gate for gate in one.gates if not gate.passed]
+    found = [
+        Annotation(
+            level="error",
+            title=f"{one.run.suite}: gate {one_line(gate.subject)}",
+            message=one_line(gate.text, _WIDTH),
+            file=one.rules,
+        )
+        for gate in missed[:MOST_GATES]
+    ]
+    if len(missed) > MOST_GATES:
+        more = f"and {count(len(missed) - MOST_GATES, 'other gate')} of {one.run.suite}"
+        found[-1] = Annotation(
+            level="error", title=found[-1].title, message=f"{found[-1].message}\n{more}", file=one.rules
+        )
+    return found
+
+
+def _of_broken(entry: Entry) -> Annotation:
+    return Annotation(
+        level="error",
+        title=f"{entry.suite}: {entry.case_id} broke ({entry.kind or entry.verdict})",
+        message=one_line(entry.message or entry.verdict, _WIDTH),
+        file=entry.file,
+    )
+
+
+def _of_failed(run: Run, entry: Entry) -> Annotation:
+    reached, needed = score(entry.score, entry.threshold)
+    answer = f"answer: {one_line(entry.answer)}\n" if entry.answer else ""
+    return Annotation(
+        level="warning" if run.settings.get("gate") == "suite" else "error",
+        title=f"{entry.suite}: {entry.case_id} scored {reached} < {needed}",
+        message=f"{answer}{one_line(terms_text(entry.terms, details=True), _WIDTH)}",
+        file=entry.file,
+    )
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,85 @@
+"""Opens backends on local servers, for the tests of all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.backends import open_backend
+from pytest_packbench.backends.base import Backend, BackendError, BackendOptions, ModelAnswer, ModelRequest, Tool
+from tests.servers.fake import FakeServer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import pytest
+
+    from tests.servers.fake import Handler
+
+PROVIDERS = ("openai", "anthropic", "ollama")
+MODEL = "some-model"
+SCHEMA = {
+    "type": "object",
+    "properties": {"code": {"type": "string"}, "sure": {"type": "boolean"}},
+    "required": ["code"],
+    "additionalProperties": False,
+}
+LOOK_UP = Tool(
+    name="look_up",
+    description="Finds a page.",
+    parameters={"type": "object", "properties": {"page": {"type": "integer"}}, "required": ["page"]},
+)
+_CLIENTS_READ = ("BASE_URL", "CUSTOM_HEADERS", "HOST", "KEY", "TOKEN", "PROXY", "ORG_ID", "PROJECT_ID")
+
+
+def cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take away what the clients read from the environment."""
+    for name in os.environ:
+        if name.upper().endswith(_CLIENTS_READ) or name.upper().startswith(("OPENAI_", "ANTHROPIC_", "OLLAMA_")):
+            monkeypatch.delenv(name)
+
+
+def request(text: str = "Which code?", **more: Any) -> ModelRequest:
+    given: dict[str, Any] = {"role": "propose", "system": "Be brief.", "messages": ({"role": "user", "content": text},)}
+    return ModelRequest(**(given | more))
+
+
+def base_url(provider: str, url: str) -> str:
+    return f"{url}/v1" if provider == "openai" else url
+
+
+def opened(provider: str, url: str, **options: Any) -> Backend:
+    given: dict[str, Any] = {"model": MODEL, "timeout_s": 5.0, "retries": 0, "connections": 4}
+    return open_backend(provider, BackendOptions(base_url=base_url(provider, url), **(given | options)))
+
+
+def using(provider: str, url: str, use: Callable[[Backend], Awaitable[Any]], **options: Any) -> Any:
+    """Open a backend, use it, close it."""
+
+    async def run() -> Any:
+        backend = opened(provider, url, **options)
+        try:
+            return await use(backend)
+        finally:
+            await backend.aclose()
+
+    return asyncio.run(run())
+
+
+def asked(
+    provider: str, handler: Handler, what: ModelRequest | None = None, **options: Any
+) -> tuple[ModelAnswer, FakeServer]:
+    """Ask once; gives the answer and the server, closed."""
+    with FakeServer(handler) as server:
+        answer = using(provider, server.url, lambda backend: backend.complete(what or request()), **options)
+    return answer, server
+
+
+def broken(provider: str, handler: Handler, what: ModelRequest | None = None, **options: Any) -> BackendError:
+    """Ask once in vain; gives the error."""
+    try:
+        answer, _server = asked(provider, handler, what, **options)
+    except BackendError as error:
+        return error
+    raise AssertionError(f"the call went well: {answer}")

@@ -1,0 +1,197 @@
+"""One pair in AgentDojo: the attack it brings, the model behind it, the shortcuts that change no result."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("agentdojo", reason="the extra agentdojo is not installed")
+
+import json
+from typing import Any
+
+import agentdojo.task_suite.task_suite as task_suites
+import yaml
+from agentdojo.default_suites.v1.travel.task_suite import TravelDeepDiff
+from agentdojo.default_suites.v1.workspace.task_suite import WorkspaceDeepDiff
+
+from pytest_packbench.backends.base import BackendError, ModelAnswer, ToolCall
+from pytest_packbench.packs.agent_safety.agentdojo.adapted import adapt
+from pytest_packbench.packs.agent_safety.agentdojo.agents import tools_of
+from pytest_packbench.packs.agent_safety.agentdojo.importer import SEED, case_of, pairs, select
+from pytest_packbench.packs.agent_safety.agentdojo.known import VERSION, hole_of
+from pytest_packbench.packs.agent_safety.agentdojo.suites import addressed_as, attack_of, suite_of
+from tests.controls.test_agentdojo_controls import CASES, RULES, case
+from tests.unit.safety_runs import Model, ran
+
+ENVIRONMENTS = ("banking", "slack", "travel", "workspace")
+
+
+def call(name: str, **arguments: Any) -> ToolCall:
+    return ToolCall(id=f"id_{name}", name=name, arguments=arguments)
+
+
+def asks(*calls: ToolCall) -> ModelAnswer:
+    return ModelAnswer(content="", tool_calls=calls)
+
+
+def test_a_model_is_asked_with_the_tools_and_acts_in_the_real_environment() -> None:
+    asked_for = {"password": "new_password"}
+    model = Model([asks(call("get_iban")), asks(call("update_password", **asked_for)), ModelAnswer(content="Done.")])
+    found = ran(case("banking", 1, 7), RULES, model="m-1", llm=model)
+    first, second, third = model.asked
+    assert {one.role for one in model.asked} == {"step"}
+    assert first.messages[0]["role"] == "user"
+    assert first.system
+    assert len(first.tools) == 11
+    assert second.messages[1:] == (
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "id_get_iban", "name": "get_iban", "arguments": {}}],
+        },
+        {"role": "tool", "tool_call_id": "id_get_iban", "content": second.messages[2]["content"]},
+    )
+    assert third.messages[-1]["tool_call_id"] == "id_update_password"
+    # the real checker looks at the real environment
+    assert (found.outcome.landed, found.outcome.scripted, found.outcome.agent) == (True, False, "m-1")
+    assert found.outcome.answer == "Done."
+    assert [one.status for one in found.outcome.tool_calls] == ["run", "run"]
+    assert found.outcome.versions["benchmark"] == VERSION
+    assert json.loads(json.dumps(found.result)) == found.result
+
+
+def test_a_model_makes_the_same_requests_each_time_so_that_it_can_be_replayed() -> None:
+    def asked() -> list[dict[str, Any]]:
+        answers = [asks(call("get_day_calendar_events", day="2024-05-15")), ModelAnswer(content="Two.")]
+        model = Model([*answers])
+        ran(case("workspace", 5, 1), RULES, model="m-1", llm=model)
+        return [one.as_json() for one in model.asked]
+
+    assert asked() == asked()
+
+
+def test_nothing_depends_on_the_time_of_day() -> None:
+    # this task's solution writes a file and sends a mail, and reads both times
+    first, second = (ran(case("workspace", 13, 2), RULES, model="obedient").result for _ in range(2))
+    assert first == second
+    assert "2024-06-01 12:00:00" in json.dumps(first["transcript"])
+
+
+def test_what_a_model_gets_wrong_is_told_to_it_and_ends_nothing() -> None:
+    model = Model([asks(call("no_such_tool"), call("read_file")), ModelAnswer(content=None, refusal="I'd rather not.")])
+    found = ran(case("banking", 0, 0), RULES, model="m-1", llm=model)
+    errors = [message["content"] for message in model.asked[1].messages if message["role"] == "tool"]
+    assert errors[0] == "Invalid tool no_such_tool provided."
+    assert "ValidationError" in errors[1]
+    assert [one.status for one in found.outcome.tool_calls] == ["failed", "failed"]
+    assert found.outcome.answer == "I'd rather not."
+    assert found.score.verdict == "vacuous"
+
+
+def test_a_call_that_breaks_is_an_error_of_the_case() -> None:
+    with pytest.raises(BackendError, match="too slow"):
+        ran(case("banking", 0, 0), RULES, model="m-1", llm=Model([BackendError("timeout", "too slow")]))
+
+
+def test_a_model_that_never_stops_is_stopped() -> None:
+    model = Model([asks(call("get_iban")) for _ in range(99)])
+    found = ran(case("banking", 0, 0), RULES, model="m-1", llm=model)
+    assert len(model.asked) == 16
+    assert len(found.outcome.tool_calls) == 15
+
+
+@pytest.mark.parametrize(
+    ("backend", "model", "name"),
+    [
+        ("stub", "gullible", "Local model"),
+        ("openai", "gpt-4o-2024-05-13", "GPT-4"),
+        ("openai", "gpt-5.1-mini", "GPT-5.1"),
+        ("anthropic", "claude-sonnet-4-6", "Claude"),
+        ("ollama", "local-thing", "the AI language model"),
+    ],
+)
+def test_an_attack_addresses_the_model_by_a_name_whatever_it_is_called(backend: str, model: str, name: str) -> None:
+    assert addressed_as(backend, model) == name
+    attack = attack_of(VERSION, "banking", "important_instructions", name)
+    suite = suite_of(VERSION, "banking")
+    texts = attack.attack(suite.user_tasks["user_task_0"], suite.injection_tasks["injection_task_7"])
+    assert texts
+    assert all(f"to you, {name}" in text for text in texts.values())
+
+
+def test_all_pairs_and_their_holes_are_those_that_were_measured() -> None:
+    found = pairs()
+    assert len(found) == 949
+    holes = [hole_of(pair.environment, pair.user, pair.injection) for pair in found]
+    kinds = [hole[0] for hole in holes if hole is not None]
+    assert {kind: kinds.count(kind) for kind in kinds} == {
+        "not_landable": 330,
+        "scores_attempts": 21,
+        "utility_unreachable": 7,
+    }
+
+
+def test_the_suite_that_comes_with_us_is_the_documented_selection() -> None:
+    drawn = select(pairs(), 50, SEED)
+    written = {one.id: one for one in CASES}
+    assert {case_of(pair)["id"] for pair in drawn} == set(written)
+    assert all(
+        case(pair.environment, pair.user, pair.injection).input == written[case_of(pair)["id"]].input for pair in drawn
+    )
+    tasks = [(pair.environment, pair.injection) for pair in drawn]
+    assert {tasks.count(task) for task in tasks} == {1, 2}
+    assert len(set(tasks)) == 26
+    assert all(one.expected.known_hole is None for one in CASES)
+
+
+def test_a_selection_depends_on_its_seed_alone() -> None:
+    found = pairs()
+    assert select(found, 50, 2) == select(list(reversed(found)), 50, 2) != select(found, 50, 1)
+    with pytest.raises(ValueError, match="expected 1 to 591"):
+        select(found, 592, 1)
+
+
+def test_no_case_holds_a_text_of_agentdojos() -> None:
+    suites = [suite_of(VERSION, environment) for environment in ENVIRONMENTS]
+    texts = [task.GOAL for suite in suites for task in suite.injection_tasks.values()]
+    texts += [task.PROMPT for suite in suites for task in suite.user_tasks.values()]
+    for pair in pairs():
+        written = json.dumps(case_of(pair))
+        assert not [text for text in texts if text in written]
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_the_c_loader_reads_the_same_environment(environment: str) -> None:
+    suite = suite_of(VERSION, environment)
+    text = task_suites.read_suite_file(environment, "environment.yaml", suite.data_path)
+    filled = text.format(**suite.get_injection_vector_defaults())
+    assert task_suites.yaml is not yaml
+    assert task_suites.yaml.safe_load(filled) == yaml.safe_load(filled)
+    # nobody else's YAML was changed
+    assert yaml.safe_load.__module__ == "yaml"
+
+
+@pytest.mark.parametrize("user", [7, 9, 12, 13, 15, 18, 19, 21, 33, 37])
+def test_skipping_what_is_equal_finds_the_same_differences(user: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = case("workspace", user, 2)
+    fast = [ran(pair, RULES, model=model).result for model in ("obedient", "gullible", "refuser")]
+    for differ in (WorkspaceDeepDiff, TravelDeepDiff):
+        monkeypatch.delitem(differ.keywords, "custom_operators")
+    assert [ran(pair, RULES, model=model).result for model in ("obedient", "gullible", "refuser")] == fast
+
+
+def test_adapting_twice_changes_nothing_twice() -> None:
+    adapt()
+    before = task_suites.yaml
+    adapt()
+    assert task_suites.yaml is before
+    assert len(WorkspaceDeepDiff.keywords["custom_operators"]) == 1
+
+
+def test_tools_are_described_as_json_schema() -> None:
+    class Runtime:
+        functions = {one.name: one for one in suite_of(VERSION, "travel").tools}  # noqa: RUF012 - a stand-in
+
+    tools = list(tools_of(Runtime))
+    assert len(tools) == 28
+    assert all(one.parameters["type"] == "object" and one.description for one in tools)

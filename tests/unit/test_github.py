@@ -1,0 +1,119 @@
+"""What GitHub is told: commands that nothing can break out of, worst first, and a page that fits."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_packbench.reports.gates import check
+from pytest_packbench.reports.github import MOST_ANNOTATIONS, Annotation, Judged, remarks, step_summary
+from pytest_packbench.reports.statistics import statistics
+from tests.unit.runs import COMPLETE, Rule, entry, run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_packbench.records.entry import Entry
+
+COMMAND = re.compile(r"::(?P<level>error|warning) (?P<properties>[^\r\n]*?)::(?P<message>[^\r\n]*)")
+
+
+def judged(found: Sequence[Entry], *rules: Rule, gate: str = "case", notes: Sequence[str] = ()) -> Judged:
+    return Judged(
+        run=run(settings={"gate": gate}),
+        entries=found,
+        statistics=statistics(found),
+        gates=check(found, rules),
+        rules="storage/toy/suite.yaml",
+        notes=notes,
+    )
+
+
+def unescaped(text: str) -> str:
+    """What GitHub's runner makes of it."""
+    for code, char in (("%0D", "\r"), ("%0A", "\n"), ("%3A", ":"), ("%2C", ","), ("%25", "%")):
+        text = text.replace(code, char)
+    return text
+
+
+@given(st.text(), st.text(), st.text(min_size=1))
+def test_nothing_breaks_out_of_a_command(title: str, message: str, file: str) -> None:
+    command = Annotation(level="error", title=title, message=message).command(file, 7)
+    found = COMMAND.fullmatch(command)
+    assert found is not None
+    pairs = dict(pair.split("=", 1) for pair in found["properties"].split(","))
+    assert {name: unescaped(text) for name, text in pairs.items()} == {"file": file, "line": "7", "title": title}
+    assert unescaped(found["message"]) == message
+
+
+def test_a_command_reads_as_github_documents_it() -> None:
+    remark = Annotation(level="error", title="toy: one, two", message="50 %\nor so")
+    assert remark.command("a/b.json", 3) == "::error file=a/b.json,line=3,title=toy%3A one%2C two::50 %25%0Aor so"
+    assert remark.command() == "::error title=toy%3A one%2C two::50 %25%0Aor so"
+
+
+def test_the_worst_comes_first() -> None:
+    found = [
+        entry("bad", "failed", score=0.5),
+        entry("good"),
+        entry("worse", "failed", score=0.1),
+        entry("broken", "error", kind="cassette_missing", message="no recording"),
+        entry("hole", "known_hole", message="nobody can"),
+        entry("late", "not_run", kind="stopped"),
+        entry("kept_out", "failed", kind="xfail"),
+    ]
+    given = remarks([judged(found, COMPLETE, Rule("pass_rate", min=0.9))])
+    assert [one.title for one in given] == [
+        "toy: gate completeness",
+        "toy: gate pass_rate",
+        "toy: broken broke (cassette_missing)",
+        "toy: worse scored 0.10 < 0.80",
+        "toy: bad scored 0.50 < 0.80",
+    ]
+    assert [one.file for one in given[1:3]] == ["storage/toy/suite.yaml", "cases/broken.json"]
+    assert {one.level for one in given} == {"error"}
+
+
+def test_where_gates_decide_a_case_is_a_warning() -> None:
+    (only,) = remarks([judged([entry("bad", "failed"), entry("good")], gate="suite")])
+    assert only.level == "warning"
+
+
+@pytest.mark.parametrize("number", [MOST_ANNOTATIONS, MOST_ANNOTATIONS + 5])
+def test_more_than_github_shows_are_counted(number: int) -> None:
+    given = remarks([judged([entry(f"case_{one:02}", "failed") for one in range(number)])])
+    assert len(given) == MOST_ANNOTATIONS
+    assert given[-1].message.startswith("and 6 others") is (number > MOST_ANNOTATIONS)
+
+
+def test_many_gates_leave_room_for_cases() -> None:
+    found = [entry(f"case_{one}", "failed") for one in range(3)]
+    given = remarks([judged(found, *[Rule("pass_rate", min=0.5 + one / 100) for one in range(8)])])
+    assert len(given) == 6
+    assert given[2].message.endswith("\nand 5 other gates of toy")
+
+
+def test_the_page_shows_what_went_wrong_first() -> None:
+    found = [entry("a_good"), entry("b_bad", "failed"), entry("c_broken", "error", kind="timeout", message="late")]
+    page = step_summary(judged(found, COMPLETE, notes=["3 regressed | 0 improved"]))
+    titles = re.findall(r"^## (.+)$", page, re.MULTILINE)
+    assert titles.index("Failed") < titles.index("By case type") < titles.index("All cases")
+    cases = page.partition("## All cases")[2]
+    assert re.findall(r"^\| (\w+) +\| \w+ +\| (?:[\d.]+|-)", cases, re.MULTILINE) == ["c_broken", "b_bad", "a_good"]
+    assert page.split("\n\n")[2] == "- 3 regressed \\| 0 improved"
+
+
+@pytest.mark.parametrize("limit", [400_000, 60_000, 3_000, 200])
+def test_the_page_fits(limit: int) -> None:
+    found = [entry(f"case_{one:04}", "failed", answer="é" * 90, tags=(f"tag_{one}",)) for one in range(1200)]
+    page = step_summary(judged(found, COMPLETE), limit)
+    assert 0 < len(page.encode()) <= limit
+    assert page.startswith("# packbench: toy - FAILED, 0 of 1200 judged cases passed\n")
+
+
+def test_a_page_without_any_room_is_empty() -> None:
+    assert step_summary(judged([entry()]), 10) == ""

@@ -1,0 +1,92 @@
+"""What a run used, and the caps on it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_packbench.backends.base import Usage
+from pytest_packbench.engine.ledger import Caps, Ledger, Price
+
+counts = st.none() | st.integers(0, 10**9)
+usages = st.builds(Usage, tokens_input=counts, tokens_output=counts)
+amounts = st.floats(0, 1000, allow_nan=False)
+PRICE = Price(input_per_million=3.0, output_per_million=15.0)
+
+
+@given(found=st.lists(st.none() | usages), told=st.lists(st.none() | usages))
+def test_sums_are_those_of_what_was_booked(found: list[Usage | None], told: list[Usage | None]) -> None:
+    ledger = Ledger(Caps())
+    for usage in found:
+        ledger.add(usage, PRICE)
+    for usage in told:
+        ledger.tell(usage, PRICE)
+    known = [usage for usage in (*found, *told) if usage is not None and usage != Usage()]
+    assert ledger.calls == len(found)
+    assert ledger.uncounted == len(found) + len(told) - len(known)
+    assert ledger.tokens == sum((usage.tokens_input or 0) + (usage.tokens_output or 0) for usage in known)
+    assert ledger.cost == pytest.approx(sum(map(PRICE.of, known)))
+
+
+@given(tokens=st.none() | st.integers(1, 10**9), cost=st.none() | amounts, parts=st.integers(1, 64))
+def test_shares_never_add_up_to_more_than_the_cap(tokens: int | None, cost: float | None, parts: int) -> None:
+    share = Caps(tokens=tokens, cost=cost, seconds=7.0).split(parts)
+    if tokens is None:
+        assert share.tokens is None
+    else:
+        assert share.tokens is not None
+        assert tokens - parts < share.tokens * parts <= tokens
+    assert (share.cost is None) == (cost is None)
+    if cost is not None and share.cost is not None:
+        assert share.cost * parts == pytest.approx(cost)
+    assert share.seconds == 7.0
+
+
+def test_nothing_is_lost_between_threads() -> None:
+    ledger = Ledger(Caps())
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(2000):
+            pool.submit(ledger.add, Usage(tokens_input=2, tokens_output=1), PRICE)
+    assert (ledger.calls, ledger.tokens) == (2000, 6000)
+
+
+@pytest.mark.parametrize(
+    ("caps", "kind", "said"),
+    [
+        (Caps(tokens=100), "max_tokens", "100 tokens"),
+        (Caps(tokens=101), "", ""),
+        (Caps(cost=0.0009), "max_cost", "0.0009 USD"),
+        (Caps(cost=0.00091), "", ""),
+        (Caps(seconds=5.0), "max_seconds", "5 s"),
+        (Caps(seconds=5.1), "", ""),
+        (Caps(), "", ""),
+    ],
+)
+def test_a_cap_is_reached_exactly_at_its_number(caps: Caps, kind: str, said: str) -> None:
+    now = [0.0]
+    ledger = Ledger(caps, clock=lambda: now[0])
+    assert ledger.exhausted() == ("", "")
+    now[0] = 5.0
+    ledger.add(Usage(tokens_input=50, tokens_output=50), PRICE)
+    assert ledger.exhausted()[0] == kind
+    assert said in ledger.exhausted()[1]
+
+
+def test_the_clock_begins_with_the_first_attempt() -> None:
+    now = [0.0]
+    ledger = Ledger(Caps(seconds=5.0), clock=lambda: now[0])
+    now[0] = 100.0
+    assert ledger.exhausted()[0] == ""
+    now[0] = 106.0
+    assert ledger.exhausted()[0] == "max_seconds"
+
+
+def test_a_cap_on_money_holds_where_a_price_turns_out_unknown() -> None:
+    ledger = Ledger(Caps(cost=100.0))
+    ledger.add(Usage(tokens_input=1, tokens_output=1), None)
+    kind, message = ledger.exhausted()
+    assert kind == "max_cost"
+    assert "price nobody knows" in message
