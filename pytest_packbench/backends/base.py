@@ -165,15 +165,19 @@ class BackendOptions:
 
 
 class Backend(Protocol):
-    """Who answers model calls: one client for the whole run, used from one event loop.
+    """Who answers model calls: one client for the whole run, used from one event loop."""
 
-    Attributes:
-        name: `anthropic`, `openai`, `ollama` ...
-        model: the model's name as it is asked for.
-    """
+    @property
+    def name(self) -> str:
+        """The backend: `anthropic`, `openai`, `ollama` ..."""
 
-    name: str
-    model: str
+    @property
+    def model(self) -> str:
+        """The model's name as it is asked for."""
+
+    @property
+    def temperature(self) -> float | None:
+        """What it asks with; None where the model takes none."""
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request.
