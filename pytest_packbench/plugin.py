@@ -7,13 +7,15 @@ imports the standard library and pytest only.
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 NAME = "packbench"
 DEFAULT_ROOT = "storage/benchmarks"
@@ -27,15 +29,24 @@ class Asked(NamedTuple):
         bundled: whether it is the one in the wheel.
         named: suites asked for by name.
         folders: folders of all suites asked for, by name or by a path in them; name to absolute path.
+        files: the files of cases among the arguments, absolute, with the names of the cases behind `::`; with none
+            where the whole file is asked for as well.
+        single: those of them that nothing else asks for.
     """
 
     root: Path
     bundled: bool
     named: tuple[str, ...]
     folders: dict[str, Path]
+    files: Mapping[str, frozenset[str]] = MappingProxyType({})
+    single: Mapping[str, frozenset[str]] = MappingProxyType({})
 
 
 ASKED = pytest.StashKey[Asked]()
+RUN_SEED = pytest.StashKey[str]()
+SEED = "packbench_seed"
+TOLD = "packbench_marked"
+MARK = "packbench_cases"
 
 
 class Setting(NamedTuple):
@@ -174,7 +185,37 @@ SETTINGS = (
         "string",
         {"metavar": "RUN"},
     ),
+    Setting(
+        "shard",
+        "Run one of N parts of each suite: I/N, such as 1/3; packbench merge joins and judges them.",
+        "",
+        "string",
+        {"metavar": "I/N"},
+    ),
+    Setting(
+        "resume",
+        "Go on with a run: make only the attempts that are missing, broke or were not begun. RUN is a run's id, "
+        "latest (the newest run that has some), or its folder (write a path with =).",
+        "",
+        "string",
+        {"metavar": "RUN"},
+    ),
+    Setting(
+        "cache",
+        "Answer a model call that was made before from this folder, from rootdir; off by default. Write it with =.",
+        "",
+        "string",
+        {"metavar": "DIR"},
+    ),
     Setting("root", "The folder of suites, from rootdir.", DEFAULT_ROOT, "string", None),
+    Setting(
+        "resume_changed",
+        "What a resumed run does where cases, rules, target or model have changed: refuse, or run (what changed is "
+        "run anew).",
+        "refuse",
+        "string",
+        None,
+    ),
     Setting("stale", "What a stale recording is: warn (a remark) or error.", "warn", "string", None),
     Setting(
         "allow_processes",
@@ -270,9 +311,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
     names = suite_names(setting_of("suite", namespace, early_config.getini)[0])
     root, bundled = suites_root(early_config.rootpath, setting_of("root", namespace, early_config.getini)[0])
     here = early_config.invocation_params.dir
-    given = [os.path.normpath(here / argument.split("::")[0]) for argument in namespace.file_or_dir]
+    parts = [argument.partition("::") for argument in namespace.file_or_dir]
+    given = [(os.path.normpath(here / path), name) for path, _, name in parts]
     prefix = str(root)
-    under = [path for path in given if path == prefix or path.startswith(prefix + os.sep)]
+    under = [(path, name) for path, name in given if path == prefix or path.startswith(prefix + os.sep)]
     if names or under:
         from pytest_packbench.adapter.activation import activate
 
@@ -288,10 +330,100 @@ def pytest_configure(config: pytest.Config) -> None:
         "packbench(suite, case_type, difficulty, tag): a benchmark case, one mark for each of its tags; "
         "select with -m \"packbench(difficulty='hard')\".",
     )
+    config.addinivalue_line(
+        "markers",
+        f"{MARK}(suite, ..., case_type=, difficulty=, tag=): run the test on each case of the suites; it takes "
+        "packbench_case and packbench_check.",
+    )
+    if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Workers(config), "packbench-workers")
     if ASKED in config.stash:
         from pytest_packbench.adapter.session import register
 
         register(config)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give marked functions their cases."""
+    if metafunc.definition.get_closest_marker(MARK) is not None:
+        from pytest_packbench.adapter.marked import parametrize
+
+        parametrize(metafunc)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Stop marked tests that pytest gives no parameters."""
+    # pytest has no public name for the class
+    methods = [item for item in items if type(item).__name__ == "TestCaseFunction"]
+    marked = [item for item in methods if item.get_closest_marker(MARK) is not None]
+    if marked:
+        from pytest_packbench.adapter.marked import Unsupported
+
+        config.pluginmanager.register(Unsupported(marked), "packbench-unsupported")
+
+
+@pytest.fixture
+def packbench_case(request: pytest.FixtureRequest) -> Any:
+    """The case of a test that is marked with packbench_cases: its id, input, expected and notes."""
+    if not hasattr(request, "param"):
+        pytest.fail(f'packbench_case: expected the mark @pytest.mark.{MARK}("suite") on the test', pytrace=False)
+    return request.param.loaded.case
+
+
+@pytest.fixture
+def packbench_request(packbench_case: Any, request: pytest.FixtureRequest) -> Any:  # noqa: ARG001 - the case comes first
+    """What a target is asked for the case: the verify request, with input, options and evidence."""
+    from pytest_packbench.adapter.marked import request_of
+
+    return request_of(request.node)
+
+
+@pytest.fixture
+def packbench_check(packbench_case: Any, request: pytest.FixtureRequest) -> Callable[[object], Any]:  # noqa: ARG001 - see above
+    """Call it with the result: it scores, records, and fails the test where the score is under the threshold."""
+    from pytest_packbench.adapter.marked import check_of
+
+    return check_of(request.node)
+
+
+class _Workers:
+    """Listens on xdist's controller, which collects nothing: only workers know of marked tests."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._learned: set[str] = set()
+        self._crashed: list[pytest.TestReport] = []
+        # what a ULID is made of: all workers need the run's id, and an unrelated run needs no ULID
+        self._seed = (time.time_ns() // 1_000_000).to_bytes(6, "big").hex() + os.urandom(10).hex()
+        config.stash[RUN_SEED] = self._seed
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Give each worker what the run's id is made of."""
+        node.workerinput[SEED] = self._seed
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Learn from a worker's first report which tests are marked; keep reports of crashes until that is known."""
+        told = report.__dict__.pop(TOLD, "")
+        if told:
+            self._learn(told, report)
+        elif report.when not in {"setup", "call", "teardown"}:
+            self._crashed.append(report)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Learn the same from a worker that had nothing to report."""
+        told = getattr(node, "workeroutput", {}).get(TOLD, "")
+        if told:
+            self._learn(told)
+
+    def _learn(self, told: str, *reports: pytest.TestReport) -> None:
+        if told not in self._learned:
+            self._learned.add(told)
+            from pytest_packbench.adapter.late import learn
+
+            learn(self._config, told, [*self._crashed, *reports])
 
 
 def pytest_cmdline_main(config: pytest.Config) -> int | None:

@@ -11,6 +11,7 @@ import pytest
 from pytest_packbench.plugin import Asked
 
 _CONFIG = "suite.yaml"
+_CASE_FILES = (".json", ".jsonl")
 
 
 def suites_under(root: Path) -> dict[str, Path]:
@@ -20,14 +21,14 @@ def suites_under(root: Path) -> dict[str, Path]:
     return {path.name: path for path in sorted(root.iterdir()) if (path / _CONFIG).is_file()}
 
 
-def activate(*, root: Path, bundled: bool, names: list[str], under: list[str]) -> tuple[Asked, list[str]]:
+def activate(*, root: Path, bundled: bool, names: list[str], under: list[tuple[str, str]]) -> tuple[Asked, list[str]]:
     """Find the suites that are asked for.
 
     Args:
         root: the folder of suites.
         bundled: whether it is the one in the wheel.
         names: suites asked for by name.
-        under: absolute paths among the arguments that lie under the root.
+        under: absolute paths among the arguments that lie under the root, each with what stands behind `::`.
 
     Returns:
         What was asked for, and the folders to add to pytest's arguments: a suite that some argument
@@ -40,10 +41,26 @@ def activate(*, root: Path, bundled: bool, names: list[str], under: list[str]) -
     for name in names:
         if name not in known:
             raise pytest.UsageError(f"--packbench-suite: {unknown(name, known, root)}")
-    selected = {name for path in under for name in _suites_at(Path(path), root, known)}
+    selected = {name for path, _ in under for name in _suites_at(Path(path), root, known)}
     folders = {name: path for name, path in known.items() if name in selected or name in names}
     more = [str(known[name]) for name in names if name not in selected]
-    return Asked(root=root, bundled=bundled, named=tuple(names), folders=folders), more
+    files, single = _files(under)
+    return Asked(root=root, bundled=bundled, named=tuple(names), folders=folders, files=files, single=single), more
+
+
+def _files(under: list[tuple[str, str]]) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
+    cases: dict[str, set[str]] = {}
+    for path, name in under:
+        if path.endswith(_CASE_FILES):
+            cases.setdefault(path, set()).add(name)
+    whole = {path for path, name in under if not name}
+    files = {path: frozenset() if "" in names else frozenset(names) for path, names in cases.items()}
+    single = {
+        path: names
+        for path, names in files.items()
+        if names and whole.isdisjoint(str(parent) for parent in Path(path).parents)
+    }
+    return files, single
 
 
 def _suites_at(path: Path, root: Path, known: dict[str, Path]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.adapter.collect import CaseItem
-from pytest_packbench.adapter.execute import place_of
+from pytest_packbench.adapter.execute import kept_trials, place_of
 from pytest_packbench.adapter.keys import RUN_ID
 from pytest_packbench.adapter.tried import Tried, not_run, tried
 from pytest_packbench.engine.output import Streams, outside_cases
@@ -15,7 +15,7 @@ from pytest_packbench.engine.runner import Done, Job, Key, Runner
 from pytest_packbench.engine.targets import TargetError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from pytest_packbench.adapter.suites import Benches
     from pytest_packbench.records.entry import Entry
@@ -31,6 +31,7 @@ class Ahead:
         keep: called with each entry as soon as there is one, before pytest reports its item.
         tick: called about twice a second while pytest waits.
         clear: called when it waits no more.
+        again: called when pytest has written about an item.
         scores: of the attempts that are over, for the progress line: how many, and their sum.
     """
 
@@ -38,6 +39,7 @@ class Ahead:
         self.keep: Callable[[Entry], None] = lambda _: None
         self.tick: Callable[[], None] = lambda: None
         self.clear: Callable[[], None] = lambda: None
+        self.again: Callable[[], None] = lambda: None
         self.scores = (0, 0.0)
         self._config = config
         self._benches = benches
@@ -51,48 +53,86 @@ class Ahead:
         self.runner = Runner(
             throttle=throttle,
             # a worker of xdist knows its next case only
-            lookahead=throttle.most if self._worker else throttle.most * _AHEAD_OF_WINDOW,
+            lookahead=0 if settings.debugged else throttle.most * (1 if self._worker else _AHEAD_OF_WINDOW),
             limit_s=settings.case_timeout_s,
             ledger=benches.answerers.ledger,
             settled=self._settled,
+            beside=not settings.debugged,
         )
         self._streams = Streams()
-        self._route()
+        self._routed = settings.debugged
 
-    def take(self, item: CaseItem) -> list[Tried]:
-        """Give all trials of a case, waiting for them; what was printed meanwhile becomes sections of its report."""
+    def take(self, item: CaseItem, kept: Mapping[int, Tried]) -> list[Tried]:
+        """Give all trials of a case, waiting for them; what was printed meanwhile becomes sections of its report.
+
+        Args:
+            item: the case.
+            kept: trials that need not be made, by number.
+        """
         self._items[item.case_nodeid] = item
-        found = []
+        found = dict(kept)
         jobs = list(self._jobs(item))
         self.runner.plan(jobs)
         for job in jobs:
-            done = self.runner.take(job, self.tick)
-            label = f" (trial {job.key.trial + 1})" if len(jobs) > 1 else ""
+            done = self.runner.take(job, self._tick)
+            label = f" (trial {job.key.trial + 1})" if self._trials > 1 else ""
             for name, text in done.output.sections():
-                item.add_report_section("setup", f"{name}{label}", text)
-            found.append(self._tried.pop(job.key))
+                item.add_report_section("setup", f"{name}{label}", self._hidden(job, text))
+            found[job.key.trial] = self._tried.pop(job.key)
         self.clear()
-        return found
+        return [found[trial] for trial in sorted(found)]
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    def _tick(self) -> None:
+        # a debugger may silence it while somebody waits
+        self.tick()
+
+    def _hidden(self, job: Job, text: str) -> str:
+        return text if job.bench.live is None else job.bench.live.secrets.hide(text)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, object, object]:
         """Plan what comes: the whole session, or what a worker of xdist knows of it."""
+        if not self._routed:
+            # the plugins that capture are not all there when this one is made
+            self._routed = True
+            self._route()
         if self._worker:
             self._plan([item, *([nextitem] if nextitem is not None else [])])
         elif not self._planned:
             self._planned = True
             self._plan(item.session.items)
+        result = yield
+        if isinstance(item, CaseItem):
+            # somebody else's hook may have skipped it
+            self.runner.release(Key(item.case_nodeid, trial) for trial in range(self._trials))
+        self.again()
+        return result
+
+    def pytest_enter_pdb(self) -> None:
+        """Give a debugger the terminal and all the time it wants."""
+        self.runner.lift_limit()
+        self.clear()
+        self.tick = self.clear = self.again = lambda: None
+        self._streams.stop()
 
     def close(self) -> None:
         """Cancel what is under way and let go of everything; what hangs is left behind."""
+        self.clear()
+        self.tick = self.again = lambda: None
         self.runner.settle_all()
         closing = [bench.caller.aclose for bench in self._benches.opened]
         closing += [backend.aclose for backend in self._benches.answerers.backends]
         self.runner.close(*closing)
         self._streams.stop()
 
+    def pytest_unconfigure(self) -> None:
+        """Close, also where the session never began."""
+        self.close()
+
     def _plan(self, items: Iterable[pytest.Item]) -> None:
-        cases = [item for item in items if isinstance(item, CaseItem)]
+        cases = [item for item in items if isinstance(item, CaseItem) and not _may_be_skipped(item)]
         self._items.update({item.case_nodeid: item for item in cases})
         self.runner.plan(job for item in cases for job in self._jobs(item))
 
@@ -104,7 +144,10 @@ class Ahead:
         except TargetError:
             # the item itself says so
             return
+        kept = kept_trials(item)
         for trial in range(self._trials):
+            if trial in kept:
+                continue
             yield Job(key=Key(item.case_nodeid, trial), bench=bench, loaded=item.loaded)
 
     def _settled(self, done: Done) -> None:
@@ -120,22 +163,15 @@ class Ahead:
         self._tried[key] = one
 
     def _route(self) -> None:
-        """Keep the streams routed: pytest's capture puts its own in their place at every phase."""
+        """Keep what cases print and log apart from what pytest captures."""
         self._streams.start()
-        capture = self._config.pluginmanager.getplugin("capturemanager")
-        for name in ("suspend_global_capture", "resume_global_capture"):
-            method = getattr(capture, name, None)
-            if method is not None:
-                setattr(capture, name, self._then_route(method))
         logs = self._config.pluginmanager.getplugin("logging-plugin")
         for name in ("caplog_handler", "report_handler"):
             handler = getattr(logs, name, None)
             if handler is not None:
                 handler.addFilter(outside_cases)
 
-    def _then_route(self, method: Callable[..., None]) -> Callable[..., None]:
-        def routed(*args: object, **options: object) -> None:
-            method(*args, **options)
-            self._streams.route()
 
-        return routed
+def _may_be_skipped(item: pytest.Item) -> bool:
+    """Whether a mark may skip an item: it is asked for when pytest runs it, and not before."""
+    return any(item.iter_markers("skip")) or any(item.iter_markers("skipif"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 PAGE = "diff.md"
 LATEST = "latest"
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +45,10 @@ class Earlier:
         from pytest_packbench.records.stored import StoredRunError
         from pytest_packbench.reports.reading import read_run
 
-        place = _latest(folder) if baseline == LATEST else Path(baseline)
-        if place is None:
-            return cls(why="there is no earlier complete run to compare with")
         try:
+            place = _latest(folder) if baseline == LATEST else Path(baseline)
+            if place is None:
+                return cls(why="there is no earlier complete run to compare with")
             return cls(stored=read_run(place).stored)
         except (StoredRunError, OSError) as error:
             return cls(why=f"not compared: {error}")
@@ -98,7 +100,21 @@ class Earlier:
 
 
 def _latest(folder: Path) -> Path | None:
+    """Find the last complete run; None where there is none.
+
+    Raises:
+        StoredRunError: the file that names it names no run.
+    """
+    place = folder / LATEST
     try:
-        return folder / (folder / LATEST).read_text("utf-8").strip()
+        run_id = place.read_text("utf-8").strip()
+    except UnicodeDecodeError:
+        run_id = ""
     except OSError:
         return None
+    # only a name: where the runs lie is not for a file to say
+    if not _RUN_ID.fullmatch(run_id):
+        from pytest_packbench.records.stored import StoredRunError
+
+        raise StoredRunError(f"{place}: holds no run id")
+    return folder / run_id

@@ -1,25 +1,40 @@
-"""Collection: one case file is a `pytest.File` with one item, `<path>::<case id>`."""
+"""Collection: a case file is a `pytest.File` with an item a case, `<path>::<case id>`."""
 
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.cases.files import (
+    MANY,
+    SUFFIXES,
+    CaseLine,
+    case_lines,
+    id_of,
+    is_numbered,
+    located,
+    numbered,
+    parse_line,
+    unreadable,
+)
 from pytest_packbench.cases.load import parse_case
 from pytest_packbench.cases.problem import CaseError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from pytest_packbench.adapter.suites import Benches
     from pytest_packbench.cases.load import LoadedCase
+    from pytest_packbench.cases.shard import Shard
     from pytest_packbench.cases.suite import Suite
+    from pytest_packbench.engine.protocols.pack import Pack
     from pytest_packbench.records.entry import Entry
 
-SUFFIX = ".json"
+_MARKS = 10_000
 
 
 class CaseFailure(Exception):  # noqa: N818 - pytest shows the name: a case failed, nothing broke
@@ -44,7 +59,8 @@ class CaseItem(pytest.Item):
 
     Attributes:
         suite: the case's suite.
-        loaded: the case, None where its file can't be read.
+        loaded: the case, None where it can't be read.
+        line: its line in a file of many, from 1; 0 where the file is the case.
         problem: why it can't be read, in one line; empty otherwise.
         entries: what its attempts left, one for each trial, from setup on.
         entry: the case's verdict over them: the one entry where there is one trial.
@@ -54,9 +70,10 @@ class CaseItem(pytest.Item):
 
     own_test = ""
 
-    def __init__(self, *, suite: Suite, loaded: LoadedCase | None, problem: str, **kwargs: Any) -> None:
+    def __init__(self, *, suite: Suite, loaded: LoadedCase | None, problem: str, line: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.suite = suite
+        self.line = line
         self.loaded = loaded
         self.problem = problem
         self.entries: tuple[Entry, ...] = ()
@@ -69,6 +86,11 @@ class CaseItem(pytest.Item):
     def file_id(self) -> str:
         """The case file as node ids name it."""
         return self.parent.nodeid if self.parent is not None else str(self.path)
+
+    @property
+    def where(self) -> str:
+        """Where the case stands, for people: `FILE`, or `FILE:LINE`."""
+        return located(self.file_id, self.line)
 
     @property
     def case_nodeid(self) -> str:
@@ -97,62 +119,132 @@ class CaseItem(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Give the file, its first line, and the plain id, as editors need them."""
-        return self.path, 0, self.name
+        """Give the file, the case's line from 0, and the plain id, as editors need them."""
+        return self.path, max(self.line - 1, 0), self.name
 
 
 class CaseFile(pytest.File):
-    """A case file.
+    """A file of one case.
 
     Attributes:
         suite: the suite that it belongs to.
-        benches: the session's suites.
+        pack: the suite's pack.
     """
 
-    def __init__(self, *, suite: Suite, benches: Benches, **kwargs: Any) -> None:
+    def __init__(self, *, suite: Suite, pack: Pack, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.suite = suite
-        self.benches = benches
+        self.pack = pack
 
     def collect(self) -> Iterator[CaseItem]:
         """Give the case, or an item whose setup tells why it can't be read: one bad file hides no other."""
-        pack = self.benches.pack_of(self.suite)
         loaded, problem = None, ""
+        name = self.path.stem
         try:
-            loaded = parse_case(
-                self.path.read_bytes(), pack.case_model, source=self.nodeid, stem=self.path.stem, pack=pack.name
-            )
+            raw = self.path.read_bytes()
+            loaded = parse_case(raw, self.pack.case_model, source=self.nodeid, stem=name, pack=self.pack.name)
         except CaseError as error:
             problem = str(error)
         except OSError as error:
-            problem = str(CaseError(self.nodeid, [Problem("", f"can't be read: {error}", "expected a JSON file")]))
-        yield CaseItem.from_parent(self, name=self.path.stem, suite=self.suite, loaded=loaded, problem=problem)
+            problem = str(CaseError(self.nodeid, [unreadable(error)]))
+        yield CaseItem.from_parent(self, name=name, suite=self.suite, loaded=loaded, problem=problem)
+
+
+class CaseLines(pytest.File):
+    """A file of many cases, one a line.
+
+    Attributes:
+        suite: the suite that it belongs to.
+        pack: the suite's pack.
+        shard: the part of the cases to collect; None for all.
+        only: the names of the only cases that are asked for; empty for all.
+    """
+
+    def __init__(self, *, suite: Suite, pack: Pack, shard: Shard | None, only: frozenset[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.suite = suite
+        self.pack = pack
+        self.shard = shard
+        # what stands in for the id of a line that has none is known when all lines were looked at
+        self.only = frozenset() if any(map(is_numbered, only)) else only
+
+    def collect(self) -> Iterator[CaseItem]:
+        """Give the cases line by line, each bad line as an item of its own whose setup tells what is wrong."""
+        first: dict[str, CaseItem] = {}
+        try:
+            for line in case_lines(self.path):
+                item = self._item(line)
+                if item is None:
+                    continue
+                other = first.setdefault(item.name, item)
+                yield item if other is item else self._twin(item, other)
+        except OSError as error:
+            problem = str(CaseError(self.nodeid, [unreadable(error)]))
+            yield CaseItem.from_parent(self, name=self.path.stem, suite=self.suite, loaded=None, problem=problem)
+
+    def _item(self, line: CaseLine) -> CaseItem | None:
+        name = None
+        if self.only or self.shard is not None:
+            name = id_of(line.raw) or numbered(self.path.name, line.number)
+            if (self.only and name not in self.only) or (self.shard is not None and name not in self.shard):
+                return None
+        loaded, problem = None, ""
+        try:
+            loaded = parse_line(line, self.pack.case_model, file=self.nodeid, pack=self.pack.name)
+            name = loaded.case.id
+        except CaseError as error:
+            problem = str(error)
+            name = name or id_of(line.raw) or numbered(self.path.name, line.number)
+        return self._made(line.number, name, loaded, problem)
+
+    def _twin(self, item: CaseItem, other: CaseItem) -> CaseItem:
+        """Name the later one of two by its line: pytest would take them for one."""
+        named = self._made(item.line, numbered(self.path.name, item.line), None, item.problem)
+        _say_twice(other, item.where)
+        _say_twice(named, other.where, item.name)
+        return named
+
+    def _made(self, line: int, name: str, loaded: LoadedCase | None, problem: str) -> CaseItem:
+        made: CaseItem = CaseItem.from_parent(
+            self, name=name, suite=self.suite, loaded=loaded, problem=problem, line=line
+        )
+        return made
 
 
 class Collector:
     """The hooks of collection, registered in a session that was asked for suites."""
 
-    def __init__(self, benches: Benches) -> None:
+    def __init__(self, benches: Benches, single: Mapping[str, frozenset[str]]) -> None:
         self._benches = benches
+        self._single = single
         self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in benches.suites.values()]
+        self._root = str(benches.config.rootpath) + os.sep
         self.collected: dict[str, int] = dict.fromkeys(benches.suites, 0)
 
-    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> CaseFile | None:
-        """Take the case files of the suites that were asked for."""
-        if file_path.suffix != SUFFIX:
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> CaseFile | CaseLines | None:
+        """Take the case files of the suites that were asked for, as far as they are in the shard."""
+        if not file_path.name.endswith(SUFFIXES):
             return None
         text = str(file_path)
         for folder, suite in self._suites:
             if text.startswith(folder):
-                return self._file(file_path, parent, suite)
+                return self._file(file_path, text, parent, suite)
         return None
 
-    def _file(self, path: Path, parent: pytest.Collector, suite: Suite) -> CaseFile:
-        extra: dict[str, Any] = {}
-        if not path.is_relative_to(parent.config.rootpath):
-            # pytest would name it from the argument, and the id could not be passed back
-            extra["nodeid"] = str(path)
-        return CaseFile.from_parent(parent, path=path, suite=suite, benches=self._benches, **extra)
+    def _file(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | CaseLines | None:
+        # from outside rootdir pytest would name it from the argument, and the id could not be passed back
+        nodeid = text.removeprefix(self._root).replace(os.sep, "/") if text.startswith(self._root) else text
+        pack, shard = self._benches.pack_of(suite), self._benches.settings.shard
+        if text.endswith(MANY):
+            only = self._single.get(text, frozenset())
+            lines: CaseLines = CaseLines.from_parent(
+                parent, path=path, nodeid=nodeid, suite=suite, pack=pack, shard=shard, only=only
+            )
+            return lines
+        if shard is not None and path.stem not in shard:
+            return None
+        file: CaseFile = CaseFile.from_parent(parent, path=path, nodeid=nodeid, suite=suite, pack=pack)
+        return file
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Count the cases found, before any is deselected."""
@@ -166,21 +258,29 @@ class Collector:
         for item in items:
             if isinstance(item, CaseItem):
                 other = first.setdefault((item.suite.name, item.name), item)
-                if other is not item and other.path != item.path:
-                    for one, twin in ((item, other), (other, item)):
-                        wrong = f'"{one.name}" stands also in {twin.file_id}'
-                        problem = Problem("/id", wrong, "give it an id of its own")
-                        one.problem = one.problem or str(CaseError(one.file_id, [problem]))
+                if other is not item and (other.path, other.line) != (item.path, item.line):
+                    _say_twice(item, other.where)
+                    _say_twice(other, item.where)
+
+
+def _say_twice(item: CaseItem, twin: str, name: str = "") -> None:
+    if not item.problem:
+        problem = Problem("/id", f'"{name or item.name}" stands also in {twin}', "give it an id of its own")
+        item.problem = str(CaseError(item.where, [problem]))
 
 
 def marks_of(suite: Suite, loaded: LoadedCase | None) -> Iterator[pytest.MarkDecorator]:
     """Give the marks that `-m` selects a case by."""
+    if loaded is None:
+        yield _mark(suite.name, "", "", "")
+        return
+    case = loaded.case
     # one mark a tag, each with all fields: a list in a mark could not be selected by one of its members
-    case = loaded.case if loaded is not None else None
-    for tag in (case.notes.tags if case is not None else ()) or ("",):
-        yield pytest.mark.packbench(
-            suite=suite.name,
-            case_type=case.case_type if case is not None else "",
-            difficulty=case.difficulty if case is not None else "",
-            tag=tag,
-        )
+    for tag in case.notes.tags or ("",):
+        yield _mark(suite.name, case.case_type, case.difficulty, tag)
+
+
+# cases share their marks: making one takes as long as reading a case
+@lru_cache(maxsize=_MARKS)
+def _mark(suite: str, case_type: str, difficulty: str, tag: str) -> pytest.MarkDecorator:
+    return pytest.mark.packbench(suite=suite, case_type=case_type, difficulty=difficulty, tag=tag)

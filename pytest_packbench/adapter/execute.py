@@ -9,15 +9,16 @@ import pytest
 
 from pytest_packbench.adapter.collect import CaseBroken, CaseFailure, CaseItem
 from pytest_packbench.adapter.explain import error_text, failure_text
-from pytest_packbench.adapter.keys import AHEAD, ATTRIBUTE, BENCHES, RUN_ID
-from pytest_packbench.adapter.tried import Tried, broke, not_run, tried
+from pytest_packbench.adapter.keys import AHEAD, ATTRIBUTE, BENCHES, RESUMED, RUN_ID
+from pytest_packbench.adapter.tried import Tried, broke, not_run, tried, tried_before
+from pytest_packbench.cases.files import located
 from pytest_packbench.engine.attempt import Failure, attempt, frames
 from pytest_packbench.engine.entries import Place
 from pytest_packbench.engine.targets import TargetError
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Mapping
     from pathlib import Path
 
     from pytest_packbench.adapter.tested import Tested
@@ -39,7 +40,7 @@ def place_of(item: Tested) -> Place:
         pack=item.config.stash[BENCHES].pack_of(item.suite),
         case_id=item.name,
         nodeid=item.case_nodeid,
-        file=shown_file(item.suite, item.path, item.file_id),
+        file=located(shown_file(item.suite, item.path, item.file_id), item.line),
         folder=item.path.parent.name,
         loaded=item.loaded,
     )
@@ -68,15 +69,26 @@ def held_back(item: Tested, place: Place) -> Tried | None:
 
 def _try(item: CaseItem, place: Place) -> list[Tried]:
     ahead = item.config.stash.get(AHEAD, None)
+    kept = {trial: tried_before(entry, item.case_nodeid) for trial, entry in kept_trials(item).items()}
+    if len(kept) == item.config.stash[BENCHES].settings.trials:
+        return [kept[trial] for trial in sorted(kept)]
     try:
         bench = item.config.stash[BENCHES].bench(item.suite)
     except TargetError as error:
         return [broke(place, Failure(kind="target_missing", message=str(error), details=_cause(error)))]
     if ahead is not None:
-        return ahead.take(item)
+        return ahead.take(item, kept)
     if item.loaded is None:
         raise ValueError("a case that can't be read is not tried")
     return [tried(place, attempt(bench, item.loaded), bench, item.config.stash[RUN_ID])]
+
+
+def kept_trials(item: CaseItem) -> Mapping[int, Entry]:
+    """Give the trials of a case that a resumed run has already."""
+    resumed = item.config.stash.get(RESUMED, None)
+    if resumed is None or item.problem or item.loaded is None:
+        return {}
+    return resumed.trials(item.suite, item.name)
 
 
 def shown_to_hooks(item: pytest.Item, place: Place, one: Tried) -> Tried:
@@ -107,7 +119,11 @@ def conclude(item: Tested, trials: list[Tried]) -> None:
         pytest.skip(printable(entry.message))
     if broken is not None and broken.failure is not None and entry.verdict in {"error", "vacuous"}:
         item.explanation = error_text(item, broken.failure)
-        raise CaseBroken(printable(broken.failure.message))
+        shown = CaseBroken(printable(broken.failure.message))
+        if broken.failure.raised is not None and item.config.stash[BENCHES].settings.debugged:
+            # a debugger goes to where the user's own code raised
+            raise shown.with_traceback(broken.failure.raised.__traceback__)
+        raise shown
     if entry.verdict == "failed":
         item.explanation = failure_text(item, trials, entry, rule)
 
@@ -136,7 +152,7 @@ def decide(item: Tested) -> None:
     strict = bool(item.config.option.runxfail)
     if entry.verdict == "known_hole" and not (strict and entry.score is not None):
         raise pytest.xfail.Exception(printable(entry.message))
-    if _reaches(entry):
+    if entry.verdict == "passed" if len(item.entries) > 1 else _reaches(entry):
         return
     line = item.explanation.partition("\n")[0] or printable(entry.message)
     if item.config.stash[BENCHES].settings.gate == "suite" and not strict:
@@ -169,6 +185,9 @@ class Reporter:
         if call.excinfo is not None and isinstance(call.excinfo.value, CaseBroken):
             # pytest asks no item how to show a failing setup
             report.longrepr = item.explanation
+        if AHEAD in item.config.stash:
+            # the setup only waited for what ran beside other cases
+            report.duration = sum(entry.duration_ms for entry in item.entries) / 1000
         return report
 
 

@@ -7,7 +7,9 @@ import shlex
 from typing import TYPE_CHECKING
 
 from pytest_packbench.adapter.keys import BENCHES
+from pytest_packbench.cases.files import located
 from pytest_packbench.engine.entries import scored
+from pytest_packbench.engine.protocols.score import Score, Term
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from pytest_packbench.adapter.tested import Tested
     from pytest_packbench.adapter.tried import Tried
     from pytest_packbench.engine.attempt import Attempt, Failure
-    from pytest_packbench.engine.protocols.score import Score
     from pytest_packbench.records.entry import Entry
 
 
@@ -39,9 +40,9 @@ def failure_text(item: Tested, trials: Sequence[Tried], entry: Entry, rule: str 
     """
     worst = min(trials, key=lambda one: one.entry.score if one.entry.score is not None else 1.0)
     tried = worst.attempt
-    if tried is None or tried.score is None:
+    score = _score_of(worst.entry) if tried is None else tried.score
+    if score is None:
         raise ValueError("a failing case has a score")
-    score = tried.score
     return printable(
         "\n".join(
             [
@@ -111,16 +112,31 @@ def _over_trials(trials: Sequence[Tried], entry: Entry, rule: str | dict[str, in
     ]
 
 
-def _whereabouts(item: Tested, attempt: Attempt) -> list[str]:
+def _score_of(entry: Entry) -> Score:
+    """Give the score of an attempt that an earlier session of the run made."""
+    if entry.threshold is None:
+        raise ValueError("what was scored has a threshold")
+    terms = tuple(Term(**term) for term in entry.terms)
+    return Score(score=entry.score, threshold=entry.threshold, verdict="failed", terms=terms)
+
+
+def _whereabouts(item: Tested, attempt: Attempt | None) -> list[str]:
+    if attempt is None:
+        kept = "kept:     from an earlier session of this run; not run again"
+        return [f"case:     {located(item.file_id, item.line)}", kept, f"re-run:   {rerun_command(item)}"]
     if item.own_test:
-        return [f"test:   {item.own_test}", f"case:   {item.file_id}", f"re-run: {rerun_command(item)}"]
+        return [
+            f"test:   {item.own_test}",
+            f"case:   {located(item.file_id, item.line)}",
+            f"re-run: {rerun_command(item)}",
+        ]
     cassette = item.suite.cassette_path(item.name)
     recorded = attempt.cassette is not None
     shown = os.path.relpath(cassette, item.config.invocation_params.dir) if recorded else ""
     live = item.config.stash[BENCHES].settings.mode != "fixture"
     played = f"{attempt.calls} of its exchanges {'recorded' if live else 'replayed'}" if recorded else "none"
     return [
-        f"case:     {item.file_id}",
+        f"case:     {located(item.file_id, item.line)}",
         f"cassette: {shown} ({played})" if shown else f"cassette: {played}",
         *([f"model:    {attempt.backend} {attempt.model}, {attempt.calls} calls"] if live else []),
         f"re-run:   {rerun_command(item)}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.adapter.keys import ungrouped
 from pytest_packbench.reports.files import write_atomic
 
 if TYPE_CHECKING:
@@ -22,11 +23,28 @@ def switch_on(config: pytest.Config) -> None:
     # without a terminal reporter pytest has no traceback style, which that plugin asks for
     able = config.pluginmanager.hasplugin(PLUGIN) and config.pluginmanager.hasplugin("terminal")
     if able and not config.option.json_report:
-        config.option.json_report = True
-        config.option.json_report_file = None
-        config.option.json_report_omit = list(_LEFT_OUT)
-        # or it says at the end, with -v, that it did not write what we write
-        config.option.json_report_verbosity = 0
+        _ask_for(config)
+
+
+def switch_on_late(config: pytest.Config) -> None:
+    """Do the same in a session that has begun: the plugin is started by hand, as if the session began now."""
+    plugin: Any = config.pluginmanager.getplugin(PLUGIN)
+    able = config.pluginmanager.hasplugin("terminal") or hasattr(config, "workerinput")
+    if plugin is None or not able or hasattr(config, "_json_report"):
+        return
+    _ask_for(config)
+    plugin.pytest_configure(config)
+    begin = getattr(getattr(config, "_json_report", None), "pytest_sessionstart", None)
+    if begin is not None:
+        begin(session=None)
+
+
+def _ask_for(config: pytest.Config) -> None:
+    config.option.json_report = True
+    config.option.json_report_file = None
+    config.option.json_report_omit = list(_LEFT_OUT)
+    # or it says at the end, with -v, that it did not write what we write
+    config.option.json_report_verbosity = 0
 
 
 def write_report(
@@ -44,7 +62,7 @@ def write_report(
     plugin = getattr(config, "_json_report", None)
     report: dict[str, Any] = dict(getattr(plugin, "report", None) or {})
     report["exitcode"] = int(session.exitstatus)
-    tests = [test for test in report.get("tests", []) if test["nodeid"].partition("@")[0] in nodeids]
+    tests = [test for test in report.get("tests", []) if ungrouped(test["nodeid"], nodeids) in nodeids]
     if "tests" in report and len(tests) < len(report["tests"]):
         report["tests"] = tests
         report["summary"] = _summary(tests)

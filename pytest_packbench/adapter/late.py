@@ -10,7 +10,7 @@ import pytest
 
 from pytest_packbench.adapter.activation import suites_under, unknown
 from pytest_packbench.adapter.jsonreport import switch_on_late
-from pytest_packbench.adapter.keys import BENCHES, JOINED
+from pytest_packbench.adapter.keys import BENCHES
 from pytest_packbench.adapter.marks import MarkError
 from pytest_packbench.adapter.session import register
 from pytest_packbench.adapter.xdist import late_place
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pytest_packbench.adapter.session import Recorder
     from pytest_packbench.cases.suite import Suite
 
+REFUSED = pytest.StashKey[str]()
+
 
 def join(config: pytest.Config, name: str) -> Suite:
     """Give a suite that a mark names; register the session's plugins where that was not done yet.
@@ -30,6 +32,8 @@ def join(config: pytest.Config, name: str) -> Suite:
         MarkError: no suite has such a name.
         pytest.UsageError: the suite or a setting can't be used.
     """
+    if BENCHES in config.stash and name in config.stash[BENCHES].suites:
+        return config.stash[BENCHES].suites[name]
     if ASKED not in config.stash:
         root, bundled = suites_root(config.rootpath, setting_of("root", config.option, config.getini)[0])
         config.stash[ASKED] = Asked(root=root, bundled=bundled, named=(), folders={})
@@ -37,15 +41,25 @@ def join(config: pytest.Config, name: str) -> Suite:
     known = suites_under(asked.root)
     if name not in known:
         raise MarkError(unknown(name, known, asked.root))
+    if REFUSED in config.stash:
+        raise pytest.UsageError(config.stash[REFUSED])
     if BENCHES not in config.stash:
-        register(config, late=True)
-        config.stash[JOINED] = True
-        switch_on_late(config)
+        _begin(config)
     suite = config.stash[BENCHES].add(name, known[name], bundled=asked.bundled)
     recorder = recorder_of(config)
     if recorder is not None:
         recorder.add(suite)
     return suite
+
+
+def _begin(config: pytest.Config) -> None:
+    try:
+        register(config, late=True)
+    except pytest.UsageError as error:
+        # what is half begun is not begun again: the next mark is told the same
+        config.stash[REFUSED] = str(error)
+        raise
+    switch_on_late(config)
 
 
 def recorder_of(config: pytest.Config) -> Recorder | None:
@@ -75,9 +89,9 @@ def learn(config: pytest.Config, told: str, reports: Iterable[pytest.TestReport]
     for suite, one in cases:
         pack = recorder.benches.pack_of(suite)
         path = config.rootpath / one["file"]
-        place = partial(late_place, suite, pack, path, one["file"], one["case_id"], one["nodeid"])
-        recorder.select(suite.name, one["nodeid"], place)
-        recorder.runs[suite.name].note_target(one["target"])
+        named = {"file": one["file"], "name": one["case_id"], "nodeid": one["nodeid"]}
+        place = partial(late_place, suite, pack, path, **named)
+        recorder.select(suite.name, one["nodeid"], place, one["target"])
     for report in reports:
         if unheard:
             for plugin in (recorder, getattr(config, "_json_report", None)):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.adapter.activation import suites_under
-from pytest_packbench.adapter.collect import SUFFIX
 from pytest_packbench.adapter.suites import known_packs, read_suite
+from pytest_packbench.cases.files import case_paths, count_in
 from pytest_packbench.plugin import setting_of, suites_root
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ def show_suites(config: pytest.Config) -> int:
 
 def _counted(folder: Path) -> str:
     counts: dict[str, int] = {}
-    for place, _, names in sorted(os.walk(folder)):
-        cases = sum(name.endswith(SUFFIX) for name in names)
+    for path in case_paths(folder):
+        cases = count_in(path)
         if cases:
-            kind = os.path.relpath(place, folder)
+            kind = os.path.relpath(os.path.dirname(path), folder)  # noqa: PTH120 - text, as it comes
             counts[kind] = counts.get(kind, 0) + cases
     total = sum(counts.values())
     listed = ", ".join(f"{kind} {count}" for kind, count in counts.items())

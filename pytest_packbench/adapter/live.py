@@ -10,6 +10,7 @@ import pytest
 
 from pytest_packbench.backends import MODULES, RECORDED, STUB, open_backend
 from pytest_packbench.backends.base import Backend, BackendOptions, BackendUnusable
+from pytest_packbench.engine.cache import AnswerCache
 from pytest_packbench.engine.ledger import Ledger
 from pytest_packbench.engine.live import Live
 from pytest_packbench.engine.meter import Asked
@@ -66,6 +67,7 @@ class Answerers:
     ledger: Ledger
     throttle: Throttle
     _opened: dict[tuple[str, str], Backend] = field(default_factory=dict)
+    _cache: AnswerCache | None = None
 
     @classmethod
     def of(cls, settings: Settings, workers: int) -> Answerers:
@@ -97,8 +99,22 @@ class Answerers:
             asked = self._asked(suite, name, model)
             model = asked.backend.model
         aside = {role: self._asked(suite, *who, aside=True) for role, who in roles.items()}
-        live = Live(asked=asked, aside=aside, ledger=self.ledger, secrets=Secrets(os.environ))
+        secrets = Secrets(os.environ)
+        live = Live(asked=asked, aside=aside, ledger=self.ledger, secrets=secrets, cache=self._cache_of(secrets))
         return Answering(backend=name, model=model, live=live, roles=frozenset(roles))
+
+    def _cache_of(self, secrets: Secrets) -> AnswerCache | None:
+        settings = self.settings
+        if settings.cache is None:
+            return None
+        if self._cache is None:
+            how = {
+                "base_url": settings.base_url,
+                "temperature": settings.temperature,
+                "max_output_tokens": settings.max_output_tokens,
+            }
+            self._cache = AnswerCache(settings.cache, how, secrets)
+        return self._cache
 
     def _named(self, suite: Suite, pack: Pack) -> tuple[str, str]:
         settings, rules = self.settings, suite.config
@@ -252,4 +268,5 @@ def spent_text(spent: Mapping[str, Any]) -> str:
     """Say what a live run used."""
     cost = "cost unknown" if spent["cost"] is None else f"{spent['cost']:.4f} {spent['currency']}"
     uncounted = f" ({spent['uncounted']} calls without a count)" if spent["uncounted"] else ""
-    return f"asked: {spent['calls']} model calls, {spent['tokens']:,} tokens{uncounted}, {cost}"
+    cached = f", {spent['cached']} more answered from the cache" if spent.get("cached") else ""
+    return f"asked: {spent['calls']} model calls, {spent['tokens']:,} tokens{uncounted}, {cost}{cached}"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import BaseModel
@@ -116,6 +115,11 @@ class MarkedTest:
         """The case file as node ids name it."""
         return self.case.file
 
+    @property
+    def line(self) -> int:
+        """The case's line in a file of many, from 1; 0 where the file is the case."""
+        return self.case.line
+
     def begin(self, phase: str) -> None:
         """Enter a phase; setup forgets what an earlier run of the item left."""
         self.phase, self.begun = phase, time.perf_counter_ns()
@@ -135,14 +139,8 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
         pytest.Collector.CollectError: the mark can't be used; one line names the test.
     """
     try:
-        if FIXTURE not in metafunc.fixturenames:
-            raise MarkError("the test takes no packbench_check, so it could never check anything; add it")
-        tests = _tests_of(metafunc.config)
-        found: dict[Path, FiledCase] = {}
-        for mark in metafunc.definition.iter_markers(MARK):
-            for case in tests.asked_for(Asking.of(mark)):
-                found.setdefault(case.path, case)
-        metafunc.parametrize(FIXTURE, parameters(sorted(found.values(), key=_in_order)), indirect=True)
+        cases, several = _cases_for(metafunc)
+        metafunc.parametrize(FIXTURE, parameters(cases, several=several), indirect=True)
     except (MarkError, pytest.UsageError) as error:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {MARK}: {error}") from None
 
@@ -150,7 +148,12 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
 def check_of(item: pytest.Item) -> Callable[[object], Score]:
     """Give the check of a marked test."""
     tests, test = item.config.stash[TESTS], item.stash[TEST]
-    return partial(tests.check, test)
+
+    def packbench_check(result: object) -> Score:
+        __tracebackhide__ = True
+        return tests.check(test, result)
+
+    return packbench_check
 
 
 def request_of(item: pytest.Item) -> VerifyRequest:
@@ -172,24 +175,22 @@ class MarkedTests:
         self._selected: list[MarkedTest] = []
         self._untold = ""
 
-    def asked_for(self, asking: Asking) -> list[FiledCase]:
-        """Give the cases that a mark asks for.
+    def asked_for(self, suites: Sequence[Suite], asking: Asking) -> list[FiledCase]:
+        """Give the cases that a mark asks for; each suite is read once in a session.
 
         Raises:
-            MarkError: there is no such suite, or no such case.
-            pytest.UsageError: a suite or a setting can't be used.
+            MarkError: a suite has no such case.
         """
-        _check_settings(self._config)
         found = []
-        for name in asking.suites:
-            suite = join(self._config, name)
-            if name not in self._cases:
-                self._cases[name] = suite_cases(self._config, suite, self._benches.pack_of(suite))
-            fitting = [case for case in self._cases[name] if asking.fits(case)]
+        for suite in suites:
+            if suite.name not in self._cases:
+                self._cases[suite.name] = suite_cases(self._config, suite, self._benches.pack_of(suite))
+            fitting = [case for case in self._cases[suite.name] if asking.fits(case)]
             if not fitting:
                 named = ", ".join(f"{key} {' or '.join(values)}" for key, values in asking.wanted.items())
-                raise MarkError(f'suite "{name}" has no case{f" of {named}" if named else ""}')
-            found += fitting
+                raise MarkError(f'suite "{suite.name}" has no case{f" of {named}" if named else ""}')
+            shard = self._benches.settings.shard
+            found += [case for case in fitting if shard is None or case.case_id in shard]
         return found
 
     def check(self, test: MarkedTest, result: object) -> Score:
@@ -215,7 +216,7 @@ class MarkedTests:
             decide(test)
         except (CaseFailure, CaseBroken, pytest.xfail.Exception) as stop:
             test.stop = stop
-            # in a fixture it would be an error in pytest's words; the call raises it as what it is
+            # in a fixture it would be an error in pytest's words; the call raises it as what it is, after the test
             if test.phase != "setup" or isinstance(stop, CaseBroken):
                 raise
         if one.attempt is None or one.attempt.score is None:
@@ -237,8 +238,7 @@ class MarkedTests:
             self._untold = told_of(self._selected)
             return
         for test in self._selected:
-            recorder.select(test.suite.name, test.case_nodeid, partial(place_of, test))
-            recorder.runs[test.suite.name].note_target(_target(test))
+            recorder.select(test.suite.name, test.case_nodeid, partial(place_of, test), _target(test))
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """Say which suites marked tests run; the header was written before that was known."""
@@ -277,8 +277,6 @@ class MarkedTests:
         if test is None:
             return (yield)
         test.begin("call")
-        if test.stop is not None:
-            raise test.stop
         try:
             result = yield
         finally:
@@ -356,7 +354,8 @@ class MarkedTests:
         bench = self._bench(test)
         left = settle(bench, test.loaded, draft)
         # what the test does to its result afterwards is not what was scored
-        return tried(place, replace(left, payload=deepcopy(left.payload)), bench, self._config.stash[RUN_ID])
+        kept = replace(left, payload=json.loads(json.dumps(left.payload)))
+        return tried(place, kept, bench, self._config.stash[RUN_ID])
 
     def _bench(self, test: MarkedTest) -> Bench:
         key = (test.suite.name, test.own_test)
@@ -370,7 +369,7 @@ class MarkedTests:
                 caller=Caller(_asked_by_the_test),
                 target_name=_target(test),
                 mode=settings.mode,
-                live=Live(backend=None, ledger=ledger, price=None, secrets=secrets) if secrets is not None else None,
+                live=Live(asked=None, ledger=ledger, secrets=secrets) if secrets is not None else None,
             )
         return self._ready[key]
 
@@ -403,6 +402,21 @@ def told_of(tests: Sequence[MarkedTest]) -> str:
     return json.dumps(told) if told else ""
 
 
+def _cases_for(metafunc: pytest.Metafunc) -> tuple[list[FiledCase], bool]:
+    """Give a function's cases, and whether its marks name several suites."""
+    if FIXTURE not in metafunc.fixturenames:
+        raise MarkError("the test takes no packbench_check, so it could never check anything; add it")
+    found: dict[tuple[Path, str], FiledCase] = {}
+    askings = [Asking.of(mark) for mark in metafunc.definition.iter_markers(MARK)]
+    for asking in askings:
+        suites = [join(metafunc.config, name) for name in asking.suites]
+        _check_settings(metafunc.config)
+        for case in _tests_of(metafunc.config).asked_for(suites, asking):
+            found.setdefault((case.path, case.case_id), case)
+    named = {name for asking in askings for name in asking.suites}
+    return sorted(found.values(), key=_in_order), len(named) > 1
+
+
 def _tests_of(config: pytest.Config) -> MarkedTests:
     if TESTS not in config.stash:
         config.stash[TESTS] = MarkedTests(config)
@@ -410,8 +424,8 @@ def _tests_of(config: pytest.Config) -> MarkedTests:
     return config.stash[TESTS]
 
 
-def _in_order(case: FiledCase) -> tuple[str, str]:
-    return case.suite.name, str(case.path)
+def _in_order(case: FiledCase) -> tuple[str, str, int]:
+    return case.suite.name, str(case.path), case.line
 
 
 def _check_settings(config: pytest.Config) -> None:
@@ -424,14 +438,14 @@ def _check_settings(config: pytest.Config) -> None:
 
 def _refuse_doubles(tests: Sequence[MarkedTest], files: Sequence[CaseItem]) -> None:
     """Turn a case that stands twice into errors that name each other: a run measures each case once."""
-    first: dict[Path, MarkedTest | CaseItem] = {item.path: item for item in files}
+    first: dict[tuple[Path, str], MarkedTest | CaseItem] = {(item.path, item.name): item for item in files}
     for test in tests:
-        other = first.setdefault(test.path, test)
+        other = first.setdefault((test.path, test.name), test)
         if other is test:
             continue
         for one, twin in ((test, other), (other, test)):
             if not one.problem:
-                where = f'"{one.name}" of suite {one.suite.name} is run by {one.case_nodeid} and by {twin.case_nodeid}'
+                where = f"the case is run twice, by {one.case_nodeid} and by {twin.case_nodeid}"
                 one.problem = f"{where}; a run measures each case once: select one of them, or run pytest for each"
                 if isinstance(one, MarkedTest):
                     one.kind = "case_twice"

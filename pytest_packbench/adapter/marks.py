@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,13 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.adapter.collect import SUFFIX, marks_of
+from pytest_packbench.adapter.collect import marks_of
 from pytest_packbench.adapter.suites import shown_path
-from pytest_packbench.cases.load import parse_case
+from pytest_packbench.cases.files import located, read_place, walk_cases
 from pytest_packbench.cases.problem import CaseError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Mapping, Sequence
+
+    from pytest_packbench.cases.files import CasePlace
     from pytest_packbench.cases.load import LoadedCase
     from pytest_packbench.cases.suite import Suite
     from pytest_packbench.engine.protocols.pack import Pack
@@ -65,8 +66,8 @@ class Asking:
         if case.loaded is None:
             return case.folder in self.wanted.get("case_type", (case.folder,))
         model = case.loaded.case
-        has = {"case_type": {model.case_type}, "difficulty": {model.difficulty}, "tag": set(model.notes.tags)}
-        return all(has[name] & set(values) for name, values in self.wanted.items())
+        has = {"case_type": (model.case_type,), "difficulty": (model.difficulty,), "tag": model.notes.tags}
+        return all(any(one in values for one in has[name]) for name, values in self.wanted.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,8 @@ class FiledCase:
         suite: its suite.
         path: its file, absolute.
         file: the file as node ids name it.
-        case_id: its id; the file's stem where it can't be read.
+        line: its line in a file of many, from 1; 0 where the file is the case.
+        case_id: its id; where it can't be read what stands in for it.
         loaded: the case; None where it can't be read.
         problem: why not, in one line; empty otherwise.
     """
@@ -85,9 +87,15 @@ class FiledCase:
     suite: Suite
     path: Path
     file: str
+    line: int
     case_id: str
     loaded: LoadedCase | None
     problem: str
+
+    @property
+    def where(self) -> str:
+        """Where it stands, for people: `FILE`, or `FILE:LINE`."""
+        return located(self.file, self.line)
 
     @property
     def folder(self) -> str:
@@ -100,21 +108,19 @@ def suite_cases(config: pytest.Config, suite: Suite, pack: Pack) -> tuple[FiledC
 
     Cases of one id name each other as their problem: ids name records.
     """
-    found = [_read(config, suite, pack, path) for path in _files(suite.cases_path)]
+    found = [_read(config, suite, pack, place) for place in walk_cases(suite.cases_path)]
     places: dict[str, list[FiledCase]] = {}
     for case in found:
         places.setdefault(case.case_id, []).append(case)
     return tuple(_alone(case, places[case.case_id]) for case in found)
 
 
-def parameters(cases: Iterable[FiledCase]) -> list[object]:
+def parameters(cases: Sequence[FiledCase], *, several: bool) -> list[object]:
     """Make pytest's parameters of cases: their ids, and the marks that `-m` selects by.
 
     A case's id is the parameter's; the suite comes before it where there are several, its folder where a suite has
     the id twice.
     """
-    cases = list(cases)
-    several = len({case.suite.name for case in cases}) > 1
     times = Counter((case.suite.name, case.case_id) for case in cases)
     made: list[object] = []
     for case in cases:
@@ -125,29 +131,25 @@ def parameters(cases: Iterable[FiledCase]) -> list[object]:
     return made
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    paths = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
-    return iter(sorted(path for path in paths if path.suffix == SUFFIX))
-
-
-def _read(config: pytest.Config, suite: Suite, pack: Pack, path: Path) -> FiledCase:
+def _read(config: pytest.Config, suite: Suite, pack: Pack, place: CasePlace) -> FiledCase:
+    path = Path(place.path)
     file = shown_path(config, path)
     loaded, problem = None, ""
     try:
-        loaded = parse_case(path.read_bytes(), pack.case_model, source=file, stem=path.stem, pack=pack.name)
+        loaded = read_place(place, pack.case_model, file=file, pack=pack.name)
     except CaseError as error:
         problem = str(error)
-    except OSError as error:
-        problem = str(CaseError(file, [Problem("", f"can't be read: {error}", "expected a JSON file")]))
-    return FiledCase(suite=suite, path=path, file=file, case_id=path.stem, loaded=loaded, problem=problem)
+    return FiledCase(
+        suite=suite, path=path, file=file, line=place.line, case_id=place.name, loaded=loaded, problem=problem
+    )
 
 
 def _alone(case: FiledCase, of_its_id: list[FiledCase]) -> FiledCase:
-    others = [other.file for other in of_its_id if other is not case]
+    others = [other.where for other in of_its_id if other is not case]
     if not others or case.problem:
         return case
     wrong = f'"{case.case_id}" stands also in {", ".join(others)}'
-    return replace(case, problem=str(CaseError(case.file, [Problem("/id", wrong, "give it an id of its own")])))
+    return replace(case, problem=str(CaseError(case.where, [Problem("/id", wrong, "give it an id of its own")])))
 
 
 def _called(mark: pytest.Mark) -> str:

@@ -21,17 +21,23 @@ class Progress:
         self._config = config
         self._ahead = ahead
         self._shown = False
+        self._wanted = False
 
     def tick(self) -> None:
         """Write the line anew."""
         self._below(self.text())
-        self._shown = True
+        self._shown = self._wanted = True
 
     def clear(self) -> None:
         """Take the line away before pytest writes."""
         if self._shown:
             self._below("")
             self._shown = False
+
+    def again(self) -> None:
+        """Write the line again after pytest wrote, where there was one."""
+        if self._wanted and not self._shown:
+            self.tick()
 
     def text(self) -> str:
         """Give the line: done and known attempts, mean score, tokens and cost so far, the oldest one's age."""

@@ -6,29 +6,34 @@ Only the process that the user started keeps a recorder; a worker of xdist runs 
 from __future__ import annotations
 
 import json
-import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_packbench.adapter.baseline import Earlier
-from pytest_packbench.adapter.collect import SUFFIX, CaseItem, Collector
+from pytest_packbench.adapter.collect import CaseItem, Collector
 from pytest_packbench.adapter.execute import Reporter, place_of
+from pytest_packbench.adapter.github import register_github
 from pytest_packbench.adapter.jsonreport import switch_on, write_report
-from pytest_packbench.adapter.keys import AHEAD, ATTRIBUTE, BENCHES, RUN_ID
+from pytest_packbench.adapter.keys import AHEAD, ATTRIBUTE, BENCHES, RESUMED, RUN_ID, ungrouped
 from pytest_packbench.adapter.live import guard_name
 from pytest_packbench.adapter.progress import Progress
+from pytest_packbench.adapter.resume import Changes, check_run, find_resumed, spent_of
 from pytest_packbench.adapter.settings import read_settings
+from pytest_packbench.adapter.shards import check_asked, part_of, sizes
+from pytest_packbench.adapter.shown import Shown
 from pytest_packbench.adapter.suites import open_benches
 from pytest_packbench.adapter.terminal import Terminal
 from pytest_packbench.engine.entries import Place, clock, unscored, versions
 from pytest_packbench.engine.ledger import CAPS
-from pytest_packbench.plugin import ASKED
+from pytest_packbench.plugin import ASKED, RUN_SEED, SEED
 from pytest_packbench.records.entry import Entry
+from pytest_packbench.records.resume import PARTS
 from pytest_packbench.records.run import Run
+from pytest_packbench.records.stored import JOURNAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
@@ -37,10 +42,13 @@ if TYPE_CHECKING:
 
     from pytest_packbench.adapter.ahead import Ahead
     from pytest_packbench.adapter.suites import Benches
+    from pytest_packbench.cases.shard import Shard
     from pytest_packbench.cases.suite import Suite
     from pytest_packbench.records.journal import Journal
     from pytest_packbench.reports.gates import GateResult
     from pytest_packbench.reports.statistics import Statistics
+
+_RAN = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,8 +59,11 @@ class SuiteRun:
         suite: the suite.
         folder: where its reports go.
         selected: what has to run, by node id; the place is looked at only for a case that left no entry.
+        targets: how records name the tests that run its cases; empty where items from files do.
         entries: what ran, by node id, each trial; the last run of an item counts.
         journal: open from the first entry on.
+        present: how many cases the suite has, at the end.
+        due: how many of them the whole suite, or the shard, has to run.
         run: what is true of all entries, at the end.
         statistics: the numbers, at the end.
         gates: how the gates decided, at the end.
@@ -63,8 +74,11 @@ class SuiteRun:
     suite: Suite
     folder: Path
     selected: dict[str, Callable[[], Place]] = field(default_factory=dict)
+    targets: set[str] = field(default_factory=set)
     entries: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
     journal: Journal | None = None
+    present: int = 0
+    due: int = 0
     run: Run | None = None
     statistics: Statistics | None = None
     gates: tuple[GateResult, ...] = ()
@@ -95,15 +109,22 @@ class Recorder:
         self._runs_by_nodeid: dict[str, SuiteRun] = {}
         self._spent: list[dict[str, Any]] = []
         self._kept: set[tuple[str, int, str]] = set()
-        output = benches.settings.output
-        self.runs = {
-            name: SuiteRun(suite=suite, folder=output / name / self.run_id) for name, suite in benches.suites.items()
-        }
+        self.resumed = config.stash.get(RESUMED, None)
+        self.base = self.resumed.base if self.resumed is not None else benches.settings.output
+        self.runs: dict[str, SuiteRun] = {}
+        for suite in benches.suites.values():
+            self.add(suite)
 
-    def select(self, suite_name: str, nodeid: str, place: Callable[[], Place]) -> None:
-        """Note a case that has to run, once."""
+    def add(self, suite: Suite) -> None:
+        """Keep a run of a suite, if there is none yet."""
+        folder = self.base / suite.name / self.run_id
+        self.runs.setdefault(suite.name, SuiteRun(suite=suite, folder=folder))
+
+    def select(self, suite_name: str, nodeid: str, place: Callable[[], Place], target: str = "") -> None:
+        """Note a case that has to run, once; with the name of the user's own test where one runs it."""
         run = self.runs[suite_name]
         run.selected.setdefault(nodeid, place)
+        run.targets.update([target] if target else [])
         self._runs_by_nodeid[nodeid] = run
 
     def note_collected(self, found: dict[str, int]) -> None:
@@ -123,7 +144,7 @@ class Recorder:
         if data is not None:
             self._take([Entry.from_json(one) for one in json.loads(data)])
             return
-        nodeid = _plain(report.nodeid)
+        nodeid = ungrouped(report.nodeid, self._runs_by_nodeid)
         run = self._runs_by_nodeid.get(nodeid)
         if run is None or nodeid in run.entries or report.passed:
             return
@@ -154,20 +175,57 @@ class Recorder:
             else:
                 self._append(run, entry)
 
-    def _append(self, run: SuiteRun, entry: Entry) -> None:
-        from pytest_packbench.records.journal import Journal
-        from pytest_packbench.reports.files import ensure_gitignore
+    def check_resumed(self) -> None:
+        """See that what is resumed is the same run, and know what of it is in the journal already.
 
+        Raises:
+            pytest.UsageError: it is not; one line names what changed.
+        """
+        if self.resumed is None:
+            return
+        for run in self.runs.values():
+            check_run(self.config, self.resumed, run.suite.name, self._head(run))
+        for kept in self.resumed.kept.values():
+            self._kept.update(map(_identity, kept.all_entries()))
+        spent = spent_of(self.resumed)
+        self._spent += [spent] if spent is not None else []
+
+    def begin_journals(self) -> None:
+        """Begin the journals of what was selected, before workers put theirs beside them."""
+        for run in self.runs.values():
+            if run.selected:
+                self._guarded(run, self._journal)
+
+    def _append(self, run: SuiteRun, entry: Entry) -> None:
+        self._guarded(run, lambda run: self._journal(run).append(entry))
+
+    def _guarded(self, run: SuiteRun, write: Callable[[SuiteRun], object]) -> None:
         try:
-            if run.journal is None:
-                run.folder.mkdir(parents=True, exist_ok=True)
-                ensure_gitignore(self.benches.settings.output)
-                run.journal = Journal(run.folder / "journal.jsonl")
-            run.journal.append(entry)
+            write(run)
         except OSError as error:
             trouble = f"reports can't be written to {run.folder}: {error.strerror or error}"
             if trouble not in run.trouble:
                 run.trouble.append(trouble)
+
+    def _journal(self, run: SuiteRun) -> Journal:
+        from pytest_packbench.records.journal import Journal, rewrite_journal
+        from pytest_packbench.reports.files import ensure_gitignore
+
+        if run.journal is None:
+            run.folder.mkdir(parents=True, exist_ok=True)
+            ensure_gitignore(self.base)
+            path = run.folder / JOURNAL
+            kept = self.resumed.kept.get(run.suite.name) if self.resumed is not None else None
+            if kept is not None:
+                # what is not kept must not come back after a second crash
+                rewrite_journal(path, self._head(run), kept.all_entries())
+                for part in kept.parts:
+                    part.unlink(missing_ok=True)
+            run.journal = Journal(path, partial(self._head, run))
+        return run.journal
+
+    def _head(self, run: SuiteRun) -> Run:
+        return replace(self._run(run, [], self.started_ns), finished_at="", partial="")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -179,6 +237,8 @@ class Recorder:
             ahead.close()
         for run in self.runs.values():
             self._finish(run, session)
+        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and all(run.run for run in self.runs.values()):
+            session.exitstatus = pytest.ExitCode.OK
         if any(run.failed for run in self.runs.values()) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         result = yield
@@ -188,10 +248,10 @@ class Recorder:
         return result
 
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
-        from pytest_packbench.reports.gates import of_a_part
         from pytest_packbench.reports.statistics import statistics
 
-        if not run.selected:
+        run.present, run.due = sizes(run.suite, self.benches.settings.shard)
+        if not run.selected and not self._is_empty_shard(run, session):
             self._note_empty(run)
             return
         stopped = "interrupted" if session.exitstatus == pytest.ExitCode.INTERRUPTED else "stopped"
@@ -200,21 +260,60 @@ class Recorder:
             if nodeid not in run.entries:
                 message = f"not run: the session was {stopped}{'' if stopped == 'interrupted' else ' early'}"
                 run.entries[nodeid] = (unscored(place(), "not_run", stopped, message, timestamp=clock(now)),)
+        self._carry_over(run)
         entries = run.all_entries()
-        run.run = self._run(run, entries, now)
+        run.run = replace(self._run(run, entries, now), findings=self._findings(run, entries))
         levels, rules = self.benches.pack_of(run.suite).depths or None, run.suite.config
         run.statistics = statistics(entries, levels=levels, trials_rule=rules.trials_rule())
         earlier = Earlier.find(self.benches.settings.baseline, run.folder.parent)
-        run.gates = earlier.check(run.run, entries, rules.all_gates())
-        if len(run.selected) < _present(run.suite):
-            run.gates = of_a_part(run.gates)
+        run.gates = self._as_far_as_selected(run, earlier.check(run.run, entries, rules.all_gates()))
         if run.journal is not None:
             run.journal.close()
         try:
             self._write(run, entries)
-            run.baseline = earlier.compared(run.run, entries, run.folder)
+            run.baseline = self._compared(run, entries, earlier)
         except OSError as error:
             run.trouble.append(f"reports can't be written to {run.folder}: {error.strerror or error}")
+
+    def _as_far_as_selected(self, run: SuiteRun, gates: tuple[GateResult, ...]) -> tuple[GateResult, ...]:
+        from pytest_packbench.reports.gates import of_a_part, of_a_shard
+
+        if self.benches.settings.shard is not None:
+            return of_a_shard(gates)
+        return of_a_part(gates) if len(run.selected) < run.present else gates
+
+    def _compared(self, run: SuiteRun, entries: list[Entry], earlier: Earlier) -> list[str]:
+        if run.run is None:
+            raise ValueError("a run is compared when it is finished")
+        if self.benches.settings.shard is None:
+            return earlier.compared(run.run, entries, run.folder)
+        asked = self.benches.settings.baseline != "none"
+        return ["not compared: this is a part; packbench compare takes the merged run"] if asked else []
+
+    def _findings(self, run: SuiteRun, entries: list[Entry]) -> tuple[str, ...]:
+        records = [entry.record for entry in entries if entry.record is not None]
+        try:
+            return tuple(self.benches.pack_of(run.suite).summary(records))
+        except Exception as error:  # noqa: BLE001 - a pack may be anybody's
+            run.trouble.append(f"the pack {run.suite.config.pack} raised in summary: {type(error).__name__}: {error}")
+            return ()
+
+    def _carry_over(self, run: SuiteRun) -> None:
+        """Keep what an earlier session of the run has of cases that were not selected in this one."""
+        kept = self.resumed.kept.get(run.suite.name) if self.resumed is not None else None
+        if kept is None:
+            return
+        ran = {trials[0].case_id for trials in run.entries.values()}
+        for case_id, found in kept.entries.items():
+            if case_id not in ran:
+                trials = tuple(found[number] for number in sorted(found))
+                run.entries[trials[0].nodeid] = trials
+                run.selected[trials[0].nodeid] = partial(_never_asked, case_id)
+
+    def _is_empty_shard(self, run: SuiteRun, session: pytest.Session) -> bool:
+        """Whether the suite has cases and this shard none of them: then it is complete, and merging wants to see it."""
+        ended = session.exitstatus in {pytest.ExitCode.NO_TESTS_COLLECTED, *_RAN}
+        return self.benches.settings.shard is not None and ended and run.present > 0 and run.due == 0
 
     def _note_empty(self, run: SuiteRun) -> None:
         named = run.suite.name in self.config.stash[ASKED].named
@@ -232,28 +331,36 @@ class Recorder:
             suite_sha256=run.suite.sha256,
             bundled=run.suite.bundled,
             mode=self.benches.settings.mode,
-            target=_target_of(entries) or self.benches.target_name(run.suite),
+            target=_target_of(entries) or _listed(run.targets) or self.benches.target_name(run.suite),
             **self._asked(run.suite),
-            started_at=clock(self.started_ns),
+            started_at=self._began(run.suite.name) or clock(self.started_ns),
             finished_at=clock(now),
-            partial=_partial(run, entries),
+            partial=_partial(run, entries, self.benches.settings.shard),
             versions=versions(),
             settings=self._settings(run.suite),
         )
 
-    def _asked(self, suite: Suite) -> dict[str, str]:
+    def _began(self, suite: str) -> str:
+        kept = self.resumed.kept.get(suite) if self.resumed is not None else None
+        return kept.run.started_at if kept is not None and kept.run is not None else ""
+
+    def _asked(self, suite: Suite) -> dict[str, Any]:
         bench = self.benches.known(suite)
         return {"backend": bench.backend, "model": bench.model} if bench is not None and bench.backend else {}
 
     def _settings(self, suite: Suite) -> dict[str, Any]:
         settings, bench = self.benches.settings, self.benches.known(suite)
         found: dict[str, Any] = {"gate": settings.gate}
+        if settings.shard is not None:
+            found["shard"] = str(settings.shard)
         if settings.trials > 1:
             found |= {"trials": settings.trials, "trials_rule": suite.config.trials_rule()}
         if bench is not None and bench.live is not None:
             caps = settings.caps
             named = {"max_tokens": caps.tokens, "max_cost": caps.cost, "max_seconds": caps.seconds}
-            found |= {"temperature": settings.temperature, "concurrency": settings.concurrency}
+            asked = bench.live.asked
+            temperature = settings.temperature if asked is None else asked.backend.temperature
+            found |= {"temperature": temperature, "concurrency": settings.concurrency}
             found |= {name: cap for name, cap in named.items() if cap is not None}
             found["spent"] = self.spent()
         if bench is not None and bench.guards:
@@ -274,6 +381,7 @@ class Recorder:
             "uncounted": sum(one["uncounted"] for one in found),
             "cost": None if any(cost is None for cost in costs) else sum(costs),
             "currency": found[0]["currency"],
+            **({"cached": cached} if (cached := sum(one.get("cached", 0) for one in found)) else {}),
         }
 
     def _write(self, run: SuiteRun, entries: list[Entry]) -> None:
@@ -282,7 +390,7 @@ class Recorder:
 
         if run.run is None or run.statistics is None:
             raise ValueError("a run is written when it is finished")
-        ensure_gitignore(self.benches.settings.output)
+        ensure_gitignore(self.base)
         write_run(run.folder, run.run, entries, run.statistics, run.gates)
 
     def _write_report(self, run: SuiteRun, session: pytest.Session) -> None:
@@ -297,10 +405,17 @@ class Recorder:
             write_report(run.folder / "report.json", self.config, session, set(run.selected), document)
             if not run.run.partial and not run.trouble:
                 write_atomic(run.folder.parent / "latest", self.run_id + "\n")
-            (run.folder / "journal.jsonl").unlink(missing_ok=True)
+            # a process that was killed may have left drafts
+            drafts = run.folder.glob(".*.tmp") if self.resumed is not None else ()
+            for path in (run.folder / JOURNAL, *run.folder.glob(PARTS), *drafts):
+                path.unlink(missing_ok=True)
         except OSError as error:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
             self.config.get_terminal_writer().line(f"packbench: {run.folder / 'report.json'}: {error}", red=True)
+
+
+def _never_asked(case_id: str) -> Place:
+    raise RuntimeError(f"{case_id} has an entry: nobody asks where it stands")
 
 
 def _identity(entry: Entry) -> tuple[str, int, str]:
@@ -309,10 +424,19 @@ def _identity(entry: Entry) -> tuple[str, int, str]:
 
 def _target_of(entries: Iterable[Entry]) -> str:
     records = (entry.record for entry in entries if entry.record is not None)
-    return next((record["packbench"]["target"] for record in records), "")
+    return _listed({record["packbench"]["target"] for record in records})
 
 
-def _partial(run: SuiteRun, entries: list[Entry]) -> str:
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _partial(run: SuiteRun, entries: list[Entry], shard: Shard | None) -> str:
+    missing = _missing(run, entries)
+    return part_of(shard, missing, run.due, run.present) if shard is not None else missing
+
+
+def _missing(run: SuiteRun, entries: list[Entry]) -> str:
     idle = [entry for entry in entries if entry.verdict == "not_run" and not entry.quarantined]
     kinds = {entry.kind for entry in idle}
     count = f"{len({entry.nodeid for entry in idle})} of {len(run.selected)} cases did not run"
@@ -323,17 +447,7 @@ def _partial(run: SuiteRun, entries: list[Entry]) -> str:
         return f"{capped}: {count}"
     if idle:
         return f"stopped early: {count}"
-    present = _present(run.suite)
-    return f"{len(run.selected)} of {present} cases selected" if len(run.selected) < present else ""
-
-
-def _present(suite: Suite) -> int:
-    return sum(name.endswith(SUFFIX) for _, _, names in os.walk(suite.cases_path) for name in names)
-
-
-def _plain(nodeid: str) -> str:
-    path, mark, name = nodeid.rpartition("::")
-    return f"{path}{mark}{name.partition('@')[0]}"
+    return f"{len(run.selected)} of {run.due} cases selected" if len(run.selected) < run.due else ""
 
 
 def _first_line(report: pytest.TestReport) -> str:
@@ -344,8 +458,12 @@ def _first_line(report: pytest.TestReport) -> str:
     return (text.strip() or "no report").splitlines()[0]
 
 
-def register(config: pytest.Config) -> None:
+def register(config: pytest.Config, *, late: bool = False) -> None:
     """Register the plugins of a session that was asked for suites.
+
+    Args:
+        config: the session's.
+        late: whether collection has begun, so that no case comes from a file.
 
     Raises:
         pytest.UsageError: a setting, a suite or the target can't be used.
@@ -353,32 +471,50 @@ def register(config: pytest.Config) -> None:
     asked = config.stash[ASKED]
     benches = open_benches(config, read_settings(config), asked.folders, bundled=asked.bundled)
     config.stash[BENCHES] = benches
-    collector = Collector(benches)
+    check_asked(benches, asked)
+    collector = Collector(benches, asked.single)
     config.pluginmanager.register(collector, "packbench-collector")
     config.pluginmanager.register(Reporter(), "packbench-reporter")
-    ahead = _work_ahead(config, benches)
-    worker_input = getattr(config, "workerinput", None)
-    if worker_input is not None:
+    ahead = None if late else _work_ahead(config, benches)
+    config.stash[RUN_ID] = _run_id(config)
+    _resume(config, benches, late=late)
+    if hasattr(config, "workerinput"):
         from pytest_packbench.adapter.xdist import Worker
 
-        config.stash[RUN_ID] = worker_input["packbench_run_id"]
         config.pluginmanager.register(Worker(collector, benches, ahead), "packbench-worker")
         return
-    from ulid import ULID
-
-    config.stash[RUN_ID] = str(ULID())
     recorder = Recorder(config, benches, collector)
+    recorder.check_resumed()
     switch_on(config)
     config.pluginmanager.register(recorder, "packbench-recorder")
     config.pluginmanager.register(Terminal(recorder), "packbench-terminal")
+    config.pluginmanager.register(Shown(), "packbench-shown")
+    register_github(config, recorder)
     if ahead is not None:
         ahead.keep = recorder.keep
         progress = Progress(config, ahead)
-        ahead.tick, ahead.clear = progress.tick, progress.clear
+        ahead.tick, ahead.clear, ahead.again = progress.tick, progress.clear, progress.again
     if config.pluginmanager.hasplugin("dsession") or config.pluginmanager.hasplugin("xdist"):
         from pytest_packbench.adapter.xdist import Controller
 
         config.pluginmanager.register(Controller(recorder), "packbench-controller")
+
+
+def _resume(config: pytest.Config, benches: Benches, *, late: bool) -> None:
+    resumed = find_resumed(config, benches)
+    if resumed is None:
+        return
+    if late:
+        raise pytest.UsageError("--packbench-resume: tests of your own are run anew; it is for cases from files")
+    config.stash[RUN_ID], config.stash[RESUMED] = resumed.run_id, resumed
+    config.pluginmanager.register(Changes(resumed), "packbench-changes")
+
+
+def _run_id(config: pytest.Config) -> str:
+    from ulid import ULID
+
+    seed = getattr(config, "workerinput", {}).get(SEED) or config.stash.get(RUN_SEED, "")
+    return str(ULID.from_hex(seed) if seed else ULID())
 
 
 def _work_ahead(config: pytest.Config, benches: Benches) -> Ahead | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pytest
 
 from pytest_packbench.backends import MODULES, RECORDED, STUB
+from pytest_packbench.cases.shard import Shard
 from pytest_packbench.engine.ledger import Caps
 from pytest_packbench.packs import FILES
 from pytest_packbench.plugin import ASKED, BY_NAME, setting_of, suite_names
@@ -39,6 +40,7 @@ class Settings:
         model: which model.
         base_url: the address of its server.
         guards: guards by name or as `module:attr`; None where not set, empty for none at all.
+        debugged: whether somebody steps through the code; see `being_debugged`.
         concurrency: attempts under way at once, 1 or more.
         trials: attempts at each case, 1 or more.
         caps: what the whole run may use.
@@ -48,8 +50,12 @@ class Settings:
         temperature: 0 to 2.
         max_output_tokens: the longest answer of a model, tokens.
         gate: `case` or `suite`.
+        shard: the part of each suite to run; None for all of it.
         output: the folder for reports, absolute.
         baseline: `none`, `latest`, or the absolute path of an earlier run.
+        resume: the run to go on with: `latest`, an id or a path; empty for a new one.
+        resume_changed: `refuse`, or `run` to run anew what changed since.
+        cache: the folder of kept model answers, absolute; None for none.
         stale_is_error: whether a stale recording is an error.
         allow_processes: whether targets may start child processes in fixture mode.
         home: the folder that relative paths start from, absolute.
@@ -62,6 +68,7 @@ class Settings:
     model: str
     base_url: str
     guards: tuple[str, ...] | None
+    debugged: bool
     concurrency: int
     trials: int
     caps: Caps
@@ -71,8 +78,12 @@ class Settings:
     temperature: float
     max_output_tokens: int
     gate: Literal["case", "suite"]
+    shard: Shard | None
     output: Path
     baseline: str
+    resume: str
+    resume_changed: Literal["refuse", "run"]
+    cache: Path | None
     stale_is_error: bool
     allow_processes: bool
     home: Path
@@ -97,6 +108,15 @@ def _baseline(given: str, home: Path) -> str:
     if not path.exists():
         raise pytest.UsageError(f"--packbench-baseline: no run at {path}; expected latest, none or a run's folder")
     return str(path)
+
+
+def _cache(given: str, home: Path, mode: str) -> Path | None:
+    if not given or mode == "fixture":
+        return None
+    path = Path(os.path.normpath(home / given))
+    if path.exists() and not path.is_dir():
+        raise pytest.UsageError(f"--packbench-cache: {path} is no folder; expected a folder, or a new name")
+    return path
 
 
 class _Reader:
@@ -135,6 +155,14 @@ class _Reader:
         """Give names that came repeated or with commas; None where nothing is set."""
         return tuple(suite_names(self.value(name))) or None
 
+    def shard(self) -> Shard | None:
+        """Give the shard; None where nothing is set."""
+        found, source = setting_of("shard", self._config.option, self._config.getini)
+        try:
+            return Shard.parse(str(found)) if found else None
+        except ValueError as error:
+            raise pytest.UsageError(f"{source}: {error}") from None
+
     def _number(self, name: str, kind: Callable[[Any], NumberT], expected: str, fits: Callable[[NumberT], bool]) -> Any:
         found, source = setting_of(name, self._config.option, self._config.getini)
         if found in {"", None}:
@@ -157,8 +185,13 @@ def _guards(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 
 def being_debugged(config: pytest.Config) -> bool:
-    """Whether somebody steps through the code: then one case runs at a time, without a time limit."""
-    return bool(config.option.usepdb or config.option.trace or sys.gettrace() or "pydevd" in sys.modules)
+    """Whether somebody steps through the code: then one case runs at a time, without a time limit.
+
+    A trace function alone says nothing: tools that measure coverage have one as well.
+    """
+    stepping = type(getattr(sys.gettrace(), "__self__", None)).__mro__
+    by_pdb = any(one.__module__ == "bdb" for one in stepping)
+    return bool(config.option.usepdb or config.option.trace or by_pdb or "pydevd" in sys.modules)
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -186,6 +219,7 @@ def read_settings(config: pytest.Config) -> Settings:
         model=str(read.value("model")),
         base_url=str(read.value("base_url")),
         guards=_guards(read.names("guard")),
+        debugged=debugged,
         concurrency=1 if debugged else read.whole("concurrency") or (1 if fixture else _CONCURRENCY),
         trials=trials,
         caps=Caps(tokens=read.whole("max_tokens"), cost=read.real("max_cost"), seconds=read.real("max_seconds")),
@@ -195,8 +229,12 @@ def read_settings(config: pytest.Config) -> Settings:
         temperature=read.real("temperature", most=2, positive=False) or 0.0,
         max_output_tokens=read.whole("max_output_tokens") or _MAX_OUTPUT_TOKENS,
         gate=read.choice("gate"),
+        shard=read.shard(),
         output=Path(os.path.normpath(home / read.value("output"))),
         baseline=_baseline(str(read.value("baseline")), home),
+        resume=str(read.value("resume")),
+        resume_changed=read.value("resume_changed", ("refuse", "run")),
+        cache=_cache(str(read.value("cache")), home, mode),
         stale_is_error=read.value("stale", ("warn", "error")) == "error",
         allow_processes=_YES_NO[read.value("allow_processes", tuple(_YES_NO))],
         home=home,

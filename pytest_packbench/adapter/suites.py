@@ -79,6 +79,18 @@ class Benches:
     answerers: Answerers
     _ready: dict[str, Bench]
 
+    def add(self, name: str, folder: Path, *, bundled: bool) -> Suite:
+        """Give a suite, reading it where it was not asked for before.
+
+        Raises:
+            pytest.UsageError: it can't be used.
+        """
+        if name not in self.suites:
+            suite = read_suite(self.config, name, folder, self.packs, bundled=bundled)
+            _check_pack(self, suite)
+            self.suites[name] = suite
+        return self.suites[name]
+
     def pack_of(self, suite: Suite) -> Pack:
         """Give a suite's pack."""
         return self.packs[suite.config.pack].for_suite(suite.config)
@@ -186,13 +198,7 @@ def open_benches(config: pytest.Config, settings: Settings, folders: dict[str, P
 
 def _check(benches: Benches, suite: Suite) -> None:
     settings, rules = benches.settings, suite.config
-    try:
-        why = benches.pack_of(suite).unusable(rules)
-    except Exception as error:
-        said = f"{type(error).__name__}: {error}"
-        raise pytest.UsageError(f'suite "{suite.name}": the pack "{rules.pack}" raised {said}') from error
-    if why:
-        raise pytest.UsageError(f'suite "{suite.name}": {why}')
+    _check_pack(benches, suite)
     if settings.mode == "record":
         _check_recordable(suite)
     if settings.trials > 1:
@@ -203,6 +209,17 @@ def _check(benches: Benches, suite: Suite) -> None:
             benches.bench(suite)
         except TargetError as error:
             raise pytest.UsageError(str(error)) from None
+
+
+def _check_pack(benches: Benches, suite: Suite) -> None:
+    rules = suite.config
+    try:
+        why = benches.pack_of(suite).unusable(rules)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise pytest.UsageError(f'suite "{suite.name}": the pack "{rules.pack}" raised {said}') from error
+    if why:
+        raise pytest.UsageError(f'suite "{suite.name}": {why}')
 
 
 def _check_trials(suite: Suite, trials: int) -> None:

@@ -35,6 +35,8 @@ class Terminal:
         from pytest_packbench.adapter.collect import CaseItem
 
         cases = [item for item in items if isinstance(item, CaseItem) and item.loaded is not None]
+        if not any(isinstance(item, CaseItem) for item in items):
+            return []
         return [expected_calls(benches, cases), caps_text(benches.settings)]
 
     def _header(self, suite: Suite) -> list[str]:
@@ -48,6 +50,8 @@ class Terminal:
             f"{settings.mode} mode, target {target}{answered}{guards}"
         )
         lines = [head]
+        if self._recorder.resumed is not None:
+            lines.append(self._recorder.resumed.told(suite.name))
         if bench is not None and bench.caller.opaque and settings.mode == "fixture":
             lines.append(f"packbench: suite {suite.name}: pipeline not run: scoring only")
         if settings.mode != "fixture" and getattr(config.option, "dist", "no") != "no":

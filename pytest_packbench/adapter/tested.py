@@ -50,6 +50,10 @@ class Tested(Protocol):
         """The case file as node ids name it."""
 
     @property
+    def line(self) -> int:
+        """The case's line in a file of many, from 1; 0 where the file is the case."""
+
+    @property
     def case_nodeid(self) -> str:
         """What pytest calls it, without the group that xdist may append."""
 

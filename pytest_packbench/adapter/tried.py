@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_packbench.engine.attempt import Failure, frames
 from pytest_packbench.engine.entries import clock, entry_of, unscored
 from pytest_packbench.engine.protocols.pack import Comparison
+from pytest_packbench.records.evalrecord import EvalRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.attempt import Attempt, Bench
     from pytest_packbench.engine.entries import Place
     from pytest_packbench.records.entry import Entry
-    from pytest_packbench.records.evalrecord import EvalRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,19 @@ def _rows(place: Place, attempt: Attempt) -> list[Comparison]:
     if len(rows) < len(found) or not all(isinstance(text, str) for row in rows for text in astuple(row)):
         raise TypeError(f"explain gave {found!r}, expected comparisons, each of texts")
     return rows
+
+
+def tried_before(entry: Entry, nodeid: str) -> Tried:
+    """Make of an entry that an earlier session of the run left what its item needs.
+
+    Args:
+        entry: it was scored.
+        nodeid: what pytest calls the case's item today.
+    """
+    record = None
+    if entry.record is not None:
+        record = EvalRecord.from_json_line(json.dumps(entry.record), strict=False)
+    return Tried(entry=replace(entry, nodeid=nodeid), record=record)
 
 
 def broke(place: Place, failure: Failure, *, trial: int = 0) -> Tried:

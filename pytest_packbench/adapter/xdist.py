@@ -1,15 +1,19 @@
-"""xdist: one run id for all workers, and what the controller knows only from them."""
+"""xdist: what the controller knows only from its workers."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.adapter.collect import SUFFIX
 from pytest_packbench.adapter.execute import shown_file
-from pytest_packbench.cases.load import parse_case
+from pytest_packbench.adapter.journals import WorkerJournals
+from pytest_packbench.adapter.keys import RESUMED, RUN_ID
+from pytest_packbench.adapter.resume import OPTION as RESUME
+from pytest_packbench.adapter.resume import REFUSED
+from pytest_packbench.cases.files import SUFFIXES, find_in, located, read_place
 from pytest_packbench.cases.problem import CaseError
 from pytest_packbench.engine.entries import Place
 
@@ -35,11 +39,21 @@ class Worker:
         self._collector = collector
         self._benches = benches
         self._ahead = ahead
+        self._journals: WorkerJournals | None = None
+        if ahead is not None and benches.settings.mode != "fixture":
+            config = benches.config
+            resumed = config.stash.get(RESUMED, None)
+            base = resumed.base if resumed is not None else benches.settings.output
+            name: str = config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist sets it on workers
+            self._journals = WorkerJournals(base, config.stash[RUN_ID], name)
+            ahead.keep = self._journals.keep
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Tell how many cases were found before any was deselected, and what was used; end what is under way."""
         if self._ahead is not None:
             self._ahead.close()
+        if self._journals is not None:
+            self._journals.close()
         self._benches.close()
         output: dict[str, Any] = session.config.workeroutput  # type: ignore[attr-defined]  # xdist sets it on workers
         output[_OUTPUT] = dict(self._collector.collected)
@@ -47,43 +61,57 @@ class Worker:
 
 
 class Controller:
-    """What the controller tells the workers and learns from them."""
+    """What the controller learns from the workers."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
+        self._last: tuple[str, Path] | None = None
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Give each worker the session's run id."""
-        node.workerinput["packbench_run_id"] = self._recorder.run_id
+        """Tell a worker which run is resumed."""
+        if self._recorder.resumed is not None:
+            node.workerinput[RESUME] = self._recorder.resumed.for_worker()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """Note what was selected, from node ids: only workers have items."""
         for nodeid in ids:
             path, mark, name = nodeid.rpartition("::")
-            if mark and path.endswith(SUFFIX):
+            if mark and path.endswith(SUFFIXES):
                 self._select(path, name.partition("@")[0])
+        if self._recorder.benches.settings.mode != "fixture":
+            self._recorder.begin_journals()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Learn how many cases the worker had found; a crashed one tells nothing."""
         told = getattr(node, "workeroutput", None) or {}
         self._recorder.note_collected(told.get(_OUTPUT, {}))
+        if REFUSED in told:
+            raise pytest.UsageError(told[REFUSED])
         if _SPENT in told:
             self._recorder.note_spent(told[_SPENT])
 
+    def _path(self, file: str) -> Path:
+        # lines of one file share its path
+        if self._last is None or self._last[0] != file:
+            self._last = file, self._recorder.config.rootpath / file
+        return self._last[1]
+
     def _select(self, file: str, name: str) -> None:
         recorder = self._recorder
-        path = recorder.config.rootpath / file
+        path = self._path(file)
         for suite in recorder.benches.suites.values():
             if path.is_relative_to(suite.cases_path):
                 pack = recorder.benches.pack_of(suite)
-                recorder.select(suite.name, f"{file}::{name}", partial(late_place, suite, pack, path, file, name))
+                nodeid = f"{file}::{name}"
+                place = partial(late_place, suite, pack, path, file=file, name=name, nodeid=nodeid)
+                recorder.select(suite.name, nodeid, place)
                 return
 
 
-def late_place(suite: Suite, pack: Pack, path: Path, file: str, name: str) -> Place:
+def late_place(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, nodeid: str) -> Place:
     """Say where a case stands that only workers collected: it is read again, for its entry alone.
 
     Args:
@@ -92,17 +120,19 @@ def late_place(suite: Suite, pack: Pack, path: Path, file: str, name: str) -> Pl
         path: its file.
         file: the file as the node id names it.
         name: its id.
+        nodeid: what pytest calls its item.
     """
-    try:
-        loaded = parse_case(path.read_bytes(), pack.case_model, source=file, stem=path.stem, pack=pack.name)
-    except (CaseError, OSError):
-        loaded = None
+    place = find_in(str(path), name)
+    loaded = None
+    if place is not None:
+        with suppress(CaseError):
+            loaded = read_place(place, pack.case_model, file=file, pack=pack.name)
     return Place(
         suite=suite,
         pack=pack,
         case_id=name,
-        nodeid=f"{file}::{name}",
-        file=shown_file(suite, path, file),
+        nodeid=nodeid,
+        file=located(shown_file(suite, path, file), place.line if place is not None else 0),
         folder=path.parent.name,
         loaded=loaded,
     )

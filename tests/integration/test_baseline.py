@@ -14,6 +14,8 @@ from pytest_packbench.records.stored import load_run
 from tests.integration.conftest import TOY
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.integration.conftest import Project
 
 
@@ -213,3 +215,10 @@ def test_a_gate_against_the_last_run_is_judged_in_a_run(project: Project) -> Non
     third = project.run_toy("--packbench-baseline=latest")
     assert third.ret == pytest.ExitCode.TESTS_FAILED
     third.stdout.fnmatch_lines(["*mean_score*can't be the baseline: scoring rules: *before*"])
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"", b"../../..", b"/etc"])
+def test_a_latest_that_names_no_run_is_said(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "latest").write_bytes(content)
+    found = Earlier.find("latest", tmp_path)
+    assert (found.stored, found.why) == (None, f"not compared: {tmp_path / 'latest'}: holds no run id")

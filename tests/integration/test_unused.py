@@ -56,7 +56,8 @@ def test_an_unrelated_run_imports_the_entry_point_and_nothing_else(unrelated: py
     without = run(unrelated, "-p", "no:packbench")
     assert with_us[0] == without[0]
     assert with_us[1] - without[1] <= OURS
-    assert not with_us[1] & HEAVY
+    # other plugins of the environment may bring theirs
+    assert not (with_us[1] - without[1]) & HEAVY
     assert with_us[2] == without[2]
 
 

@@ -226,7 +226,10 @@ def test_suite_rules_are_read_with_the_packs_model(tmp_path: Path) -> None:
         ),
         (
             "pack: toy\nscoring: {}\n",
-            '/scoring: unknown key "scoring"; known here: pack, description, thresholds, gates, target',
+            (
+                '/scoring: unknown key "scoring"; known here: pack, description, thresholds, gates, target, backend, '
+                "model, guards, prices, trials"
+            ),
         ),
         (
             "pack: toy\ngates: [{metric: pass_rate}]\n",
@@ -243,6 +246,14 @@ def test_suite_rules_are_read_with_the_packs_model(tmp_path: Path) -> None:
         (
             "pack: toy\ngates: [{must_pass: [a], min: 1}]\n",
             "/gates/0: must_pass with a metric or a bound; expected a gate of its own for must_pass",
+        ),
+        (
+            "pack: toy\ngates: [{must_pass: [a], by: tag}]\n",
+            "/gates/0: must_pass with by; expected a gate of its own for must_pass",
+        ),
+        (
+            "pack: toy\ngates: [{metric: pass_rate, min: 0.9, max: 0.1}]\n",
+            "/gates/0: min 0.9 above max 0.1; expected a range that a value can lie in",
         ),
         ("pack: toy\ngates: [{min: 1}]\n", "/gates/0: a gate without a metric; expected metric, such as pass_rate"),
         (

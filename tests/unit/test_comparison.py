@@ -323,3 +323,44 @@ def test_authored_answers_get_counts_and_no_statistics() -> None:
     (sentence,) = sentences(compare(*runs))
     assert "interval" not in sentence
     assert "-0.500 points of score; 9 lost, 0 won" in sentence
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        ([], {"regressed", "improved", "new_failures", "fixed", "verdict_changed", "smaller_changes", "mean"}),
+        ([entry("b", 1.0)], {"regressed", "improved", "new_failures", "fixed", "verdict_changed", "smaller_changes"}),
+        ([entry("a", 0.0, sha="y")], {"regressed", "new_failures", "mean"}),
+    ],
+)
+def test_without_a_case_to_compare_a_condition_on_changes_cannot_be_judged(after: list[Entry], said: set[str]) -> None:
+    found = compare(stored(entry("a", 1.0)), stored(*after))
+    figures = found.figures()
+    for name in said:
+        (condition,) = parse_conditions(f"{name}>5", figures)
+        assert condition.holds(figures), name
+    told = {name: figures[name] for name in ("added", "removed", "hash_changed")}
+    assert told == {name: found.counts()[name] for name in told}
+    assert compared({"a": 1.0}, {"a": 0.5}).figures() == compared({"a": 1.0}, {"a": 0.5}).counts()
+
+
+def test_what_broke_says_why_instead_of_the_terms_that_it_has_not() -> None:
+    broken = replace(entry("a", None, verdict="error"), kind="timeout", message="no answer in 5 s")
+    (there,) = compare(stored(entry("a", 1.0, term=1.0)), stored(broken)).changes
+    assert there.reasons == ("now timeout: no answer in 5 s",)
+    (back,) = compare(stored(broken), stored(entry("a", 1.0, term=1.0))).changes
+    assert back.reasons == ("before timeout: no answer in 5 s",)
+
+
+def test_a_judged_case_that_broke_is_a_new_failure() -> None:
+    before = stored(replace(entry("a", 1.0), judge="words"))
+    found = compare(before, stored(entry("a", None, verdict="error")))
+    assert (found.counts()["new_failures"], found.counts()["hash_changed"]) == (1, 0)
+
+
+def test_another_judge_makes_another_case_and_is_named() -> None:
+    runs = [stored(replace(entry("a", points), judge=judge)) for points, judge in ((1.0, "words"), (0.0, None))]
+    found = compare(*runs)
+    assert (found.counts()["new_failures"], found.counts()["hash_changed"]) == (0, 1)
+    assert found.changes[0].reasons == ("judged by words before, by the rules alone now",)
+    assert "## Case or judge changed: left out of the statistics" in diff_markdown(found)

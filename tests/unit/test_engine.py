@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 from pytest_packbench.backends.base import ModelRequest
 from pytest_packbench.cases.load import LoadedCase, canonical_sha256, check_case
 from pytest_packbench.cases.model import Case
+from pytest_packbench.cases.problem import CassetteError
 from pytest_packbench.cases.suite import Suite, SuiteConfig
 from pytest_packbench.engine.attempt import Attempt, Bench, attempt
-from pytest_packbench.engine.cassette import Cassette, Exchange, Replay, ReplayError
+from pytest_packbench.engine.cassette import Cassette, Exchange, Replay, ReplayError, load_cassette
 from pytest_packbench.engine.entries import Place, clock, entry_of
 from pytest_packbench.engine.protocols.outcome import Firing, Outcome, ResultError
 from pytest_packbench.engine.protocols.pack import Pack, RecordFacts
@@ -152,6 +154,19 @@ def cassette(*roles: str, hashes: tuple[str | None, ...] = ()) -> Cassette:
         llm_model="authored",
         exchanges=exchanges,
     )
+
+
+@pytest.mark.parametrize("number", [True, False, 1.0, "1", 2, None])
+def test_a_cassette_of_another_version_is_refused(tmp_path: Path, number: object) -> None:
+    path = tmp_path / "a.json"
+    written = {**cassette("propose").model_dump(mode="json"), "cassette_version": number}
+    path.write_text(json.dumps(written), encoding="utf-8")
+    with pytest.raises(
+        CassetteError, match=rf"^f: /cassette_version: got {re.escape(json.dumps(number))}; expected 1$"
+    ):
+        load_cassette(path, source="f")
+    path.write_text(json.dumps({**written, "cassette_version": 1}), encoding="utf-8")
+    assert load_cassette(path, source="f")[0] == cassette("propose")
 
 
 @given(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,9 +14,10 @@ from pytest_packbench.reports.document import run_document
 from pytest_packbench.reports.gates import check_run
 from pytest_packbench.reports.reading import read_run
 from pytest_packbench.reports.statistics import statistics
-from tests.unit.runs import COMPLETE, entry, run
+from tests.unit.runs import COMPLETE, Rule, entry, run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pytest_packbench.records.entry import Entry
@@ -159,3 +161,19 @@ def test_a_broken_trial_keeps_its_case_out(tmp_path: Path) -> None:
         ("a", 2),
     ]
     assert completeness(path) == "completeness 1 / 2 = 50.0 % < min 100.0 %: FAIL"
+
+
+@pytest.mark.parametrize(
+    "form", [lambda name: {"name": name, "verdict": "unsafe"}, lambda name: name], ids=["object", "name"]
+)
+def test_records_alone_tell_who_judged(tmp_path: Path, form: Callable[[str], object]) -> None:
+    path = tmp_path / "records.jsonl"
+    found = []
+    for case_id, judge in (("a", "llama_guard"), ("b", "words")):
+        one = record(entry(case_id))
+        found.append(replace(one, packbench={**(one.packbench or {}), "judge": form(judge)}).to_json_line())
+    path.write_text("\n".join(found), "utf-8")
+    stored = read_run(path).stored
+    assert [one.judge for one in stored.entries] == ["llama_guard", "words"]
+    (result,) = check_run(stored.run, stored.entries, [Rule("pass_rate", min=0.5)])
+    assert result.text == "pass_rate: judged by llama_guard and words, whose rates are not mixed: FAIL"

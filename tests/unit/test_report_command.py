@@ -420,3 +420,14 @@ def test_caps_on_a_run(
     row = next(one for one in capsys.readouterr().out.splitlines() if "cap " in one)
     assert told.replace("<", "&lt;").replace(">", "&gt;").replace("_", "") in row.replace("\\", "").replace("_", "")
     assert row.startswith("| FAIL" if code else "| PASS")
+
+
+@pytest.mark.parametrize("option", ["--max-tokens", "--max-seconds", "--max-cost"])
+@pytest.mark.parametrize("value", ["-1", "nan", "inf", "many", ""])
+def test_a_cap_that_is_none_is_bad_usage(
+    tmp_path: Path, option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["report", file_of(tmp_path, line()), f"{option}={value}"])
+    assert ended.value.code == 2
+    assert "number of 0 or more" in capsys.readouterr().err

@@ -48,9 +48,7 @@ def test_no_planted_value_survives_in_a_json_value(given_: tuple[str, Any]) -> N
     secrets = Secrets({"SOME_API_KEY": secret})
     hidden = secrets.hide_in(value)
     assert not [text for text in texts(hidden) if secret in text]
-    if not [text for text in texts(value) if secret in text or HIDDEN in text]:
-        kept = [text for text in texts(hidden) if HIDDEN not in text]
-        assert hidden == value or len(kept) < len(texts(value))
+    assert Secrets({"SOME_API_KEY": "nowhere-to-be-found"}).hide_in(value) == value
 
 
 @given(secret=secret_texts, before=plain, after=plain)
@@ -92,8 +90,6 @@ def test_names_that_hold_secrets(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["PWD", "OLDPWD", "PATH", "HOME", "LANG", "KEYBOARD", "MODEL"])
 def test_names_that_hold_none(name: str) -> None:
-    if name == "OLDPWD":
-        pytest.skip("ends as PGPASSWORD's kin do: a folder's name hidden costs nothing")
     assert Secrets({name: "/home/anybody"}).hide("in /home/anybody") == "in /home/anybody"
 
 

@@ -89,6 +89,45 @@ class TestPlaces:
         assert said in told
         assert told.count("\n") == 1
 
+    def test_a_folder_without_a_report_says_what_to_give(self, toy: Path, say: Say) -> None:
+        (toy / "01A" / "report.json").unlink()
+        code, told = say("gate", "toy/01A", "--root", "storage")
+        records = "reports/benchmarks/toy/01A/records.jsonl"
+        assert (code, told) == (
+            2,
+            f"packbench: reports/benchmarks/toy/01A: holds no report.json; give {records}, for what records tell\n",
+        )
+        assert "completeness: not known from records alone" in say("gate", records, "--root", "storage")[1]
+
+    @pytest.mark.parametrize("out", ["nowhere/x.md", "storage"])
+    @pytest.mark.parametrize(
+        "command",
+        [["rescore", "toy/01A", "--root", "storage"], ["compare", "--baseline", "toy/01A", "--current", "toy/01A"]],
+        ids=lambda command: command[0],
+    )
+    def test_a_page_that_cannot_be_written_is_named(self, toy: Path, say: Say, command: list[str], out: str) -> None:
+        if command[0] == "compare":
+            # it makes the folder
+            (toy.parents[2] / "nowhere").touch()
+        code, told = say(*command, "--out", out)
+        assert code == 2
+        last = told.splitlines()[-1]
+        assert last.startswith((f"packbench: {out}: ", "packbench: nowhere: File exists"))
+        assert ".tmp" not in last
+
+    def test_no_command_says_what_a_terminal_obeys(self, toy: Path, say: Say) -> None:
+        cases = toy.parents[2] / "storage" / "toy" / "cases"
+        (cases / "a.json").write_text(json.dumps({"k\x1b[31m\u202e": 1}), encoding="utf-8")
+        for command in (
+            ["validate", str(cases)],
+            ["lint", "toy", "--root", "storage"],
+            ["rescore", "toy/01A", "--root", "storage"],
+            ["gate", "no\x1b[31m\u202e"],
+        ):
+            _, told = say(*command)
+            assert r"\x1b[31m\u202e" in told, command
+            assert "\x1b" not in told
+
 
 class TestHistory:
     def test_one_damaged_run_does_not_hide_the_others(self, tmp_path: Path, say: Say) -> None:
@@ -137,7 +176,7 @@ class TestHistory:
         root = suite(tmp_path, "a")
         write(tmp_path, run_of(root, run_id="01R"), [entry("a", trial=number) for number in range(3)], root)
         _, said = say("history", "toy", "--output", str(tmp_path), "--format", "json")
-        assert [(one["cases"], one["passed"]) for one in json.loads(said)] == [("1", "1")]
+        assert [(one["cases"], one["passed"]) for one in json.loads(said)] == [(1, 1)]
 
 
 class TestValidate:
@@ -243,6 +282,15 @@ class TestValidate:
         assert code == 2
         assert f"{path}:1: packbench_journal: got True; this program reads 1" in told
 
+    def test_rules_are_named_as_they_were_given(
+        self, tmp_path: Path, say: Say, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "suite.yaml").write_text("pack: [", encoding="utf-8")
+        code, told = say("validate", "suite.yaml")
+        assert code == 2
+        assert told.startswith("suite.yaml: line 1 column 8: not YAML: ")
+
     def test_a_report_tells_cases_and_trials(self, tmp_path: Path, say: Say) -> None:
         root = suite(tmp_path, "a")
         found = [entry("a", trial=number) for number in range(3)]
@@ -315,6 +363,7 @@ class TestRescore:
         )
         code, told = say("rescore", str(folder), "--root", str(root))
         assert code == 0
+        assert "- Current is the same run: its stored results, scored by today's rules, which are those of the" in told
         assert "3 / 3 trials passed before, 2 / 3 now" in told
         assert "1 regressed, 0 improved" in told
 
@@ -328,3 +377,38 @@ class TestRescore:
         assert "left as it was: " in told
         assert "b.json: line 1 column 2" in told
         assert "compared - no score changed" in told
+
+    def test_a_result_that_breaks_a_pack_breaks_its_case_alone(self, tmp_path: Path, say: Say) -> None:
+        # the results that are written hold half a character, which no record can
+        folder, root = self.run(tmp_path, entry("a"), entry("b"))
+        lines = [json.loads(one) for one in (folder / "payloads.jsonl").read_text("utf-8").splitlines()]
+        write_jsonl(folder / "payloads.jsonl", [{**lines[0], "result": {"said": "a"}}, lines[1]])
+        code, told = say("rescore", str(folder), "--root", str(root))
+        assert code == 0
+        assert "0 regressed, 0 improved, 1 new failure, 0 fixed" in told
+        assert "now pack_error" in told
+        assert say("rescore", str(folder), "--root", str(root), "--fail-on", "new_failures>0")[0] == 1
+
+    def test_other_rules_are_named(self, tmp_path: Path, say: Say) -> None:
+        folder, root = self.run(tmp_path, entry("a"))
+        rules = root / "toy" / "suite.yaml"
+        rules.write_text(rules.read_text("utf-8") + "thresholds: {accept: 0.5}\n", "utf-8")
+        line = json.loads((folder / "payloads.jsonl").read_text("utf-8"))
+        write_jsonl(folder / "payloads.jsonl", [{**line, "result": {"said": "a"}}])
+        _, told = say("rescore", str(folder), "--root", str(root))
+        assert "scored by today's rules: scoring rules: " in told
+        assert "Compared by force" not in told
+        assert "Nothing was run." in told
+
+
+class TestConditionsOnNothing:
+    def test_runs_without_a_case_in_common_fail_a_condition_on_changes(self, tmp_path: Path, say: Say) -> None:
+        root = suite(tmp_path, "ab")
+        before, after = (
+            write(tmp_path / "out", run_of(root, run_id=f"01{name}"), [entry(name)], root) for name in "ab"
+        )
+        runs = ["--baseline", str(before), "--current", str(after), "--out", "-"]
+        code, told = say("compare", *runs, "--fail-on", "regressed>0")
+        assert code == 1
+        assert "packbench: regressed>0: nothing to judge: FAIL" in told
+        assert say("compare", *runs, "--fail-on", "removed>1")[0] == 0

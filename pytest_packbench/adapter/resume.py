@@ -1,0 +1,275 @@
+"""Resuming a run: which one, whether its cases and rules are still the same, and what of it is kept."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from pytest_packbench.adapter.collect import CaseItem
+from pytest_packbench.cases.files import find_in, parted
+from pytest_packbench.cases.problem import CassetteError
+from pytest_packbench.engine.cassette import load_cassette
+from pytest_packbench.records.journal import JournalError
+from pytest_packbench.records.resume import Begun, differences, is_unfinished, read_begun, spent_before
+from pytest_packbench.records.stored import StoredRunError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pytest_packbench.adapter.suites import Benches
+    from pytest_packbench.cases.suite import Suite
+    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.records.run import Run
+
+LATEST = "latest"
+REFUSED = "packbench_refused"
+OPTION = "--packbench-resume"
+_MOST_NAMED = 5
+_ADVICE = "start a new run, or set packbench_resume_changed = run to run anew what changed"
+
+
+@dataclass(slots=True)
+class Kept:
+    """What is kept of one suite.
+
+    Attributes:
+        folder: the run's folder.
+        run: what is true of the run; None where it died before that was written, or nothing of it is kept.
+        entries: what need not be run again, by case id and trial.
+        again: attempts that broke or were not begun.
+        parts: journals of workers that what is kept was read from.
+    """
+
+    folder: Path
+    run: Run | None
+    entries: dict[str, dict[int, Entry]]
+    again: int
+    parts: tuple[Path, ...] = ()
+    _looked_at: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, folder: Path, begun: Begun) -> Kept:
+        """Sort what a run has by case."""
+        entries: dict[str, dict[int, Entry]] = {}
+        for entry in begun.entries:
+            entries.setdefault(entry.case_id, {})[entry.trial] = entry
+        return cls(folder, begun.run, entries, begun.again, begun.parts)
+
+    def all_entries(self) -> list[Entry]:
+        """Give all that is kept."""
+        return [entry for trials in self.entries.values() for entry in trials.values()]
+
+    def drop_all(self) -> None:
+        """Keep nothing."""
+        self.entries.clear()
+        self.run = None
+
+    def trials(self, suite: Suite, case_id: str) -> Mapping[int, Entry]:
+        """Give what is kept of a case; nothing that was scored on another recording than today's."""
+        found = self.entries.get(case_id)
+        if found is None:
+            return {}
+        if case_id not in self._looked_at:
+            self._looked_at.add(case_id)
+            hashes = {entry.cassette_sha256 for entry in found.values()} - {None}
+            if hashes and hashes != {_recording_sha256(suite, case_id)}:
+                del self.entries[case_id]
+                return {}
+        return found
+
+
+@dataclass(slots=True)
+class Resumed:
+    """The run that a session goes on with.
+
+    Attributes:
+        run_id: its id.
+        base: the folder of reports that it lies in, as `--packbench-output` names it.
+        kept: what is kept, by suite.
+        anew: whether what changed is run anew instead of refused.
+        dropped: suites of which nothing is kept, for their rules or what runs them have changed.
+    """
+
+    run_id: str
+    base: Path
+    kept: dict[str, Kept]
+    anew: bool
+    dropped: list[str] = field(default_factory=list)
+
+    def for_worker(self) -> dict[str, Any]:
+        """Give what a worker of xdist needs to know of it."""
+        return {"folder": str(next(iter(self.kept.values())).folder), "dropped": self.dropped}
+
+    def change(self, suite: str, what: Sequence[str]) -> None:
+        """Refuse to go on, unless what changed is to be run anew.
+
+        Raises:
+            pytest.UsageError: one line that names what changed.
+        """
+        if not self.anew:
+            raise pytest.UsageError(self.refusal(suite, what))
+
+    def refusal(self, suite: str, what: Sequence[str]) -> str:
+        """Say what changed."""
+        return f'{OPTION}: run {self.run_id} of suite "{suite}" can\'t be resumed: {"; ".join(what)}; {_ADVICE}'
+
+    def trials(self, suite: Suite, case_id: str) -> Mapping[int, Entry]:
+        """Give the trials of a case that need not be made again."""
+        kept = self.kept.get(suite.name)
+        return {} if kept is None else kept.trials(suite, case_id)
+
+    def told(self, suite: str) -> str:
+        """Say for the header what is kept."""
+        kept = self.kept.get(suite)
+        count = len(kept.all_entries()) if kept is not None else 0
+        again = f", {kept.again} broken or not begun are made again" if kept is not None and kept.again else ""
+        return f"packbench: suite {suite}: resuming run {self.run_id}: {count} attempts kept{again}"
+
+
+def find_resumed(config: pytest.Config, benches: Benches) -> Resumed | None:
+    """Find and read the run that is to be resumed; None where none is.
+
+    Raises:
+        pytest.UsageError: there is no such run, or it can't be read.
+    """
+    asked = benches.settings.resume
+    if not asked:
+        return None
+    # a worker of xdist must not look for the latest run itself
+    told = getattr(config, "workerinput", {}).get(OPTION, {})
+    base, run_id = _place(told.get("folder", asked), benches)
+    folders = {name: base / name / run_id for name in benches.suites}
+    found = {name: folder for name, folder in folders.items() if folder.is_dir()}
+    if not found:
+        raise pytest.UsageError(f"{OPTION}: no run {run_id} of {_listed(benches)} under {base}")
+    try:
+        kept = {name: Kept.of(folder, read_begun(folder)) for name, folder in found.items()}
+    except (StoredRunError, JournalError, OSError) as error:
+        raise pytest.UsageError(f"{OPTION}: {error}") from None
+    for name in told.get("dropped", ()):
+        if name in kept:
+            kept[name].drop_all()
+    return Resumed(run_id, base, kept, benches.settings.resume_changed == "run")
+
+
+def check_run(config: pytest.Config, resumed: Resumed, suite: str, now: Run) -> None:
+    """Compare a suite's run as it was begun with what this session would make of it.
+
+    Raises:
+        pytest.UsageError: they are not the same, and what changed is not to be run anew.
+    """
+    kept = resumed.kept.get(suite)
+    if kept is None or kept.run is None:
+        return
+    changed = differences(kept.run, now)
+    if changed:
+        resumed.change(suite, changed)
+        kept.drop_all()
+        resumed.dropped.append(suite)
+    gone = [case_id for case_id, trials in kept.entries.items() if _is_gone(config, next(iter(trials.values())))]
+    if gone:
+        resumed.change(suite, [f"{_named(gone)}: no such case any more"])
+        for case_id in gone:
+            del kept.entries[case_id]
+
+
+class Changes:
+    """Looks at the cases that were collected: none may have changed since it was scored."""
+
+    def __init__(self, resumed: Resumed) -> None:
+        self._resumed = resumed
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Refuse, or forget, what was scored on another case than today's."""
+        for suite, kept in self._resumed.kept.items():
+            items = [item for item in session.items if isinstance(item, CaseItem) and item.suite.name == suite]
+            changed = [item.name for item in items if _is_changed(item, kept.entries.get(item.name, {}).values())]
+            if changed and not self._resumed.anew:
+                _refuse(session.config, self._resumed.refusal(suite, [f"{_named(changed)} changed"]))
+            for case_id in changed:
+                del kept.entries[case_id]
+
+
+def spent_of(resumed: Resumed) -> dict[str, Any] | None:
+    """Give what earlier sessions used, as their report tells it; all suites of a session tell the same."""
+    told = (spent_before(kept.run) for kept in resumed.kept.values() if kept.run is not None)
+    return next((spent for spent in told if spent is not None), None)
+
+
+def _place(asked: str, benches: Benches) -> tuple[Path, str]:
+    output = benches.settings.output
+    if asked == LATEST:
+        return output, _latest(output, benches)
+    if os.sep not in asked and "/" not in asked:
+        return output, asked
+    path = Path(os.path.normpath(benches.settings.home / asked))
+    folder = path.parent if path.is_file() else path
+    if not folder.is_dir():
+        raise pytest.UsageError(f"{OPTION}: no run at {path}; expected latest, a run's id or its folder")
+    if folder.parent.name not in benches.suites:
+        raise pytest.UsageError(
+            f"{OPTION}: {folder} is no run of {_listed(benches)}; expected <output>/<suite>/<run id>"
+        )
+    return folder.parent.parent, folder.name
+
+
+def _latest(output: Path, benches: Benches) -> str:
+    runs = sorted(
+        (path for name in benches.suites if (output / name).is_dir() for path in (output / name).iterdir()),
+        key=lambda path: path.name,
+        reverse=True,
+    )
+    folders = [path for path in runs if path.is_dir() and not path.name.startswith(".")]
+    if not folders:
+        raise pytest.UsageError(f"{OPTION}: no run of {_listed(benches)} under {output}")
+    return next((folder.name for folder in folders if _may_go_on(folder)), folders[0].name)
+
+
+def _may_go_on(folder: Path) -> bool:
+    try:
+        return is_unfinished(folder)
+    except (StoredRunError, OSError):
+        return False
+
+
+def _listed(benches: Benches) -> str:
+    return f"suite {', '.join(benches.suites)}"
+
+
+def _named(case_ids: Sequence[str]) -> str:
+    more = len(case_ids) - _MOST_NAMED
+    return f"case {', '.join(case_ids[:_MOST_NAMED])}{f' and {more} more' if more > 0 else ''}"
+
+
+def _is_gone(config: pytest.Config, entry: Entry) -> bool:
+    if entry.file.startswith("bundled:"):
+        return False
+    file = parted(entry.file)[0]
+    return find_in(str(config.rootpath / file), entry.case_id) is None
+
+
+def _is_changed(item: CaseItem, entries: Iterable[Entry]) -> bool:
+    now = item.loaded.sha256 if item.loaded is not None and not item.problem else None
+    return any(entry.case_sha256 != now for entry in entries)
+
+
+def _refuse(config: pytest.Config, message: str) -> NoReturn:
+    output: dict[str, Any] | None = getattr(config, "workeroutput", None)
+    if output is None:
+        raise pytest.UsageError(message)
+    # only the process that the user started can speak: the controller says it
+    output[REFUSED] = message
+    pytest.exit(message, returncode=int(pytest.ExitCode.USAGE_ERROR))
+
+
+def _recording_sha256(suite: Suite, case_id: str) -> str | None:
+    path = suite.cassette_path(case_id)
+    try:
+        return load_cassette(path, source=path.name)[1]
+    except (OSError, CassetteError):
+        return None

@@ -1,0 +1,115 @@
+"""The fenced blocks of a page: files to write, commands to run, and what these have to have said."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shlex
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_packbench.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("*.md")])
+BLOCK = re.compile(
+    r"(?:^`(?P<file>[^`\n]+)`:\n\n)?^(?P<indent> *)```(?P<kind>\w+)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL
+)
+# what makes an environment: the tests have theirs
+_PREPARING = ("pip ", "python3 -m venv ", ". .venv/")
+
+
+class Block(NamedTuple):
+    """A fenced block: a file to write, commands to run, or what they have to have said."""
+
+    file: str | None
+    kind: str
+    text: str
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    for found in BLOCK.finditer(page.read_text("utf-8")):
+        yield Block(found["file"], found["kind"], re.sub(f"^{found['indent']}", "", found["text"], flags=re.MULTILINE))
+
+
+def shown(line: str) -> Callable[[str], bool]:
+    """Whether a line is the one of the page, whatever its spaces and rules; `…` at its end stands for the rest."""
+    wanted = plain(line)
+    start = wanted.removesuffix("…").rstrip()
+    return (lambda one: one.startswith(start)) if start != wanted else (lambda one: one == wanted)
+
+
+def plain(line: str) -> str:
+    return " ".join(re.sub(r"^[=_]{3,} | [=_]{3,}$", "", line).split())
+
+
+@dataclass
+class Walk:
+    """A reader who does in a folder what pages say.
+
+    Attributes:
+        pytester: runs pytest.
+        capsys: sees what is printed.
+        codes: the exit codes of all commands, in order.
+        said: the lines that the commands of the last block printed.
+    """
+
+    pytester: pytest.Pytester
+    capsys: pytest.CaptureFixture[str]
+    codes: list[int] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    def page(self, page: Path) -> None:
+        """Do every block of a page, in its order."""
+        for block in blocks(page):
+            self.block(block)
+
+    def block(self, block: Block) -> None:
+        if block.file is not None:
+            path = self.pytester.path / block.file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text, encoding="utf-8")
+        elif block.kind == "console":
+            self.said = []
+            for line in block.text.splitlines():
+                if not line.startswith(_PREPARING):
+                    self.codes.append(self.command(line))
+        else:
+            assert block.kind == "text", f"a block that nothing does: {block}"
+            rest = iter(self.said)
+            for line in block.text.splitlines():
+                assert any(map(shown(line), rest)), f"not said, or not in this order: {line}"
+
+    def command(self, line: str) -> int:
+        """Run a line: ours here, anything else in a shell."""
+        program, *words = shlex.split(line)
+        if program not in {"pytest", "packbench"} or set(words) & {">", ">>", "|", "&&"}:
+            code = self.shell(line)
+        else:
+            words = [word for given in words for word in (sorted(glob.glob(given)) if "*" in given else [given])]  # noqa: PTH207 - a shell's own patterns
+            code = int(self.pytester.runpytest(*words).ret) if program == "pytest" else main(words)
+        captured = self.capsys.readouterr()
+        self.said += [plain(one) for text in captured for one in text.splitlines()]
+        return code
+
+    def shell(self, line: str) -> int:
+        done = subprocess.run(["sh", "-c", line], cwd=self.pytester.path, capture_output=True, text=True, check=False)
+        self.said += [plain(one) for one in (done.stdout + done.stderr).splitlines()]
+        return done.returncode
+
+
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment in which pages are walked: wide, without settings of ours, and with no stale bytecode."""
+    for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "200")
+    # a file that a page changes within a second would be run as it was before
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")

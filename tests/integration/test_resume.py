@@ -1,0 +1,184 @@
+"""A run that was stopped, killed or broke goes on: each attempt stands in its records once."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.records.journal import read_journal
+from tests.integration.test_live import SECRET, live, points, prepare
+from tests.servers.fake import FakeServer, Received, Reply
+from tests.servers.wire import asked, error_reply
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.conftest import Project
+
+RESUME = "--packbench-resume=latest"
+FLAKY = """import os
+if os.path.exists('broken'): raise RuntimeError('for now')
+with open('asked.txt', 'a') as file: file.write(context.case_id + '\\n')"""
+
+
+def told(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Records without what differs from run to run."""
+    for record in records:
+        for name in ("timestamp", "wall_clock_ms", "run_id"):
+            del record[name]
+    return records
+
+
+def asked_for(project: Project) -> list[str]:
+    """The cases whose target was called, in order of their ids."""
+    path = project.root / "asked.txt"
+    return sorted(path.read_text("utf-8").splitlines()) if path.exists() else []
+
+
+def broken_first(project: Project) -> None:
+    """A run with two passed, one failed and two broken cases, which would pass now."""
+    for name in ("a", "b"):
+        project.case(name, python=FLAKY.replace("os.path.exists('broken')", "False"))
+    project.case("low", points=0.5, python=FLAKY.replace("os.path.exists('broken')", "False"))
+    for name in ("x", "y"):
+        project.case(name, python=FLAKY)
+    (project.root / "broken").touch()
+    project.run_toy().assert_outcomes(passed=2, failed=1, errors=2)
+    (project.root / "broken").unlink()
+    assert asked_for(project) == ["a", "b", "low"]
+    (project.root / "asked.txt").unlink()
+
+
+def test_only_what_broke_is_run_again(project: Project) -> None:
+    broken_first(project)
+    (before,) = project.folders()
+    result = project.run_toy(RESUME)
+    result.assert_outcomes(passed=4, failed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert asked_for(project) == ["x", "y"]
+    assert project.folders() == [before]
+    result.stdout.fnmatch_lines(
+        [
+            f"packbench: suite toy: resuming run {before.name}: 3 attempts kept, 2 broken or not begun are made again",
+            "*score 0.50 < 0.80*",
+            "*kept: *not run again*",
+        ]
+    )
+    assert [record["test_id"][-1] for record in project.lines("records.jsonl")] == ["a", "b", "w", "x", "y"]
+    assert {record["run_id"] for record in project.lines("records.jsonl")} == {before.name}
+    assert not project.lines("errors.jsonl")
+    assert [path.name for path in before.glob("journal*")] == []
+    assert len(project.lines("payloads.jsonl")) == 5
+    assert project.report()["summary"]["total"] == 5
+    new = project.run_toy()
+    assert new.ret == result.ret
+    first, second = project.folders()
+    lines = [[json.loads(line) for line in (folder / "records.jsonl").read_text("utf-8").splitlines()] for folder in (first, second)]
+    assert told(lines[0]) == told(lines[1])
+
+
+def test_with_nothing_missing_the_stored_records_decide(project: Project) -> None:
+    project.case("good", python=FLAKY)
+    project.case("low", points=0.5, python=FLAKY)
+    project.run_toy("--packbench-gate=suite")
+    told_before = (project.left() / "records.jsonl").read_bytes()
+    count = len(asked_for(project))
+    again = project.run_toy(f"--packbench-resume={project.left().name}", "--packbench-gate=suite")
+    again.assert_outcomes(passed=1, xfailed=1)
+    assert again.ret == pytest.ExitCode.OK
+    assert project.run_toy(RESUME).ret == pytest.ExitCode.TESTS_FAILED
+    assert len(asked_for(project)) == count
+    assert (project.left() / "records.jsonl").read_bytes() == told_before
+
+
+def test_a_path_names_a_run_elsewhere(project: Project) -> None:
+    broken_first(project)
+    (folder,) = project.folders()
+    elsewhere = project.root / "kept" / "toy"
+    elsewhere.mkdir(parents=True)
+    folder.rename(elsewhere / folder.name)
+    project.run_toy(f"--packbench-resume=kept/toy/{folder.name}").assert_outcomes(passed=4, failed=1)
+    assert (elsewhere / folder.name / "report.json").exists()
+    assert project.folders() == []
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        ("latest", "no run of suite toy under *"),
+        ("01HF8K0M5ZQEJ8C7XV6NQAYWZP", "no run 01HF8K0M5ZQEJ8C7XV6NQAYWZP of suite toy under *"),
+        ("./nowhere", "no run at *nowhere; expected latest, a run's id or its folder"),
+    ],
+)
+def test_a_run_that_is_not_there_is_a_usage_error(plain: Project, run: str, said: str) -> None:
+    plain.case("good")
+    result = plain.run_toy(f"--packbench-resume={run}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: --packbench-resume: {said}"])
+
+
+def change_case(project: Project) -> None:
+    project.case("a", points=0.9)
+
+
+def change_rules(project: Project) -> None:
+    project.suite(text="pack: toy\nthresholds: {accept: 0.4}\n")
+
+
+def change_pack(project: Project) -> None:
+    path = project.root / "conftest.py"
+    path.write_text(path.read_text("utf-8").replace('version = "1"', 'version = "2"'), encoding="utf-8")
+
+
+def remove_case(project: Project) -> None:
+    (project.root / "storage/benchmarks/toy/cases/plain/a.json").unlink()
+
+
+CHANGES = {
+    "case a changed": (change_case, ()),
+    "case a: no such case any more": (remove_case, ()),
+    "the suite's scoring rules changed": (change_rules, ()),
+    "the pack's version changed (1, now 2)": (change_pack, ()),
+    "the target changed (hook:act, now mine:verify)": (lambda _: None, ("--packbench-target=mine:verify",)),
+    "the mode changed (fixture, now live)": (lambda _: None, ("--packbench-mode=live", "--packbench-backend=stub")),
+}
+
+
+@pytest.mark.parametrize("said", [said for said in CHANGES if "mode" not in said])
+def test_what_changed_is_named_and_refused(project: Project, said: str) -> None:
+    broken_first(project)
+    project.pytester.makepyfile(mine="def verify(request):\n    return {'points': 1.0}\n")
+    change, options = CHANGES[said]
+    change(project)
+    files = {path: path.read_bytes() for path in project.left().iterdir()}
+    result = project.run_toy(RESUME, *options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    advice = "start a new run, or set packbench_resume_changed = run to run anew what changed"
+    expected = f"ERROR: --packbench-resume: run {project.left().name} of suite \"toy\" can't be resumed: {said}; {advice}"
+    assert expected in result.stderr.str() + result.stdout.str()
+    assert "Traceback" not in result.stderr.str()
+    assert {path: path.read_bytes() for path in project.left().iterdir()} == files
+    assert asked_for(project) == []
+
+
+@pytest.mark.parametrize("said", [said for said in CHANGES if "mode" not in said])
+def test_what_changed_is_run_anew_where_that_is_wanted(project: Project, said: str) -> None:
+    broken_first(project)
+    project.pytester.makepyfile(mine="def verify(request):\n    return {'points': 1.0}\n")
+    change, options = CHANGES[said]
+    change(project)
+    project.pytester.makeini("[pytest]\npackbench_resume_changed = run\n")
+    project.run_toy(RESUME, *options)
+    ids = [record["packbench"]["case_id"] for record in project.lines("records.jsonl")]
+    left = [] if "no such case" in said else ["a"]
+    assert ids == [*left, "b", "low", "x", "y"]
+    assert {record["packbench"]["pack"] for record in project.lines("records.jsonl")} == {
+        "toy/2" if "version" in said else "toy/1"
+    }
+    assert len({record["packbench"]["suite_sha256"] for record in project.lines("records.jsonl")}) == 1
+    if said == "case a changed":
+        assert project.lines("records.jsonl")[0]["packbench"]["score"] == 0.9
+        assert asked_for(project) == ["x", "y"]

@@ -1,0 +1,171 @@
+"""Attempts without pytest and without a network: a pack that echoes, a backend in this process, a runner around them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.backends.base import ModelAnswer, ModelRequest, Usage
+from pytest_packbench.cases.load import LoadedCase, check_case
+from pytest_packbench.cases.model import Case
+from pytest_packbench.cases.suite import Suite, SuiteConfig
+from pytest_packbench.engine.attempt import Bench
+from pytest_packbench.engine.ledger import Caps, Ledger, Price
+from pytest_packbench.engine.live import Live
+from pytest_packbench.engine.meter import Asked
+from pytest_packbench.engine.protocols.outcome import Outcome, ResultError
+from pytest_packbench.engine.protocols.pack import Pack, RecordFacts
+from pytest_packbench.engine.protocols.score import Score, judged
+from pytest_packbench.engine.runner import Done, Job, Key, Runner
+from pytest_packbench.engine.secrets import Secrets
+from pytest_packbench.engine.targets import Caller
+from pytest_packbench.engine.throttle import Throttle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+USAGE = Usage(tokens_input=3, tokens_output=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Echoed(Outcome):
+    """The points that a target gave."""
+
+    points: float
+
+
+class Echo(Pack):
+    """Scores a result by its own points."""
+
+    name = "echo"
+    version = "1"
+
+    def read(self, result: object) -> Echoed:
+        if not isinstance(result, dict) or "points" not in result:
+            raise ResultError("/points", "is missing")
+        return Echoed(answer="yes", points=result["points"])
+
+    def score(self, case: Case, outcome: Echoed, rules: SuiteConfig) -> Score:
+        return Score(score=outcome.points, threshold=0.5, verdict=judged(outcome.points, 0.5))
+
+    def facts(self, case: Case, outcome: Echoed, score: Score) -> RecordFacts:
+        return RecordFacts(attack_category="plain", expected="comply_safe", agent_decision="comply_safe")
+
+
+def case(name: str = "a", **given: Any) -> LoadedCase:
+    """A case whose input is what is given."""
+    data = {"id": name, "pack_id": "echo", "case_type": "plain", "difficulty": "easy", "input": given, "expected": None}
+    return check_case(data, Case, source=name, stem=name, pack="echo")
+
+
+def question(role: str = "ask", text: str = "?") -> ModelRequest:
+    """A request for free text."""
+    return ModelRequest(role=role, system="", messages=({"role": "user", "content": text},))
+
+
+@dataclass
+class Answering:
+    """A backend that answers in this process, and says how it was asked.
+
+    Attributes:
+        answer: gives the answer to a request, or raises.
+        busy: calls under way.
+        most: the most of them at once.
+        asked: how many there were.
+    """
+
+    answer: Callable[[ModelRequest], Any] = lambda request: request.messages[0]["content"]
+    rounds: int = 0
+    name: str = "openai"
+    model: str = "fake"
+    busy: int = 0
+    most: int = 0
+    asked: int = 0
+    hold: asyncio.Event | None = field(default=None)
+
+    async def complete(self, request: ModelRequest) -> ModelAnswer:
+        self.asked += 1
+        self.busy += 1
+        self.most = max(self.most, self.busy)
+        try:
+            for _ in range(self.rounds):
+                await asyncio.sleep(0)
+            if self.hold is not None:
+                await self.hold.wait()
+            found = self.answer(request)
+        finally:
+            self.busy -= 1
+        return found if isinstance(found, ModelAnswer) else ModelAnswer(content=found, usage=USAGE)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def bench(  # noqa: PLR0913 - each is a choice of its own
+    folder: Path,
+    target: Callable[..., Any],
+    *,
+    backend: Answering | None = None,
+    mode: Any = "live",
+    ledger: Ledger | None = None,
+    secrets: Secrets | None = None,
+    pack: Pack | None = None,
+) -> Bench:
+    """What runs cases of a suite in a folder."""
+    suite = Suite(name="s", path=folder, config=SuiteConfig(pack="echo"), sha256="0" * 64)
+    asked = (
+        Asked(backend=backend, price=Price(input_per_million=1.0, output_per_million=1.0))
+        if backend is not None
+        else None
+    )
+    live = Live(asked=asked, ledger=ledger or Ledger(Caps()), secrets=secrets or Secrets({}))
+    named = {"backend": backend.name, "model": backend.model} if backend is not None else {}
+    return Bench(
+        suite=suite,
+        pack=pack or Echo(),
+        caller=Caller(target),
+        target_name="t",
+        mode=mode,
+        live=None if mode == "fixture" else live,
+        **named,
+    )
+
+
+def job(made: Bench, name: str = "a", trial: int = 0, **given: Any) -> Job:
+    """One attempt at a case."""
+    return Job(key=Key(name, trial), bench=made, loaded=case(name, **given))
+
+
+class Running:
+    """A runner for the length of a block; `over` has what was settled, in order."""
+
+    def __init__(
+        self, *, most: int = 4, limit_s: float | None = 60.0, ledger: Ledger | None = None, **how: Any
+    ) -> None:
+        self.over: list[Done] = []
+        how.setdefault("lookahead", 2 * most)
+        self.runner = Runner(
+            throttle=Throttle(most),
+            limit_s=limit_s,
+            ledger=ledger or Ledger(Caps()),
+            settled=self.over.append,
+            **how,
+        )
+
+    def __enter__(self) -> Runner:
+        return self.runner
+
+    def __exit__(self, *_raised: object) -> None:
+        self.runner.close()
+
+
+def never() -> None:
+    """Do nothing at a tick."""
+
+
+def forever() -> None:
+    """Hang, until the process ends."""
+    threading.Event().wait()

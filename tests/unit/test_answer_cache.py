@@ -1,0 +1,149 @@
+"""The folder of kept answers: one file an answer, for each thing that could change it; nothing broken is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.backends.base import BackendError, ModelAnswer, ModelRequest, ToolCall, Usage
+from pytest_packbench.engine.cache import AnswerCache
+from pytest_packbench.engine.secrets import Secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+REQUEST = ModelRequest(role="propose", system="be short", messages=({"role": "user", "content": "hello"},))
+ANSWER = ModelAnswer(
+    content="hi \ud800",
+    usage=Usage(tokens_input=3, tokens_output=None),
+    tool_calls=(ToolCall(id="1", name="look", arguments={"at": [1, None]}),),
+)
+HOW = {"base_url": "", "temperature": 0.0, "max_output_tokens": 100}
+
+
+@dataclass
+class Counting:
+    """A backend that counts its calls and answers, or breaks, as it is told."""
+
+    name: str = "openai"
+    model: str = "small"
+    answer: ModelAnswer | BackendError = ANSWER
+    asked: list[ModelRequest] = field(default_factory=list)
+
+    async def complete(self, request: ModelRequest) -> ModelAnswer:
+        self.asked.append(request)
+        await asyncio.sleep(0)
+        if isinstance(self.answer, BackendError):
+            raise self.answer
+        return self.answer
+
+    async def aclose(self) -> None:
+        pass
+
+
+def cache(folder: Path, **how: Any) -> AnswerCache:
+    return AnswerCache(folder, HOW | how, Secrets({"SOME_API_KEY": "planted-0123456789"}))
+
+
+def ask(
+    kept: AnswerCache, backend: Counting, request: ModelRequest = REQUEST, trial: int = 0, again: int = 0
+) -> tuple[ModelAnswer, bool]:
+    return asyncio.run(kept.complete(backend, request, trial=trial, again=again))
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_an_answer_is_given_again_by_any_process(tmp_path: Path) -> None:
+    backend = Counting()
+    assert ask(cache(tmp_path), backend) == (ANSWER, False)
+    assert ask(cache(tmp_path), backend) == (ANSWER, True)
+    assert len(backend.asked) == 1
+
+
+OTHERS: dict[str, Callable[[Path], tuple[ModelAnswer, bool]]] = {
+    "request": lambda folder: ask(cache(folder), Counting(), replace(REQUEST, system="be long")),
+    "role": lambda folder: ask(cache(folder), Counting(), replace(REQUEST, role="critique")),
+    "backend": lambda folder: ask(cache(folder), Counting(name="ollama")),
+    "model": lambda folder: ask(cache(folder), Counting(model="large")),
+    "address": lambda folder: ask(cache(folder, base_url="http://other"), Counting()),
+    "temperature": lambda folder: ask(cache(folder, temperature=0.5), Counting()),
+    "longest answer": lambda folder: ask(cache(folder, max_output_tokens=7), Counting()),
+    "trial": lambda folder: ask(cache(folder), Counting(), trial=1),
+    "again": lambda folder: ask(cache(folder), Counting(), again=1),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_what_could_change_an_answer_makes_it_another(tmp_path: Path, other: str) -> None:
+    ask(cache(tmp_path), Counting())
+    assert OTHERS[other](tmp_path)[1] is False
+    assert len(files(tmp_path)) == 2
+
+
+def test_errors_are_never_kept_and_refusals_are(tmp_path: Path) -> None:
+    kept, backend = cache(tmp_path), Counting(answer=BackendError("rate_limit", "too much"))
+    with pytest.raises(BackendError):
+        ask(kept, backend)
+    assert files(tmp_path) == []
+    backend.answer = ModelAnswer(content="", refusal="I can't")
+    ask(kept, backend)
+    assert ask(kept, backend) == (backend.answer, True)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff", b'{"cache_version": 1}', b"[" * 100_000])
+def test_a_file_that_holds_no_answer_is_written_anew(tmp_path: Path, content: bytes) -> None:
+    backend = Counting()
+    ask(cache(tmp_path), backend)
+    (path,) = files(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(content)
+    assert ask(cache(tmp_path), backend) == (ANSWER, False)
+    assert path.read_bytes() == whole
+
+
+def test_a_changed_answer_is_no_answer(tmp_path: Path) -> None:
+    backend = Counting()
+    ask(cache(tmp_path), backend)
+    (path,) = files(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"look", b"kill"))
+    assert ask(cache(tmp_path), backend) == (ANSWER, False)
+
+
+def test_equal_calls_at_the_same_time_ask_once(tmp_path: Path) -> None:
+    kept, backend = cache(tmp_path), Counting()
+
+    async def all_at_once() -> list[tuple[ModelAnswer, bool]]:
+        return list(await asyncio.gather(*(kept.complete(backend, REQUEST, trial=0, again=0) for _ in range(20))))
+
+    found = asyncio.run(all_at_once())
+    assert [cached for _, cached in found] == [False] + [True] * 19
+    assert len(backend.asked) == 1
+
+
+def test_one_that_waited_for_a_call_that_broke_asks_itself(tmp_path: Path) -> None:
+    kept, backend = cache(tmp_path), Counting(answer=BackendError("timeout", "late"))
+
+    async def all_at_once() -> list[Any]:
+        calls = (kept.complete(backend, REQUEST, trial=0, again=0) for _ in range(3))
+        return list(await asyncio.gather(*calls, return_exceptions=True))
+
+    assert all(isinstance(one, BackendError) for one in asyncio.run(all_at_once()))
+    assert len(backend.asked) == 3
+
+
+def test_secrets_are_hidden_before_an_answer_is_written(tmp_path: Path) -> None:
+    ask(cache(tmp_path), Counting(answer=ModelAnswer(content={"key": "planted-0123456789"})))
+    (path,) = files(tmp_path)
+    assert b"planted" not in path.read_bytes()
+    assert b"[hidden]" in path.read_bytes()
+
+
+def test_a_folder_that_can_not_be_written_costs_no_answer(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert ask(cache(tmp_path / "file" / "below"), Counting()) == (ANSWER, False)

@@ -1,0 +1,142 @@
+"""Every page: its commands can be called, its settings exist, its Python and JSON can be read, its links lead somewhere."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import re
+import shlex
+import sys
+import tomllib
+from importlib import import_module
+from keyword import iskeyword
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from pytest_packbench.cli import COMMANDS, main
+from pytest_packbench.packs import FILES
+from pytest_packbench.plugin import SETTINGS
+from tests.doc_blocks import PAGES, ROOT, Block, blocks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
+NAMES = {setting.name for setting in SETTINGS} | set(FILES)
+OPTIONS = {f"--packbench-{setting.name.replace('_', '-')}" for setting in SETTINGS if setting.option} | {
+    "--packbench-list"
+}
+LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]+)(#[\w-]+)?\)")
+
+
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def lines(page: Path) -> list[str]:
+    """The lines of a page's console blocks, without prompt, output and comment."""
+    found = []
+    for block in blocks(page):
+        if block.kind in {"console", "bash"}:
+            whole = block.text.replace("\\\n", " ").splitlines()
+            asked = [line.removeprefix("$ ") for line in whole if line.startswith("$ ")] or whole
+            found += [line for line in asked if line.strip()]
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_options_and_settings_exist(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert set(re.findall(r"--packbench-[a-z]+(?:-[a-z]+)*", text)) <= OPTIONS
+    assert {name.lower() for name in re.findall(r"`PACKBENCH_([A-Z_]+)", text)} - NAMES <= {"parity", "http_headers"}
+    assert set(re.findall(r"`packbench_([a-z_]+)", text)) - NAMES <= {"marked", "cases", "case", "check", "request"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_commands_can_be_called(page: Path, pytestconfig: pytest.Config) -> None:
+    for line in lines(page):
+        for part in re.split(r" && | \| ", line):
+            program, *words = shlex.split(part, comments=True)
+            if program == "pytest":
+                # an option that nobody knows, and a value that isn't allowed, end it
+                pytestconfig._parser.parse(words)
+            elif program == "packbench":
+                parses([word for word in words if word != ">" and not word.startswith(".vscode")])
+
+
+def parses(words: list[str]) -> None:
+    if words == ["--version"]:
+        return
+    assert words[0] in COMMANDS
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    module: ModuleType = import_module(f"pytest_packbench.commands.{words[0]}{'_' * iskeyword(words[0])}")
+    module.add_arguments(parser)
+    parser.parse_args(words[1:])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_blocks_can_be_read(page: Path) -> None:
+    for block in blocks(page):
+        readable(block)
+
+
+def readable(block: Block) -> None:
+    if block.kind == "python":
+        ast.parse(block.text)
+    elif block.kind == "json":
+        json.loads(block.text)
+    elif block.kind == "yaml":
+        yaml.safe_load(block.text)
+    elif block.kind == "toml":
+        tomllib.loads(block.text)
+    else:
+        assert block.kind in {"console", "text", "javascript", "sh", "markdown"}, block
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, anchor in LINK.findall(page.read_text("utf-8")):
+        place = page.parent / target
+        assert place.exists(), target
+        if anchor:
+            titles = re.findall(r"^#+ (.+)$", place.read_text("utf-8"), re.MULTILINE)
+            slugs = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+            assert anchor[1:] in slugs, target + anchor
+
+
+def generated() -> ModuleType:
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        return import_module("generated")
+    finally:
+        sys.path.remove(str(ROOT / "docs"))
+
+
+def test_what_is_made_for_the_site_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    made = generated()
+    options = made.options()
+    assert set(re.findall(r"`packbench_(\w+)`", options)) == NAMES
+    assert set(re.findall(r"`(--packbench-[a-z-]+)", options)) | {"--packbench-list"} == OPTIONS
+    assert set(re.findall(r"^## `(\w+)`$", made.hooks(), re.MULTILINE)) == {
+        name for name in vars(sys.modules["pytest_packbench.hookspecs"]) if name.startswith("pytest_packbench_")
+    }
+    assert re.findall(r"^## packbench (\w+)$", made.commands(), re.MULTILINE) == list(COMMANDS)
+    formats = made.formats()
+    assert re.findall(r"^## (\w+)$", formats, re.MULTILINE) == ["case", "suite", "cassette", "record", "report"]
+    for key in ("id", "expected", "gates", "exchanges", "wall_clock_ms", "totals"):
+        assert f"| `{key}` |" in formats
+    # every row has as many cells as its head
+    for table in re.findall(r"(?:^\|.*\|$\n?)+", formats + "\n\n" + options, re.MULTILINE):
+        assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1
+
+
+def test_help_says_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in COMMANDS:
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        told = " ".join(capsys.readouterr().out.split())
+        flags = set(re.findall(r"--[a-z-]+", generated().usage(name)))
+        assert flags == set(re.findall(r"--[a-z-]+", told))
