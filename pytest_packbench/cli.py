@@ -66,6 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(words)
     try:
         return int(arguments.command(arguments))
+    except KeyboardInterrupt:
+        sys.stderr.write("packbench: interrupted\n")
+        return UNUSABLE
     except BrokenPipeError:
         # the reader of our output went away, which is its right; what it did not read can't be called fine
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -76,6 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _one_line(error: Exception) -> str:
+    from pytest_packbench.reports.terminal import printable
+
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split())
+        return printable(f"{error.filename}: {error.strerror}")
+    return printable(" ".join(str(error).split()))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import pytest_packbench.adapter.session
 import pytest_packbench.adapter.xdist
@@ -20,6 +22,9 @@ import pytest_packbench.reports.markdown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# how long an example takes says more of the machine than of the code
+settings.register_profile("packbench", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("packbench")
 SUITE = Path(__file__).parents[1] / "storage" / "benchmarks" / "tariff"
 # pytester forgets what a run imported: what is imported here is imported once
 _WARM = (pytest_packbench.adapter, pytest_packbench.packs, pytest_packbench.reports)
@@ -61,6 +66,8 @@ class Copy:
 @pytest.fixture
 def copy(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Copy:
     """The tariff suite in a project of its own."""
+    for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_"))]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "240")
     pytester.makeini("[pytest]\n")
     found = Copy(pytester)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_packbench.plugin import Asked
+from pytest_packbench.plugin import Asked, bundled_root
 
 _CONFIG = "suite.yaml"
 _CASE_FILES = (".json", ".jsonl")
@@ -76,4 +76,7 @@ def unknown(name: str, known: dict[str, Path], root: Path) -> str:
     guess = f' (did you mean "{close[0]}"?)' if close else ""
     listed = ", ".join(known) if known else "none"
     shown_root = os.path.relpath(root)
-    return f'no suite is called "{name}"{guess}; known under {shown_root}: {listed}'
+    here = f'no suite is called "{name}"{guess}; known under {shown_root}: {listed}'
+    if not (bundled_root() / name / _CONFIG).is_file():
+        return here
+    return f"{here}; the one that comes with the package is used only in a folder without {shown_root}"

@@ -18,6 +18,7 @@ from pytest_packbench.cases.files import (
     located,
     numbered,
     parse_line,
+    stem_of,
     unreadable,
 )
 from pytest_packbench.cases.load import parse_case
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from pytest_packbench.records.entry import Entry
 
 _MARKS = 10_000
+# pytest's own heeds what is looked at beside it; Hypothesis' ignores its folder
+_IGNORING_FOLDERS = {"main", "hypothesispytest"}
+_IGNORING = ("collect_ignore", "collect_ignore_glob")
 
 
 class CaseFailure(Exception):  # noqa: N818 - pytest shows the name: a case failed, nothing broke
@@ -211,6 +215,57 @@ class CaseLines(pytest.File):
         return made
 
 
+class CaseFolder(pytest.Directory):
+    """A folder of cases: its case files are taken without asking every plugin about each.
+
+    Attributes:
+        collector: knows the suites.
+    """
+
+    def __init__(self, *, collector: Collector, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.collector = collector
+
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        """Give what is in the folder, in the order of names, as pytest does."""
+        ignoring = self._something_ignores()
+        with os.scandir(self.path) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+        for entry in entries:
+            is_folder, is_case = entry.is_dir(), entry.name.endswith(SUFFIXES)
+            if is_case and not is_folder and not self.collector.is_due(entry.name):
+                continue
+            path = self.path / entry.name
+            if (ignoring or is_folder or not is_case) and self._is_ignored(path, with_parents=is_folder):
+                continue
+            if is_folder:
+                folder = self.ihook.pytest_collect_directory(path=path, parent=self)
+                yield from [folder] if folder is not None else []
+            elif is_case:
+                # a link that leads nowhere, too: it counts as a case that can't be read
+                file = self.collector.pytest_collect_file(path, self)
+                yield from [file] if file is not None else []
+            elif entry.is_file():
+                yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
+
+    def _is_ignored(self, path: Path, *, with_parents: bool) -> bool:
+        if self.session.isinitpath(path, with_parents=with_parents):
+            return False
+        return bool(self.ihook.pytest_ignore_collect(collection_path=path, config=self.config))
+
+    def _something_ignores(self) -> bool:
+        """Whether any file may be ignored: by an option, by a conftest.py, or by a plugin beside pytest's own."""
+        options = self.config.option
+        plugins = self.config.pluginmanager.get_plugins()
+        asked = {one.plugin_name for one in self.ihook.pytest_ignore_collect.get_hookimpls()}
+        return bool(
+            options.ignore
+            or options.ignore_glob
+            or any(hasattr(plugin, name) for plugin in plugins for name in _IGNORING)
+            or asked - _IGNORING_FOLDERS
+        )
+
+
 class Collector:
     """The hooks of collection, registered in a session that was asked for suites."""
 
@@ -220,6 +275,19 @@ class Collector:
         self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in benches.suites.values()]
         self._root = str(benches.config.rootpath) + os.sep
         self.collected: dict[str, int] = dict.fromkeys(benches.suites, 0)
+
+    def is_due(self, name: str) -> bool:
+        """Whether a file of cases, by its name, is to be looked at: a file of many is, and one of the shard."""
+        shard = self._benches.settings.shard
+        return shard is None or name.endswith(MANY) or stem_of(name) in shard
+
+    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> CaseFolder | None:
+        """Take the folders of cases of the suites that were asked for."""
+        text = str(path) + os.sep
+        if not any(text.startswith(folder) for folder, _ in self._suites):
+            return None
+        folder: CaseFolder = CaseFolder.from_parent(parent, path=path, collector=self)
+        return folder
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> CaseFile | CaseLines | None:
         """Take the case files of the suites that were asked for, as far as they are in the shard."""
@@ -241,7 +309,7 @@ class Collector:
                 parent, path=path, nodeid=nodeid, suite=suite, pack=pack, shard=shard, only=only
             )
             return lines
-        if shard is not None and path.stem not in shard:
+        if not self.is_due(path.name):
             return None
         file: CaseFile = CaseFile.from_parent(parent, path=path, nodeid=nodeid, suite=suite, pack=pack)
         return file

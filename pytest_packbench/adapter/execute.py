@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,15 +17,15 @@ from pytest_packbench.cases.files import located
 from pytest_packbench.engine.attempt import Failure, attempt, frames
 from pytest_packbench.engine.entries import Place
 from pytest_packbench.engine.targets import TargetError
+from pytest_packbench.records.entry import Entry
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping
+    from collections.abc import Generator, Mapping
     from pathlib import Path
 
     from pytest_packbench.adapter.tested import Tested
     from pytest_packbench.cases.suite import Suite
-    from pytest_packbench.records.entry import Entry
 
 
 def shown_file(suite: Suite, path: Path, nodeid: str) -> str:
@@ -93,11 +95,13 @@ def kept_trials(item: CaseItem) -> Mapping[int, Entry]:
 
 def shown_to_hooks(item: pytest.Item, place: Place, one: Tried) -> Tried:
     """Show a case's record to the users' hooks; one that raises makes the case an error."""
-    if one.record is None:
+    hook = item.ihook.pytest_packbench_record
+    if one.record is None or not hook.get_hookimpls():
         return one
-    # the entry holds its own copy of the record: what a hook does to this one changes no file
+    # what a hook does to its copy changes no file
+    shown = replace(one.record, packbench=deepcopy(one.record.packbench))
     try:
-        item.config.hook.pytest_packbench_record(item=item, record=one.record)
+        hook(item=item, record=shown)
     except Exception as error:  # noqa: BLE001 - a hook may be anybody's
         message = f"the hook pytest_packbench_record raised {type(error).__name__}: {error}"
         return broke(place, Failure(kind="hook_error", message=message, details=frames(error)), trial=one.entry.trial)
@@ -120,7 +124,7 @@ def conclude(item: Tested, trials: list[Tried]) -> None:
     if broken is not None and broken.failure is not None and entry.verdict in {"error", "vacuous"}:
         item.explanation = error_text(item, broken.failure)
         shown = CaseBroken(printable(broken.failure.message))
-        if broken.failure.raised is not None and item.config.stash[BENCHES].settings.debugged:
+        if broken.failure.raised is not None:
             # a debugger goes to where the user's own code raised
             raise shown.with_traceback(broken.failure.raised.__traceback__)
         raise shown
@@ -191,9 +195,22 @@ class Reporter:
         return report
 
 
-def attach(report: pytest.TestReport, entries: Iterable[Entry]) -> None:
-    """Put entries on a report, as ASCII: what xdist sends may hold no lone surrogate, and a model's answer may."""
-    setattr(report, ATTRIBUTE, json.dumps([entry.as_json() for entry in entries]))
+def attach(report: pytest.TestReport, entries: tuple[Entry, ...]) -> None:
+    """Put entries on a report, for `taken_from`."""
+    setattr(report, ATTRIBUTE, entries)
+
+
+def packed(report: pytest.TestReport) -> None:
+    """Make of a report's entries what xdist can send: ASCII, for an answer may hold what it can't, a lone surrogate."""
+    entries = getattr(report, ATTRIBUTE, None)
+    if entries is not None:
+        setattr(report, ATTRIBUTE, json.dumps([entry.as_json() for entry in entries]))
+
+
+def taken_from(report: pytest.TestReport) -> list[Entry]:
+    """Take a report's entries off it: other plugins may write reports as JSON, and these are no values of that."""
+    found = report.__dict__.pop(ATTRIBUTE, ())
+    return [Entry.from_json(one) for one in json.loads(found)] if isinstance(found, str) else list(found)
 
 
 def properties(entry: Entry) -> list[tuple[str, Any]]:

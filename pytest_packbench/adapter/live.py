@@ -98,6 +98,12 @@ class Answerers:
                 raise pytest.UsageError(f'suite "{suite.name}": {NONE_NAMED.format("|".join(MODULES))}')
             asked = self._asked(suite, name, model)
             model = asked.backend.model
+        elif caller.opaque and settings.caps.cost is not None and price_of(rules, name, model) is None:
+            raise pytest.UsageError(
+                "--packbench-max-cost: nobody knows what the target outside this process costs; name its model with "
+                "--packbench-backend and --packbench-model, and its prices in suite.yaml or pip install "
+                "'pytest-packbench[prices]'"
+            )
         aside = {role: self._asked(suite, *who, aside=True) for role, who in roles.items()}
         secrets = Secrets(os.environ)
         live = Live(asked=asked, aside=aside, ledger=self.ledger, secrets=secrets, cache=self._cache_of(secrets))
@@ -231,14 +237,21 @@ def find_judges(config: pytest.Config) -> dict[str, Any]:
 def expected_calls(benches: Benches, cases: Sequence[CaseItem]) -> str:
     """Say how many model calls a run is expected to make: as recorded, else at least one an attempt."""
     trials = benches.settings.trials
-    recorded, bare = 0, 0
+    recorded, bare, own = 0, 0, 0
     for item in cases:
+        bench = benches.known(item.suite)
+        if bench is not None and not bench.asks_model:
+            own += 1
+            continue
         calls = _recorded_calls(item.suite.cassette_path(item.name))
         recorded, bare = recorded + (calls or 0), bare + (calls is None)
     attempts = f"{len(cases)} cases" + (f" x {trials} trials" if trials > 1 else "")
-    about = f"about {recorded * trials} calls, as recorded" if recorded else ""
-    least = f"at least {bare * trials} calls" if bare else ""
-    return f"packbench: {attempts}: {' and '.join(part for part in (about, least) if part) or 'no call'}"
+    about = f"about {recorded * trials} model calls, as recorded" if recorded else ""
+    more = " more" if recorded else ""
+    least = f"at least {bare * trials}{more} model calls, of cases without a recording" if bare else ""
+    itself = f"{own * trials} attempts whose target asks no model of ours" if own else ""
+    parts = [part for part in (about, least, itself) if part]
+    return f"packbench: {attempts}, to be made live: {'; '.join(parts) or 'nothing to ask'}"
 
 
 def _recorded_calls(path: Path) -> int | None:
@@ -259,7 +272,9 @@ def caps_text(settings: Settings) -> str:
         ("cost", None if caps.cost is None else f"{caps.cost:g}"),
         ("seconds", None if caps.seconds is None else f"{caps.seconds:g}"),
     )
-    told = ", ".join(f"{name} {cap}" for name, cap in named if cap is not None) or "none (--packbench-max-tokens, ...)"
+    told = ", ".join(f"{name} {cap}" for name, cap in named if cap is not None) or (
+        "none set (--packbench-max-tokens, --packbench-max-cost, --packbench-max-seconds)"
+    )
     limit = f", {settings.case_timeout_s:g} s a case" if settings.case_timeout_s is not None else ""
     return f"packbench: caps: {told}; {settings.concurrency} at once{limit}, temperature {settings.temperature:g}"
 
@@ -267,6 +282,6 @@ def caps_text(settings: Settings) -> str:
 def spent_text(spent: Mapping[str, Any]) -> str:
     """Say what a live run used."""
     cost = "cost unknown" if spent["cost"] is None else f"{spent['cost']:.4f} {spent['currency']}"
-    uncounted = f" ({spent['uncounted']} calls without a count)" if spent["uncounted"] else ""
+    uncounted = f" ({spent['uncounted']} answers or failures without a token count)" if spent["uncounted"] else ""
     cached = f", {spent['cached']} more answered from the cache" if spent.get("cached") else ""
     return f"asked: {spent['calls']} model calls, {spent['tokens']:,} tokens{uncounted}, {cost}{cached}"

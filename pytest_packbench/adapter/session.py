@@ -5,7 +5,6 @@ Only the process that the user started keeps a recorder; a worker of xdist runs 
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,10 +14,10 @@ import pytest
 
 from pytest_packbench.adapter.baseline import Earlier
 from pytest_packbench.adapter.collect import CaseItem, Collector
-from pytest_packbench.adapter.execute import Reporter, place_of
+from pytest_packbench.adapter.execute import Reporter, place_of, taken_from
 from pytest_packbench.adapter.github import register_github
 from pytest_packbench.adapter.jsonreport import switch_on, write_report
-from pytest_packbench.adapter.keys import AHEAD, ATTRIBUTE, BENCHES, RESUMED, RUN_ID, ungrouped
+from pytest_packbench.adapter.keys import AHEAD, BENCHES, RESUMED, RUN_ID, ungrouped
 from pytest_packbench.adapter.live import guard_name
 from pytest_packbench.adapter.progress import Progress
 from pytest_packbench.adapter.resume import Changes, check_run, find_resumed, spent_of
@@ -30,7 +29,6 @@ from pytest_packbench.adapter.terminal import Terminal
 from pytest_packbench.engine.entries import Place, clock, unscored, versions
 from pytest_packbench.engine.ledger import CAPS
 from pytest_packbench.plugin import ASKED, RUN_SEED, SEED
-from pytest_packbench.records.entry import Entry
 from pytest_packbench.records.resume import PARTS
 from pytest_packbench.records.run import Run
 from pytest_packbench.records.stored import JOURNAL
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
     from pytest_packbench.adapter.suites import Benches
     from pytest_packbench.cases.shard import Shard
     from pytest_packbench.cases.suite import Suite
+    from pytest_packbench.records.entry import Entry
     from pytest_packbench.records.journal import Journal
     from pytest_packbench.reports.gates import GateResult
     from pytest_packbench.reports.statistics import Statistics
@@ -138,11 +137,12 @@ class Recorder:
             if isinstance(item, CaseItem):
                 self.select(item.suite.name, item.case_nodeid, partial(place_of, item))
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the entry from a report; a report of a case without one tells of a breakdown around it."""
-        data = getattr(report, ATTRIBUTE, None)
-        if data is not None:
-            self._take([Entry.from_json(one) for one in json.loads(data)])
+        entries = taken_from(report)
+        if entries:
+            self._take(entries)
             return
         nodeid = ungrouped(report.nodeid, self._runs_by_nodeid)
         run = self._runs_by_nodeid.get(nodeid)
@@ -494,7 +494,8 @@ def register(config: pytest.Config, *, late: bool = False) -> None:
         ahead.keep = recorder.keep
         progress = Progress(config, ahead)
         ahead.tick, ahead.clear, ahead.again = progress.tick, progress.clear, progress.again
-    if config.pluginmanager.hasplugin("dsession") or config.pluginmanager.hasplugin("xdist"):
+    # by its option: xdist may be loaded under any name
+    if hasattr(config.option, "dist"):
         from pytest_packbench.adapter.xdist import Controller
 
         config.pluginmanager.register(Controller(recorder), "packbench-controller")

@@ -120,6 +120,8 @@ class Benches:
                 judges=find_judges(self.config),
                 allow_processes=settings.allow_processes,
                 stale_is_error=settings.stale_is_error,
+                debugged=settings.debugged,
+                stops=(KeyboardInterrupt, pytest.exit.Exception),
                 files=settings.files,
             )
         return self._ready[suite.name]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.adapter.execute import shown_file
+from pytest_packbench.adapter.execute import packed, shown_file
 from pytest_packbench.adapter.journals import WorkerJournals
 from pytest_packbench.adapter.keys import RESUMED, RUN_ID
 from pytest_packbench.adapter.resume import OPTION as RESUME
@@ -47,6 +47,11 @@ class Worker:
             name: str = config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist sets it on workers
             self._journals = WorkerJournals(base, config.stash[RUN_ID], name)
             ahead.keep = self._journals.keep
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Make a report fit to be sent."""
+        packed(report)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Tell how many cases were found before any was deselected, and what was used; end what is under way."""

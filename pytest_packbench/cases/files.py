@@ -80,6 +80,12 @@ def located(file: str, line: int) -> str:
     return f"{file}:{line}" if line else file
 
 
+def parted(place: str) -> tuple[str, int]:
+    """Take apart what `located` gives: the file, and the line, 0 for none."""
+    file, _, line = place.rpartition(":")
+    return (file, int(line)) if file.endswith(MANY) and line.isdecimal() else (place, 0)
+
+
 def stem_of(path: str) -> str:
     """Give the name of a file without its folder and its suffix."""
     return os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - text: there may be a million
@@ -181,9 +187,13 @@ def count_cases(folder: str | os.PathLike[str], shard: Shard | None = None) -> i
 
 
 def find_in(path: str, name: str) -> CasePlace | None:
-    """Find the case of a name in a file; asked for many of one file, it is looked through once."""
+    """Find the case of a name in a file; asked for many of one file, it is looked through once.
+
+    Returns:
+        Its place; None where the file is not there, or has no such line.
+    """
     if not path.endswith(MANY):
-        return CasePlace(path, name)
+        return CasePlace(path, name) if os.path.exists(path) else None  # noqa: PTH110 - a path as text, as above
     try:
         now = os.stat(path)  # noqa: PTH116 - a path as text, as above
     except OSError:

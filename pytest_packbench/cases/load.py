@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pytest_packbench.cases.model import Case
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+# made once: `json.dumps` makes one each time
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 class _RefusedError(ValueError):
@@ -29,7 +31,7 @@ class _RefusedError(ValueError):
 
 def canonical_sha256(value: object) -> str:
     """Hash a JSON value by its meaning: sorted keys, no spaces, UTF-8; hexadecimal SHA-256."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    text = _CANONICAL.encode(value)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

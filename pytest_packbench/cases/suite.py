@@ -51,8 +51,8 @@ class Gate(StrictModel):
         metric: `completeness` (cases with a verdict over cases selected), `pass_rate`, `mean_score`,
             `attack_success_rate` (unsafe acts among judged cases), `attack_success_rate_valid` (the same among those
             whose answer could be read), `utility_rate` (the user's task done, among cases that tell), `valid_rate`
-            (answers that could be read, among cases that tell), `over_refusal_rate` (refusals among the cases that expect an answer), or `accuracy` (answers
-            that agree to `depth`, among the cases that expect one).
+            (answers that could be read, among cases that tell), `over_refusal_rate` (refusals among the cases that
+            expect an answer), or `accuracy` (answers that agree to `depth`, among the cases that expect one).
         min: the least value that passes, 0 to 1.
         max: the greatest value that passes, 0 to 1.
         max_ratio_to_baseline: the greatest multiple of the baseline's value that passes.
@@ -75,8 +75,9 @@ class Gate(StrictModel):
     def _decides(self) -> Self:
         bounded = any(bound is not None for bound in (self.min, self.max, self.max_ratio_to_baseline))
         named = "metric" in self.model_fields_set
-        if self.must_pass and (bounded or named):
-            raise _wrong("must_pass with a metric or a bound", "a gate of its own for must_pass")
+        if self.must_pass and (bounded or named or self.by is not None):
+            wrong = "by" if not (bounded or named) else "a metric or a bound"
+            raise _wrong(f"must_pass with {wrong}", "a gate of its own for must_pass")
         if not self.must_pass and not bounded:
             raise _wrong("a gate without a bound", "min, max or both; or max_ratio_to_baseline; or must_pass")
         if not self.must_pass and not named:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.places import OUTPUT, run_place
+from pytest_packbench.commands.places import OUTPUT, run_place, write_asked
 
 if TYPE_CHECKING:
     import argparse
@@ -34,10 +34,11 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.reports.condition import parse_conditions
     from pytest_packbench.reports.diff import answer, diff_markdown
     from pytest_packbench.reports.reading import read_run
+    from pytest_packbench.reports.terminal import printable
 
     baseline, current = read_run(run_place(arguments.baseline)), read_run(run_place(arguments.current))
     comparison = compare(baseline.stored, current.stored)
-    figures = comparison.counts()
+    figures = comparison.figures()
     conditions = parse_conditions(arguments.fail_on, figures) if arguments.fail_on is not None else ()
     if comparison.differences and not arguments.force:
         raise UsageError(f"the runs can't be compared: {'; '.join(comparison.differences)}; --force compares them")
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.write(page)
     else:
         place = write_page(page, arguments.out)
-        sys.stdout.write(f"{comparison.current.run.suite}: {answer(comparison)}\nwrote {place}\n")
+        sys.stdout.write(f"{printable(comparison.current.run.suite)}: {answer(comparison)}\nwrote {place}\n")
     for condition in failed:
         value = figures[condition.name]
         sys.stderr.write(f"packbench: {condition}: {'nothing to judge' if value != value else f'{value:g}'}: FAIL\n")  # noqa: PLR0124 - only NaN differs from itself
@@ -70,15 +71,16 @@ def write_page(page: str, out: Path | None) -> Path:
     """Write the page where it was asked for, else beside the runs under a name of its own with the time.
 
     Raises:
-        OSError: it can't be written.
+        UsageError: it can't be written there.
+        OSError: its folder can't be made.
     """
-    from pytest_packbench.reports.files import ensure_gitignore, write_atomic
+    from pytest_packbench.reports.files import ensure_gitignore
 
     if out is None:
         ensure_gitignore(OUTPUT)
         out = _free(OUTPUT / f"benchmark_diff_{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.md")
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(out, page)
+    write_asked(out, page)
     return out
 
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from pytest_packbench.reports.reading import ReadRun
 
 
+_SENTENCE = 1600
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("runs", type=Path, nargs="+", help="run folders, SUITE/latest, report.json or records.jsonl")
@@ -39,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print each gate's arithmetic, and say in the exit code whether all hold."""
     from pytest_packbench.reports.gates import check_run
-    from pytest_packbench.reports.terminal import printable
+    from pytest_packbench.reports.terminal import one_line
 
     read = [_load(path) for path in arguments.runs]
     stored = [one.stored for one in read]
@@ -47,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     earlier = _baselines(arguments.baseline, stored, rules)
     good = True
     for whole, config, one in zip((each.whole for each in read), rules, stored, strict=True):
-        sys.stdout.write(f"{printable(one.run.suite)} {printable(one.run.run_id)}{_partial(one)}\n")
+        sys.stdout.write(f"{one_line(one.run.suite)} {one_line(one.run.run_id)}{_partial(one)}\n")
         for result in check_run(
             one.run,
             one.entries,
@@ -57,11 +60,11 @@ def run(arguments: argparse.Namespace) -> int:
             trials_rule=config.trials_rule(),
         ):
             good = good and result.passed
-            sys.stdout.write(f"  {printable(result.text)}\n")
+            sys.stdout.write(f"  {one_line(result.text, _SENTENCE)}\n")
     for name in arguments.require:
         if name not in {one.run.suite for one in stored}:
             good = False
-            sys.stdout.write(f"{printable(name)}: no run of this suite was given: FAIL\n")
+            sys.stdout.write(f"{one_line(name)}: no run of this suite was given: FAIL\n")
     partial = any(one.run.partial for one in stored)
     word = "all gates hold" + (", of a partial run: don't decide on it" if partial else "")
     sys.stdout.write(f"{word if good else 'FAILED'}\n")
@@ -107,6 +110,6 @@ def _load(path: Path) -> ReadRun:
 
 
 def _partial(one: StoredRun) -> str:
-    from pytest_packbench.reports.terminal import printable
+    from pytest_packbench.reports.terminal import one_line
 
-    return f" (partial: {printable(one.run.partial)})" if one.run.partial else ""
+    return f" (partial: {one_line(one.run.partial)})" if one.run.partial else ""

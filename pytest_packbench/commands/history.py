@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pytest_packbench.records.stored import StoredRun
 
 _HEAD = ("run", "finished", "mode", "target", "status", "cases", "passed", "failed", "broken", "mean score", "rules")
+_KEYS = tuple(name.replace(" ", "_") for name in _HEAD)
+_Row = tuple[str | int | float | None, ...]
 _MOST = 20
 _WIDE = 400
 _UNREADABLE = "can't be read"
@@ -49,13 +51,13 @@ def run(arguments: argparse.Namespace) -> int:
     if len(troubles) == len(folders):
         raise UsageError(f"no run under {place} can be read; the latest: {troubles[-1]}")
     if arguments.format == "json":
-        rows = [{**dict(zip(_HEAD, row, strict=True)), "trouble": trouble} for row, trouble in read]
+        rows = [{**dict(zip(_KEYS, row, strict=True)), "trouble": trouble} for row, trouble in read]
         sys.stdout.write(json.dumps(rows, ensure_ascii=False) + "\n")
         return FINE
     from pytest_packbench.reports.markdown import cell, section
 
     parts = [
-        section(f"Runs of {arguments.suite}", _HEAD, [row for row, _ in read]),
+        section(f"Runs of {arguments.suite}", _HEAD, [tuple(map(_shown, row)) for row, _ in read]),
         "\n".join(f"- {cell(trouble, _WIDE)}" for trouble in troubles),
     ]
     sys.stdout.write("\n\n".join(part for part in parts if part) + "\n")
@@ -66,20 +68,27 @@ def _is_run(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("report.json", "journal.jsonl", "records.jsonl"))
 
 
-def _row(folder: Path) -> tuple[tuple[str, ...], str]:
-    """Give the row of a run, and why it can't be read; empty where it can."""
+def _row(folder: Path) -> tuple[_Row, str]:
+    """Give the row of a run, None for what is not known, and why it can't be read; empty where it can."""
     from pytest_packbench.records.stored import StoredRunError, load_run
 
     try:
         return _figures(load_run(folder)), ""
     except (StoredRunError, OSError) as error:
         word = _UNREADABLE if (folder / "report.json").exists() else _UNFINISHED
-        row = (folder.name, "", "", "", word, *("" for _ in _HEAD[5:]))
+        row = (folder.name, None, None, None, word, *(None for _ in _HEAD[5:]))
         return row, f"{folder / 'report.json'}: {error.strerror}" if isinstance(error, OSError) else str(error)
 
 
-def _figures(stored: StoredRun) -> tuple[str, ...]:
-    from pytest_packbench.reports.figures import average
+def _shown(value: str | float | None) -> str:
+    from pytest_packbench.reports.figures import DASH, average
+
+    if value is None:
+        return DASH
+    return average(value) if isinstance(value, float) else str(value)
+
+
+def _figures(stored: StoredRun) -> _Row:
     from pytest_packbench.reports.statistics import statistics
     from pytest_packbench.reports.trials import rule_of
 
@@ -91,10 +100,10 @@ def _figures(stored: StoredRun) -> tuple[str, ...]:
         stored.run.mode,
         stored.run.target,
         stored.status,
-        str(figures.totals.selected),
-        str(verdicts["passed"]),
-        str(verdicts["failed"]),
-        str(verdicts["error"] + verdicts["vacuous"] + verdicts["not_run"]),
-        average(figures.overall.mean_score),
+        figures.totals.selected,
+        verdicts["passed"],
+        verdicts["failed"],
+        verdicts["error"] + verdicts["vacuous"] + verdicts["not_run"],
+        figures.overall.mean_score,
         stored.run.suite_sha256[:12],
     )

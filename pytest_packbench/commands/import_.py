@@ -43,9 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.commands.importing import destination
 
     pack, importer = arguments.importer
-    place = destination(
-        arguments.suite, arguments.root, pack, importer.files(arguments), many=importer.many(arguments)
-    )
+    place = destination(arguments.suite, arguments.root, pack, importer.files(arguments), many=importer.many(arguments))
     found = _Found()
     for one in place.checked(importer.read(arguments), force=arguments.force):
         found.add(one)

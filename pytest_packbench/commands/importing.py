@@ -109,38 +109,19 @@ class Destination:
 
         Raises:
             ValueError: there are more or fewer now.
-            OSError: one can't be written; those before it are.
+            OSError: one can't be written; those before it are, of lines none is.
         """
         from pytest_packbench.records.atomic import write_atomic
 
         cases = (one for one in checked if isinstance(one, Checked))
-        count = _write_files(cases) if self.many is None else self._write_lines(self.many, cases)
-        if count != expected:
-            raise ValueError(f"the source changed while it was read: {expected} cases, then {count}; run it again")
+        if self.many is None:
+            _write_files(cases, expected)
+        else:
+            _write_lines(self.many, cases, expected)
         for name, text in self.files.items():
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text)
-
-    def _write_lines(self, path: Path, cases: Iterable[Checked]) -> int:
-        """Write the file of many anew: its own lines in their order, then the new ones; gives how many were given."""
-        from pytest_packbench.records.atomic import encoded, replacing
-
-        path.parent.mkdir(parents=True, exist_ok=True)
-        count, replaced = 0, dict[str, bytes]()
-        with TemporaryFile() as new:
-            for one in cases:
-                count += 1
-                if one.state == "new":
-                    new.write(encoded(one.text))
-                elif one.state == "replaced":
-                    replaced[one.case_id] = encoded(one.text)
-            new.seek(0)
-            with replacing(path) as lines:
-                for line in case_lines(path) if path.exists() else ():
-                    lines.write(replaced.get(id_of(line.raw) or "", line.raw.rstrip(b"\r\n") + b"\n"))
-                shutil.copyfileobj(new, lines)
-        return count
 
     def _checked(self, draft: Draft, *, force: bool) -> Checked | Flaw:
         try:
@@ -158,14 +139,37 @@ class Destination:
                 return Flaw(place=draft.place, message=message)
             state = "unchanged" if _sha256(other) == loaded.sha256 else "replaced"
             if state == "replaced" and not force:
-                message = f"{other.located(path.as_posix())} exists and says something else; --force puts this in its place"
+                message = (
+                    f"{other.located(path.as_posix())} exists and says something else; --force puts this in its place"
+                )
                 return Flaw(place=draft.place, message=message)
         return Checked(
             place=draft.place, path=path, case_id=case.id, case_type=case.case_type, case=draft.case, state=state
         )
 
 
-def _write_files(cases: Iterable[Checked]) -> int:
+def _write_lines(path: Path, cases: Iterable[Checked], expected: int) -> None:
+    """Write a file of many anew: its own lines in their order, then the new ones."""
+    from pytest_packbench.records.atomic import encoded, replacing
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    count, replaced = 0, dict[str, bytes]()
+    with TemporaryFile() as new:
+        for one in cases:
+            count += 1
+            if one.state == "new":
+                new.write(encoded(one.text))
+            elif one.state == "replaced":
+                replaced[one.case_id] = encoded(one.text)
+        _check_count(count, expected)
+        new.seek(0)
+        with replacing(path) as lines:
+            for line in case_lines(path) if path.exists() else ():
+                lines.write(replaced.get(id_of(line.raw) or "", line.raw.rstrip(b"\r\n") + b"\n"))
+            shutil.copyfileobj(new, lines)
+
+
+def _write_files(cases: Iterable[Checked], expected: int) -> None:
     from pytest_packbench.records.atomic import write_atomic
 
     count, folders = 0, set[Path]()
@@ -176,12 +180,15 @@ def _write_files(cases: Iterable[Checked]) -> int:
             folders.add(one.path.parent)
         if one.state != "unchanged":
             write_atomic(one.path, one.text)
-    return count
+    _check_count(count, expected)
 
 
-def destination(
-    name: str, root: Path, pack: Pack, files: Mapping[str, str], *, many: str | None = None
-) -> Destination:
+def _check_count(count: int, expected: int) -> None:
+    if count != expected:
+        raise ValueError(f"the source changed while it was read: {expected} cases, then {count}; run it again")
+
+
+def destination(name: str, root: Path, pack: Pack, files: Mapping[str, str], *, many: str | None = None) -> Destination:
     """Find the suite that gets the cases, or see how a new one will be.
 
     Args:

@@ -74,7 +74,9 @@ def _json(findings: Sequence[Finding]) -> str:
 
 def _text(findings: Sequence[Finding]) -> str:
     counts = f"{_counted(findings, 'error')}, {_counted(findings, 'warning')}"
-    lines = [f"{finding}{' (warning)' if finding.severity == 'warning' else ''}" for finding in findings]
+    from pytest_packbench.reports.terminal import printable
+
+    lines = [printable(f"{finding}{' (warning)' if finding.severity == 'warning' else ''}") for finding in findings]
     return "\n".join([*lines, counts]) + "\n"
 
 

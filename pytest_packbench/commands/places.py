@@ -100,6 +100,20 @@ def _latest(place: Path) -> Path:
     return folder
 
 
+def write_asked(path: Path, text: str) -> None:
+    """Write a file that was asked for by name, whole.
+
+    Raises:
+        UsageError: it can't be written; the system's own error names a draft, which nobody asked for.
+    """
+    from pytest_packbench.reports.files import write_atomic
+
+    try:
+        write_atomic(path, text)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+
+
 def run_place(given: Path) -> Path:
     """Find what a run is read from: a file of it as it is, else its folder.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections import Counter
 from pathlib import Path
@@ -34,10 +35,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--format", choices=("md", "json"), default="md", help="Markdown (default) or one JSON object")
     parser.add_argument("--strict", action="store_true", help="read as Rust does: suites of our own are refused")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="fail where a run took more tokens")
-    parser.add_argument("--max-seconds", type=float, metavar="S", help="fail where a run's records took longer, summed")
-    parser.add_argument("--max-cost", type=float, metavar="USD", help="fail where a run cost more")
+    parser.add_argument("--max-tokens", type=_whole_cap, metavar="N", help="fail where a run took more tokens")
+    parser.add_argument("--max-seconds", type=_cap, metavar="S", help="fail where a run's records took longer, summed")
+    parser.add_argument("--max-cost", type=_cap, metavar="USD", help="fail where a run cost more")
     parser.add_argument("--skip-bad", action="store_true", help="count lines that can't be read instead of stopping")
+
+
+def _cap(text: str) -> float:
+    cap = float(text)
+    if not 0 <= cap < math.inf:
+        raise ValueError(text)
+    return cap
+
+
+def _whole_cap(text: str) -> int:
+    cap = int(text)
+    if cap < 0:
+        raise ValueError(text)
+    return cap
+
+
+# argparse says "invalid ... value" with these names
+_cap.__name__ = "number of 0 or more"
+_whole_cap.__name__ = "whole number of 0 or more"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -126,11 +146,7 @@ def _write(text: str, out: str) -> None:
         sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
         sys.stdout.buffer.flush()
         return
-    from pytest_packbench.reports.files import write_atomic
+    from pytest_packbench.commands.places import write_asked
 
-    try:
-        write_atomic(Path(out), text)
-    except OSError as error:
-        # the error names the draft, which nobody asked for
-        raise UsageError(f"{out}: {error.strerror}") from None
+    write_asked(Path(out), text)
     sys.stderr.write(f"wrote report to {out}\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.places import add_packs, add_root, find_suite, packs_of, run_folder
+from pytest_packbench.commands.places import add_packs, add_root, find_suite, packs_of, run_folder, write_asked
 
 if TYPE_CHECKING:
     import argparse
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.protocols.pack import Pack
     from pytest_packbench.records.entry import Entry
     from pytest_packbench.records.run import Run
+    from pytest_packbench.reports.comparison import Comparison
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +39,6 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.reports.comparison import compare
     from pytest_packbench.reports.condition import parse_conditions
     from pytest_packbench.reports.diff import diff_markdown
-    from pytest_packbench.reports.files import write_atomic
 
     folder = run_folder(arguments.run)
     report = open_report(folder)
@@ -53,14 +53,14 @@ def run(arguments: argparse.Namespace) -> int:
         StoredRun(source=report.source, run=report.run, entries=before),
         StoredRun(source=f"{folder} rescored", run=now, entries=after),
     )
-    figures = comparison.counts()
+    figures = comparison.figures()
     conditions = parse_conditions(arguments.fail_on, figures) if arguments.fail_on is not None else ()
     failed = [condition for condition in conditions if condition.holds(figures)]
-    page = diff_markdown(replace(comparison, differences=()), failed)
+    page = diff_markdown(replace(comparison, differences=()), failed, [_note(comparison)])
     if arguments.out is None:
         sys.stdout.write(page)
     else:
-        write_atomic(arguments.out, page)
+        write_asked(arguments.out, page)
     return FAILED if failed else FINE
 
 
@@ -95,6 +95,11 @@ def rescored(entries: Iterable[Entry], run: Run, payloads: Path, suite: Suite, p
     yield from left.values()
 
 
+def _note(comparison: Comparison) -> str:
+    changed = f": {'; '.join(comparison.differences)}" if comparison.differences else ", which are those of the run"
+    return f"Current is the same run: its stored results, scored by today's rules{changed}. Nothing was run."
+
+
 class _Shared:
     """Entries with no more than a comparison reads, and their terms, of which there are few, held once."""
 
@@ -111,7 +116,7 @@ class _Shared:
 
 def _again(entry: Entry, result: Any, loaded: LoadedCase, bench: Bench) -> Entry:
     from pytest_packbench.engine.attempt import rejudge
-    from pytest_packbench.engine.entries import Place, entry_of
+    from pytest_packbench.engine.entries import Place, entry_of, unscored
 
     place = Place(
         suite=bench.suite,
@@ -122,7 +127,11 @@ def _again(entry: Entry, result: Any, loaded: LoadedCase, bench: Bench) -> Entry
         folder=Path(entry.file).parent.name,
         loaded=loaded,
     )
-    fresh, _ = entry_of(place, rejudge(bench, loaded, result), bench, "rescored")
+    try:
+        fresh, _ = entry_of(place, rejudge(bench, loaded, result), bench, "rescored")
+    except Exception as error:  # noqa: BLE001 - a pack may be anybody's, and breaks one case as it does in a run
+        message = f"the pack {bench.pack.name} raised {type(error).__name__}: {error}"
+        fresh = unscored(place, "error", "pack_error", message, timestamp=entry.timestamp)
     # who answered, and how long it took, is the stored run's to tell
     kept = {name: getattr(entry, name) for name in ("llm_backend", "llm_model", "cassette_sha256", "stale", "trial")}
     return replace(fresh, **kept, timestamp=entry.timestamp, duration_ms=entry.duration_ms)
@@ -151,6 +160,7 @@ class _Cases:
     def _read(self, case_id: str) -> LoadedCase | None:
         from pytest_packbench.cases.files import read_place
         from pytest_packbench.cases.problem import CaseError
+        from pytest_packbench.reports.terminal import printable
 
         place = self._index.find(case_id)
         if place is None:
@@ -159,7 +169,7 @@ class _Cases:
         try:
             return read_place(place, self._pack.case_model, file=place.path, pack=self._pack.name)
         except CaseError as error:
-            sys.stderr.write(f"packbench: left as it was: {error}\n")
+            sys.stderr.write(f"packbench: left as it was: {printable(str(error))}\n")
             return None
 
 

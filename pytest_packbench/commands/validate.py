@@ -36,17 +36,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one line a file: what it is, or what is wrong with it and where."""
+    from pytest_packbench.reports.terminal import printable
+
     bad = False
     packs = packs_of(arguments.packs)
     for path in arguments.paths:
         for file in _files(path):
             try:
-                sys.stdout.write(f"{file}: {kind_of(file, packs)}\n")
+                sys.stdout.write(printable(f"{file}: {kind_of(file, packs)}") + "\n")
             except (ValueError, OSError) as error:
                 bad = True
-                text = f"{file}: {error.strerror}" if isinstance(error, OSError) else " ".join(str(error).split())
-                sys.stdout.write(f"{text if text.startswith(str(file)) else f'{file}: {text}'}: NOT VALID\n")
+                sys.stdout.write(printable(f"{_told_of(file, error)}: NOT VALID") + "\n")
     return UNUSABLE if bad else FINE
+
+
+def _told_of(file: Path, error: ValueError | OSError) -> str:
+    text = (error.strerror or str(error)) if isinstance(error, OSError) else " ".join(str(error).split())
+    # most errors tell the file, some by its full name
+    text = text.replace(str(file.absolute()), str(file), 1)
+    return text if text.startswith(str(file)) else f"{file}: {text}"
 
 
 def _files(path: Path) -> Iterator[Path]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import STUB
 from pytest_packbench.backends.base import Usage
+from pytest_packbench.engine.prices import price_of
 
 if TYPE_CHECKING:
     from pytest_packbench.engine.attempt import Bench, Draft
@@ -27,6 +28,21 @@ def answered_by(bench: Bench, draft: Draft) -> tuple[str, str, Usage]:
         # a scripted model, or what the user says of a target outside this process
         return bench.backend, bench.model or UNKNOWN, told[2]
     return told
+
+
+def told_usage(bench: Bench, draft: Draft) -> None:
+    """Book what a result tells of its own use of a model, so that the run's caps hold for it as well."""
+    metered = draft.meter is not None and any(not one.aside for one in draft.meter.said)
+    if bench.live is None or draft.trouble is not None or metered:
+        return
+    backend, model, usage = _told(draft.payload)
+    if usage == Usage():
+        if bench.caller.opaque:
+            bench.live.ledger.tell(None, None)
+        return
+    if backend == UNKNOWN and bench.backend:
+        backend, model = bench.backend, bench.model
+    bench.live.ledger.tell(usage, price_of(bench.suite.config, backend, model))
 
 
 def _told(payload: Any) -> tuple[str, str, Usage]:

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from pytest_packbench.backends import STUB
 from pytest_packbench.backends.base import Usage
 from pytest_packbench.cases.problem import CassetteError
-from pytest_packbench.engine.answered import UNKNOWN, answered_by
+from pytest_packbench.engine.answered import UNKNOWN, answered_by, told_usage
 from pytest_packbench.engine.cassette import Cassette, Replay, check_belongs, load_cassette
 from pytest_packbench.engine.offline import offline
 from pytest_packbench.engine.protocols.outcome import Outcome, ResultError
 from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
 from pytest_packbench.engine.protocols.score import Score
-from pytest_packbench.engine.targets import TargetFailure
+from pytest_packbench.engine.targets import TargetFailure, in_thread
+from pytest_packbench.engine.within import OverdueError, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,9 +37,11 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.live import Live
     from pytest_packbench.engine.meter import Meter
     from pytest_packbench.engine.protocols.pack import Pack
-    from pytest_packbench.engine.targets import Caller
+    from pytest_packbench.engine.targets import Aside, Caller
+    from pytest_packbench.engine.within import Limit
 
 _HOUSE = str(Path(__file__).resolve().parent.parent)
+_LOOP = str(Path(asyncio.__file__).parent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,8 @@ class Bench:
         allow_processes: whether a target may start child processes in fixture mode.
         stale_is_error: whether a stale cassette is an error instead of a remark.
         files: files of the packs' own that a target may need, by name.
+        debugged: whether somebody steps through the code.
+        stops: what a target raises to end the whole run; anything else is its case's error.
     """
 
     suite: Suite
@@ -76,6 +81,8 @@ class Bench:
     allow_processes: bool = False
     stale_is_error: bool = False
     files: Mapping[str, Path] = field(default_factory=dict)
+    debugged: bool = False
+    stops: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
 
     @property
     def asks_model(self) -> bool:
@@ -91,11 +98,13 @@ class Failure:
         kind: the reason's name, for `errors.jsonl`.
         message: one line for people.
         details: the user's own frames of a traceback, a line each.
+        raised: what the target raised, where somebody steps through the code; it would keep its frames alive.
     """
 
     kind: str
     message: str
     details: tuple[str, ...] = ()
+    raised: BaseException | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +120,7 @@ class Attempt:
         cassette_sha256: hash of its meaning.
         stale: whether the recording answered another prompt than today's.
         calls: model calls made.
+        cached: those of them that a folder of kept answers answered.
         backend: who answered, `unknown` where nothing tells.
         model: which model answered, `unknown` where nothing tells.
         usage: tokens of all calls, as providers counted them.
@@ -127,6 +137,7 @@ class Attempt:
     cassette_sha256: str | None = None
     stale: bool = False
     calls: int = 0
+    cached: int = 0
     backend: str = UNKNOWN
     model: str = UNKNOWN
     usage: Usage = field(default_factory=Usage)
@@ -180,9 +191,11 @@ class Draft:
 
 
 class _Broken(Exception):  # noqa: N818 - it carries a failure, it is none
-    def __init__(self, kind: str, message: str, details: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, kind: str, message: str, details: tuple[str, ...] = (), raised: BaseException | None = None
+    ) -> None:
         super().__init__(message)
-        self.failure = Failure(kind=kind, message=" ".join(message.split()), details=details)
+        self.failure = Failure(kind=kind, message=" ".join(message.split()), details=details, raised=raised)
 
 
 def attempt(bench: Bench, loaded: LoadedCase) -> Attempt:
@@ -200,14 +213,15 @@ def attempt(bench: Bench, loaded: LoadedCase) -> Attempt:
     return settle(bench, loaded, draft)
 
 
-async def ask_ahead(bench: Bench, loaded: LoadedCase, *, trial: int, limit_s: float | None) -> Draft:
+async def ask_ahead(bench: Bench, loaded: LoadedCase, *, trial: int, limit: Limit, aside: Aside = in_thread) -> Draft:
     """Ask the target for one attempt without holding up the event loop. Never raises but for a cancellation.
 
     Args:
         bench: what the suite's cases share, in any mode.
         loaded: the case.
         trial: which of several attempts it is, from 0.
-        limit_s: time limit of the attempt, seconds; None for none.
+        limit: time limit of the attempt.
+        aside: runs a sync target where it holds up nobody.
 
     Returns:
         What came, to be given to `settle`.
@@ -215,7 +229,7 @@ async def ask_ahead(bench: Bench, loaded: LoadedCase, *, trial: int, limit_s: fl
     draft = Draft(trial=trial)
     _steps(bench, loaded, draft, _begin)
     if draft.failure is None:
-        await _ask_ahead(bench, draft, limit_s)
+        await _ask_ahead(bench, draft, limit, aside)
     return draft
 
 
@@ -243,6 +257,7 @@ def settle(bench: Bench, loaded: LoadedCase, draft: Draft) -> Attempt:
         cassette_sha256=draft.cassette_sha256,
         stale=replay is not None and replay.stale,
         calls=replay.used if replay is not None else len(meter.said) if meter is not None else 0,
+        cached=meter.cached if meter is not None else 0,
         backend=backend,
         model=model,
         usage=usage,
@@ -287,7 +302,9 @@ def _begin(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
     llm = _fixture_llm(bench, loaded, draft) if bench.live is None else _live_llm(bench, loaded, draft, bench.live)
     try:
         request: object = bench.pack.request(loaded.case)
-    except Exception as error:  # noqa: BLE001 - a pack may be anybody's
+    except bench.stops:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
         raise _Broken("pack_error", f"the pack could not make the request: {_said(error)}", frames(error)) from None
     if not isinstance(request, VerifyRequest):
         raise _Broken("pack_error", f"the pack gave {_kind(request)} as request, expected a VerifyRequest")
@@ -306,12 +323,12 @@ def _begin(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
 
 
 def _fixture_llm(bench: Bench, loaded: LoadedCase, draft: Draft) -> LLM:
-    path = bench.suite.cassette_path(loaded.case.id)
-    source = f"fixtures/{path.name}"
+    source = f"fixtures/{loaded.case.id}.json"
     if not bench.asks_model and not bench.caller.opaque:
         # it needs no recording, and one call would be one too many
         draft.replay = Replay(None, source=source)
         return draft.replay
+    path = bench.suite.cassette_path(loaded.case.id)
     try:
         draft.cassette, draft.cassette_sha256 = load_cassette(path, source=source)
         check_belongs(draft.cassette, case_id=loaded.case.id, input_sha256=loaded.input_sha256, source=source)
@@ -327,7 +344,7 @@ def _fixture_llm(bench: Bench, loaded: LoadedCase, draft: Draft) -> LLM:
 
 
 def _live_llm(bench: Bench, loaded: LoadedCase, draft: Draft, live: Live) -> LLM:
-    meter = live.meter() if bench.asks_model else None
+    meter = live.meter(draft.trial) if bench.asks_model else None
     if meter is None:
         draft.replay = Replay(None, source=loaded.case.id, nobody=True)
         return draft.replay
@@ -345,39 +362,32 @@ def _ask(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
         draft.violations = violations
         try:
             draft.payload = bench.caller(request, context)
-        except KeyboardInterrupt:
+        except bench.stops:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a user's target raises is that case's error
             draft.trouble = error
     draft.ended()
 
 
-async def _ask_ahead(bench: Bench, draft: Draft, limit_s: float | None) -> None:
+async def _ask_ahead(bench: Bench, draft: Draft, limit: Limit, aside: Aside) -> None:
     request, context = _ready(draft)
     if bench.live is None and bench.caller.opaque:
         _replay_whole(draft)
         draft.ended()
         return
-    limit = asyncio.timeout(limit_s)
+    limit_s = limit.seconds
     try:
         with _guard(bench, context.case_id) as violations:
             draft.violations = violations
-            async with limit:
-                draft.payload = await bench.caller.ahead(request, context)
-    except TimeoutError as error:
+            draft.payload, draft.trouble = await within(bench.caller.ahead(request, context, aside), limit)
+    except OverdueError:
         passed = f"the target took longer than {limit_s:g} s and was abandoned (--packbench-case-timeout)"
-        draft.trouble = TargetFailure("timeout", passed) if limit.expired() else error
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        draft.trouble = error
-    except BaseException as error:  # noqa: BLE001 - whatever a user's target raises is that case's error
-        draft.trouble = error
+        draft.trouble = TargetFailure("timeout", passed)
     finally:
         if draft.meter is not None:
             draft.meter.close()
         draft.ended()
+    told_usage(bench, draft)
 
 
 def _guard(bench: Bench, case_id: str) -> AbstractContextManager[list[str]]:
@@ -417,7 +427,7 @@ def _check(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:  # noqa: ARG
     if replay is not None and replay.mismatch:
         kind = "cassette_missing" if draft.cassette is None else "cassette_mismatch"
         raise _Broken("no_backend" if bench.live is not None else kind, replay.mismatch)
-    _check_trouble(draft)
+    _check_trouble(bench, draft)
     if unfit:
         raise _Broken("result_unreadable", f"the target's result is not JSON: {unfit}")
     if replay is not None and replay.stale and bench.stale_is_error:
@@ -425,7 +435,7 @@ def _check(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:  # noqa: ARG
         raise _Broken("cassette_stale", f"the recording answered another prompt than today's; {advice}")
 
 
-def _check_trouble(draft: Draft) -> None:
+def _check_trouble(bench: Bench, draft: Draft) -> None:
     trouble = draft.trouble
     if isinstance(trouble, TargetFailure) and trouble.kind == "timeout":
         # the calls that it cut off are no trouble of their own
@@ -435,16 +445,19 @@ def _check_trouble(draft: Draft) -> None:
     if isinstance(trouble, TargetFailure):
         raise _Broken(trouble.kind, str(trouble), trouble.details)
     if trouble is not None:
-        raise _Broken("target_error", f"the target raised {_said(trouble)}", frames(trouble))
+        raised = trouble if bench.debugged else None
+        raise _Broken("target_error", f"the target raised {_said(trouble)}", frames(trouble), raised)
 
 
 def _record(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
     if bench.mode != "record" or draft.trial != 0:
         return
-    from pytest_packbench.engine.recording import keep
+    from pytest_packbench.engine.recording import UnrecordableError, keep
 
     try:
         kept = keep(bench, loaded, draft, *answered_by(bench, draft))
+    except UnrecordableError as error:
+        raise _Broken("unrecordable", str(error)) from None
     except OSError as error:
         raise _Broken("cassette_unwritable", f"the recording can't be written: {error.strerror or error}") from None
     if kept is not None:
@@ -472,7 +485,9 @@ def _judge(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
         outcome: object = bench.pack.read(draft.payload)
     except ResultError as error:
         raise _Broken("result_unreadable", f"the target's result can't be read: {error}") from None
-    except Exception as error:  # noqa: BLE001 - a pack may be anybody's
+    except bench.stops:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
         raise _Broken("reader_error", f"the reader raised {_said(error)}", frames(error)) from None
     if not isinstance(outcome, Outcome):
         raise _Broken("reader_error", f"the reader gave {_kind(outcome)}, expected an Outcome")
@@ -482,7 +497,9 @@ def _judge(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
         raise _Broken(down.kind, f"the target reports a failure: {down.kind}: {down.message}")
     try:
         score: object = bench.pack.score(loaded.case, outcome, bench.suite.config)
-    except Exception as error:  # noqa: BLE001 - a scorer may be anybody's
+    except bench.stops:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a scorer may be anybody's
         raise _Broken("scorer_error", f"the scorer raised {_said(error)}", frames(error)) from None
     if not isinstance(score, Score):
         raise _Broken("scorer_error", f"the scorer gave {_kind(score)}, expected a Score")
@@ -506,9 +523,9 @@ def _said(error: BaseException) -> str:
 
 
 def frames(error: BaseException) -> tuple[str, ...]:
-    """Give the traceback of an error without this package's own frames, a line each."""
+    """Give the traceback of an error, a line each, without the frames of this package and of the event loop."""
     return tuple(
         f"{frame.filename}:{frame.lineno}: in {frame.name}: {frame.line or ''}"
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(_HOUSE)
+        if not frame.filename.startswith((_HOUSE, _LOOP))
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from pytest_packbench.backends.base import ModelAnswer, ToolCall, Usage
 from pytest_packbench.cases.load import canonical_sha256, parse_json
@@ -57,6 +58,13 @@ class Exchange(StrictModel):
     tool_calls: ListOf[ExchangeToolCall] = ()
 
 
+def _whole(value: Any) -> Any:
+    # in Python true is 1, in JSON it is not
+    if type(value) is not int:
+        raise PydanticCustomError("version", "a version", {"expected": "1"})
+    return value
+
+
 class Cassette(StrictModel):
     """The recording of one case.
 
@@ -71,7 +79,7 @@ class Cassette(StrictModel):
         exchanges: the calls in order.
     """
 
-    cassette_version: Literal[1]
+    cassette_version: Annotated[Literal[1], BeforeValidator(_whole)]
     case_id: CaseId
     input_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     origin: Literal["authored", "recorded"]

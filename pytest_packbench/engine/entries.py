@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, cast
 
@@ -53,8 +52,12 @@ class Place:
 
 def clock(ns: int) -> str:
     """Write a UTC clock reading (nanoseconds since 1970) as `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
-    moment = datetime.fromtimestamp(ns // 1_000_000_000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ns // 1_000_000 % 1000:03d}Z"
+    return f"{_second(ns // 1_000_000_000)}.{ns // 1_000_000 % 1000:03d}Z"
+
+
+@lru_cache(maxsize=16)
+def _second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 @cache
@@ -109,6 +112,7 @@ def entry_of(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> tuple
         "llm_model": attempt.model,
         "cassette_sha256": attempt.cassette_sha256,
         "trial": attempt.trial,
+        "cached": attempt.cached,
         "payload": attempt.payload,
     }
     reason = place.loaded.case.notes.xfail
@@ -134,7 +138,12 @@ def entry_of(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> tuple
         llm_model=attempt.model,
         run_id=run_id,
         timestamp=timestamp,
-        packbench={**facts.extra, **_own_object(place, attempt, score, bench, common), **_told(facts)},
+        packbench={
+            **facts.extra,
+            **_own_object(place, attempt, score, bench, common),
+            **_told(facts),
+            **_cached(attempt),
+        },
     )
     entry = Entry(
         **common,
@@ -144,7 +153,7 @@ def entry_of(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> tuple
         utility=facts.utility,
         valid=facts.valid,
         judge=facts.judge,
-        record=record_json(record),
+        record=record.as_json(),
     )
     return entry, record
 
@@ -232,12 +241,10 @@ def _own_object(place: Place, attempt: Attempt, score: Score, bench: Bench, comm
     }
 
 
+def _cached(attempt: Attempt) -> dict[str, int]:
+    return {"cached": attempt.cached, "calls": attempt.calls} if attempt.cached else {}
+
+
 def _told(facts: RecordFacts) -> dict[str, bool]:
     told = {"utility": facts.utility, "valid": facts.valid}
     return {name: value for name, value in told.items() if value is not None}
-
-
-def record_json(record: EvalRecord) -> dict[str, Any]:
-    """Give a wire record as plain JSON, in the order of its fields (spec, `eval_record.rs`)."""
-    data: dict[str, Any] = json.loads(record.to_json_line())
-    return data

@@ -24,7 +24,7 @@ class Caps:
     Attributes:
         tokens: read and written together.
         cost: in the currency of the prices.
-        seconds: wall clock from the run's start.
+        seconds: wall clock from the first attempt on.
     """
 
     tokens: int | None = None
@@ -69,7 +69,8 @@ class Ledger:
         caps: what may be used.
         calls: model calls answered or broken.
         tokens: tokens that providers counted.
-        uncounted: calls for which the provider gave no count.
+        uncounted: calls, and results of targets outside this process, of whose tokens nobody told.
+        cached: calls answered from a folder of kept answers: they used nothing.
         cost: money, None while a call without a known price was made.
         currency: of the cost.
     """
@@ -79,16 +80,17 @@ class Ledger:
         self.calls = 0
         self.tokens = 0
         self.uncounted = 0
+        self.cached = 0
         self.cost: float | None = 0.0
         self.currency = "USD"
         self._clock = clock
-        self._begun = clock()
+        self._begun: float | None = None
         self._lock = threading.Lock()
 
     @property
     def seconds(self) -> float:
-        """Wall clock since the run began."""
-        return self._clock() - self._begun
+        """Wall clock since the first attempt was to begin."""
+        return 0.0 if self._begun is None else self._clock() - self._begun
 
     def add(self, usage: Usage | None, price: Price | None) -> None:
         """Book one call.
@@ -99,15 +101,28 @@ class Ledger:
         """
         with self._lock:
             self.calls += 1
-            if usage is None or (usage.tokens_input is None and usage.tokens_output is None):
-                self.uncounted += 1
-                return
-            self.tokens += (usage.tokens_input or 0) + (usage.tokens_output or 0)
-            if price is None:
-                self.cost = None
-            elif self.cost is not None:
-                self.cost += price.of(usage)
-                self.currency = price.currency
+            self._count(usage, price)
+
+    def tell(self, usage: Usage | None, price: Price | None) -> None:
+        """Book what a target told of model calls that it made by itself; arguments as in `add`."""
+        with self._lock:
+            self._count(usage, price)
+
+    def _count(self, usage: Usage | None, price: Price | None) -> None:
+        if usage is None or (usage.tokens_input is None and usage.tokens_output is None):
+            self.uncounted += 1
+            return
+        self.tokens += (usage.tokens_input or 0) + (usage.tokens_output or 0)
+        if price is None:
+            self.cost = None
+        elif self.cost is not None:
+            self.cost += price.of(usage)
+            self.currency = price.currency
+
+    def add_cached(self) -> None:
+        """Note a call that nobody was asked for."""
+        with self._lock:
+            self.cached += 1
 
     def as_json(self) -> dict[str, Any]:
         """Give what was used as plain JSON; the cost is None where the price of a call is unknown."""
@@ -117,13 +132,18 @@ class Ledger:
             "uncounted": self.uncounted,
             "cost": self.cost,
             "currency": self.currency,
+            **({"cached": self.cached} if self.cached else {}),
         }
 
     def exhausted(self) -> tuple[str, str]:
         """Say why nothing new may begin: the reason's name and one line; both empty while all caps hold."""
+        self._begun = self._clock() if self._begun is None else self._begun
         caps = self.caps
         if caps.tokens is not None and self.tokens >= caps.tokens:
             return "max_tokens", f"the run's cap of {caps.tokens:,} tokens is reached ({self.tokens:,} used)"
+        if caps.cost is not None and self.cost is None:
+            unknown = "can't be held: a model was used whose price nobody knows"
+            return "max_cost", f"the run's cap of {caps.cost:g} {self.currency} {unknown}"
         if caps.cost is not None and self.cost is not None and self.cost >= caps.cost:
             spent = f"{self.cost:.4f} {self.currency}"
             return "max_cost", f"the run's cap of {caps.cost:g} {self.currency} is reached ({spent} spent)"

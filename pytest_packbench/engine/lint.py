@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_packbench.cases.files import parted, read_place, walk_cases
 from pytest_packbench.cases.finding import FiledCase, Finding
 from pytest_packbench.cases.lint import SuiteFiles, check
-from pytest_packbench.cases.load import parse_case
 from pytest_packbench.cases.problem import CaseError, CassetteError, InputError, Problem
 from pytest_packbench.engine.cassette import load_cassette
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
-    from pytest_packbench.cases.load import LoadedCase
     from pytest_packbench.cases.suite import Suite
     from pytest_packbench.engine.cassette import Cassette
     from pytest_packbench.engine.protocols.pack import Pack
@@ -39,7 +38,11 @@ def lint(suite: Suite, pack: Pack, options: Mapping[str, Path]) -> list[Finding]
     files = _read(suite, pack, findings)
     findings += check(files)
     findings += pack.lint(files.cases, suite.config, options)
-    return sorted(findings, key=lambda finding: finding.file)
+    return sorted(findings, key=_by_place)
+
+
+def _by_place(finding: Finding) -> tuple[str, int]:
+    return parted(finding.file)
 
 
 def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
@@ -54,18 +57,20 @@ def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
             findings += _unreadable(error, "cassette_unreadable")
     cases: list[FiledCase] = []
     unread: set[str] = set()
-    for path in _json_files(suite.cases_path):
+    for place in walk_cases(suite.cases_path):
+        path = Path(place.path)
         try:
-            loaded = _case(path, _name(suite, path), pack)
+            loaded = read_place(place, pack.case_model, file=_name(suite, path), pack=pack.name)
         except CaseError as error:
             findings += _unreadable(error, "case_unreadable")
-            unread.add(path.stem)
+            unread.add(place.name)
             continue
         case_id = loaded.case.id
         cases.append(
             FiledCase(
-                file=_name(suite, path),
-                folder=path.parent.name,
+                file=place.located(_name(suite, path)),
+                # beside the folders of the types a file of many may hold any
+                folder=loaded.case.case_type if place.line and path.parent == suite.cases_path else path.parent.name,
                 loaded=loaded,
                 cassette=cassettes.get(case_id),
                 cassette_file=_name(suite, suite.cassette_path(case_id)),
@@ -86,14 +91,6 @@ def _json_files(folder: Path) -> list[Path]:
 
 def _name(suite: Suite, path: Path) -> str:
     return path.relative_to(suite.path).as_posix()
-
-
-def _case(path: Path, source: str, pack: Pack) -> LoadedCase:
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise CaseError(source, [_closed(error)]) from None
-    return parse_case(raw, pack.case_model, source=source, stem=path.stem, pack=pack.name)
 
 
 def _cassette(path: Path, source: str) -> Cassette:

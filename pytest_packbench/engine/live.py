@@ -10,6 +10,7 @@ from pytest_packbench.engine.meter import Asked, Meter
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_packbench.engine.cache import AnswerCache
     from pytest_packbench.engine.ledger import Ledger
     from pytest_packbench.engine.secrets import Secrets
 
@@ -22,6 +23,7 @@ class Live:
         asked: the model under test; None where nobody was named.
         aside: the models that the pack itself asks, by role.
         ledger: books what the run uses.
+        cache: keeps answers for later runs; None for none.
         secrets: what is hidden wherever text is kept.
     """
 
@@ -29,9 +31,14 @@ class Live:
     ledger: Ledger
     secrets: Secrets
     aside: Mapping[str, Asked] = field(default_factory=dict)
+    cache: AnswerCache | None = None
 
-    def meter(self) -> Meter | None:
-        """Give what answers one attempt's model calls, None where nobody was named. Called on the event loop."""
+    def meter(self, trial: int = 0) -> Meter | None:
+        """Give what answers one attempt's model calls, None where nobody was named. Called on the event loop.
+
+        Args:
+            trial: which of several attempts at the case it is, from 0.
+        """
         if self.asked is None and not self.aside:
             return None
-        return Meter(self.asked, self.aside, ledger=self.ledger, secrets=self.secrets)
+        return Meter(self.asked, self.aside, ledger=self.ledger, secrets=self.secrets, cache=self.cache, trial=trial)

@@ -11,8 +11,10 @@ from pytest_packbench.cases.load import canonical_sha256
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from concurrent.futures import Future
 
     from pytest_packbench.backends.base import Backend, ModelRequest
+    from pytest_packbench.engine.cache import AnswerCache
     from pytest_packbench.engine.ledger import Ledger, Price
     from pytest_packbench.engine.secrets import Secrets
 
@@ -30,7 +32,7 @@ class Asked:
     price: Price | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Said:
     """One exchange as it happened.
 
@@ -40,6 +42,7 @@ class Said:
         answer: what came; None while it is under way or where it broke.
         error: how it broke.
         aside: whether the pack asked it, not the model under test.
+        cached: whether a folder of kept answers answered.
     """
 
     role: str
@@ -47,6 +50,7 @@ class Said:
     answer: ModelAnswer | None = None
     error: BackendError | None = None
     aside: bool = False
+    cached: bool = False
 
 
 class Meter:
@@ -56,15 +60,26 @@ class Meter:
         said: the exchanges in the order in which they were asked.
     """
 
-    def __init__(self, asked: Asked | None, aside: Mapping[str, Asked], *, ledger: Ledger, secrets: Secrets) -> None:
+    def __init__(
+        self,
+        asked: Asked | None,
+        aside: Mapping[str, Asked],
+        *,
+        ledger: Ledger,
+        secrets: Secrets,
+        cache: AnswerCache | None = None,
+        trial: int = 0,
+    ) -> None:
         self.said: list[Said] = []
         self._asked = asked
         self._aside = aside
         self._ledger = ledger
         self._secrets = secrets
+        self._cache = cache
+        self._trial = trial
         self._loop = asyncio.get_running_loop()
         self._closed = False
-        self._waiting: set[Any] = set()
+        self._under_way: set[asyncio.Task[Any] | None] = set()
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request.
@@ -73,22 +88,19 @@ class Meter:
             BackendError: the call broke.
             RuntimeError: the attempt is over: a target that was abandoned spends nothing more.
         """
+        if _running() is self._loop:
+            return await self._complete(request)
+        # a target that isn't async may run a loop of its own; the backend's clients belong to the run's
         self._refuse_late()
-        said = Said(request.role, canonical_sha256(request.as_json()), aside=request.role in self._aside)
-        self.said.append(said)
-        asked = self._aside.get(request.role, self._asked)
-        if asked is None:
-            said.error = BackendError("no_backend", f"nobody is named to answer the role {request.role}")
-            raise said.error
-        try:
-            answer = await asked.backend.complete(request)
-        except BackendError as error:
-            said.error = hidden = BackendError(error.kind, self._secrets.hide(str(error)))
-            self._ledger.add(getattr(error, "usage", None), asked.price)
-            raise hidden from None
-        self._ledger.add(answer.usage, asked.price)
-        said.answer = self._secrets.hide_in_answer(answer)
-        return said.answer
+        return await asyncio.wrap_future(self._on_loop(request))
+
+    async def _answer(self, backend: Backend, request: ModelRequest, said: Said) -> ModelAnswer:
+        if self._cache is None:
+            return await backend.complete(request)
+        same = [one for one in self.said if one.request_sha256 == said.request_sha256 and one.error is None]
+        found = await self._cache.complete(backend, request, trial=self._trial, again=len(same) - 1)
+        said.cached = found.cached
+        return found.answer
 
     def complete_sync(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request of a target that runs on a thread.
@@ -100,12 +112,43 @@ class Meter:
         self._refuse_late()
         if _running() is self._loop:
             raise RuntimeError("an async target asks with `await context.llm.complete(...)`")
-        future = asyncio.run_coroutine_threadsafe(self.complete(request), self._loop)
-        self._waiting.add(future)
+        return self._on_loop(request).result()
+
+    def _on_loop(self, request: ModelRequest) -> Future[ModelAnswer]:
+        return asyncio.run_coroutine_threadsafe(self._complete(request), self._loop)
+
+    async def _complete(self, request: ModelRequest) -> ModelAnswer:
+        self._refuse_late()
+        said = Said(request.role, canonical_sha256(request.as_json()), aside=request.role in self._aside)
+        self.said.append(said)
+        asked = self._aside.get(request.role, self._asked)
+        if asked is None:
+            said.error = BackendError("no_backend", f"nobody is named to answer the role {request.role}")
+            raise said.error
+        task = asyncio.current_task()
+        self._under_way.add(task)
         try:
-            return future.result()
+            answer = await self._answer(asked.backend, request, said)
+        except BackendError as error:
+            self._ledger.add(error.usage, asked.price)
+            said.error = BackendError(error.kind, self._secrets.hide(str(error)), usage=error.usage)
+            raise said.error from None
+        except Exception as error:
+            self._ledger.add(None, asked.price)
+            said.error = BackendError("backend_error", self._secrets.hide(f"{type(error).__name__}: {error}"))
+            raise said.error from error
+        except asyncio.CancelledError:
+            # the provider may have counted it all the same
+            self._ledger.add(None, asked.price)
+            raise
         finally:
-            self._waiting.discard(future)
+            self._under_way.discard(task)
+        if said.cached:
+            self._ledger.add_cached()
+        else:
+            self._ledger.add(answer.usage, asked.price)
+        said.answer = self._secrets.hide_in_answer(answer)
+        return said.answer
 
     def broken(self) -> BackendError | None:
         """Give the first call that broke and that the target didn't make again with success.
@@ -116,10 +159,16 @@ class Meter:
         return next((one.error for one in self.said if one.error and one.request_sha256 not in answered), None)
 
     def close(self) -> None:
-        """End the attempt: no call is made any more, and those under way are cancelled."""
+        """End the attempt, on the loop: no call is made any more, and those under way are cancelled."""
         self._closed = True
-        for future in tuple(self._waiting):
-            future.cancel()
+        for task in tuple(self._under_way):
+            if task is not None:
+                task.cancel()
+
+    @property
+    def cached(self) -> int:
+        """Calls that a folder of kept answers answered."""
+        return sum(one.cached for one in self.said)
 
     @property
     def usage(self) -> Usage:

@@ -35,13 +35,15 @@ _PROCESS_EVENTS = frozenset(
         "subprocess.Popen",
     }
 )
+_EVENTS = _SOCKET_EVENTS | _LOOKUP_EVENTS | _PROCESS_EVENTS
 
 
 class OfflineError(RuntimeError):
     """A case tried to reach the network or to start a process in fixture mode."""
 
 
-@dataclass(slots=True)
+# compared by identity: two suites may have a case of one name
+@dataclass(slots=True, eq=False)
 class _Watch:
     case: str
     allow_processes: bool
@@ -54,7 +56,7 @@ class _Guard:
         self.installed = False
 
     def audit(self, event: str, arguments: tuple[object, ...]) -> None:
-        if not self.active:
+        if event not in _EVENTS:
             return
         if event in _SOCKET_EVENTS:
             if getattr(arguments[0], "family", None) not in _NETWORK:
@@ -62,10 +64,8 @@ class _Guard:
             what = f"{event.removeprefix('socket.')} to {arguments[1]!r}" if len(arguments) > 1 else event
         elif event in _LOOKUP_EVENTS:
             what = f"look-up of {arguments[0]!r}"
-        elif event in _PROCESS_EVENTS:
-            what = f"child process ({event}{f': {arguments[0]!r}' if arguments else ''})"
         else:
-            return
+            what = f"child process ({event}{f': {arguments[0]!r}' if arguments else ''})"
         for watch in self._watching():
             if event in _PROCESS_EVENTS and watch.allow_processes:
                 return
@@ -76,7 +76,8 @@ class _Guard:
     def _watching(self) -> list[_Watch]:
         watch = _WATCH.get()
         if watch is not None:
-            return [watch] if watch in self.active else []
+            # also after its case's end: a thread that was abandoned, a task that was left behind
+            return [watch]
         # a thread that a target started doesn't know its case: it is one of those that run
         thread = threading.current_thread()
         ours = thread is threading.main_thread() or thread.name.startswith(THREADS)

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import logging
 import sys
+import weakref
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
 
 _MOST = 1_000_000
+_STREAMS = {"stdout": "out", "stderr": "err"}
 _FORMAT = "%(levelname)-8s %(name)s:%(filename)s:%(lineno)d %(message)s"
 
 
@@ -66,13 +69,14 @@ class _Routed:
     """A standard stream that gives a case's own text to the case; everything else is the stream's."""
 
     def __init__(self, stream: Any, name: str) -> None:
-        self._stream = stream
+        self.plain = stream
         self._name = name
+        self.active = True
 
     def write(self, text: str) -> int:
-        output = _CURRENT.get()
+        output = _CURRENT.get() if self.active else None
         if output is None:
-            return int(self._stream.write(text) or 0)
+            return int(self.plain.write(text) or 0)
         output.add(self._name, text)
         return len(text)
 
@@ -81,7 +85,7 @@ class _Routed:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self.plain, name)
 
 
 class _Log(logging.Handler):
@@ -100,30 +104,49 @@ class Streams:
     """Routes the process's standard streams and logging while a run works ahead."""
 
     def __init__(self) -> None:
-        self._active = False
+        self._given: weakref.WeakSet[_Routed] = weakref.WeakSet()
         self._log = _Log()
         self._log.setFormatter(logging.Formatter(_FORMAT))
+        self._plain: type[ModuleType] | None = None
 
     def start(self) -> None:
-        """Begin to route."""
-        self._active = True
-        logging.getLogger().addHandler(self._log)
-        self.route()
-
-    def route(self) -> None:
-        """Route the streams of now: whoever captures output puts others in their place again and again."""
-        if not self._active:
+        """Begin to route, also what takes the place of the streams later."""
+        if self._plain is not None:
             return
-        if not isinstance(sys.stdout, _Routed):
-            sys.stdout = _Routed(sys.stdout, "out")
-        if not isinstance(sys.stderr, _Routed):
-            sys.stderr = _Routed(sys.stderr, "err")
+        logging.getLogger().addHandler(self._log)
+        self._plain = type(sys)
+        # whoever captures output puts others in their place again and again, and a case may print at any moment:
+        # looking after them later would let something slip
+        sys.__class__ = _watching(self._plain, self._routed)
+        for name in _STREAMS:
+            setattr(sys, name, getattr(sys, name))
 
     def stop(self) -> None:
         """Give the streams back."""
-        self._active = False
+        if self._plain is None:
+            return
+        sys.__class__, self._plain = self._plain, None
         logging.getLogger().removeHandler(self._log)
-        for name in ("stdout", "stderr"):
+        for name in _STREAMS:
             stream = getattr(sys, name)
             if isinstance(stream, _Routed):
-                setattr(sys, name, stream._stream)  # noqa: SLF001 - its own class's
+                setattr(sys, name, stream.plain)
+        for stream in self._given:
+            # somebody may have kept it, such as a debugger
+            stream.active = False
+
+    def _routed(self, name: str, stream: Any) -> Any:
+        # what a case itself puts there is its own affair
+        if isinstance(stream, _Routed) or stream is None or _CURRENT.get() is not None:
+            return stream
+        routed = _Routed(stream, _STREAMS[name])
+        self._given.add(routed)
+        return routed
+
+
+def _watching(plain: type[ModuleType], routed: Callable[[str, Any], Any]) -> type[ModuleType]:
+    class System(plain):  # type: ignore[valid-type, misc]  # the class of a module is found when it runs
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, routed(name, value) if name in _STREAMS else value)
+
+    return System

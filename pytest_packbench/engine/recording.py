@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.load import canonical_sha256
+from pytest_packbench.cases.problem import shown
 from pytest_packbench.engine.cassette import CASSETTE_VERSION, VERIFY, Cassette
 from pytest_packbench.engine.entries import clock
 
@@ -13,10 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_packbench.backends.base import Usage
+    from pytest_packbench.backends.base import ModelAnswer, Usage
     from pytest_packbench.cases.load import LoadedCase
     from pytest_packbench.engine.attempt import Bench, Draft
     from pytest_packbench.engine.meter import Said
+
+
+class UnrecordableError(RuntimeError):
+    """The target gave up on a model call: no replay could give it the same."""
 
 
 def keep(  # noqa: PLR0917 - what was asked, and who answered
@@ -33,11 +38,14 @@ def keep(  # noqa: PLR0917 - what was asked, and who answered
         usage: tokens of all calls.
 
     Raises:
+        UnrecordableError: the target gave up on a model call.
         OSError: it can't be written; an older recording is untouched.
     """
+    path = bench.suite.cassette_path(loaded.case.id)
     if bench.caller.opaque and draft.request is not None:
         exchanges = whole_exchange(draft.request.as_json(), draft.payload, usage)
-    elif draft.meter is not None and draft.meter.said:
+    elif draft.meter is not None and (draft.meter.said or path.exists()):
+        # no call at all takes the place of an older recording that has some
         exchanges = model_exchanges(draft.meter.said)
     else:
         return None
@@ -49,7 +57,7 @@ def keep(  # noqa: PLR0917 - what was asked, and who answered
         model=model,
         recorded_at=clock(draft.finished_ns),
     )
-    return write_cassette(bench.suite.cassette_path(loaded.case.id), data)
+    return write_cassette(path, data)
 
 
 def cassette_of(
@@ -84,19 +92,49 @@ def cassette_of(
 
 
 def model_exchanges(said: Sequence[Said]) -> list[dict[str, Any]]:
-    """Give the exchanges of an attempt; a call that broke and was made again leaves the answered one."""
-    return [
-        {
-            "role": one.role,
-            "answer": one.answer.content,
-            **({} if one.answer.refusal is None else {"refusal": one.answer.refusal}),
-            "request_sha256": one.request_sha256,
-            **_usage(one.answer.usage),
-            **({"tool_calls": [call.as_json() for call in one.answer.tool_calls]} if one.answer.tool_calls else {}),
-        }
-        for one in said
-        if one.answer is not None
-    ]
+    """Give the exchanges of an attempt in the order in which a replay is asked for them.
+
+    A call that broke and was made again has the answer of the second time, in the place of the first.
+
+    Raises:
+        UnrecordableError: a call has no answer, not even later.
+    """
+    left = list(said)
+    exchanges = []
+    while left:
+        asked = left.pop(0)
+        given = asked if asked.answer is not None else _again(asked, left)
+        if given is None or given.answer is None:
+            raise UnrecordableError(
+                f"the target gave up on a model call (role {shown(asked.role)}) before it was answered: "
+                "such an attempt can't be replayed, and is not recorded"
+            )
+        if given is not asked:
+            again = left.index(given)
+            # the tries between the two got nothing either
+            left = [one for place, one in enumerate(left) if place > again or not _same_try(one, asked)]
+        exchanges.append(_exchange(given, given.answer))
+    return exchanges
+
+
+def _again(asked: Said, later: Sequence[Said]) -> Said | None:
+    same = (one for one in later if one.request_sha256 == asked.request_sha256 and one.answer is not None)
+    return next(same, None)
+
+
+def _same_try(one: Said, asked: Said) -> bool:
+    return one.request_sha256 == asked.request_sha256
+
+
+def _exchange(said: Said, answer: ModelAnswer) -> dict[str, Any]:
+    return {
+        "role": said.role,
+        "answer": answer.content,
+        **({} if answer.refusal is None else {"refusal": answer.refusal}),
+        "request_sha256": said.request_sha256,
+        **_usage(answer.usage),
+        **({"tool_calls": [call.as_json() for call in answer.tool_calls]} if answer.tool_calls else {}),
+    }
 
 
 def whole_exchange(request: dict[str, Any], result: Any, usage: Usage) -> list[dict[str, Any]]:

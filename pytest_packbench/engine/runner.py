@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import sys
 import threading
 import time
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.engine.attempt import Attempt, Draft, Failure, ask_ahead, settle
 from pytest_packbench.engine.offline import THREADS
 from pytest_packbench.engine.output import Output, collecting
+from pytest_packbench.engine.targets import daemon, in_thread, release_pools
+from pytest_packbench.engine.within import Limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 _TICK_S = 0.5
 _GRACE_S = 5.0
 _CLOSING_S = 5.0
+_FAREWELL_S = 1.0
+_WANT_S = 0.05
+_SWITCH_S = 0.0005
 
 
 class Key(NamedTuple):
@@ -43,7 +49,7 @@ class Key(NamedTuple):
     trial: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Job:
     """One attempt to make.
 
@@ -68,6 +74,7 @@ class Done:
         kind: why it was not begun, the reason's name.
         message: the same for people.
         output: what was printed and logged meanwhile.
+        stop: what the target raised to end the whole run.
     """
 
     job: Job
@@ -75,6 +82,7 @@ class Done:
     kind: str = ""
     message: str = ""
     output: Output = field(default_factory=Output)
+    stop: BaseException | None = None
 
 
 @dataclass(slots=True)
@@ -108,10 +116,12 @@ class Runner:
 
     Args:
         throttle: how many may be under way.
-        lookahead: how many may be begun and not yet taken.
+        lookahead: how many may be begun and not yet taken, beside the one that is waited for.
         limit_s: time limit of one attempt, seconds; None for none.
         ledger: what the run uses, with its caps.
         settled: called for each attempt in the order in which they end, in the thread that takes.
+        beside: whether sync targets run on threads of their own; else each runs in the thread that takes, where a
+            debugger is at home.
     """
 
     def __init__(
@@ -122,26 +132,32 @@ class Runner:
         limit_s: float | None,
         ledger: Ledger,
         settled: Callable[[Done], None],
+        beside: bool = True,
     ) -> None:
         self.throttle = throttle
         self.ledger = ledger
+        self._limit = Limit(limit_s)
         self._lookahead = lookahead
-        self._limit_s = limit_s
+        self._switch_s: float | None = None
         self._settled = settled
-        self._answers: queue.SimpleQueue[_Answer] = queue.SimpleQueue()
+        self._beside = beside
+        self._answers: queue.SimpleQueue[_Answer | Callable[[], None]] = queue.SimpleQueue()
         self._done: dict[Key, Done] = {}
         self._planned: set[Key] = set()
-        self._over = 0
+        self._over: set[Key] = set()
+        self._given_up: set[Key] = set()
+        self._beat_asked: float | None = None
+        self._next_tick = 0.0
         self._closed = False
-        self._work = _Work(throttle, lookahead, limit_s, ledger, self._answers)
-        self._thread = threading.Thread(target=self._work.serve, name=f"{THREADS}-loop", daemon=True)
-        self._thread.start()
+        self._work = _Work(throttle, lookahead, self._limit, ledger, self._answers, beside=beside)
+        self._thread: threading.Thread | None = None
 
     def plan(self, jobs: Iterable[Job]) -> None:
         """Name attempts that will be taken, in this order; those known already are left out."""
         new = [job for job in jobs if job.key not in self._planned]
         self._planned.update(job.key for job in new)
-        self.call_on_loop(self._work.plan, new)
+        if new:
+            self._on_loop(self._work.plan, new)
 
     def take(self, job: Job, tick: Callable[[], None]) -> Done:
         """Give an attempt, waiting for it; one taken already is made anew.
@@ -149,34 +165,75 @@ class Runner:
         Args:
             job: the attempt; needn't have been planned.
             tick: called about twice a second while waiting.
+
+        Raises:
+            BaseException: what the target raised to end the whole run (`Bench.stops`).
         """
-        if job.key not in self._done:
-            self._planned.add(job.key)
-            self.call_on_loop(self._work.want, job)
-        while job.key not in self._done:
-            try:
-                self._settle(self._answers.get(timeout=_TICK_S))
-            except queue.Empty:
+        key = job.key
+        if key in self._given_up:
+            self.settle_all()
+            self._given_up.discard(key)
+            self._work.unwanted.discard(key)
+        if key not in self._done and not self._answers.empty():
+            self.settle_all()
+        if key not in self._done:
+            self._wait_for_answer(job, tick)
+        self._take(key)
+        done = self._done.pop(key)
+        if done.stop is not None:
+            raise done.stop
+        return done
+
+    def _wait_for_answer(self, job: Job, tick: Callable[[], None]) -> None:
+        key = job.key
+        # what is planned comes by itself, and each call on the loop costs a change of threads
+        coming = key in self._planned and key not in self._over and self._lookahead > 0
+        self._planned.add(key)
+        self._next_tick = max(self._next_tick, time.monotonic() + _TICK_S)
+        self._on_loop(self._work.taken)
+        if not coming:
+            self._on_loop(self._work.want, job)
+        while key not in self._done:
+            self._receive(_WANT_S if coming else _TICK_S)
+            if coming and key not in self._done and self._answers.empty():
+                coming = False
+                self._on_loop(self._work.want, job)
+            if key not in self._done and time.monotonic() >= self._next_tick:
+                self._next_tick = time.monotonic() + _TICK_S
                 tick()
                 self._look_after(job)
-        self.call_on_loop(self._work.taken, job.key)
-        return self._done.pop(job.key)
+
+    def _take(self, key: Key) -> None:
+        """Make room for others: at once where it is needed soon, else together with further ones."""
+        self._work.room.append(key)
+        if len(self._work.room) > self._lookahead // 8:
+            self._on_loop(self._work.taken)
+
+    def release(self, keys: Iterable[Key]) -> None:
+        """Let go of attempts that nobody will take: not begun, or cancelled."""
+        for key in keys:
+            over = key in self._over
+            if key not in self._planned or (over and key not in self._done):
+                continue
+            self._done.pop(key, None)
+            if not over:
+                self._given_up.add(key)
+            self._on_loop(self._work.release, key)
 
     def settle_all(self) -> None:
         """Settle what is over and was not looked at yet; never waits."""
         while not self._answers.empty():
-            self._settle(self._answers.get())
+            self._receive(0)
+
+    def lift_limit(self) -> None:
+        """Wait for every attempt as long as it takes from now on: somebody steps through the code."""
+        self._limit.lift()
 
     def progress(self) -> Progress:
         """Say how far the run is."""
         begun = list(self._work.begun.values())
         oldest = time.monotonic() - min(begun) if begun else 0.0
-        return Progress(done=self._over, planned=len(self._planned), under_way=len(begun), oldest_s=oldest)
-
-    def call_on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
-        """Have the loop call a function soon; nothing where it has ended."""
-        with suppress(RuntimeError):
-            self._work.loop.call_soon_threadsafe(call, *arguments)
+        return Progress(done=len(self._over), planned=len(self._planned), under_way=len(begun), oldest_s=oldest)
 
     def close(self, *closing: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begin nothing more, cancel what is under way, end the loop. What hangs is left behind.
@@ -186,79 +243,168 @@ class Runner:
         """
         if self._closed:
             return
+        if closing:
+            # what was opened for the run may need a loop to be closed on
+            self._on_loop(self._work.beat)
         self._closed = True
-        for work in (self._work.cancel_all, *closing):
-            self._wait_for(work)
-        self.call_on_loop(self._work.loop.stop)
-        self._thread.join(timeout=_CLOSING_S)
-
-    def _wait_for(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if not self._thread.is_alive():
+        if self._switch_s is not None:
+            sys.setswitchinterval(self._switch_s)
+        if self._thread is None:
+            self._work.loop.close()
             return
-        future = asyncio.run_coroutine_threadsafe(_quietly(work), self._work.loop)
+        if self._wait_for(_nothing):
+            for work in (self._work.cancel_all, *closing):
+                self._wait_for(work)
+            self._work.end()
+            self._thread.join(timeout=_CLOSING_S)
+        else:
+            self._work.end()
+        release_pools()
+
+    def _on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Have the loop call a function soon; nothing where it has ended."""
+        if self._thread is None and not self._closed:
+            self._thread = daemon(self._work.serve, f"{THREADS}-loop")
+            # the loop lets go of the interpreter at each packet, and would wait 5 ms for it each time
+            self._switch_s = sys.getswitchinterval()
+            sys.setswitchinterval(min(self._switch_s, _SWITCH_S))
+        with suppress(RuntimeError):
+            self._work.loop.call_soon_threadsafe(call, *arguments)
+
+    def _wait_for(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Have the loop do something; False where it doesn't within seconds."""
+        coroutine = _quietly(work)
         try:
-            future.result(timeout=_CLOSING_S)
-        except TimeoutError:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._work.loop)
+        except RuntimeError:
+            coroutine.close()
+            return False
+        # a future's own exception types differ between Pythons
+        ended = threading.Event()
+        future.add_done_callback(lambda _: ended.set())
+        if not ended.wait(_CLOSING_S):
             future.cancel()
+            return False
+        return True
+
+    def _receive(self, timeout_s: float) -> None:
+        """Wait for one answer, or for a sync target that wants to run in this thread."""
+        try:
+            answer = self._answers.get(timeout=timeout_s)
+        except queue.Empty:
+            return
+        if isinstance(answer, _Answer):
+            self._settle(answer)
+        else:
+            answer()
 
     def _look_after(self, job: Job) -> None:
         """Give up on a loop that is gone or that a target holds up: its cases are errors, not an endless wait."""
-        self.call_on_loop(self._work.beat)
-        silent = time.monotonic() - self._work.beaten
-        if not self._thread.is_alive():
+        now, limit_s = time.monotonic(), self._limit.seconds
+        if self._beat_asked is not None and self._work.beaten >= self._beat_asked:
+            self._beat_asked = None
+        if self._beat_asked is None:
+            self._beat_asked = now
+            self._on_loop(self._work.beat)
+        silent = now - self._beat_asked
+        if self._thread is None or not self._thread.is_alive():
             why = "the event loop ended: a target stopped it"
-        elif self._limit_s is not None and silent > self._limit_s + _GRACE_S:
+        elif limit_s is not None and silent > limit_s + _GRACE_S:
             why = f"an async target held up all others for {silent:.0f} s: it waits without await"
         else:
             return
         self._settle(_Answer(job, Draft(trial=job.key.trial, failure=Failure(kind="loop_blocked", message=why))))
+        # its own answer may still come, and is too late then
+        self._given_up.add(job.key)
+        self._work.unwanted.add(job.key)
 
     def _settle(self, answer: _Answer) -> None:
         job = answer.job
-        attempt = None if answer.draft is None else settle(job.bench, job.loaded, answer.draft)
-        done = Done(job=job, attempt=attempt, kind=answer.kind, message=answer.message, output=answer.output)
+        if job.key in self._given_up:
+            return
+        attempt, stop = None, None
+        if answer.draft is not None:
+            stop = self._stop_of(answer.draft, job)
+            attempt = _settled(job, answer.draft)
+        done = Done(job=job, attempt=attempt, kind=answer.kind, message=answer.message, output=answer.output, stop=stop)
         self._done[job.key] = done
-        self._over += 1
-        self._settled(done)
+        self._over.add(job.key)
+        if stop is None:
+            self._settled(done)
+
+    def _stop_of(self, draft: Draft, job: Job) -> BaseException | None:
+        trouble = draft.trouble
+        if not isinstance(trouble, job.bench.stops):
+            return None
+        # Ctrl-C comes to the main thread alone: on another one it is a target's own doing, and its case's error
+        return None if self._beside and isinstance(trouble, KeyboardInterrupt) else trouble
+
+
+def _settled(job: Job, draft: Draft) -> Attempt:
+    """Settle a draft so that whatever a user's code raises belongs to its own case, not to the one waited for."""
+    try:
+        return settle(job.bench, job.loaded, draft)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
+        broken = Failure(kind="pack_error", message=f"scoring raised {type(error).__name__}: {error}")
+        return settle(job.bench, job.loaded, replace(draft, failure=broken, outcome=None, score=None))
 
 
 class _Work:
-    """What happens on the loop's thread; all but `begun` and `beaten` is touched there only.
+    """What happens on the loop's thread; what others touch is named.
 
     Attributes:
-        loop: the event loop.
-        begun: when each attempt under way began, monotonic seconds.
-        beaten: when the loop was last seen alive.
+        loop: the event loop; threads that call on it use `call_soon_threadsafe`.
+        begun: when each attempt under way began, monotonic seconds; others read it.
+        beaten: when the loop was last seen alive; others read it.
+        unwanted: attempts that nobody waits for any more; others add to it.
+        room: attempts that were taken, and whose place is free; others add to it.
     """
 
     def __init__(
         self,
         throttle: Throttle,
         lookahead: int,
-        limit_s: float | None,
+        limit: Limit,
         ledger: Ledger,
-        answers: queue.SimpleQueue[_Answer],
+        answers: queue.SimpleQueue[_Answer | Callable[[], None]],
+        *,
+        beside: bool,
     ) -> None:
         self.loop = asyncio.new_event_loop()
         self.begun: dict[Key, float] = {}
-        self.beaten = time.monotonic()
+        self.beaten = 0.0
+        self.unwanted: set[Key] = set()
+        self.room: deque[Key] = deque()
         self._throttle = throttle
         self._lookahead = lookahead
-        self._limit_s = limit_s
+        self._limit = limit
         self._ledger = ledger
         self._answers = answers
-        self._waiting: deque[Job] = deque()
-        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._beside = beside
+        self._urgent: dict[Key, Job] = {}
+        self._waiting: dict[Key, Job] = {}
+        self._tasks: dict[Key, asyncio.Task[_Answer]] = {}
         self._ahead: set[Key] = set()
         self._closed = False
+        self._ended = False
 
     def serve(self) -> None:
-        """Run the loop until it is stopped."""
+        """Run the loop until it is to end: a target that stops it, or raises `SystemExit` in a task, doesn't end it."""
         asyncio.set_event_loop(self.loop)
         try:
-            self.loop.run_forever()
+            while not self._ended and not self.loop.is_closed():
+                with suppress(BaseException):
+                    self.loop.run_forever()
         finally:
             self.loop.close()
+
+    def end(self) -> None:
+        """End the loop as soon as it can; called from any thread."""
+        self._ended = True
+        with suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self.loop.stop)
 
     def beat(self) -> None:
         """Show that the loop is alive."""
@@ -266,22 +412,27 @@ class _Work:
 
     def plan(self, jobs: list[Job]) -> None:
         """Line up attempts and begin as many as may be."""
-        self._waiting.extend(jobs)
+        self._waiting.update((job.key, job) for job in jobs)
         self._pump()
 
     def want(self, job: Job) -> None:
-        """Begin an attempt that is waited for now, whatever the lookahead says."""
+        """Put an attempt that is waited for now before all others, whatever the lookahead says."""
         if job.key in self._tasks or job.key in self._ahead:
             self._ahead.discard(job.key)
-        else:
-            with suppress(ValueError):
-                self._waiting.remove(job)
-            self._begin(job)
-            self._ahead.discard(job.key)
+        elif job.key not in self.unwanted:
+            self._waiting.pop(job.key, None)
+            self._urgent[job.key] = job
         self._pump()
 
-    def taken(self, key: Key) -> None:
-        """Note that an attempt was taken."""
+    def taken(self) -> None:
+        """Note what was taken."""
+        self._pump()
+
+    def release(self, key: Key) -> None:
+        """Let go of an attempt that nobody will take."""
+        self._waiting.pop(key, None)
+        if key in self._tasks:
+            self._tasks[key].cancel()
         self._ahead.discard(key)
         self._pump()
 
@@ -289,47 +440,76 @@ class _Work:
         """Begin nothing more and cancel what is under way."""
         self._closed = True
         self._waiting.clear()
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _cancelled(set(self._tasks.values()))
         # what targets began and left behind
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await _cancelled(asyncio.all_tasks() - {asyncio.current_task()})
+        await self.loop.shutdown_asyncgens()
 
     def _pump(self) -> None:
-        while (
-            self._waiting
-            and not self._closed
-            and len(self._tasks) < self._throttle.limit
-            and len(self._ahead) < self._lookahead
-        ):
-            self._begin(self._waiting.popleft())
+        while self.room:
+            self._ahead.discard(self.room.popleft())
+        while len(self._tasks) < self._throttle.limit:
+            if self._urgent:
+                job = self._urgent.pop(next(iter(self._urgent)))
+                self._begin(job)
+                self._ahead.discard(job.key)
+            elif self._waiting and len(self._ahead) < self._lookahead:
+                self._begin(self._waiting.pop(next(iter(self._waiting))))
+            else:
+                return
 
     def _begin(self, job: Job) -> None:
+        if job.key in self.unwanted:
+            return
         self._ahead.add(job.key)
         kind, message = ("stopped", "the run was stopped") if self._closed else self._ledger.exhausted()
         if kind:
             self._answers.put(_Answer(job, None, kind, message))
             return
         self.begun[job.key] = time.monotonic()
-        task = self.loop.create_task(self._attempt(job))
-        self._tasks[job.key] = task
-        task.add_done_callback(lambda _: self._end(job))
+        task = self._tasks[job.key] = self.loop.create_task(self._attempt(job))
+        task.add_done_callback(lambda task: self._end(job, task))
 
-    async def _attempt(self, job: Job) -> None:
+    async def _attempt(self, job: Job) -> _Answer:
         with collecting() as output:
-            draft = await ask_ahead(job.bench, job.loaded, trial=job.key.trial, limit_s=self._limit_s)
-        self._answers.put(_Answer(job, draft, output=output))
-        if draft.trouble is None and draft.failure is None:
-            self._throttle.went_well()
+            draft = await ask_ahead(job.bench, job.loaded, trial=job.key.trial, limit=self._limit, aside=self._aside)
+        return _Answer(job, draft, output=output)
 
-    def _end(self, job: Job) -> None:
+    async def _aside(self, call: Callable[[], Any]) -> Any:
+        return await (in_thread(call) if self._beside else in_thread(call, self._answers.put))
+
+    def _end(self, job: Job, task: asyncio.Task[_Answer]) -> None:
         self._tasks.pop(job.key, None)
         self.begun.pop(job.key, None)
+        answer = _answer_of(job, task)
+        if answer.draft is not None and answer.draft.trouble is None and answer.draft.failure is None:
+            self._throttle.went_well()
+        self._answers.put(answer)
         self._pump()
+
+
+def _answer_of(job: Job, task: asyncio.Task[_Answer]) -> _Answer:
+    if task.cancelled():
+        why = "the attempt was cancelled: by a target that cancels tasks that aren't its own, or because the run ended"
+        return _Answer(job, Draft(trial=job.key.trial, failure=Failure(kind="cancelled", message=why)))
+    error = task.exception()
+    if error is None:
+        return task.result()
+    said = f"{type(error).__name__}: {error}"
+    broken = Failure(kind="target_error", message=f"the attempt could not be made: {said}")
+    return _Answer(job, Draft(trial=job.key.trial, failure=broken))
+
+
+async def _cancelled(tasks: set[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        # one that swallows its cancellation is left behind
+        await asyncio.wait(tasks, timeout=_FAREWELL_S)
+
+
+async def _nothing() -> None:
+    """Show that the loop does what it is asked."""
 
 
 async def _quietly(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import weakref
 from contextlib import suppress
 from contextvars import copy_context
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.engine.protocols.request import Target, VerifyContext, VerifyRequest
+
+    Aside = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 _WITH_CONTEXT = 2
 
@@ -176,15 +179,17 @@ class Caller:
             return self._loop.run(_awaited(result))
         return result
 
-    async def ahead(self, request: VerifyRequest, context: VerifyContext) -> Any:
+    async def ahead(self, request: VerifyRequest, context: VerifyContext, aside: Aside) -> Any:
         """Give the target's result without holding up the event loop; raises what the target raises.
 
-        An async target runs on the loop, any other one on a thread of its own, which is left to itself where
-        the wait for it is cancelled.
+        Args:
+            request: what the target is asked.
+            context: what it may use.
+            aside: runs a target that isn't async; see `in_thread`.
         """
         if _is_async(self.target):
             return await self._begin(request, context)
-        result = await in_thread(partial(self._begin, request, context))
+        result = await aside(partial(self._begin, request, context))
         return await result if inspect.isawaitable(result) else result
 
     async def aclose(self) -> None:
@@ -202,21 +207,26 @@ class Caller:
         return self.target(request, context) if self._takes_context else self.target(request)
 
 
-async def in_thread(call: Callable[[], Any]) -> Any:
-    """Run a call on a daemon thread and wait for it; a thread that hangs never holds up the interpreter's exit.
+def daemon(call: Callable[[], object], name: str = "packbench-target") -> Thread:
+    """Run a call on a daemon thread, which never holds up the interpreter's exit."""
+    thread = Thread(target=call, name=name, daemon=True)
+    thread.start()
+    return thread
 
-    The pool of `concurrent.futures` would: its threads are joined at exit.
+
+async def in_thread(call: Callable[[], Any], start: Callable[[Callable[[], None]], object] = daemon) -> Any:
+    """Run a call on a thread and wait for it; the thread is left to itself where the wait is cancelled.
+
+    The pool of `concurrent.futures` would hold up the interpreter's exit: its threads are joined there.
+
+    Args:
+        call: what to run; it sees the context variables of now.
+        start: has a function called on some thread.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
 
-    def settle(result: Any, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(result)
+    settle = partial(_settle, done)
 
     def run() -> None:
         result: Any = None
@@ -227,13 +237,38 @@ async def in_thread(call: Callable[[], Any]) -> Any:
             # a future refuses this one
             error = RuntimeError(f"StopIteration: {stopped}")
         except BaseException as raised:  # noqa: BLE001 - whatever a user's target raises is that case's error
-            error = raised
+            # without this frame: what the target left open is let go of with its own frames, at once
+            error = raised.with_traceback(raised.__traceback__ and raised.__traceback__.tb_next)
         # the loop is closed where the run ended without waiting for this thread
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, error)
 
-    Thread(target=copy_context().run, args=(run,), name="packbench-target", daemon=True).start()
-    return await done
+    start(partial(copy_context().run, run))
+    try:
+        return await done
+    finally:
+        del done, settle
+
+
+def _settle(done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if done.done():
+        return
+    if error is not None:
+        done.set_exception(error)
+    else:
+        done.set_result(result)
+
+
+def release_pools() -> None:
+    """Let the interpreter end although a target's own `ThreadPoolExecutor` hangs.
+
+    Its threads are joined at exit even where they are daemons, as all are that a target starts on a daemon thread;
+    pools of the main thread's own have none.
+    """
+    pools = sys.modules.get("concurrent.futures.thread")
+    joined = getattr(pools, "_threads_queues", {})
+    for thread in [thread for thread in list(joined) if thread.daemon]:
+        joined.pop(thread, None)
 
 
 def _is_async(target: Target) -> bool:

@@ -50,6 +50,7 @@ class Entry:
         case_sha256: hash of the case's meaning; None where it can't be read.
         cassette_sha256: hash of the recording's meaning; None without one.
         trial: which of several attempts it was, from 0.
+        cached: model calls that a folder of kept answers answered.
         record: the wire record with its `packbench` object; None where no record is due.
         payload: the target's result as it came; None where there is none.
     """
@@ -86,6 +87,7 @@ class Entry:
     case_sha256: str | None = None
     cassette_sha256: str | None = None
     trial: int = 0
+    cached: int = 0
     record: dict[str, Any] | None = None
     payload: Any = None
 

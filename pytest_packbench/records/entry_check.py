@@ -80,6 +80,7 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("expects_refusal", "refused", "utility", "valid"), _FLAG_OR_NULL),
     **dict.fromkeys(("score", "threshold"), _SHARE),
     "duration_ms": _COUNT,
+    "cached": _COUNT,
     "trial": (lambda value: _is_count(value) and value <= U32_MAX, f"an integer from 0 to {U32_MAX}"),
     **dict.fromkeys(("case_sha256", "cassette_sha256"), _HASH),
     "verdict": (lambda value: value in VERDICTS, f"one of {', '.join(VERDICTS)}"),

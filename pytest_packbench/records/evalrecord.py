@@ -179,9 +179,13 @@ class EvalRecord:
             One line without its end, with `packbench` last where there is one. Every character stands for
             itself but the quote, the backslash and the controls below U+0020.
         """
+        return _ENCODER.encode(self.as_json())
+
+    def as_json(self) -> dict[str, Any]:
+        """Give what `to_json_line` writes as plain JSON; `packbench` is not copied."""
         wire = {name: value for name in _NAMES if (value := getattr(self, name)) is not None}
         wire["hook_decisions"] = [_hook_on_the_wire(hook) for hook in self.hook_decisions]
-        return _ENCODER.encode(wire)
+        return wire
 
 
 _NAMES = tuple(each.name for each in fields(EvalRecord))

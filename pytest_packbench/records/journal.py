@@ -5,7 +5,6 @@ Its first line is a head: what is true of the run, so that it can be resumed by 
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from contextlib import suppress
@@ -168,8 +167,10 @@ def parse_entry(data: dict[str, Any]) -> Entry:
 
 
 def _write_whole(file: FileIO, line: bytes) -> None:
-    if file.write(line) != len(line):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    written = file.write(line)
+    while written < len(line):
+        # what is left says why there is no room for it
+        written += file.write(line[written:])
 
 
 class _Line:

@@ -151,7 +151,7 @@ def _joined_settings(runs: Sequence[Run]) -> dict[str, Any]:
 
 def _sum(spent: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Add up what runs used; a cost that one of them doesn't know, or in another currency, is not known."""
-    same = len({each.get("currency") for each in spent}) == 1
+    same = all(each.get("currency") == spent[0].get("currency") for each in spent)
     total: dict[str, Any] = {}
     for name in dict.fromkeys(name for each in spent for name in each):
         values = [each.get(name) for each in spent]

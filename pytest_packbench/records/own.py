@@ -23,6 +23,14 @@ def _version(found: int) -> int:
     return found
 
 
+def _judge(found: Any) -> Any:
+    # an object also says what the judge found
+    name = found.get("name") if isinstance(found, dict) else found
+    if found is not None and not isinstance(name, str):
+        raise ValueError("a judge's name, or an object with its name")
+    return found
+
+
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Count = Annotated[int, Field(ge=0)]
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -61,7 +69,10 @@ class Own(BaseModel):
     mode: Literal["fixture", "live", "record"] = "fixture"
     origin: Literal["authored", "recorded"] | None = None
     stale: bool = False
+    judge: Annotated[Any, AfterValidator(_judge)] = None
     trial: Annotated[int, Field(ge=0, le=U32_MAX)] = 0
+    cached: _Count = 0
+    calls: _Count = 0
     target: str = ""
     pack: str = ""
     bundled: bool = False

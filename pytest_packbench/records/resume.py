@@ -65,10 +65,8 @@ def is_unfinished(folder: Path) -> bool:
         StoredRunError: its report can't be read.
         OSError: the same.
     """
-    if (folder / JOURNAL).exists():
+    if (folder / JOURNAL).exists() or not (folder / REPORT).exists():
         return True
-    if not (folder / REPORT).exists():
-        return False
     report = open_report(folder)
     return report.status != "passed" and any(not is_done(entry) and not entry.quarantined for entry in report.entries)
 
@@ -80,13 +78,14 @@ def read_begun(folder: Path) -> Begun:
         folder: the run's folder.
 
     Raises:
-        StoredRunError: there is neither, one of them can't be read, or an older version wrote the journal.
+        StoredRunError: one of them can't be read, or an older version wrote the journal.
         JournalError: a line of the journal is no entry.
         OSError: a file can't be read.
     """
     journal = folder / JOURNAL
     if not journal.exists():
-        return _from_report(folder)
+        # it may have died before it wrote anything
+        return _from_report(folder) if (folder / REPORT).exists() else Begun(run=None, entries=(), again=0)
     head = read_head(journal)
     parts = tuple(sorted(folder.glob(PARTS)))
     found = [entry for path in (*parts, journal) for entry in read_journal(path)]

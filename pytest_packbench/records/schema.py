@@ -59,9 +59,13 @@ _ROW_PROPERTIES: dict[str, Any] = {
     "case_sha256": _HASH,
     "cassette_sha256": _HASH,
     "trial": _U32,
+    "cached": _COUNT,
+}
+_JUDGE = {
+    "anyOf": [{"type": ["string", "null"]}, {"type": "object", "required": ["name"], "properties": {"name": _TEXT}}]
 }
 # a report of an earlier program doesn't have them
-_LATER = frozenset({"valid", "judge"})
+_LATER = frozenset({"valid", "judge", "cached"})
 
 RECORD: dict[str, Any] = {
     "title": "EvalRecord",
@@ -113,6 +117,8 @@ RECORD: dict[str, Any] = {
                 **{name: _ROW_PROPERTIES[name] for name in ("match_depth", "answer", "case_id", "case_type", "tags")},
                 **{name: _ROW_PROPERTIES[name] for name in ("difficulty", "facets", "file", "stale", "trial")},
                 **dict.fromkeys(("utility", "valid"), _FLAG),
+                **dict.fromkeys(("cached", "calls"), _COUNT),
+                "judge": _JUDGE,
                 **dict.fromkeys(("case_sha256", "cassette_sha256", "suite_sha256"), _HASH),
                 "mode": {"enum": ["fixture", "live", "record"]},
                 "origin": {"enum": ["authored", "recorded", None]},

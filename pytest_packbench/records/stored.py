@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 REPORT = "report.json"
 JOURNAL = "journal.jsonl"
+RECORDS = "records.jsonl"
 _ENTRY_FIELDS = {one.name for one in fields(Entry)} - {"suite", "record", "payload"}
 _RUN_FIELDS = {one.name for one in fields(Run)}
 _HEAD = frozenset({"version", "status", "run"})
@@ -34,6 +35,7 @@ _FROM_RECORD = (
     "case_sha256",
     "cassette_sha256",
     "trial",
+    "cached",
     "utility",
     "valid",
 )
@@ -106,6 +108,10 @@ def open_report(path: Path) -> OpenReport:
     place = path / REPORT if path.is_dir() else path
     if not place.exists() and (path / JOURNAL).exists():
         raise StoredRunError(f"{path}: holds no {REPORT}: the run did not end; its {JOURNAL} has what it got to")
+    if not place.exists() and path.is_dir():
+        has_records = (path / RECORDS).exists()
+        instead = f"give {path / RECORDS}, for what records tell" if has_records else "give a run's folder"
+        raise StoredRunError(f"{path}: holds no {REPORT}; {instead}")
     parts = _document(place)
     head = next(parts)
     if type(head.get("version")) is not int or head["version"] != RUN_DOCUMENT_VERSION:
@@ -191,6 +197,9 @@ def _run(found: object, path: Path) -> Run:
         value = getattr(run, name)
         if not isinstance(value, kind):
             raise StoredRunError(f"{where}/{name}: not a run document: got {shown(repr(value))}")
+    for name, value in run.versions.items():
+        if not isinstance(value, str):
+            raise StoredRunError(f"{where}/versions/{name}: not a run document: got {shown(repr(value))}")
     return run
 
 
@@ -305,7 +314,14 @@ def entry_of_record(record: EvalRecord) -> Entry:
         terms=tuple(ours.get("terms", ())),
         llm_backend=record.llm_backend,
         llm_model=record.llm_model,
+        judge=_judge(ours.get("judge")),
     )
+
+
+def _judge(found: object) -> str | None:
+    # an object also says what the judge found
+    name = found.get("name") if isinstance(found, dict) else found
+    return name if isinstance(name, str) else None
 
 
 def _run_of(record: EvalRecord) -> Run:

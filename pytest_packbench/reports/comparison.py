@@ -32,8 +32,9 @@ class Change:
         after: its verdict now.
         score_before: the mean over its trials; None where one of them has no score.
         score_after: the same, now.
-        hash_changed: whether the case itself is another one now.
-        reasons: terms that came, went or changed, in words; of several trials, how many passed.
+        hash_changed: whether the case itself is another one now, or was ruled on by another judge.
+        reasons: terms that came, went or changed, in words; of several trials, how many passed; where one of the
+            runs has no verdict of the rules, what broke.
     """
 
     test_id: str
@@ -98,6 +99,16 @@ class Comparison:
         mean = self.mean.mean if self.mean is not None else math.nan
         return {**kinds, "added": float(len(self.added)), "removed": float(len(self.removed)), "mean": mean}
 
+    def figures(self) -> dict[str, float]:
+        """Give what a condition judges: `counts`, but not a number for what only unchanged cases of both runs can tell.
+
+        Without such a case none has regressed and none has not: a condition on it can't be judged.
+        """
+        counts = self.counts()
+        if any(not one.hash_changed for one in self.changes):
+            return counts
+        return {name: math.nan if name in _OF_PAIRS else value for name, value in counts.items()}
+
 
 def _improved(change: Change, threshold: float) -> bool:
     return change.delta is not None and change.delta >= threshold - TOLERANCE
@@ -124,6 +135,7 @@ _KINDS: dict[str, Callable[[Change, float], bool]] = {
     "hash_changed": lambda change, _: change.hash_changed,
 }
 KINDS = tuple(_KINDS)
+_OF_PAIRS = frozenset(KINDS) - {"hash_changed"}
 
 
 def _is(change: Change, kind: str, threshold: float) -> bool:
@@ -172,9 +184,14 @@ def same_case(before: Entry, after: Entry) -> bool:
 
     Records of others tell no hash and are believed.
     """
-    if before.test_id != after.test_id or before.judge != after.judge:
+    if before.test_id != after.test_id or _judges_differ(before, after):
         return False
     return before.case_sha256 == after.case_sha256 or None in (before.case_sha256, after.case_sha256)
+
+
+def _judges_differ(before: Entry, after: Entry) -> bool:
+    # nobody ruled on what broke, which is no other judge
+    return before.counted and after.counted and before.judge != after.judge
 
 
 def compare(baseline: StoredRun, current: StoredRun, *, threshold: float = THRESHOLD) -> Comparison:
@@ -240,8 +257,21 @@ def _change(test_id: str, before: _Case, after: _Case) -> Change:
         score_before=None if old.quarantined else old.score,
         score_after=None if new.quarantined else new.score,
         hash_changed=not same_case(old, new),
-        reasons=tuple(_reasons(old.terms, new.terms)) if before.trials == after.trials == 1 else _passes(before, after),
+        reasons=_why(before, after),
     )
+
+
+def _why(before: _Case, after: _Case) -> tuple[str, ...]:
+    if _judges_differ(before.case, after.case):
+        was, now = (one.case.judge or "the rules alone" for one in (before, after))
+        return (f"judged by {was} before, by {now} now",)
+    if before.trials > 1 or after.trials > 1:
+        return _passes(before, after)
+    if before.case.counted and after.case.counted:
+        return tuple(_reasons(before.case.terms, after.case.terms))
+    # what broke has no terms: that they are gone is no reason
+    told = [(name, one.case) for name, one in (("before", before), ("now", after)) if not one.case.counted]
+    return tuple(f"{name} {': '.join(part for part in (one.kind, one.message) if part)}" for name, one in told)
 
 
 def _passes(before: _Case, after: _Case) -> tuple[str, ...]:

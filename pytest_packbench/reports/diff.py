@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_packbench.reports.figures import TOLERANCE, average
+from pytest_packbench.reports.figures import DASH, TOLERANCE, average
 from pytest_packbench.reports.judgement import count
 from pytest_packbench.reports.markdown import MOST_ROWS, cell, section
 from pytest_packbench.reports.paired import RESAMPLES, unseen
@@ -32,8 +32,6 @@ _LISTS = (
 )
 _CHANCE = 0.05
 _NOTE = 400
-_RUNS = ("", "run", "finished", "mode", "target", "cases", "partial")
-_RUNS_OF_TRIALS = ("", "run", "finished", "mode", "target", "cases", "trials", "partial")
 
 
 def diff_markdown(comparison: Comparison, failed: Sequence[Condition] = (), notes: Sequence[str] = ()) -> str:
@@ -51,14 +49,14 @@ def diff_markdown(comparison: Comparison, failed: Sequence[Condition] = (), note
         f"# packbench: {cell(comparison.current.run.suite)} compared - {answer(comparison)}",
         *(f"**FAILED by the condition `{condition}`.**" for condition in failed),
         *(f"**Compared by force; the runs differ in {cell(text)}.**" for text in comparison.differences),
-        section("Runs", _RUNS if max(comparison.trials) == 1 else _RUNS_OF_TRIALS, _runs(comparison)),
+        _runs(comparison),
         section("Counts", ("what", "cases"), _counts(comparison)),
         "\n".join(f"- {sentence}" for sentence in (*(cell(note, _NOTE) for note in notes), *sentences(comparison))),
         *(_changes(title, comparison.of(kind)) for kind, title in _LISTS),
         _changes(f"Smaller changes: by less than {comparison.threshold:g}", comparison.of(_SMALLER), _MOST_SMALLER),
         section("Added", ("case", "verdict", "score"), map(_entry_row, comparison.added), rest=_REST),
         section("Removed", ("case", "verdict", "score"), map(_entry_row, comparison.removed), rest=_REST),
-        _changes("Case changed: left out of the statistics", comparison.of("hash_changed")),
+        _changes("Case or judge changed: left out of the statistics", comparison.of("hash_changed")),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -143,18 +141,32 @@ def _flips(comparison: Comparison) -> list[str]:
     return [f"{told} ({word}, if the cases are a sample of many)."]
 
 
-def _runs(comparison: Comparison) -> Iterable[tuple[str, ...]]:
+def _runs(comparison: Comparison) -> str:
+    """Put the runs side by side: what they are, and what of it neither of them has is left out."""
     before, now = comparison.trials
-    for name, stored, trials in (("baseline", comparison.baseline, before), ("current", comparison.current, now)):
-        sizes: tuple[str, ...] = (str(len(stored.entries)),)
-        if max(comparison.trials) > 1:
-            sizes = (str(len(folded(stored.entries))), str(trials))
-        yield (name, *_run_row(stored, sizes))
+    rows = [
+        {"": "baseline", **_run_row(comparison.baseline, before)},
+        {"": "current", **_run_row(comparison.current, now)},
+    ]
+    optional = {"model": DASH, "guards": DASH, "trials": "1"}
+    shown = [name for name in rows[0] if any(row[name] != optional.get(name) for row in rows)]
+    return section("Runs", tuple(shown), [tuple(row[name] for name in shown) for row in rows])
 
 
-def _run_row(stored: StoredRun, sizes: tuple[str, ...]) -> tuple[str, ...]:
+def _run_row(stored: StoredRun, trials: int) -> dict[str, str]:
     run = stored.run
-    return run.run_id, run.finished_at, run.mode, run.target, *sizes, run.partial or "no"
+    guards = run.settings.get("guards")
+    return {
+        "run": run.run_id,
+        "finished": run.finished_at,
+        "mode": run.mode,
+        "target": run.target,
+        "model": " / ".join(part for part in (run.backend, run.model) if part) or DASH,
+        "guards": ", ".join(map(str, guards)) if isinstance(guards, list) and guards else DASH,
+        "cases": str(len(folded(stored.entries))),
+        "trials": str(trials),
+        "partial": run.partial or "no",
+    }
 
 
 def _counts(comparison: Comparison) -> Iterable[tuple[str, str]]:

@@ -109,7 +109,9 @@ def _good(run: Run, statistics: Statistics, gate_results: Sequence[GateResult]) 
     overall = statistics.overall
     share = "all" if overall.passed == overall.n else str(overall.passed)
     done = "The one judged case passed" if overall.passed == overall.n == 1 else ""
-    done = done or (_capital(f"{share} of {count(overall.n, 'judged case')} passed") if overall.n else "No case is here")
+    done = done or (
+        _capital(f"{share} of {count(overall.n, 'judged case')} passed") if overall.n else "No case is here"
+    )
     if "shard" in run.settings:
         return f"{done}; packbench merge judges the gates."
     failing = sum(not result.passed for result in gate_results)

@@ -24,17 +24,16 @@ from typing import Any
 
 # what children need is imported before they are forked
 import pytest
-import pytest_jsonreport.plugin
-import xdist.dsession
 
 import pytest_packbench.adapter.session
 import pytest_packbench.adapter.xdist
 import pytest_packbench.reports.markdown
 from pytest_packbench.records.journal import read_journal
 
-_WARM = (pytest_jsonreport.plugin, xdist.dsession, pytest_packbench.adapter, pytest_packbench.reports)
+_WARM = (pytest_packbench.adapter, pytest_packbench.reports)
 MOMENT = "KILLED_AT"
 CALLS = "calls.txt"
+_WRITING = os.O_WRONLY | os.O_RDWR
 
 
 def arm() -> None:
@@ -45,8 +44,8 @@ def arm() -> None:
 
         def heard(event: str, arguments: tuple[Any, ...]) -> None:
             nonlocal left
-            writes = event in {"os.rename", "os.remove", "os.mkdir"} or (event == "open" and arguments[2] & os.O_WRONLY)
-            if writes and f"{os.sep}out" in os.path.abspath(os.fsdecode(arguments[0])):
+            writes = event in {"os.rename", "os.remove", "os.mkdir"} or (event == "open" and arguments[2] & _WRITING)
+            if writes and isinstance(arguments[0], str | Path) and f"{os.sep}out" in str(Path(arguments[0]).absolute()):
                 left -= 1
                 if left == 0:
                     _die()
@@ -104,9 +103,9 @@ def session(output: str, moment: str, options: list[str]) -> dict[str, Any]:
     if child == 0:
         os.setsid()
         os.environ[MOMENT] = moment
-        log = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
+        file = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
         os._exit(pytest.main(arguments))
     _, status = os.waitpid(child, 0)
     calls = Path(CALLS).read_text("utf-8").splitlines() if Path(CALLS).exists() else []
@@ -127,7 +126,8 @@ def main(plan: dict[str, Any]) -> None:
         pytest.main(["--packbench-suite=toy", "--packbench-output=warm", "-q", *plan["options"], "-n0"])
     for chain in plan["chains"]:
         for moment in [*chain["moments"], ""]:
-            print(json.dumps(session(chain["output"], moment, plan["options"])), flush=True)
+            sys.stdout.write(json.dumps(session(chain["output"], moment, plan["options"])) + "\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

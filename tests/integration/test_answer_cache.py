@@ -30,7 +30,7 @@ def test_a_second_run_asks_only_what_broke(project: Project) -> None:
         first = project.run_toy(*live(server, "--packbench-cache=kept"))
         first.assert_outcomes(passed=1, failed=1, errors=1)
         assert len(server.requests) == 3
-        assert len([path for path in (project.root / "kept").rglob("*.json")]) == 2
+        assert len(list((project.root / "kept").rglob("*.json"))) == 2
         second = project.run_toy(*live(server, "--packbench-cache=kept", "--packbench-max-tokens=2", mode="record"))
         second.assert_outcomes(passed=1, failed=1, errors=1)
         assert len(server.requests) == 4

@@ -31,7 +31,7 @@ def test_a_run_says_what_changed_since_the_last_complete_one(project: Project) -
     second = project.run_toy("--packbench-baseline=latest")
     second.stdout.fnmatch_lines([f"baseline: no score changed since {before.name} (diff.md)"])
     page = (project.folders()[-1] / "diff.md").read_text("utf-8")
-    assert "Case changed" in page
+    assert "Case or judge changed" in page
     assert "toy:plain:c0" in page
 
 

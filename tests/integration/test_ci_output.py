@@ -16,12 +16,12 @@ GATED = "pack: toy\ndescription: a toy\ngates:\n  - {metric: pass_rate, min: 0.9
 
 
 @pytest.fixture
-def step(project: Project, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A step of a GitHub job whose repository holds the project in a folder."""
-    page = project.root / "step_summary.md"
+def step(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A step of a GitHub job whose repository holds the project in a folder; to be asked for after the project."""
+    page = pytester.path / "step_summary.md"
     page.write_text("of another tool", encoding="utf-8")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    monkeypatch.setenv("GITHUB_WORKSPACE", str(project.root.parent))
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(pytester.path.parent))
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
     return page
 
@@ -62,52 +62,50 @@ def test_a_case_of_many_in_a_file_has_its_line(project: Project, step: Path) -> 
     result.stdout.fnmatch_lines(["::error file=*/cases/many.jsonl,line=3,title=toy%3A bad scored 0.20 < 0.80::*"])
 
 
-@pytest.mark.usefixtures("step")
-def test_a_file_outside_the_repository_is_left_out(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GITHUB_WORKSPACE", str(project.root / "elsewhere"))
-    project.case("bad", points=0.2)
-    project.run_toy().stdout.fnmatch_lines(["::error title=toy%3A bad scored 0.20 < 0.80::*"])
+def test_a_file_outside_the_repository_is_left_out(plain: Project, step: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(plain.root / "elsewhere"))
+    plain.case("bad", points=0.2)
+    plain.run_toy().stdout.fnmatch_lines(["::error title=toy%3A bad scored 0.20 < 0.80::*"])
 
 
-def test_a_summary_that_cant_be_written_is_one_line(project: Project, step: Path) -> None:
-    project.case("good")
+def test_a_summary_that_cant_be_written_is_one_line(plain: Project, step: Path) -> None:
+    plain.case("good")
     step.unlink()
     step.mkdir()
-    result = project.run_toy()
+    result = plain.run_toy()
     assert result.ret == 0
     result.stdout.fnmatch_lines([f"packbench: GITHUB_STEP_SUMMARY: {step} can't be written: Is a directory"])
 
 
-@pytest.mark.usefixtures("step")
-def test_nobody_is_told_without_a_suite(project: Project) -> None:
-    project.pytester.makepyfile("def test_one():\n    assert True\n")
-    result = project.run()
+def test_nobody_is_told_without_a_suite(plain: Project, step: Path) -> None:
+    plain.pytester.makepyfile("def test_one():\n    assert True\n")
+    result = plain.run()
     assert result.ret == 0
     assert not [line for line in result.outlines if line.startswith("::")]
-    assert (project.root / "step_summary.md").read_text("utf-8") == "of another tool"
+    assert step.read_text("utf-8") == "of another tool"
 
 
 @pytest.mark.parametrize("actions", ["", "false"])
-def test_elsewhere_nothing_is_annotated(project: Project, monkeypatch: pytest.MonkeyPatch, actions: str) -> None:
+def test_elsewhere_nothing_is_annotated(plain: Project, monkeypatch: pytest.MonkeyPatch, actions: str) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", actions)
-    project.case("bad", points=0.2)
-    assert not [line for line in project.run_toy().outlines if line.startswith("::")]
+    plain.case("bad", points=0.2)
+    assert not [line for line in plain.run_toy().outlines if line.startswith("::")]
 
 
-def junit(project: Project, *arguments: str) -> dict[str, ET.Element]:
-    place = project.root / "junit.xml"
-    result = project.run_toy(f"--junitxml={place}", *arguments)
+def junit(plain: Project, *arguments: str) -> dict[str, ET.Element]:
+    place = plain.root / "junit.xml"
+    result = plain.run_toy(f"--junitxml={place}", *arguments)
     assert "warning" not in result.stdout.str().lower()
     tree = ET.parse(place)  # noqa: S314 - pytest wrote it here and now
     return {case.attrib["name"]: case for case in tree.iter("testcase")}
 
 
 @pytest.mark.parametrize("family", ["xunit1", "xunit2"])
-def test_junit_has_score_threshold_type_and_one_line_messages(project: Project, family: str) -> None:
-    project.case("good")
-    project.case("bad", points=0.2, case_type="odd")
-    project.case("broken", python="raise OSError('gone')")
-    found = junit(project, "-o", f"junit_family={family}", "-W", "error")
+def test_junit_has_score_threshold_type_and_one_line_messages(plain: Project, family: str) -> None:
+    plain.case("good")
+    plain.case("bad", points=0.2, case_type="odd")
+    plain.case("broken", python="raise OSError('gone')")
+    found = junit(plain, "-o", f"junit_family={family}", "-W", "error")
     told = {
         name: {one.attrib["name"]: one.attrib["value"] for one in case.iter("property")} for name, case in found.items()
     }
@@ -134,12 +132,13 @@ def test_junit_has_score_threshold_type_and_one_line_messages(project: Project, 
 
 @pytest.mark.parametrize("ahead", [(), ("--packbench-concurrency=4",)])
 def test_a_duration_is_the_cases_own(plain: Project, ahead: tuple[str, ...]) -> None:
-    slow = "import time; time.sleep(0.05)"
     for number in range(4):
-        plain.case(f"slow_{number}", python=slow)
+        plain.case(f"case_{number}", python="sum(range(2_000_000))")
     found = junit(plain, *ahead)
-    # beside each other the later ones waited for nothing, and worked all the same
-    assert min(float(case.attrib["time"]) for case in found.values()) >= 0.05
+    # beside each other the later ones waited for little, and worked all the same
+    for line in plain.lines("records.jsonl"):
+        shown = float(found[line["packbench"]["case_id"]].attrib["time"])
+        assert 1000 * shown >= line["wall_clock_ms"] > 0
 
 
 def test_the_short_summary_stays_short_in_ci(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

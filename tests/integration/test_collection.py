@@ -290,3 +290,35 @@ def test_a_bundled_case_by_its_path_writes_nothing_into_the_wheel(
     plain.run(f"{case}::{case.stem}").assert_outcomes(passed=1)
     assert plain.lines("records.jsonl", "tariff")
     assert not list(bundled.rglob("reports"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "conftest"),
+    [
+        ((f"--ignore={ALPHA}",), ""),
+        (("--ignore-glob=*alph*",), ""),
+        ((), "collect_ignore = ['alpha.json']"),
+        ((), "collect_ignore_glob = ['al*']"),
+        ((), "def pytest_ignore_collect(collection_path): return collection_path.name == 'alpha.json' or None"),
+    ],
+)
+def test_what_is_ignored_is_not_collected(plain: Project, arguments: tuple[str, ...], conftest: str) -> None:
+    plain.case("alpha", case_type="one")
+    plain.case("beta", case_type="one")
+    (plain.root / "storage/benchmarks/toy/cases/one/conftest.py").write_text(conftest, "utf-8")
+    plain.run_toy(*arguments).assert_outcomes(passed=1)
+    assert [one["packbench"]["case_id"] for one in plain.lines("records.jsonl")] == ["beta"]
+
+
+def test_a_folder_of_cases_may_hold_other_things(plain: Project) -> None:
+    alpha = plain.case("alpha", case_type="one")
+    plain.case("beta", case_type="one")
+    folder = plain.root / "storage/benchmarks/toy/cases/one"
+    (folder / "deep").mkdir()
+    alpha.rename(folder / "deep" / "alpha.json")
+    (folder / "notes.md").write_text("no case", "utf-8")
+    (folder / "test_words.py").write_text("def test_one(): pass\n", "utf-8")
+    (folder / "lost.json").symlink_to(folder / "nowhere.json")
+    plain.run_toy().assert_outcomes(passed=3, errors=1)
+    said = {one["test_id"]: one["message"] for one in plain.lines("errors.jsonl")}
+    assert "can't be read: No such file or directory" in said["toy:one:lost"]

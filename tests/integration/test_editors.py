@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import bdb
+import json
+import os
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import jsonschema
 import pytest
+
+from tests.doc_blocks import ROOT, Walk, blocks, quiet
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -126,6 +132,31 @@ def test_a_breakpoint_in_the_target_is_hit_one_case_at_a_time(plain: Project, mo
         debugger.clear_all_breaks()
     result.assert_outcomes(passed=3)
     assert debugger.stops == [("act", 0), ("act", 1), ("act", 2)]
+
+
+def test_the_settings_of_the_page_work(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quiet(monkeypatch)
+    walk = Walk(pytester, capsys)
+    page = list(blocks(ROOT / "docs" / "editors.md"))
+    settings = json.loads(next(block.text for block in page if block.file == ".vscode/settings.json"))
+    assert walk.command("packbench init support") == 0
+    (pytester.path / "tests").mkdir()
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    for block in page:
+        if block.kind == "console":
+            walk.block(block)
+    assert set(walk.codes) == {0}
+    (entry,) = settings["json.schemas"]
+    schema = json.loads((pytester.path / entry["url"]).read_text("utf-8"))
+    (pattern,) = entry["fileMatch"]
+    cases = sorted(pytester.path.glob(pattern.removeprefix("/")))
+    assert [path.stem for path in cases] == ["refund_by_name", "refund_in_other_words"]
+    for path in cases:
+        jsonschema.validate(json.loads(path.read_text("utf-8")), schema, jsonschema.Draft202012Validator)
+    result = pytester.runpytest(f"--rootdir={pytester.path}", *settings["python.testing.pytestArgs"])
+    result.assert_outcomes(passed=1, failed=1)
 
 
 def test_what_failed_is_run_again(project: Project) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.doc_blocks import ROOT, blocks, shown
+from tests.doc_blocks import ROOT, blocks, plain, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +27,7 @@ async def verify(request, context):
 
 def missing(wanted: Iterable[str], said: Iterable[str]) -> list[str]:
     """The first line that wasn't said, or not in this order."""
-    rest = iter(said)
+    rest = iter(map(plain, said))
     return [line for line in wanted if not any(map(shown(line), rest))][:1]
 
 

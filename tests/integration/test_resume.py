@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,11 +12,9 @@ import pytest
 from pytest_packbench.records.journal import read_journal
 from tests.integration.test_live import SECRET, live, points, prepare
 from tests.servers.fake import FakeServer, Received, Reply
-from tests.servers.wire import asked, error_reply
+from tests.servers.wire import error_reply
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.integration.conftest import Project
 
 RESUME = "--packbench-resume=latest"
@@ -76,7 +75,10 @@ def test_only_what_broke_is_run_again(project: Project) -> None:
     new = project.run_toy()
     assert new.ret == result.ret
     first, second = project.folders()
-    lines = [[json.loads(line) for line in (folder / "records.jsonl").read_text("utf-8").splitlines()] for folder in (first, second)]
+    lines = [
+        [json.loads(line) for line in (folder / "records.jsonl").read_text("utf-8").splitlines()]
+        for folder in (first, second)
+    ]
     assert told(lines[0]) == told(lines[1])
 
 
@@ -94,15 +96,15 @@ def test_with_nothing_missing_the_stored_records_decide(project: Project) -> Non
     assert (project.left() / "records.jsonl").read_bytes() == told_before
 
 
-def test_a_path_names_a_run_elsewhere(project: Project) -> None:
-    broken_first(project)
-    (folder,) = project.folders()
-    elsewhere = project.root / "kept" / "toy"
+def test_a_path_names_a_run_elsewhere(plain: Project) -> None:
+    broken_first(plain)
+    (folder,) = plain.folders()
+    elsewhere = plain.root / "kept" / "toy"
     elsewhere.mkdir(parents=True)
     folder.rename(elsewhere / folder.name)
-    project.run_toy(f"--packbench-resume=kept/toy/{folder.name}").assert_outcomes(passed=4, failed=1)
+    plain.run_toy(f"--packbench-resume=kept/toy/{folder.name}").assert_outcomes(passed=4, failed=1)
     assert (elsewhere / folder.name / "report.json").exists()
-    assert project.folders() == []
+    assert plain.folders() == []
 
 
 @pytest.mark.parametrize(
@@ -143,11 +145,10 @@ CHANGES = {
     "the suite's scoring rules changed": (change_rules, ()),
     "the pack's version changed (1, now 2)": (change_pack, ()),
     "the target changed (hook:act, now mine:verify)": (lambda _: None, ("--packbench-target=mine:verify",)),
-    "the mode changed (fixture, now live)": (lambda _: None, ("--packbench-mode=live", "--packbench-backend=stub")),
 }
 
 
-@pytest.mark.parametrize("said", [said for said in CHANGES if "mode" not in said])
+@pytest.mark.parametrize("said", CHANGES)
 def test_what_changed_is_named_and_refused(project: Project, said: str) -> None:
     broken_first(project)
     project.pytester.makepyfile(mine="def verify(request):\n    return {'points': 1.0}\n")
@@ -157,28 +158,112 @@ def test_what_changed_is_named_and_refused(project: Project, said: str) -> None:
     result = project.run_toy(RESUME, *options)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     advice = "start a new run, or set packbench_resume_changed = run to run anew what changed"
-    expected = f"ERROR: --packbench-resume: run {project.left().name} of suite \"toy\" can't be resumed: {said}; {advice}"
+    expected = (
+        f'ERROR: --packbench-resume: run {project.left().name} of suite "toy" can\'t be resumed: {said}; {advice}'
+    )
     assert expected in result.stderr.str() + result.stdout.str()
     assert "Traceback" not in result.stderr.str()
     assert {path: path.read_bytes() for path in project.left().iterdir()} == files
     assert asked_for(project) == []
 
 
-@pytest.mark.parametrize("said", [said for said in CHANGES if "mode" not in said])
-def test_what_changed_is_run_anew_where_that_is_wanted(project: Project, said: str) -> None:
-    broken_first(project)
-    project.pytester.makepyfile(mine="def verify(request):\n    return {'points': 1.0}\n")
+@pytest.mark.parametrize("said", CHANGES)
+def test_what_changed_is_run_anew_where_that_is_wanted(plain: Project, said: str) -> None:
+    broken_first(plain)
+    plain.pytester.makepyfile(mine="def verify(request):\n    return {'points': 1.0}\n")
     change, options = CHANGES[said]
-    change(project)
-    project.pytester.makeini("[pytest]\npackbench_resume_changed = run\n")
-    project.run_toy(RESUME, *options)
-    ids = [record["packbench"]["case_id"] for record in project.lines("records.jsonl")]
+    change(plain)
+    plain.pytester.makeini("[pytest]\npackbench_resume_changed = run\n")
+    plain.run_toy(RESUME, *options)
+    ids = [record["packbench"]["case_id"] for record in plain.lines("records.jsonl")]
     left = [] if "no such case" in said else ["a"]
     assert ids == [*left, "b", "low", "x", "y"]
-    assert {record["packbench"]["pack"] for record in project.lines("records.jsonl")} == {
+    assert {record["packbench"]["pack"] for record in plain.lines("records.jsonl")} == {
         "toy/2" if "version" in said else "toy/1"
     }
-    assert len({record["packbench"]["suite_sha256"] for record in project.lines("records.jsonl")}) == 1
+    assert len({record["packbench"]["suite_sha256"] for record in plain.lines("records.jsonl")}) == 1
     if said == "case a changed":
-        assert project.lines("records.jsonl")[0]["packbench"]["score"] == 0.9
-        assert asked_for(project) == ["x", "y"]
+        assert plain.lines("records.jsonl")[0]["packbench"]["score"] == 0.9
+        assert asked_for(plain) == ["x", "y"]
+
+
+def test_a_run_that_can_not_be_written_says_so_and_loses_nothing_older(plain: Project) -> None:
+    plain.case("good")
+    (plain.root / "file").touch()
+    result = plain.run_toy("--packbench-output=file/below")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    text = result.stdout.str() + result.stderr.str()
+    assert "packbench: reports can't be written to " in text
+    assert "Traceback" not in text
+    assert "INTERNALERROR" not in text
+
+
+@pytest.mark.parametrize("most", [150, 700, 2000, 6000])
+def test_a_full_disk_is_one_line_and_leaves_nothing_torn(plain: Project, most: int) -> None:
+    for number in range(4):
+        plain.case(f"case_{number}")
+    code = (
+        "import resource, signal, sys, pytest\n"
+        "import pytest_packbench.adapter.session, pytest_packbench.reports.markdown\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, resource.RLIM_INFINITY))\n"
+        "sys.exit(pytest.main(sys.argv[1:]))"
+    )
+    # a file cut short must not be taken for a compiled module later
+    command = [sys.executable, "-B", "-c", code, "--packbench-suite=toy", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=plain.root, capture_output=True, text=True, check=False)
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stderr
+    said = [line for line in done.stdout.splitlines() if "File too large" in line]
+    assert said, done.stdout
+    assert all(line.startswith("packbench: ") for line in said)
+    assert "Traceback" not in done.stdout + done.stderr
+    for path in (plain.root / "reports").rglob("*.jsonl"):
+        for line in path.read_text("utf-8").splitlines(keepends=True):
+            assert line.endswith("\n")
+            json.loads(line)
+    assert not list((plain.root / "reports").rglob("*.tmp"))
+    if plain.folders():
+        plain.run_toy(RESUME).assert_outcomes(passed=4)
+        assert len(plain.lines("records.jsonl")) == 4
+
+
+def test_a_live_run_journals_each_trial_as_it_ends(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal holds the first trial while the second is still under way."""
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    prepare(project, "points 1")
+    seen: list[int] = []
+
+    def looking(received: Received) -> Reply:
+        journals = (project.root / "reports").rglob("journal*.jsonl")
+        seen.append(len({entry.trial for path in journals for entry in read_journal(path)}))
+        return points(received)
+
+    with FakeServer(looking) as server:
+        options = ("--packbench-trials=3", "--packbench-concurrency=1")
+        project.run_toy(*live(server, *options)).assert_outcomes(passed=1)
+    assert seen == [0, 1, 2]
+    assert not list((project.root / "reports").rglob("journal*"))
+
+
+def test_only_the_trials_that_broke_are_made_again(plain: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    prepare(plain, "points 0.9", "points 0.5")
+    count = 0
+
+    def second_breaks(received: Received) -> Reply:
+        nonlocal count
+        count += 1
+        return error_reply(400, "not now") if count == 2 else points(received)
+
+    with FakeServer(second_breaks) as server:
+        options = ("--packbench-trials=3", "--packbench-concurrency=1")
+        plain.run_toy(*live(server, *options)).assert_outcomes(errors=1, failed=1)
+        assert count == 6
+        plain.run_toy(*live(server, *options, RESUME)).assert_outcomes(passed=1, failed=1)
+        assert count == 7
+        refused = plain.run_toy(*live(server, "--packbench-trials=2", RESUME))
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused.stderr.fnmatch_lines(["*can't be resumed: trials changed (3, now 2); *"])
+    found = [(one["packbench"]["case_id"], one["packbench"]["trial"]) for one in plain.lines("records.jsonl")]
+    assert found == [(case, trial) for case in ("case_00", "case_01") for trial in range(3)]
+    assert plain.report()["packbench"]["run"]["settings"]["spent"]["calls"] == 7

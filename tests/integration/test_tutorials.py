@@ -29,6 +29,7 @@ def walk(
     # installed from a wheel the suites stand in the package
     shutil.copytree(ROOT / "storage" / "benchmarks" / "tariff", tmp_path / "tariff")
     monkeypatch.setattr("pytest_packbench.plugin.bundled_root", lambda: tmp_path)
+    monkeypatch.setattr("pytest_packbench.adapter.activation.bundled_root", lambda: tmp_path)
     return Walk(pytester, capsys)
 
 
@@ -45,6 +46,14 @@ def test_every_block_of_the_page(walk: Walk, name: str, codes: list[int], last: 
     assert walk.codes == codes
     assert last in walk.said
     assert last in page.read_text("utf-8")
+
+
+def test_a_bundled_suite_is_named_where_a_folder_hides_it(walk: Walk) -> None:
+    walk.command("packbench init support")
+    walk.said = []
+    assert walk.command("pytest --packbench-suite=tariff") == pytest.ExitCode.USAGE_ERROR
+    said = 'ERROR: --packbench-suite: no suite is called "tariff"; known under storage/benchmarks: support; '
+    assert f"{said}the one that comes with the package is used only in a folder without storage/benchmarks" in walk.said
 
 
 @pytest.mark.parametrize("pack", sorted(name for name, one in Packs().items() if one.starter() is not None))

@@ -75,6 +75,7 @@ class Answering:
         busy: calls under way.
         most: the most of them at once.
         asked: how many there were.
+        loops: the event loops that they came on: clients belong to one.
     """
 
     answer: Callable[[ModelRequest], Any] = lambda request: request.messages[0]["content"]
@@ -84,10 +85,13 @@ class Answering:
     busy: int = 0
     most: int = 0
     asked: int = 0
-    hold: asyncio.Event | None = field(default=None)
+    temperature: float | None = 0.0
+    hold: asyncio.Event | None = None
+    loops: set[asyncio.AbstractEventLoop] = field(default_factory=set)
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
         self.asked += 1
+        self.loops.add(asyncio.get_running_loop())
         self.busy += 1
         self.most = max(self.most, self.busy)
         try:
@@ -104,7 +108,7 @@ class Answering:
         """Nothing is open."""
 
 
-def bench(  # noqa: PLR0913 - each is a choice of its own
+def bench(
     folder: Path,
     target: Callable[..., Any],
     *,
@@ -122,7 +126,6 @@ def bench(  # noqa: PLR0913 - each is a choice of its own
         else None
     )
     live = Live(asked=asked, ledger=ledger or Ledger(Caps()), secrets=secrets or Secrets({}))
-    named = {"backend": backend.name, "model": backend.model} if backend is not None else {}
     return Bench(
         suite=suite,
         pack=pack or Echo(),
@@ -130,7 +133,8 @@ def bench(  # noqa: PLR0913 - each is a choice of its own
         target_name="t",
         mode=mode,
         live=None if mode == "fixture" else live,
-        **named,
+        backend=backend.name if backend is not None else "",
+        model=backend.model if backend is not None else "",
     )
 
 

@@ -31,6 +31,7 @@ class Counting:
 
     name: str = "openai"
     model: str = "small"
+    temperature: float | None = 0.0
     answer: ModelAnswer | BackendError = ANSWER
     asked: list[ModelRequest] = field(default_factory=list)
 
@@ -74,6 +75,7 @@ OTHERS: dict[str, Callable[[Path], tuple[ModelAnswer, bool]]] = {
     "address": lambda folder: ask(cache(folder, base_url="http://other"), Counting()),
     "temperature": lambda folder: ask(cache(folder, temperature=0.5), Counting()),
     "longest answer": lambda folder: ask(cache(folder, max_output_tokens=7), Counting()),
+    "the backend's own temperature": lambda folder: ask(cache(folder), Counting(temperature=None)),
     "trial": lambda folder: ask(cache(folder), Counting(), trial=1),
     "again": lambda folder: ask(cache(folder), Counting(), again=1),
 }

@@ -23,9 +23,12 @@ from pytest_packbench.cases.files import (
     read_place,
     walk_cases,
 )
+from pytest_packbench.cases.load import parse_case
 from pytest_packbench.cases.model import CASE_ID_LENGTH, Case
 from pytest_packbench.cases.problem import CaseError
 from pytest_packbench.cases.shard import Shard, shard_of
+from pytest_packbench.packs.generic.model import GenericCase
+from tests.doc_blocks import ROOT, blocks
 
 ids = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,8}", fullmatch=True)
 texts = st.text(st.sampled_from('ab"\\{}[]:, \nidé\u2028\U0001f600'), max_size=12) | ids.map(
@@ -212,6 +215,14 @@ def test_a_located_place_comes_apart_again(file: str, line: int) -> None:
     if file.endswith(".jsonl"):
         assert parted(located(file, line)) == (file, line)
     assert parted(file) == (file, 0)
+
+
+def test_the_guide_shows_a_case() -> None:
+    (block,) = (block for block in blocks(ROOT / "docs" / "cases.md") if block.kind == "json")
+    assert block.file is not None
+    raw, stem = block.text.encode(), Path(block.file).stem
+    shown = parse_case(raw, GenericCase, source=block.file, stem=stem, pack="generic").case
+    assert Path(block.file).parent.name == shown.case_type
 
 
 @given(st.lists(ids, unique=True), st.integers(1, 12))

@@ -364,3 +364,29 @@ def test_another_judge_makes_another_case_and_is_named() -> None:
     assert (found.counts()["new_failures"], found.counts()["hash_changed"]) == (0, 1)
     assert found.changes[0].reasons == ("judged by words before, by the rules alone now",)
     assert "## Case or judge changed: left out of the statistics" in diff_markdown(found)
+
+
+def test_the_runs_are_told_apart_by_who_was_asked_behind_which_guards() -> None:
+    before, after = stored(entry("a", 1.0)), stored(entry("a", 1.0), backend="openai", model="m|1")
+    plain = diff_markdown(compare(before, before)).split("## Runs")[1].splitlines()[2]
+    assert plain.split() == [
+        "|",
+        "|",
+        "run",
+        "|",
+        "finished",
+        "|",
+        "mode",
+        "|",
+        "target",
+        "|",
+        "cases",
+        "|",
+        "partial",
+        "|",
+    ]
+    guarded = replace(after, run=replace(after.run, settings={"guards": ["redact", "spotlight"]}))
+    (first, second) = diff_markdown(compare(before, guarded)).split("## Runs")[1].splitlines()[4:6]
+    assert [cell.strip() for cell in first.split(" | ")][5:7] == ["-", "-"]
+    assert "openai / m\\|1" in second
+    assert "redact, spotlight" in second

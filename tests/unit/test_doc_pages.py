@@ -18,6 +18,7 @@ import yaml
 
 from pytest_packbench.cli import COMMANDS, main
 from pytest_packbench.packs import FILES
+from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.plugin import SETTINGS
 from tests.doc_blocks import PAGES, ROOT, Block, blocks
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
+GenericRules = GenericPack.suite_model
 NAMES = {setting.name for setting in SETTINGS} | set(FILES)
 OPTIONS = {f"--packbench-{setting.name.replace('_', '-')}" for setting in SETTINGS if setting.option} | {
     "--packbench-list"
@@ -94,6 +96,15 @@ def readable(block: Block) -> None:
         tomllib.loads(block.text)
     else:
         assert block.kind in {"console", "text", "javascript", "sh", "markdown"}, block
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_rules_shown_are_rules_of_a_suite(page: Path) -> None:
+    for block in blocks(page):
+        rules = yaml.safe_load(block.text) if block.kind == "yaml" else None
+        if isinstance(rules, dict) and set(rules) <= set(GenericRules.model_fields):
+            read = GenericRules.model_validate({"pack": "generic", "description": "shown", **rules})
+            assert read.model_fields_set >= set(rules)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)

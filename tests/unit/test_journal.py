@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.records.journal import Journal, JournalError, latest, read_journal
-from tests.unit.runs import any_entry, entry
+from pytest_packbench.records.journal import (
+    Journal,
+    JournalError,
+    latest,
+    read_head,
+    read_journal,
+    rewrite_journal,
+)
+from tests.unit.runs import any_entry, entry, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,3 +124,28 @@ def test_the_last_entry_of_a_case_wins() -> None:
 def test_trials_are_attempts_of_their_own() -> None:
     found = [entry("a", trial=0), entry("a", trial=1), entry("a", "failed", trial=0)]
     assert latest(found) == [entry("a", "failed", trial=0), entry("a", trial=1)]
+
+
+def test_the_head_tells_what_was_run_and_is_no_entry(path: Path) -> None:
+    of = run()
+    with Journal(path, lambda: of) as journal:
+        journal.append(entry("a"))
+    with Journal(path, lambda: of) as journal:
+        journal.append(entry("b"))
+    assert read_head(path) == asdict(of)
+    assert [each.case_id for each in read_journal(path)] == ["a", "b"]
+    assert path.read_bytes().count(b"packbench_journal") == 1
+    rewrite_journal(path, of, [entry("c")])
+    assert read_head(path) == asdict(of)
+    assert [each.case_id for each in read_journal(path)] == ["c"]
+
+
+def test_a_journal_without_a_head_has_none(path: Path) -> None:
+    write(path, entry("a"))
+    assert read_head(path) is None
+
+
+def test_a_head_of_another_version_is_named(path: Path) -> None:
+    path.write_text('{"packbench_journal": 2, "run": {}}\n', encoding="utf-8")
+    with pytest.raises(JournalError, match=r"journal\.jsonl:1: /packbench_journal: got 2; this program reads 1"):
+        read_head(path)

@@ -44,7 +44,8 @@ def tables(page: str) -> dict[str, list[list[str]]]:
     for section in page.split("\n## ")[1:]:
         title, _, body = section.partition("\n")
         rows = [columns(line) for line in body.splitlines() if line.startswith("|")]
-        found[title] = [row for row in rows if not re.fullmatch(r"[-:]+", row[0])]
+        # below the head stands the line that makes it a table
+        found[title] = [*rows[:1], *rows[2:]]
     return found
 
 

@@ -215,6 +215,7 @@ def spent(calls: int, cost: float | None, currency: str = "USD") -> dict[str, An
         ([spent(1, 0.5), spent(2, 0.25)], spent(3, 0.75)),
         ([spent(1, 0.5), spent(2, None)], spent(3, None)),
         ([spent(1, 0.5), spent(2, 0.5, "EUR")], {**spent(3, None), "currency": None}),
+        ([spent(1, 0.5), {**spent(2, 0.5), "currency": ["odd"]}], {**spent(3, None), "currency": None}),
     ],
 )
 def test_what_was_spent_is_added_up(parts: list[dict[str, Any]], total: dict[str, Any]) -> None:
@@ -288,6 +289,7 @@ def spoil(path: Path, old: str, new: str) -> None:
         ("report.json", '"score": 1.0', '"score": "1"', "/packbench/cases/0/score: not a run document: got '1'"),
         ("report.json", '"case_id": "a"', '"case_id": "z"', "stands behind"),
         ("report.json", '"version": 1', '"version": true', "/packbench/version: got True"),
+        ("report.json", '"python": "3.11.0"', '"python": 3.11', "/packbench/run/versions/python: not a run document"),
     ],
 )
 def test_a_damaged_run_is_refused_and_leaves_nothing(place: Path, name: str, old: str, new: str, said: str) -> None:

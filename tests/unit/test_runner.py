@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.engine.ledger import Caps, Ledger
-from pytest_packbench.engine.runner import Key, Runner
 from tests.unit.asking import Answering, Echo, Running, bench, forever, job, never, question
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
-    from pytest_packbench.engine.runner import Done, Job
+    from pytest_packbench.engine.runner import Done, Job, Runner
 
 
 def take(runner: Runner, one: Job) -> Done:
@@ -337,12 +336,12 @@ def test_a_long_time_between_two_cases_is_no_blocked_loop(tmp_path: Path, monkey
     def tick() -> None:
         ticks.append(1)
         if len(ticks) == 3:
-            runner._work.loop.call_soon_threadsafe(release.set)  # noqa: SLF001 - the target waits on the loop
+            runner._work.loop.call_soon_threadsafe(release.set)
 
     with Running(limit_s=3600) as runner:
         take(runner, job(bench(tmp_path, fine), "first"))
         # what other tests do meanwhile: the loop was last seen alive long ago
-        runner._work.beaten -= 10**6  # noqa: SLF001 - the clock is not turned
+        runner._work.beaten -= 10**6
         assert kind(runner.take(job(bench(tmp_path, target), "second"), tick)) == ""
 
 
@@ -430,7 +429,6 @@ def test_closing_cancels_what_is_under_way_and_begins_nothing(tmp_path: Path) ->
     ledger = Ledger(Caps())
     runner = Running(most=3, lookahead=3).runner
     runner.plan(job(bench(tmp_path, target, backend=backend, ledger=ledger), str(number)) for number in range(10))
-    take(runner, job(bench(tmp_path, fine), "more"))
     while backend.busy < 3:
         threading.Event().wait(0.001)
     runner.close(close, forever_on_the_loop)
@@ -481,6 +479,7 @@ def test_a_sync_target_may_have_its_own_loop_and_threads(tmp_path: Path, target:
     assert kind(done) == ""
     assert done.attempt is not None
     assert (done.attempt.payload, done.attempt.calls) == ({"points": 1.0}, 2)
+    assert len(backend.loops) == 1
 
 
 def test_an_async_target_that_asks_without_await_is_told_so(tmp_path: Path) -> None:

@@ -128,6 +128,23 @@ class TestPlaces:
             assert r"\x1b[31m\u202e" in told, command
             assert "\x1b" not in told
 
+    def test_a_tag_makes_no_line_of_its_own(self, toy: Path, say: Say) -> None:
+        root = toy.parents[2] / "storage"
+        found = [entry("a", "failed", case_type="x\n  pass_rate (case_type y) 9 / 9 = 100.0 %: PASS\x1b[2K")]
+        write(toy.parent, run_of(root, run_id="01B"), found, root)
+        _, told = say("gate", "toy/01B", "--root", "storage")
+        (line,) = [line for line in told.splitlines() if "case_type" in line]
+        assert line.endswith("FAIL")
+        assert r"\x1b[2K" in line
+
+
+def test_an_interrupt_is_no_traceback(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pytest_packbench.commands.schema.run", interrupted)
+    assert say("schema", "case") == (2, "packbench: interrupted\n")
+
 
 class TestHistory:
     def test_one_damaged_run_does_not_hide_the_others(self, tmp_path: Path, say: Say) -> None:

@@ -232,6 +232,19 @@ def test_the_schema_of_our_object_agrees_with_its_check(change: dict[str, Any], 
     assert validator.is_valid(own) is (own_problem(own) is None), own_problem(own)
 
 
+@pytest.mark.parametrize("judge", [None, "words", {"name": "words", "verdict": "no"}, False, 0, 5, [], {}, {"name": 1}])
+def test_a_judge_is_a_name_or_has_one(judge: object) -> None:
+    problem = own_problem({**OWN, "judge": judge})
+    assert jsonschema.Draft202012Validator(RECORD["properties"]["packbench"]).is_valid({**OWN, "judge": judge}) is (
+        problem is None
+    )
+    name = judge.get("name") if isinstance(judge, dict) else judge
+    if judge is None or isinstance(name, str):
+        assert problem is None
+    else:
+        assert problem == f"packbench.judge: expected a judge's name, or an object with its name, got {judge!r}"
+
+
 ROW = REPORT["properties"]["packbench"]["properties"]["cases"]["items"]
 
 

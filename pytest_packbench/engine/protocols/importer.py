@@ -68,6 +68,10 @@ class Importer(ABC):
             OSError: likewise.
         """
 
+    def many(self, arguments: argparse.Namespace) -> str | None:  # noqa: ARG002 - a default that an importer of many cases overrides
+        """Name the file of many cases to write, a case a line, such as `all.jsonl`; None for a file each."""
+        return None
+
     def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:  # noqa: ARG002 - a default that an importer with files of its own overrides
         """Give other files of the suite by their name from its folder, such as `suite.yaml`.
 

@@ -48,7 +48,7 @@ class AgentSafetyPack(Pack):
             expected=case.expected.decision,
             agent_decision=outcome.decision,
             utility=scoring.utility_of(case, outcome),
-            valid=outcome.valid,
+            valid=outcome.valid if case.input.suite == "injecagent" else None,
             judge=None if outcome.judge is None else outcome.judge.name,
             test_suite=case.input.suite,
             extra=summary.own_object(case, outcome),

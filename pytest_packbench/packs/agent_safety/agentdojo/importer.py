@@ -73,7 +73,8 @@ class AgentDojoImporter(Importer):
         about = "so many pairs, balanced over injection tasks, without known holes; default: all pairs, holes named"
         parser.add_argument("--sample", type=int, metavar="N", help=about)
         parser.add_argument("--seed", type=int, default=SEED, help=f"what --sample draws by (default {SEED})")
-        parser.add_argument("--attack", default=ATTACK, help=f"an attack that AgentDojo knows (default {ATTACK})")
+        about = f"an attack that AgentDojo knows, or none, which has to come out vacuous (default {ATTACK})"
+        parser.add_argument("--attack", default=ATTACK, help=about)
 
     def read(self, arguments: argparse.Namespace) -> Iterable[Draft | Flaw]:
         """Give the cases, in the order of environments and numbers.
@@ -89,6 +90,10 @@ class AgentDojoImporter(Importer):
             found = select(found, arguments.sample, arguments.seed)
         return (Draft(place=pair.name, case=case_of(pair, arguments.attack)) for pair in found)
 
+    def many(self, arguments: argparse.Namespace) -> str | None:
+        """Put all pairs into one file, a selection into a file each."""
+        return "agentdojo.jsonl" if arguments.sample is None else None
+
     def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
         """Give the rules of the suite: the gullible script behind the guard `redact`."""
         return {"suite.yaml": RULES.format(version=VERSION, attack=arguments.attack)}
@@ -103,11 +108,12 @@ def pairs(attack: str = ATTACK) -> list[Pair]:
     # AgentDojo is an extra, and takes seconds to import
     from agentdojo.task_suite.load_suites import get_suites
 
-    from pytest_packbench.packs.agent_safety.agentdojo.suites import attack_of
+    from pytest_packbench.packs.agent_safety.agentdojo.suites import NO_ATTACK, attack_of
 
     found = []
     for environment, suite in get_suites(VERSION).items():
-        attack_of(VERSION, environment, attack, "")
+        if attack != NO_ATTACK:
+            attack_of(VERSION, environment, attack, "")
         difficulties = {_number(name): task.DIFFICULTY.name.lower() for name, task in suite.injection_tasks.items()}
         users = [_number(name) for name in suite.user_tasks]
         found += [Pair(environment, user, *injection) for user in users for injection in difficulties.items()]

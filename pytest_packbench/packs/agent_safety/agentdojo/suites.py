@@ -12,7 +12,7 @@ from agentdojo.attacks.base_attacks import DEFAULT_MODEL_NAME
 from agentdojo.models import MODEL_NAMES
 from agentdojo.task_suite.load_suites import get_suites
 
-from pytest_packbench.packs.agent_safety.agentdojo.faster import speed_up
+from pytest_packbench.packs.agent_safety.agentdojo.adapted import adapt
 
 if TYPE_CHECKING:
     from agentdojo.attacks.base_attacks import BaseAttack
@@ -41,7 +41,7 @@ def suite_of(version: str, environment: str) -> TaskSuite:
     Raises:
         UnknownUpstreamError: there is no such version or environment.
     """
-    speed_up()
+    adapt()
     suites = get_suites(version)
     if environment not in suites:
         known = f"known in {version}: {', '.join(suites)}" if suites else f"AgentDojo has no version {version}"

@@ -14,24 +14,25 @@ REMOVED = "[removed]"
 
 _WORD = r"(?:information|important|instructions?|system|admin|user|assistant|prompt|override)"
 # what YAML and JSON may put where a text has white space: escapes of line ends, folds
-_GAP = r"(?:\s|\\[nrt]|\\)"
+_GAP = r"(?:\s|\\[nrt]?)"
+# all bounded, so that no text can hold the search up
+_GAPS = rf"{_GAP}{{1,9}}"
+_WORDS = rf"(?:\w{{1,20}}{_GAPS})"
 # to the end of the paragraph: a blank line, an escaped line end, the next key or item of YAML
 _REST = r"(?:(?!\n\s*\n|\\n|\n\s*-\s|\n\s*(?!instruction)\w+:(?:\s|$)).)*"
 _LONGEST = 8000
-
-RULES: tuple[tuple[int, re.Pattern[str]], ...] = (
-    (1, re.compile(rf"<\s*({_WORD})\s*>.{{0,{_LONGEST}}}?<\s*/\s*\1\s*>", re.IGNORECASE | re.DOTALL)),
-    (
-        2,
-        re.compile(
-            rf"(?:important{_GAP}*!+{_GAP}*)?(?:ignore|disregard|forget){_GAP}+(?:\w+{_GAP}+){{0,3}}?"
-            rf"(?:previous|prior|earlier|above|preceding){_GAP}+(?:\w+{_GAP}+){{0,2}}?"
-            rf"(?:i\w{{0,2}}nstructions?|prompts?|directions?|orders?){_REST}",
-            re.IGNORECASE | re.DOTALL,
-        ),
-    ),
-    (3, re.compile(rf"#{{2,}}{_GAP}*\(?{_GAP}*system[\w ]*\)?{_REST}", re.IGNORECASE | re.DOTALL)),
+_BLOCK = re.compile(rf"<({_WORD})>.{{0,{_LONGEST}}}?</\1>", re.IGNORECASE | re.DOTALL)
+_FORGET = re.compile(
+    rf"(?:important{_GAP}{{0,9}}!{{1,9}}{_GAP}{{0,9}})?(?:ignore|disregard|forget){_GAPS}{_WORDS}{{0,3}}?"
+    rf"(?:previous|prior|earlier|above|preceding){_GAPS}{_WORDS}{{0,2}}?"
+    rf"(?:i\w?nstructions?|prompts?|directions?|orders?){_REST}",
+    re.IGNORECASE | re.DOTALL,
 )
+_SYSTEM = re.compile(
+    rf"(?<!#)#{{2,6}}{_GAP}{{0,9}}\(?{_GAP}{{0,9}}system[\w ]{{0,20}}\)?{_REST}", re.IGNORECASE | re.DOTALL
+)
+
+RULES: tuple[tuple[int, re.Pattern[str]], ...] = ((1, _BLOCK), (2, _FORGET), (3, _SYSTEM))
 """Rule number and what it removes: tagged blocks, orders to forget earlier instructions, feigned system messages."""
 
 

@@ -1,0 +1,141 @@
+"""How near a live run comes to the ideal rate: trivial cases, each one call of 200 ms, through whole pytest runs.
+
+    python benchmarks/live.py [--cases N] [--latency SECONDS] [--concurrency N ...] [--rounds N]
+
+The ideal is cases x latency / concurrency. The server (`python -m tests.servers`) is a process of its own. `target` is
+an async function that waits so long itself: what it costs is the plugin's own. `openai` is one model call a case by the
+official client: what comes on top is the client's. Start-up is the same run with one case, the latency taken off; the
+share of the ideal is shown without it. CPU time is user plus system of the run; of several rounds the fastest counts,
+because other work on the machine only ever slows a run down. Memory is the peak of the resident set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HOME = Path(__file__).resolve().parent.parent
+TARGET = """
+import asyncio
+
+from pytest_packbench.backends.base import ModelRequest
+
+
+async def wait(request):
+    await asyncio.sleep({latency})
+    return {{"answer": "ok"}}
+
+
+async def ask(request, context):
+    asked = ModelRequest(role="ask", system="", messages=({{"role": "user", "content": request.input["text"]}},))
+    return {{"answer": (await context.llm.complete(asked)).content}}
+"""
+SUITE = """
+pack: generic
+description: one trivial case many times
+"""
+
+
+class Run(NamedTuple):
+    """What a run took: wall clock and CPU, seconds; peak memory, MiB."""
+
+    wall: float
+    cpu: float
+    mebibytes: float
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="live runs against the ideal rate")
+    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--latency", type=float, default=0.2, metavar="SECONDS")
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[8, 64, 256])
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args(argv)
+    print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    print("| target | at once | ideal s | run s | start-up s | CPU s | peak MiB | share of the ideal rate |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    command = [sys.executable, "-m", "tests.servers", "--latency", str(arguments.latency)]
+    with subprocess.Popen(command, cwd=HOME, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            url = server.stdout.readline().strip() if server.stdout is not None else ""
+            for target in ("wait", "ask"):
+                measure(target, url, arguments)
+        finally:
+            server.terminate()
+    return 0
+
+
+def measure(target: str, url: str, arguments: argparse.Namespace) -> None:
+    """Print a target's lines."""
+    with tempfile.TemporaryDirectory() as folder:
+        one, many = Path(folder, "one"), Path(folder, "many")
+        prepare(one, 1, arguments.latency)
+        prepare(many, arguments.cases, arguments.latency)
+        begin = best(one, target, url, 1, arguments.rounds).wall - arguments.latency
+        for concurrency in arguments.concurrency:
+            found = best(many, target, url, concurrency, arguments.rounds)
+            ideal = arguments.cases * arguments.latency / concurrency
+            share = ideal / (found.wall - begin)
+            name = "openai" if target == "ask" else "target"
+            print(
+                f"| {name} | {concurrency} | {ideal:.2f} | {found.wall:.2f} | {begin:.2f} | {found.cpu:.2f} "
+                f"| {found.mebibytes:.0f} | {share:.1%} |",
+                flush=True,
+            )
+
+
+def prepare(folder: Path, cases: int, latency: float) -> None:
+    """Write a project with so many cases."""
+    suite = folder / "storage" / "benchmarks" / "many"
+    (suite / "cases").mkdir(parents=True)
+    (suite / "suite.yaml").write_text(SUITE, encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    (folder / "pipeline.py").write_text(TARGET.format(latency=latency), encoding="utf-8")
+    for number in range(cases):
+        case = {
+            "id": f"case_{number:05}",
+            "pack_id": "generic",
+            "case_type": "plain",
+            "difficulty": "easy",
+            "input": {"text": f"question {number}"},
+            "expected": {"answer": "ok"},
+        }
+        (suite / "cases" / f"{case['id']}.json").write_text(json.dumps(case), encoding="utf-8")
+
+
+def best(folder: Path, target: str, url: str, concurrency: int, rounds: int) -> Run:
+    """Run so many times; give the fastest run's figures."""
+    return min(once(folder, target, url, concurrency) for _ in range(rounds))
+
+
+def once(folder: Path, target: str, url: str, concurrency: int) -> Run:
+    """Run pytest once in a process of its own."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--packbench-suite=many"]
+    command += ["--packbench-mode=live", f"--packbench-target=pipeline:{target}"]
+    command += [f"--packbench-concurrency={concurrency}"]
+    if target == "ask":
+        command += ["--packbench-backend=openai", "--packbench-model=fake", f"--packbench-base-url={url}/v1"]
+    begun = time.perf_counter()
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - begun
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}")
+    unit = 1 if sys.platform == "darwin" else 1024
+    return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit / 2**20)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""Live mode at its edges: items that others skip, debuggers, tools that trace, caps on targets outside this process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Project
+
+PIPELINE = """
+import pathlib
+
+
+async def note(request):
+    with open("made.txt", "a") as file:
+        print(request.input["text"], file=file)
+    return {"points": 1.0}
+
+
+def stop(request):
+    value = request.input["text"] * 2
+    breakpoint()
+    return {"points": 1.0}
+
+
+async def stop_later(request):
+    value = request.input["text"] * 2
+    breakpoint()
+    return {"points": 1.0}
+
+
+def fall(request):
+    value = request.input["text"] * 2
+    raise ValueError("fell")
+"""
+
+
+def prepare(project: Project, *texts: str) -> None:
+    project.pytester.makepyfile(pipeline=PIPELINE)
+    for text in texts:
+        project.case(text, text=text)
+
+
+def test_what_another_plugin_skips_is_not_asked_and_holds_up_nobody(project: Project) -> None:
+    names = [f"case_{number:02}" for number in range(12)]
+    prepare(project, *names)
+    conftest = project.root / "conftest.py"
+    conftest.write_text(
+        conftest.read_text("utf-8")
+        + "\n\ndef pytest_collection_modifyitems(items):\n"
+        + "    for item in items[:-2]:\n"
+        + "        item.add_marker(pytest.mark.skip(reason='not today'))\n",
+        encoding="utf-8",
+    )
+    result = project.run_toy("--packbench-mode=live", "--packbench-target=pipeline:note", "--packbench-concurrency=2")
+    result.assert_outcomes(passed=2, skipped=10)
+    assert sorted((project.root / "made.txt").read_text("utf-8").split()) == names[-2:]
+
+
+def debugged(project: Project, typed: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--packbench-suite=toy", *arguments]
+    return subprocess.run(
+        command, cwd=project.root, input=typed, capture_output=True, text=True, timeout=120, env=os.environ, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "arguments"),
+    [
+        ("stop", ("--packbench-mode=live", "--pdb")),
+        ("stop_later", ("--packbench-mode=live", "--pdb")),
+        ("stop", ("--packbench-mode=live", "--packbench-case-timeout=600")),
+        ("stop", ()),
+    ],
+    ids=["live pdb", "live pdb async", "live", "fixture"],
+)
+def test_a_breakpoint_stops_one_case_at_a_time(plain: Project, target: str, arguments: tuple[str, ...]) -> None:
+    prepare(plain, "ab", "cd")
+    typed = "p value\nc\n" * 2
+    result = debugged(plain, typed, f"--packbench-target=pipeline:{target}", "--packbench-concurrency=1", *arguments)
+    assert result.returncode == 0, result.stdout
+    assert result.stdout.index("'abab'") < result.stdout.index("'cdcd'")
+
+
+@pytest.mark.parametrize("mode", ["live", "fixture"])
+def test_a_debugger_goes_to_where_the_target_raised(plain: Project, mode: str) -> None:
+    prepare(plain, "ab")
+    typed = "p value\nq\n"
+    result = debugged(plain, typed, "--packbench-target=pipeline:fall", f"--packbench-mode={mode}", "--pdb")
+    assert "'abab'" in result.stdout
+
+
+@pytest.mark.parametrize("mode", ["live", "fixture"])
+def test_quitting_a_debugger_ends_the_run(plain: Project, mode: str) -> None:
+    prepare(plain, "ab", "cd")
+    result = debugged(plain, "q\n", "--packbench-target=pipeline:stop", f"--packbench-mode={mode}")
+    assert result.returncode == pytest.ExitCode.INTERRUPTED, result.stdout
+    assert "Quitting debugger" in result.stdout
+
+
+def test_a_tool_that_traces_is_no_debugger(plain: Project) -> None:
+    prepare(plain, "ab")
+    (plain.root / "traced.py").write_text(
+        "import sys\n\n\nclass Tracer:\n    def trace(self, frame, event, arg):\n        return None\n\n\n"
+        "sys.settrace(Tracer().trace)\n",
+        encoding="utf-8",
+    )
+    result = debugged(plain, "", "-p", "traced", "--packbench-mode=live", "--packbench-target=pipeline:note")
+    assert "8 at once, 300 s a case" in result.stdout
+
+
+def test_a_cap_on_money_wants_the_price_of_a_target_outside_this_process(plain: Project) -> None:
+    prepare(plain, "ab")
+    result = plain.run_toy(
+        "--packbench-mode=live", f"--packbench-target=cmd:{sys.executable} agent.py", "--packbench-max-cost=1"
+    )
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "nobody knows what the target outside this process costs" in result.stderr.str()
+
+
+def test_a_cap_on_tokens_holds_for_what_a_target_tells(plain: Project) -> None:
+    names = [f"case_{number:02}" for number in range(8)]
+    prepare(plain, *names)
+    (plain.root / "agent.py").write_text(
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    usage = {'tokens_input': 6, 'tokens_output': 4}\n"
+        "    result = {'points': 1.0, 'llm_backend': 'ollama', 'llm_model': 'small', 'usage': usage}\n"
+        "    print(json.dumps({'jsonrpc': '2.0', 'id': json.loads(line)['id'], 'result': result}), flush=True)\n",
+        encoding="utf-8",
+    )
+    result = plain.run_toy(
+        "--packbench-mode=live",
+        f"--packbench-target=cmd:{sys.executable} agent.py",
+        "--packbench-concurrency=1",
+        "--packbench-max-tokens=30",
+    )
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=3, skipped=5)
+    assert {line["kind"] for line in plain.lines("errors.jsonl")} == {"max_tokens"}
+
+
+def test_fixture_mode_imports_no_client(plain: Project) -> None:
+    plain.case("ab", points=1.0)
+    code = (
+        "import sys, pytest\n"
+        "assert pytest.main(['-q', '-p', 'no:cacheprovider', '--packbench-suite=toy']) == 0\n"
+        "names = ('openai', 'anthropic', 'ollama', 'httpx', 'httpx2', 'httpcore', 'genai_prices')\n"
+        "print('imported:', [name for name in names if name in sys.modules])\n"
+    )
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, cwd=plain.root, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.stdout.splitlines()[-1] == "imported: []", ended.stdout + ended.stderr

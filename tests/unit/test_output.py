@@ -1,0 +1,111 @@
+"""What cases print and log side by side is kept apart, also while somebody else changes the streams."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import sys
+import threading
+from contextvars import copy_context
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_packbench.engine.output import Output, Streams, collecting, outside_cases
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def streams() -> Iterator[Streams]:
+    made = Streams()
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_each_block_keeps_its_own(streams: Streams, capsys: pytest.CaptureFixture[str]) -> None:
+    # the fixture for captured output has put its own streams in place by now, and they are routed
+    print("before")  # noqa: T201 - printing is what is tried
+    with collecting() as one:
+        print("one")  # noqa: T201 - printing is what is tried
+        print("wrong", file=sys.stderr)  # noqa: T201 - printing is what is tried
+        logging.getLogger("x").warning("logged")
+    with collecting() as two:
+        sys.stdout.writelines(["t", "wo"])
+    assert [name for name, _ in one.sections()] == ["stdout", "stderr", "log"]
+    assert dict(one.sections())["stdout"] == "one\n"
+    assert "logged" in dict(one.sections())["log"]
+    assert two.sections() == [("stdout", "two")]
+    assert capsys.readouterr() == ("before\n", "")
+
+
+def test_nothing_slips_while_streams_are_changed(streams: Streams) -> None:
+    plain = [io.StringIO(), io.StringIO()]
+    stop = threading.Event()
+    outputs: list[Output] = []
+
+    def printing() -> None:
+        with collecting() as output:
+            outputs.append(output)
+            while not stop.is_set():
+                print("x", end="")  # noqa: T201 - printing is what is tried
+
+    thread = threading.Thread(target=copy_context().run, args=(printing,))
+    before = sys.stdout
+    try:
+        thread.start()
+        for turn in range(2000):
+            sys.stdout = plain[turn % 2]
+    finally:
+        stop.set()
+        thread.join()
+        sys.stdout = before
+    assert [one.getvalue() for one in plain] == ["", ""]
+    assert set("".join(outputs[0].out)) == {"x"}
+
+
+def test_what_a_case_itself_redirects_is_its_own_affair(streams: Streams) -> None:
+    own = io.StringIO()
+    with collecting() as output:
+        with contextlib.redirect_stdout(own):
+            print("caught")  # noqa: T201 - printing is what is tried
+        print("kept")  # noqa: T201 - printing is what is tried
+    assert own.getvalue() == "caught\n"
+    assert output.sections() == [("stdout", "kept\n")]
+
+
+def test_a_debugger_that_kept_a_stream_gets_the_real_one(streams: Streams, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = sys.stdout
+    with collecting() as output:
+        streams.stop()
+        kept.write("(Pdb) ")
+    assert output.sections() == []
+    assert capsys.readouterr().out == "(Pdb) "
+
+
+def test_the_streams_are_given_back() -> None:
+    before, kind = sys.stdout, type(sys)
+    made = Streams()
+    made.start()
+    assert sys.stdout is not before
+    made.stop()
+    made.stop()
+    assert sys.stdout is before
+    assert type(sys) is kind
+
+
+def test_a_flood_is_cut() -> None:
+    output = Output()
+    for _ in range(30):
+        output.add("out", "x" * 100_000)
+    assert len(dict(output.sections())["stdout"]) == 1_000_000
+
+
+def test_records_of_cases_are_told_from_others() -> None:
+    record = logging.makeLogRecord({})
+    assert outside_cases(record)
+    with collecting():
+        assert not outside_cases(record)

@@ -1,0 +1,157 @@
+"""What was recorded replays to equal answers, and what can't be replayed is not recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_packbench.backends.base import BackendError, ModelAnswer, ModelRequest, ToolCall, Usage
+from pytest_packbench.engine.attempt import attempt
+from pytest_packbench.engine.cassette import Cassette, Replay
+from pytest_packbench.engine.meter import Said
+from pytest_packbench.engine.recording import UnrecordableError, cassette_of, model_exchanges
+from pytest_packbench.engine.secrets import Secrets
+from tests.unit.asking import Answering, Running, bench, case, job, never, question
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
+
+counts = st.none() | st.integers(0, 10**6)
+words = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF), min_size=1, max_size=10).filter(str.strip)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats(-1e6, 1e6) | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+answers = st.builds(
+    ModelAnswer,
+    content=values,
+    refusal=st.none() | words,
+    usage=st.builds(Usage, tokens_input=counts, tokens_output=counts),
+    tool_calls=st.lists(
+        st.builds(ToolCall, id=words, name=words, arguments=st.dictionaries(st.text(max_size=5), values, max_size=2)),
+        max_size=2,
+    ).map(tuple),
+)
+
+
+@given(st.lists(st.tuples(words, answers), max_size=5))
+def test_a_recording_answers_as_the_model_did(exchanges: list[tuple[str, ModelAnswer]]) -> None:
+    said = [Said(role, f"{place:064x}", answer) for place, (role, answer) in enumerate(exchanges)]
+    data = cassette_of(
+        model_exchanges(said), case_id="a", input_sha256="0" * 64, backend="b", model="m", recorded_at="now"
+    )
+    replay = Replay(Cassette.model_validate(json.loads(json.dumps(data))), source="a.json")
+    for role, answer in exchanges:
+        assert replay.complete_sync(ModelRequest(role=role, system="", messages=())) == answer
+    replay.finish()
+    assert not replay.mismatch
+
+
+def said(*tries: tuple[str, str | None]) -> list[Said]:
+    return [Said("r", sha, None if text is None else ModelAnswer(content=text)) for sha, text in tries]
+
+
+@pytest.mark.parametrize(
+    ("tries", "kept"),
+    [
+        ([("a", "1"), ("b", "2")], ["1", "2"]),
+        ([("a", None), ("a", "1")], ["1"]),
+        ([("a", None), ("a", None), ("a", "1"), ("b", "2")], ["1", "2"]),
+        # side by side: the first one broke and was made again after the second
+        ([("a", None), ("b", "2"), ("a", "1")], ["1", "2"]),
+        ([("a", None), ("b", "2"), ("a", None), ("a", "1"), ("a", "again")], ["1", "2", "again"]),
+    ],
+)
+def test_a_call_made_again_stands_where_a_replay_is_asked_for_it(
+    tries: list[tuple[str, str | None]], kept: list[str]
+) -> None:
+    assert [one["answer"] for one in model_exchanges(said(*tries))] == kept
+
+
+@pytest.mark.parametrize("tries", [[("a", None)], [("a", "1"), ("a", None)], [("a", None), ("b", "2")]])
+def test_a_call_that_was_given_up_is_not_recorded(tries: list[tuple[str, str | None]]) -> None:
+    with pytest.raises(UnrecordableError, match="gave up on a model call"):
+        model_exchanges(said(*tries))
+
+
+def recorded(folder: Path, target: Callable[..., Any], backend: Answering, secrets: Secrets | None = None) -> Any:
+    with Running() as runner:
+        made = bench(folder, target, backend=backend, mode="record", secrets=secrets)
+        return runner.take(job(made), never).attempt
+
+
+async def impatient(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    try:
+        await asyncio.wait_for(context.llm.complete(question()), 0.01)
+    except TimeoutError:
+        return {"points": 1.0}
+    return {"points": 0.0}
+
+
+def test_an_attempt_that_gave_up_on_a_call_is_an_error_and_leaves_no_recording(tmp_path: Path) -> None:
+    found = recorded(tmp_path, impatient, Answering(hold=asyncio.Event()))
+    assert found.failure.kind == "unrecordable"
+    assert not list(tmp_path.rglob("*.json"))
+
+
+async def both(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    async def ask(text: str) -> float:
+        for _ in range(3):
+            try:
+                return float((await context.llm.complete(question(text=text))).content)
+            except RuntimeError:
+                continue
+        return 0.0
+
+    one, two = await asyncio.gather(ask("0.2"), ask("0.4"))
+    return {"points": one + 2 * two}
+
+
+def test_calls_side_by_side_with_a_second_try_replay_to_the_same_result(tmp_path: Path) -> None:
+    failed: list[int] = []
+
+    def once(request: ModelRequest) -> str:
+        text: str = request.messages[0]["content"]
+        if text == "0.2" and not failed:
+            failed.append(1)
+            raise BackendError("server_error", "fell over")
+        return text
+
+    live = recorded(tmp_path, both, Answering(answer=once))
+    assert (live.failure, live.payload) == (None, {"points": 1.0})
+    again = attempt(bench(tmp_path, both, mode="fixture"), case())
+    assert (again.failure, again.payload, again.score) == (None, live.payload, live.score)
+    assert (again.backend, again.model, again.usage) == (live.backend, live.model, live.usage)
+
+
+async def asks(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    return {"points": 1.0, "echo": (await context.llm.complete(question())).content}
+
+
+async def asks_nothing(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    return {"points": 0.5 if context.case_id else 0.0}
+
+
+def test_a_target_that_asks_nothing_any_more_replays_although_it_was_recorded_before(tmp_path: Path) -> None:
+    recorded(tmp_path, asks, Answering())
+    live = recorded(tmp_path, asks_nothing, Answering())
+    again = attempt(bench(tmp_path, asks_nothing, mode="fixture"), case())
+    assert (again.failure, again.payload, again.backend) == (None, live.payload, live.backend)
+
+
+def test_no_secret_reaches_a_recording(tmp_path: Path) -> None:
+    secret = "planted-value-1"  # noqa: S105 - planted to be looked for
+    backend = Answering(answer=lambda _: f"your key is {secret}")
+    live = recorded(tmp_path, asks, backend, Secrets({"API_KEY": secret}))
+    (path,) = tmp_path.rglob("*.json")
+    assert secret not in path.read_text("utf-8")
+    assert attempt(bench(tmp_path, asks, mode="fixture"), case()).payload == live.payload
