@@ -63,6 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             module = import_module(f"pytest_packbench.commands.{name}{'_' * iskeyword(name)}")
             module.add_arguments(command)
             command.set_defaults(command=module.run)
+    if not words:
+        parser.print_help()
+        return UNUSABLE
     arguments = parser.parse_args(words)
     try:
         return int(arguments.command(arguments))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_packbench.adapter.shown import is_of_case
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -36,6 +38,14 @@ class GitHub:
     def is_called_for(self) -> bool:
         """Whether anybody listens."""
         return bool(self._summary) or self._annotates
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Let nothing that a case printed command the runner when the log shows it."""
+        if self._annotates and report.sections and is_of_case(report):
+            from pytest_packbench.reports.github import harmless
+
+            report.sections = [(name, harmless(text)) for name, text in report.sections]
 
     def pytest_sessionfinish(self) -> None:
         """Append the summaries: the recorder wraps this hook, so that its runs are judged by now."""

@@ -56,6 +56,11 @@ class Explanation:
             tw.line(line)
 
 
+def is_of_case(report: pytest.TestReport) -> bool:
+    """Whether a report is that of a case: then it bears a case's properties."""
+    return "verdict" in dict(report.user_properties)
+
+
 class Shown:
     """Makes explanations of the plain text that reports bring, in the process that the user started."""
 
@@ -63,7 +68,7 @@ class Shown:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Change the report of a case before any reader sees it; xdist would have made text of it again."""
         text = report.longrepr
-        if not report.failed or not isinstance(text, str) or "verdict" not in dict(report.user_properties):
+        if not report.failed or not isinstance(text, str) or not is_of_case(report):
             return
         path, line, _ = report.location
         crash = Crash(path, (line or 0) + 1, text.partition("\n")[0])

@@ -309,17 +309,25 @@ def _begin(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
     if not isinstance(request, VerifyRequest):
         raise _Broken("pack_error", f"the pack gave {_kind(request)} as request, expected a VerifyRequest")
     draft.request = request
+    backend, model = _named_to_target(bench, draft)
     draft.context = VerifyContext(
         llm=llm,
         suite=bench.suite.name,
         case_id=loaded.case.id,
         mode=bench.mode,
         files=bench.files,
-        backend=bench.backend,
-        model=bench.model,
+        backend=backend,
+        model=model,
         guards=bench.guards,
         judges=bench.judges,
     )
+
+
+def _named_to_target(bench: Bench, draft: Draft) -> tuple[str, str]:
+    # a target may address the model by its name: replayed under another one, each request would differ
+    if bench.live is None and draft.cassette is not None and bench.backend != STUB:
+        return draft.cassette.llm_backend, draft.cassette.llm_model
+    return bench.backend, bench.model
 
 
 def _fixture_llm(bench: Bench, loaded: LoadedCase, draft: Draft) -> LLM:

@@ -247,7 +247,7 @@ async def in_thread(call: Callable[[], Any], start: Callable[[Callable[[], None]
     try:
         return await done
     finally:
-        del done, settle
+        del done
 
 
 def _settle(done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

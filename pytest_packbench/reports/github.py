@@ -5,6 +5,7 @@ The forms are those of GitHub's workflow commands; its limits are 10 errors and 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
@@ -29,6 +30,9 @@ MOST_GATES = 3
 STEP_BYTES = 1024 * 1024
 _ROWS = (MOST_ROWS, 300, 100, 30, 10, 3)
 _WIDTH = 400
+# the runner looks for the one at the beginning of a line, for the older one anywhere
+_COMMAND = re.compile(r"^(\s*)::", re.MULTILINE)
+_OLD_COMMAND = re.compile(r"##\[")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +130,11 @@ def step_summary(one: Judged, limit: int = STEP_BYTES) -> str:
     """
     pages = chain(_pages(one), [_shortest(one)])
     return next((page for page in pages if len(page.encode("utf-8", "replace")) <= limit), "")
+
+
+def harmless(text: str) -> str:
+    """Part what a runner would take for commands: what a pipeline prints may be a model's words."""
+    return _OLD_COMMAND.sub("## [", _COMMAND.sub(r"\1: :", text))
 
 
 def _pages(one: Judged) -> Iterator[str]:

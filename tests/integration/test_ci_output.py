@@ -62,6 +62,14 @@ def test_a_case_of_many_in_a_file_has_its_line(project: Project, step: Path) -> 
     result.stdout.fnmatch_lines(["::error file=*/cases/many.jsonl,line=3,title=toy%3A bad scored 0.20 < 0.80::*"])
 
 
+def test_what_a_case_prints_commands_nothing(project: Project, step: Path) -> None:
+    project.case("bad", points=0.1, python="print('::error::one\\n  ::add-mask::two\\nx ##[error]three')")
+    project.case("broken", python="print('::error::four'); raise OSError('\\n::error::five')")
+    lines = project.run_toy().outlines
+    assert [line for line in lines if line.lstrip().startswith("::") and "title=toy%3A" not in line] == []
+    assert {": :error::one", "  : :add-mask::two", "x ## [error]three", ": :error::four"} <= set(lines)
+
+
 def test_a_file_outside_the_repository_is_left_out(plain: Project, step: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_WORKSPACE", str(plain.root / "elsewhere"))
     plain.case("bad", points=0.2)

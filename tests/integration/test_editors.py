@@ -43,7 +43,7 @@ def test_what_the_tree_of_vs_code_is_made_from(plain: Project) -> None:
         path, line, name = item.location
         assert (path, line, name) == (item.nodeid.partition("::")[0], 0, item.name)
         # suite, case type and case are levels of the tree
-        folders = [node.path.name for node in item.listchain() if isinstance(node, pytest.Dir)]
+        folders = [node.path.name for node in item.listchain() if isinstance(node, pytest.Directory)]
         assert folders[-3:] == ["toy", "cases", item.path.parent.name]
 
 

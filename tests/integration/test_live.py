@@ -504,7 +504,7 @@ def test_an_interrupted_run_keeps_what_it_has(plain: Project) -> None:
 def test_fixture_mode_runs_side_by_side_as_well(project: Project) -> None:
     for number in range(6):
         project.case(f"good_{number}", points=1.0)
-    project.case("online", python="import socket; socket.socket().connect(('127.0.0.1', 9))")
+    project.case("online", python="import socket\nwith socket.socket() as s: s.connect(('127.0.0.1', 9))")
     result = project.run_toy("--packbench-concurrency=4")
     result.assert_outcomes(passed=6, errors=1)
     (error,) = project.lines("errors.jsonl")

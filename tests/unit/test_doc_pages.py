@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from pytest_packbench.cli import COMMANDS, main
+from pytest_packbench.cli import COMMANDS, UNUSABLE, main
 from pytest_packbench.packs import FILES
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.plugin import SETTINGS
@@ -142,6 +142,12 @@ def test_what_is_made_for_the_site_is_whole(capsys: pytest.CaptureFixture[str]) 
     # every row has as many cells as its head
     for table in re.findall(r"(?:^\|.*\|$\n?)+", formats + "\n\n" + options, re.MULTILINE):
         assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1
+
+
+def test_without_a_command_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == UNUSABLE
+    told = " ".join(capsys.readouterr().out.split())
+    assert all(f"{name} {about}" in told for name, about in COMMANDS.items())
 
 
 def test_help_says_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
