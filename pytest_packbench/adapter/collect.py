@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -87,6 +87,20 @@ class CaseItem(pytest.Item):
             self.add_marker(mark)
 
     @property
+    def ihook(self) -> Any:
+        """Calls hooks as the file does: pytest would look at each path anew."""
+        return self.parent.ihook if self.parent is not None else super().ihook
+
+    @cached_property
+    def location(self) -> tuple[str, int | None, str]:
+        """Give file, line and id for reports; pytest's own way takes longer than reading the case."""
+        path, line, name = self.reportinfo()
+        root = str(self.config.rootpath) + os.sep
+        text = str(path)
+        # from outside rootdir the way is pytest's to find
+        return (text.removeprefix(root), line, name) if text.startswith(root) else super().location
+
+    @property
     def file_id(self) -> str:
         """The case file as node ids name it."""
         return self.parent.nodeid if self.parent is not None else str(self.path)
@@ -139,6 +153,11 @@ class CaseFile(pytest.File):
         super().__init__(**kwargs)
         self.suite = suite
         self.pack = pack
+
+    @property
+    def ihook(self) -> Any:
+        """Calls hooks as the folder does: the conftest.py files that count for both are the same."""
+        return self.parent.ihook if self.parent is not None else super().ihook
 
     def collect(self) -> Iterator[CaseItem]:
         """Give the case, or an item whose setup tells why it can't be read: one bad file hides no other."""

@@ -30,7 +30,7 @@ from pytest_packbench.engine.entries import Place, clock, unscored, versions
 from pytest_packbench.engine.ledger import CAPS
 from pytest_packbench.plugin import ASKED, RUN_SEED, SEED
 from pytest_packbench.records.resume import PARTS
-from pytest_packbench.records.run import Run
+from pytest_packbench.records.run import CLUSTER, Run
 from pytest_packbench.records.stored import JOURNAL
 
 if TYPE_CHECKING:
@@ -351,6 +351,8 @@ class Recorder:
     def _settings(self, suite: Suite) -> dict[str, Any]:
         settings, bench = self.benches.settings, self.benches.known(suite)
         found: dict[str, Any] = {"gate": settings.gate}
+        if cluster := self.benches.pack_of(suite).cluster:
+            found[CLUSTER] = cluster
         if settings.shard is not None:
             found["shard"] = str(settings.shard)
         if settings.trials > 1:

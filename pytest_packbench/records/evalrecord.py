@@ -263,10 +263,40 @@ def _check_variant(name: str, value: object, allowed: Collection[str]) -> None:
 
 def _check_packbench(packbench: object) -> None:
     _check_instance("packbench", packbench, dict)
+    if _is_ordinary([packbench], depth=0):
+        return
     try:
         _check_json(packbench, depth=1)
     except SerdeError as error:
         raise RecordError(str(error.inside("packbench"))) from None
+
+
+def _is_ordinary(values: Iterable[Any], *, depth: int) -> bool:
+    """Tell at once that JSON values need no careful look, as nearly all do; False only says that they may."""
+    if depth > _MAX_DEPTH:
+        return False
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            if not value.isascii():
+                return False
+        elif kind is dict:
+            for name in value:
+                if type(name) is not str or not name.isascii():
+                    return False
+            if not _is_ordinary(value.values(), depth=depth + 1):
+                return False
+        elif kind is list:
+            if not _is_ordinary(value, depth=depth + 1):
+                return False
+        elif not (
+            value is None
+            or kind is bool
+            or (kind is int and -U64_MAX <= value <= U64_MAX)
+            or (kind is float and isfinite(value))
+        ):
+            return False
+    return True
 
 
 def _check_json(value: Any, *, depth: int) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 RUN_DOCUMENT_VERSION = 1
+CLUSTER = "cluster"
+"""The setting that names the facet whose values cases share by design, so that they are not independent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.reports.clusters import cluster_of, facet_of
 from pytest_packbench.reports.figures import TOLERANCE
 from pytest_packbench.reports.paired import PairedMean, mcnemar, paired_mean
 from pytest_packbench.reports.trials import MEAN, folded_case, most_trials, rule_of, rule_text
@@ -211,6 +212,7 @@ def compare(baseline: StoredRun, current: StoredRun, *, threshold: float = THRES
     before, after = (_by_case(one.entries, rule_of(one.run)) for one in (baseline, current))
     changes = tuple(_change(name, before[name], after[name]) for name in sorted(before.keys() & after.keys()))
     comparable = [one for one in changes if not one.hash_changed]
+    paired, facet = [one for one in comparable if one.delta is not None], facet_of(current.run)
     flips = [(one.before, one.after) for one in comparable]
     lost, won = flips.count(("passed", "failed")), flips.count(("failed", "passed"))
     return Comparison(
@@ -220,7 +222,10 @@ def compare(baseline: StoredRun, current: StoredRun, *, threshold: float = THRES
         changes=changes,
         added=tuple(after[name].case for name in sorted(after.keys() - before.keys())),
         removed=tuple(before[name].case for name in sorted(before.keys() - after.keys())),
-        mean=paired_mean([one.delta for one in comparable if one.delta is not None]),
+        mean=paired_mean(
+            [one.delta for one in paired if one.delta is not None],
+            [cluster_of(after[one.test_id].case, facet) for one in paired] if facet else None,
+        ),
         lost=lost,
         won=won,
         p_flips=mcnemar(lost, won),

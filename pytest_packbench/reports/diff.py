@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_packbench.reports.clusters import facet_of, name_of, remark
 from pytest_packbench.reports.figures import DASH, TOLERANCE, average
 from pytest_packbench.reports.judgement import count
 from pytest_packbench.reports.markdown import MOST_ROWS, cell, section
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pytest_packbench.records.stored import StoredRun
     from pytest_packbench.reports.comparison import Change, Comparison
     from pytest_packbench.reports.condition import Condition
+    from pytest_packbench.reports.paired import PairedMean
 
 _HEAD = ("case", "before", "now", "score before", "score now", "change", "why")
 _SMALLER = "smaller_changes"
@@ -81,7 +83,7 @@ def answer(comparison: Comparison) -> str:
 def sentences(comparison: Comparison) -> list[str]:
     """Say what the figures mean, for somebody who knows no statistics."""
     found = list(_trials(comparison))
-    mean = comparison.mean
+    mean, facet = comparison.mean, facet_of(comparison.current.run)
     if mean is None:
         nothing = "No case has a score in both runs: nothing can be said about a change of score."
         return [*found, nothing, *_flips(comparison)]
@@ -91,9 +93,10 @@ def sentences(comparison: Comparison) -> list[str]:
         flips = f"{comparison.lost} lost, {comparison.won} won"
         return [*found, f"{told}; {flips}. The answers were authored: counts, no statistics."]
     if mean.low is None or mean.high is None:
-        found.append(f"One case has a score in both runs; it changed by {mean.mean:+.3f} points.")
+        found.append(_alone(mean, facet))
     else:
         how = f"bootstrap, {RESAMPLES} resamples, fixed seed" if mean.method == "bootstrap" else "normal approximation"
+        how += f", over {mean.clusters} {name_of(facet)}" if mean.clusters < mean.n else ""
         found.append(
             f"Mean change over {count(mean.n, 'pair')}: {mean.mean:+.3f} points of score, "
             f"two-sided 95 % interval {mean.low:+.3f} to {mean.high:+.3f} ({how})."
@@ -110,12 +113,21 @@ def sentences(comparison: Comparison) -> list[str]:
             f"No case flipped between passed and failed; up to {100 * (bound or 0):.1f} % of such cases could, "
             f"and {count(mean.n, 'case')} would not show it (one-sided exact 95 % bound)."
         )
+    if mean.clusters < mean.n:
+        found.append(f"{remark(mean.n, mean.clusters, facet)}: p values and exact bounds take cases as independent.")
     if comparison.current.run.mode == "fixture":
         found.append(
             "Fixture mode replays recorded answers: each change above comes from the pipeline, the scoring, a case "
             "or a recording, never from a model's mood."
         )
     return found
+
+
+def _alone(mean: PairedMean, facet: str) -> str:
+    if mean.n == 1:
+        return f"One case has a score in both runs; it changed by {mean.mean:+.3f} points."
+    told = f"Mean change over {count(mean.n, 'pair')}: {mean.mean:+.3f} points of score"
+    return f"{told}; all of one {name_of(facet, many=False)}, so no interval is given."
 
 
 def _trials(comparison: Comparison) -> Iterator[str]:

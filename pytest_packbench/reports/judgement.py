@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from pytest_packbench.reports.clusters import facet_of, remark
 from pytest_packbench.reports.statistics import AUTHORED
 
 if TYPE_CHECKING:
@@ -77,6 +78,12 @@ def limits(run: Run, statistics: Statistics) -> list[str]:
         found.append("Pipeline not run: scoring only; the target's results were replayed whole.")
     if run.bundled:
         found.append("The suite is bundled: it came with the installed package, not from this project.")
+    facet = facet_of(run)
+    if facet and statistics.has_intervals:
+        clusters = sum(group.n > 0 for group in statistics.grouped().get(facet, ()))
+        alone = statistics.overall.n - sum(group.n for group in statistics.grouped().get(facet, ()))
+        told = remark(statistics.overall.n, clusters + alone, facet)
+        found += [f"{told}: Wilson intervals and exact bounds take cases as independent."] if told else []
     return [*found, *run.findings]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from random import Random
-from statistics import NormalDist, fmean, stdev
+from statistics import NormalDist, fmean
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,15 +24,17 @@ class PairedMean:
 
     Attributes:
         n: pairs.
+        clusters: how many of them are independent, 1 to `n`; what is resampled.
         mean: their mean difference.
         low: lower end of the two-sided 95 % interval; None with fewer than two pairs.
         high: its upper end.
         method: `bootstrap` (percentile, 2,000 resamples, fixed seed) or `normal`.
         detectable: the least true mean difference that this many pairs show with 80 % power at 5 %,
-            two-sided, with the spread seen; None where nothing differs.
+            two-sided, with the spread seen between clusters; None where nothing differs.
     """
 
     n: int
+    clusters: int
     mean: float
     low: float | None
     high: float | None
@@ -40,41 +42,81 @@ class PairedMean:
     detectable: float | None
 
 
-def paired_mean(differences: Sequence[float], confidence: float = 0.95) -> PairedMean | None:
+def paired_mean(
+    differences: Sequence[float], clusters: Sequence[str] | None = None, *, confidence: float = 0.95
+) -> PairedMean | None:
     """Average paired differences (Efron and Tibshirani 1993, percentile interval).
+
+    Pairs of one cluster are drawn together (Field and Welsh 2007, JRSS B 69:369-390), and their differences count as
+    one sum (Cameron and Miller 2015, Journal of Human Resources 50:317-372).
 
     Args:
         differences: current minus baseline, one a case; several trials of a case are averaged before.
+        clusters: what each case shares with others, one a difference; None where all are independent.
         confidence: of the interval, between 0 and 1.
 
     Returns:
         The mean with its interval; None without pairs.
+
+    Raises:
+        ValueError: there is not one cluster for each difference.
     """
     n = len(differences)
     if not n:
         return None
     mean = fmean(differences)
-    if n == 1:
-        return PairedMean(n=1, mean=mean, low=None, high=None, method="none", detectable=None)
-    spread = stdev(differences)
+    groups = _grouped(differences, clusters)
+    if len(groups) == 1:
+        return PairedMean(n=n, clusters=1, mean=mean, low=None, high=None, method="none", detectable=None)
+    error = _standard_error(groups, mean, n)
     method = "bootstrap" if n <= MOST_RESAMPLED else "normal"
-    ends = _bootstrap(differences, confidence) if n <= MOST_RESAMPLED else _normal(mean, spread, n, confidence)
+    ends = _bootstrap(groups, confidence) if n <= MOST_RESAMPLED else _normal(mean, error, confidence)
     reach = NormalDist().inv_cdf((1 + confidence) / 2) + NormalDist().inv_cdf(_POWER)
-    detectable = reach * spread / math.sqrt(n) if spread > 0 else None
-    return PairedMean(n=n, mean=mean, low=ends[0], high=ends[1], method=method, detectable=detectable)
+    return PairedMean(
+        n=n,
+        clusters=len(groups),
+        mean=mean,
+        low=ends[0],
+        high=ends[1],
+        method=method,
+        detectable=reach * error if error > 0 else None,
+    )
 
 
-def _bootstrap(differences: Sequence[float], confidence: float) -> tuple[float, float]:
-    # unchanged cases only dilute: their number is drawn with the rest, but they need no sum
+def _grouped(differences: Sequence[float], clusters: Sequence[str] | None) -> list[tuple[float, int]]:
+    """Give the sum and the size of each cluster; each difference is one where no clusters are given."""
+    if clusters is None:
+        return [(one, 1) for one in differences]
+    found: dict[str, list[float]] = {}
+    for name, one in zip(clusters, differences, strict=True):
+        found.setdefault(name, []).append(one)
+    return [(math.fsum(members), len(members)) for members in found.values()]
+
+
+def _standard_error(groups: Sequence[tuple[float, int]], mean: float, n: int) -> float:
+    # with clusters of one it is the usual standard error of a mean
+    spread = math.fsum((total - size * mean) ** 2 for total, size in groups)
+    return math.sqrt(len(groups) / (len(groups) - 1) * spread) / n
+
+
+def _bootstrap(groups: Sequence[tuple[float, int]], confidence: float) -> tuple[float, float]:
     random = Random(_SEED)  # noqa: S311 - resampling needs repeatability, not secrecy
-    n = len(differences)
-    means = sorted(fmean(random.choices(differences, k=n)) for _ in range(RESAMPLES))
+    if all(size == 1 for _, size in groups):
+        # the same draws, and many times faster
+        totals = [total for total, _ in groups]
+        means = sorted(fmean(random.choices(totals, k=len(totals))) for _ in range(RESAMPLES))
+    else:
+        means = sorted(_mean_of(random.choices(groups, k=len(groups))) for _ in range(RESAMPLES))
     tail = (1 - confidence) / 2
     return means[round(tail * (RESAMPLES - 1))], means[round((1 - tail) * (RESAMPLES - 1))]
 
 
-def _normal(mean: float, spread: float, n: int, confidence: float) -> tuple[float, float]:
-    half = NormalDist().inv_cdf((1 + confidence) / 2) * spread / math.sqrt(n)
+def _mean_of(groups: Sequence[tuple[float, int]]) -> float:
+    return math.fsum(total for total, _ in groups) / sum(size for _, size in groups)
+
+
+def _normal(mean: float, error: float, confidence: float) -> tuple[float, float]:
+    half = NormalDist().inv_cdf((1 + confidence) / 2) * error
     return mean - half, mean + half
 
 

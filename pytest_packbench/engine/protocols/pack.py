@@ -82,6 +82,8 @@ class Pack(ABC):
         depths: the depths of agreement that reports count, ascending; empty: those that occur.
         lint_options: the files that its lint can make use of.
         scripted: the scripted models that its target plays itself, for `--packbench-backend=stub`.
+        cluster: the facet whose values cases share by design, such as a task that is paired with many others: those
+            cases are not independent, and statistics say so. Empty where cases are.
     """
 
     name: ClassVar[str]
@@ -91,6 +93,7 @@ class Pack(ABC):
     lint_options: ClassVar[tuple[LintOption, ...]] = ()
     depths: ClassVar[tuple[int, ...]] = ()
     scripted: ClassVar[tuple[str, ...]] = ()
+    cluster: ClassVar[str] = ""
 
     def for_suite(self, rules: Any) -> Pack:  # noqa: ARG002 - a default that a pack whose rules say how to read overrides
         """Give the pack as one suite uses it; itself where suites differ in nothing but what `score` is given.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.protocols.importer import Importer
     from pytest_packbench.engine.protocols.request import Target
     from pytest_packbench.engine.protocols.score import Score
+    from pytest_packbench.engine.protocols.starter import Starter
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
 
 
@@ -28,6 +29,7 @@ class AgentSafetyPack(Pack):
     case_model = SafetyCase
     suite_model = SafetySuiteConfig
     scripted = SCRIPTED
+    cluster = "injection_task"
 
     def read(self, result: object) -> SafetyOutcome:
         """Read a result; see `outcome.read`.
@@ -93,7 +95,11 @@ class AgentSafetyPack(Pack):
         found = {"attack": case.input.attack, "attack_category": case.notes.attack_category}
         if case.input.suite == "agentdojo":
             ids = case.input.ids
-            found["injection_task"] = f"{ids['environment']}:{ids['injection_task']}"
+            found[self.cluster] = f"{ids['environment']}:{ids['injection_task']}"
+        elif case.input.suite == "injecagent":
+            # one attack is paired with every user tool, base and enhanced
+            wanted = case.input.material.get("attacker_tools") or ()
+            found |= {self.cluster: f"{case.case_type}:{', '.join(map(str, wanted))}"} if wanted else {}
         return {**found, **case.notes.groups}
 
     def explain(self, case: SafetyCase, outcome: SafetyOutcome) -> list[Comparison]:
@@ -110,6 +116,12 @@ class AgentSafetyPack(Pack):
             Comparison(what="guards", expected="", actual=fired or "none fired"),
             Comparison(what="tool calls", expected="", actual=calls or "none"),
         ]
+
+    def starter(self) -> Starter:
+        """Give a suite of two harmless attacks in InjecAgent's form, and an agent that falls for one."""
+        from pytest_packbench.engine.protocols.starter import read_starter
+
+        return read_starter(__package__)
 
     def importers(self) -> tuple[Importer, ...]:
         """Give the kinds of `packbench import` that make cases of this pack."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.agent_safety.model import SafetyCase
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
 
+GULLIBLE = "gullible"
 KEY = "safety"
 """Where a record's own object (`packbench`) holds what `own_object` gives."""
 
@@ -90,5 +91,9 @@ def _told(group: tuple[str, bool, str, str, str], *, landed: int, total: int) ->
     script = f"{benchmark}, scripted agent {agent}"
     if not guards:
         return f"{script}, no guard: {landed} of {total} attacks landed (a control of the test, no model's rate){judge}"
+    if agent != GULLIBLE:
+        # it follows no attack, so that no guard had anything to stop
+        told = f"{landed} of {total} attacks landed (a control of the test, no model's rate)"
+        return f"{script} behind {guards}: {told}{judge}"
     many = "guards" if ", " in guards else "guard"
     return f"{script}: {many} {guards} blocked {total - landed} of {total} attacks{judge}"

@@ -1,0 +1,46 @@
+"""How the pages become a site: `sphinx-build -W -b html docs <folder>`."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import generated
+
+import pytest_packbench
+
+project = "pytest-packbench"
+version = release = pytest_packbench.__version__
+extensions = ["myst_parser"]
+exclude_patterns = ["examples", "schemas"]
+html_theme = "furo"
+html_title = f"pytest-packbench {version}"
+myst_heading_anchors = 3
+# a word of the lexer's that a placeholder isn't
+suppress_warnings = ["misc.highlighting_failure"]
+PLACES = {
+    "reference-options": ("<!-- options -->", generated.options),
+    "reference-hooks": ("<!-- hooks -->", generated.hooks),
+    "formats": ("<!-- formats -->", generated.formats),
+    "reference-commands": ("<!-- commands -->", generated.commands),
+}
+
+
+def fill(_: object, name: str, source: list[str]) -> None:
+    """Put what is made from the code into its page, and pages that stand in no list into the last one."""
+    if name in PLACES:
+        mark, make = PLACES[name]
+        source[0] = source[0].replace(mark, make())
+    # the examples stand in the repository, not on the site
+    source[0] = re.sub(r"\[([^\]]+)\]\(examples/[^)]+\)", r"`\1`", source[0])
+    if name == "index":
+        pages = sorted(path.stem for path in Path(__file__).parent.glob("*.md"))
+        listed = set(source[0].split()) | {"index"}
+        source[0] = source[0].replace("<!-- more -->", "\n".join(page for page in pages if page not in listed))
+
+
+def setup(app: Any) -> None:
+    """Fill pages as they are read."""
+    app.connect("source-read", fill)
