@@ -69,6 +69,7 @@ class CaseItem(pytest.Item):
         entries: what its attempts left, one for each trial, from setup on.
         entry: the case's verdict over them: the one entry where there is one trial.
         explanation: what to show for it when it doesn't pass, from setup on.
+        reported_keywords: those of its last report.
         own_test: the user's own test that runs the case; empty, for the item itself does.
     """
 
@@ -83,6 +84,7 @@ class CaseItem(pytest.Item):
         self.entries: tuple[Entry, ...] = ()
         self.entry: Entry | None = None
         self.explanation = ""
+        self.reported_keywords: Mapping[str, Any] | None = None
         for mark in marks_of(suite, loaded):
             self.add_marker(mark)
 

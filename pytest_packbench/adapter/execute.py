@@ -181,10 +181,12 @@ class Reporter:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Attach the entries to the report of the setup phase, and the explanation where setup broke."""
-        if not isinstance(item, CaseItem) or call.when != "setup" or item.entry is None:
+        if not isinstance(item, CaseItem):
             return (yield)
+        if call.when != "setup" or item.entry is None:
+            return _slim(item, (yield))
         item.user_properties.extend(properties(item.entry))
-        report = yield
+        report = _slim(item, (yield))
         attach(report, item.entries)
         if call.excinfo is not None and isinstance(call.excinfo.value, CaseBroken):
             # pytest asks no item how to show a failing setup
@@ -193,6 +195,15 @@ class Reporter:
             # the setup only waited for what ran beside other cases
             report.duration = sum(entry.duration_ms for entry in item.entries) / 1000
         return report
+
+
+def _slim(item: CaseItem, report: pytest.TestReport) -> pytest.TestReport:
+    # pytest keeps every report to the end, each with the names of all folders above
+    if item.reported_keywords == report.keywords:
+        report.keywords = item.reported_keywords
+    else:
+        item.reported_keywords = report.keywords
+    return report
 
 
 def attach(report: pytest.TestReport, entries: tuple[Entry, ...]) -> None:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 _HOUSE = str(Path(__file__).resolve().parent.parent)
 _LOOP = str(Path(asyncio.__file__).parent)
+# made once: `json.dumps` makes one each time
+_STRICT = json.JSONEncoder(allow_nan=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -482,7 +484,7 @@ def _hidden(bench: Bench, failure: Failure | None) -> Failure | None:
 def _unfit(payload: Any) -> str:
     """Say why a result can't be kept as JSON; empty where it can."""
     try:
-        json.dumps(payload, allow_nan=False)
+        _STRICT.encode(payload)
     except (TypeError, ValueError, RecursionError) as error:
         return str(error)
     return ""

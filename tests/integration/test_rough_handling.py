@@ -110,7 +110,9 @@ def test_a_pack_hook_that_gives_no_packs_is_a_usage_error(plain: Project) -> Non
     plain.pytester.makeconftest("def pytest_packbench_packs():\n    return [3]\n")
     result = plain.run_toy()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: a hook pytest_packbench_packs failed: AttributeError*"])
+    result.stderr.fnmatch_lines(
+        ["ERROR: a hook pytest_packbench_packs failed: PackError: expected an instance of *Pack, got 3"]
+    )
 
 
 def test_without_a_terminal(plain: Project) -> None:

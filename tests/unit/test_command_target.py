@@ -20,7 +20,7 @@ import pytest
 from pytest_packbench.engine.command_target import CommandTarget, shown_command
 from pytest_packbench.engine.outside import MOST_BYTES
 from pytest_packbench.engine.protocols.request import VerifyRequest
-from pytest_packbench.engine.targets import Caller, TargetError, TargetFailure
+from pytest_packbench.engine.targets import Caller, TargetError, TargetFailure, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -180,7 +180,7 @@ def test_it_is_a_target_for_the_caller(harness: Harness) -> None:
     assert (caller.opaque, caller.asks_model) == (True, False)
 
     async def run() -> Any:
-        result = await caller.ahead(do("reply['result'] = 7"), None)  # type: ignore[arg-type]  # it asks for no context
+        result = await caller.ahead(do("reply['result'] = 7"), None, in_thread)  # type: ignore[arg-type]  # it asks for no context
         await caller.aclose()
         return result
 

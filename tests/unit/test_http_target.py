@@ -18,7 +18,7 @@ import pytest
 from pytest_packbench.engine.http_target import HEADERS_VARIABLE, HttpTarget, shown_url
 from pytest_packbench.engine.outside import MOST_BYTES
 from pytest_packbench.engine.protocols.request import VerifyRequest
-from pytest_packbench.engine.targets import Caller, TargetError, TargetFailure
+from pytest_packbench.engine.targets import Caller, TargetError, TargetFailure, in_thread
 from tests.servers.fake import FakeServer, Received, Reply, closed_port
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def test_it_is_a_target_for_the_caller() -> None:
         assert (caller.opaque, caller.asks_model) == (True, False)
 
         async def run() -> Any:
-            result = await caller.ahead(REQUEST, None)  # type: ignore[arg-type]  # it asks for no context
+            result = await caller.ahead(REQUEST, None, in_thread)  # type: ignore[arg-type]  # it asks for no context
             await caller.aclose()
             return result
 

@@ -174,8 +174,9 @@ def test_no_rate_is_made_of_nothing() -> None:
 def record(
     at: int, *, landed: bool, valid: bool = True, scripted: bool = False, group: str = "dh_base"
 ) -> dict[str, object]:
-    safety = {"landed": landed, "valid": valid, "scripted": scripted, "agent": "some-model"}
-    return {"test_id": f"injecagent:{group}:{at}", "packbench": {"safety": safety}}
+    attack = group.rpartition("_")[2]
+    safety = {"landed": landed, "valid": valid, "scripted": scripted, "agent": "some-model", "attack": attack}
+    return {"test_id": f"injecagent:{group}:{at}", "llm_model": "unknown", "packbench": {"safety": safety}}
 
 
 def test_the_summary_has_all_three_side_by_side_for_each_setting() -> None:

@@ -60,6 +60,12 @@ def lines(records: Iterable[Mapping[str, Any]]) -> list[str]:
     return found
 
 
+def agent_of(record: Mapping[str, Any]) -> str:
+    """Say who acted: as the result tells, else the model, else the target."""
+    own, model = record["packbench"], str(record["llm_model"])
+    return str(own[KEY]["agent"] or (model if model != "unknown" else own.get("target") or model))
+
+
 def _by_agent(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     groups: dict[tuple[str, bool, str, str, str], Counter[bool]] = {}
     for record in records:
@@ -67,7 +73,7 @@ def _by_agent(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         group = (
             str(safety["benchmark"]),
             bool(safety["scripted"]),
-            str(safety["agent"] or record["llm_model"]),
+            agent_of(record),
             ", ".join(safety["guards"]),
             _judge(judge),
         )

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.protocols.importer import Flaw
 
+# the day on which the version's pairs and holes were counted
+_COUNTED = "2026-11-21"
 SEED = 1
 """The seed of the suite that comes with the package: 50 pairs, drawn by `select`."""
 
@@ -176,6 +178,7 @@ def case_of(pair: Pair, attack: str = ATTACK) -> dict[str, Any]:
         "expected": expected,
         "notes": {
             "source": f"AgentDojo {VERSION}",
+            "date": _COUNTED,
             **tags,
             "attack_category": category_of(pair.environment, pair.injection),
         },

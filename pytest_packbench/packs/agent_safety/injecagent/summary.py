@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.packs.agent_safety.injecagent.rates import rates_of
+from pytest_packbench.packs.agent_safety.summary import agent_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +23,7 @@ def lines(records: Iterable[Mapping[str, Any]]) -> list[str]:
     groups: dict[tuple[str, str, bool], list[Label]] = {}
     for record in records:
         safety = record["packbench"]["safety"]
-        group = (_setting(str(record["test_id"])), str(safety.get("agent") or "agent"), bool(safety["scripted"]))
+        group = (str(safety["attack"]), agent_of(record), bool(safety["scripted"]))
         groups.setdefault(group, []).append(_label(safety))
     return [line for group, labels in sorted(groups.items()) for line in _told(group, rates_of(labels))]
 
@@ -31,11 +32,6 @@ def _label(safety: Mapping[str, Any]) -> Label:
     if safety["landed"]:
         return "succ"
     return "unsucc" if safety["valid"] else "invalid"
-
-
-def _setting(test_id: str) -> str:
-    """Give `base` of `injecagent:dh_base:17`."""
-    return test_id.split(":")[1].rpartition("_")[2]
 
 
 def _told(group: tuple[str, str, bool], rates: Rates) -> Iterator[str]:
