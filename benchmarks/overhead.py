@@ -5,7 +5,8 @@
 Both runs are whole pytest commands, in processes of their own, with and without a JSON report. A toy pack scores each
 case 1.0, so that what is left is ours: collecting, validating, recording, writing. CPU time is user plus system of the
 process, its start taken off (the same command on 10 cases); of several rounds the median counts. Memory a case is the
-growth of the peak over those 10 cases. `--large` adds 100,000 cases.
+growth of the peak over those 10 cases. Only the plugins that are needed are loaded. Beside it, `by hand`: a collector of
+20 lines that makes a test of each file and only compares an id. `--large` adds 100,000 cases.
 """
 
 from __future__ import annotations
@@ -67,11 +68,55 @@ def test_nothing(number):
 """
 
 
+BY_HAND = """
+import json
+
+import pytest
+
+
+class Item(pytest.Item):
+    def runtest(self):
+        case = json.loads(self.path.read_text("utf-8"))
+        if case["id"] != self.name:
+            raise AssertionError(self.name)
+
+
+class File(pytest.File):
+    def collect(self):
+        yield Item.from_parent(self, name=self.path.stem)
+
+
+def pytest_collect_file(file_path, parent):
+    return File.from_parent(parent, path=file_path) if file_path.suffix == ".json" else None
+"""
+REPORT = ("pytest_jsonreport", "metadata")
+
+
 class Usage(NamedTuple):
     """What a command used: CPU seconds and peak memory, MiB."""
 
     seconds: float
     mebibytes: float
+
+
+class Found(NamedTuple):
+    """What so many cases used beyond a start: the no-op, ours, and a hand-written collector (None: not measured)."""
+
+    cases: int
+    reported: bool
+    no_op: Usage
+    ours: Usage
+    by_hand: Usage | None
+
+    @property
+    def time(self) -> float:
+        """CPU time against the no-op."""
+        return self.ours.seconds / self.no_op.seconds
+
+    @property
+    def memory(self) -> float:
+        """Memory a case against the no-op's."""
+        return self.ours.mebibytes / self.no_op.mebibytes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -81,61 +126,101 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--large", action="store_true", help=f"measure {LARGE} cases as well")
     arguments = parser.parse_args(argv)
-    print("   cases  json report   no-op us   packbench us   ratio   no-op KiB   packbench KiB   ratio")
+    print("   cases  json report   no-op us   packbench us   ratio   no-op KiB   packbench KiB   ratio   by hand")
     for cases in [*arguments.cases, *([LARGE] if arguments.large else [])]:
         for reported in (True, False):
-            print(row(cases, reported=reported, rounds=arguments.rounds), flush=True)
+            found = measured(cases, reported=reported, rounds=arguments.rounds, by_hand=reported and cases < LARGE)
+            print(line(found), flush=True)
     return 0
 
 
-def row(cases: int, *, reported: bool, rounds: int) -> str:
-    """Measure one size and give its line."""
+def measured(cases: int, *, reported: bool, rounds: int, by_hand: bool = False) -> Found:
+    """Measure one size; the commands take turns, so that what else the machine does falls on all of them."""
     with tempfile.TemporaryDirectory() as folder:
-        plain, suite = Path(folder, "plain"), Path(folder, "suite")
+        place = Path(folder)
+        commands = {"plain": no_op_command(reported=reported), "suite": suite_command(reported=reported)}
         for number in (START, cases):
-            write_no_op(plain / str(number), number)
-            write_suite(suite / str(number), number)
-        ours = growth(suite, suite_command(reported=reported), cases, rounds)
-        theirs = growth(plain, no_op_command(reported=reported), cases, rounds)
-    time, memory = ours.seconds / theirs.seconds, ours.mebibytes / theirs.mebibytes
-    word = "yes" if reported else "no"
-    each = [1e6 * usage.seconds / (cases - START) for usage in (theirs, ours)]
-    kibibytes = [1024 * usage.mebibytes / (cases - START) for usage in (theirs, ours)]
-    return (
-        f"{cases:8}  {word:>11}  {each[0]:9.0f}  {each[1]:13.0f}  {time:6.2f}"
-        f"  {kibibytes[0]:10.1f}  {kibibytes[1]:14.1f}  {memory:6.2f}"
+            write_no_op(place / "plain" / str(number), number)
+            write_suite(place / "suite" / str(number), number)
+            if by_hand:
+                write_by_hand(place / "hand" / str(number), place / "suite" / str(number))
+        if by_hand:
+            commands["hand"] = [*no_op_command(reported=reported), "storage"]
+        usages: dict[tuple[str, int], list[Usage]] = {}
+        for _ in range(rounds):
+            for name, command in commands.items():
+                for number in (START, cases):
+                    usages.setdefault((name, number), []).append(used(place / name / str(number), command))
+    grown = {name: growth(usages[name, START], usages[name, cases]) for name in commands}
+    return Found(cases, reported, grown["plain"], grown["suite"], grown.get("hand"))
+
+
+def growth(few: Sequence[Usage], many: Sequence[Usage]) -> Usage:
+    """Give what many cases use beyond what a few use; medians."""
+    begin, end = (
+        [statistics.median(each[column] for each in usages) for column in (0, 1)] for usages in (few, many)
     )
+    return Usage(end[0] - begin[0], end[1] - begin[1])
+
+
+def each_case(found: Found, usage: Usage) -> tuple[float, float]:
+    """Give microseconds and KiB a case."""
+    cases = found.cases - START
+    return 1e6 * usage.seconds / cases, 1024 * usage.mebibytes / cases
+
+
+def line(found: Found) -> str:
+    """Give the line of one size."""
+    (plain_us, plain_kib), (ours_us, ours_kib) = each_case(found, found.no_op), each_case(found, found.ours)
+    by_hand = f"{found.by_hand.seconds / found.no_op.seconds:8.2f}" if found.by_hand is not None else "       -"
+    return (
+        f"{found.cases:8}  {'yes' if found.reported else 'no':>11}  {plain_us:9.0f}  {ours_us:13.0f}  {found.time:6.2f}"
+        f"  {plain_kib:10.1f}  {ours_kib:14.1f}  {found.memory:6.2f}  {by_hand}"
+    )
+
+
+def pytest_command(*plugins: str) -> list[str]:
+    """Give the start of a command that loads no plugin of the environment but these."""
+    loaded = [word for plugin in plugins for word in ("-p", plugin)]
+    return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *loaded]
 
 
 def no_op_command(*, reported: bool) -> list[str]:
     """Give the command of the yardstick."""
-    report = ["--json-report", "--json-report-file=report.json"] if reported else ["-p", "no:pytest_jsonreport"]
-    return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *report]
+    report = ["--json-report", "--json-report-file=report.json"] if reported else []
+    return [*pytest_command(*(REPORT if reported else ())), *report]
 
 
 def suite_command(*, reported: bool) -> list[str]:
     """Give the command of the suite; the plugin switches the JSON report on by itself."""
-    report = [] if reported else ["-p", "no:pytest_jsonreport"]
-    return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--packbench-suite=toy", *report]
+    return [*pytest_command("packbench", *(REPORT if reported else ())), "--packbench-suite=toy"]
 
 
-def growth(folder: Path, command: Sequence[str], cases: int, rounds: int) -> Usage:
-    """Give what a command uses on so many cases beyond what it uses on a few; medians."""
-    few = [used(folder / str(START), command) for _ in range(rounds)]
-    many = [used(folder / str(cases), command) for _ in range(rounds)]
-    medians = [Usage(*(statistics.median(column) for column in zip(*usages, strict=True))) for usages in (few, many)]
-    return Usage(medians[1].seconds - medians[0].seconds, medians[1].mebibytes - medians[0].mebibytes)
+def used(folder: Path, command: Sequence[str], *, codes: tuple[int, ...] = (0,)) -> Usage:
+    """Run a command in a folder; give its CPU seconds and its peak memory.
 
-
-def used(folder: Path, command: Sequence[str]) -> Usage:
-    """Run a command in a folder; give its CPU seconds and its peak memory."""
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
+    Args:
+        folder: the working directory.
+        command: what to run; pytest in it loads the plugins that it names.
+        codes: the exit codes of a command that went well.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PACKBENCH"))}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in codes:
         raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}")
     unit = 1 if sys.platform == "darwin" else 1024
     return Usage(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit / 2**20)
+
+
+def write_by_hand(folder: Path, suite: Path) -> None:
+    """Write what somebody would write in a conftest.py instead, over the same case files."""
+    folder.mkdir(parents=True)
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    (folder / "conftest.py").write_text(BY_HAND, encoding="utf-8")
+    (folder / "storage").symlink_to(suite / "storage", target_is_directory=True)
 
 
 def write_no_op(folder: Path, cases: int) -> None:

@@ -86,10 +86,10 @@ class Earlier:
         """
         if self.stored is None:
             return [self.why] if self.why else []
+        from pytest_packbench.records.atomic import write_atomic
         from pytest_packbench.records.stored import StoredRun
         from pytest_packbench.reports.comparison import compare
         from pytest_packbench.reports.diff import answer, diff_markdown, sentences
-        from pytest_packbench.reports.files import write_atomic
 
         earlier = self.stored.run.run_id
         comparison = compare(self.stored, StoredRun(source=str(folder), run=run, entries=tuple(entries)))

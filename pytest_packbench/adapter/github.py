@@ -13,7 +13,7 @@ from pytest_packbench.adapter.shown import is_of_case
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_packbench.adapter.session import Recorder
+    from pytest_packbench.adapter.recorder import Recorder
     from pytest_packbench.reports.github import Annotation, Judged
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.adapter.keys import ungrouped
-from pytest_packbench.reports.files import write_atomic
+from pytest_packbench.records.atomic import write_atomic
 
 if TYPE_CHECKING:
     from pathlib import Path

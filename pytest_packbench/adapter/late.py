@@ -19,7 +19,7 @@ from pytest_packbench.plugin import ASKED, Asked, setting_of, suites_root
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_packbench.adapter.session import Recorder
+    from pytest_packbench.adapter.recorder import Recorder
     from pytest_packbench.cases.suite import Suite
 
 REFUSED = pytest.StashKey[str]()

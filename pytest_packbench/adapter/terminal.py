@@ -12,7 +12,8 @@ from pytest_packbench.adapter.live import caps_text, expected_calls, guard_name,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_packbench.adapter.session import Recorder, SuiteRun
+    from pytest_packbench.adapter.recorder import Recorder
+    from pytest_packbench.adapter.suite_run import SuiteRun
     from pytest_packbench.cases.suite import Suite
 
 

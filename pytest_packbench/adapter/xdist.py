@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.adapter.ahead import Ahead
     from pytest_packbench.adapter.collect import Collector
-    from pytest_packbench.adapter.session import Recorder
+    from pytest_packbench.adapter.recorder import Recorder
     from pytest_packbench.adapter.suites import Benches
     from pytest_packbench.cases.suite import Suite
     from pytest_packbench.engine.protocols.pack import Pack

@@ -58,9 +58,10 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from ulid import ULID
 
+    from pytest_packbench.records.atomic import write_atomic
     from pytest_packbench.records.merging import joined_run, shards_of
     from pytest_packbench.records.stored import load_run, open_report
-    from pytest_packbench.reports.files import ensure_gitignore, write_atomic
+    from pytest_packbench.reports.files import ensure_gitignore
     from pytest_packbench.reports.folder import RunFolder
     from pytest_packbench.reports.gates import check_run
     from pytest_packbench.reports.judgement import judge
@@ -216,7 +217,7 @@ class _Join:
             pack=self.pack,
             case_id=case.name,
             nodeid=f"{file}::{case.name}",
-            file=file,
+            file=case.located(file),
             folder=Path(case.path).parent.name,
             loaded=loaded,
         )

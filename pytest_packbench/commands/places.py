@@ -106,7 +106,7 @@ def write_asked(path: Path, text: str) -> None:
     Raises:
         UsageError: it can't be written; the system's own error names a draft, which nobody asked for.
     """
-    from pytest_packbench.reports.files import write_atomic
+    from pytest_packbench.records.atomic import write_atomic
 
     try:
         write_atomic(path, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
+    from pytest_packbench.cases.files import CaseLine
     from pytest_packbench.packs import Packs
     from pytest_packbench.records.entry import Entry
     from pytest_packbench.records.evalrecord import EvalRecord
@@ -25,6 +27,7 @@ _EMPTY = {
     "payloads.jsonl": "no result of a run",
     "journal.jsonl": "no entry of a journal: no case had ended",
 }
+_ONE_LINE = re.compile(r"\bline 1 (?=column )")
 _TEXTS = ("run_id", "test_id", "verdict", "kind", "message", "file", "timestamp")
 
 
@@ -147,28 +150,28 @@ def _cases(entries: Iterable[Entry]) -> str:
 
 
 def _lines(path: Path, packs: Packs) -> str:
+    from pytest_packbench.cases.files import case_lines
     from pytest_packbench.cases.problem import InputError
 
     kinds: dict[str, int] = {}
+    ids: dict[str, int] = {}
     torn, headed = "", False
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                kind = _line(line, f"{path}:{number}", packs)
-            except InputError:
-                # it has its place already
-                raise
-            except ValueError as error:
-                if kinds.keys() <= {_JOURNAL} and (kinds or headed) and not line.endswith(b"\n"):
-                    torn = "; the last line was cut short and is left out"
-                    break
-                raise ValueError(f"{path}:{number}: {error}") from None
-            if kind == _HEAD and not kinds:
-                headed = True
-            else:
-                kinds[kind] = kinds.get(kind, 0) + 1
+    for line in case_lines(path):
+        try:
+            kind = _line(line, path, packs, ids)
+        except InputError:
+            # it has its place already
+            raise
+        except ValueError as error:
+            if kinds.keys() <= {_JOURNAL} and (kinds or headed) and not line.raw.endswith(b"\n"):
+                torn = "; the last line was cut short and is left out"
+                break
+            # whoever reads it sees a document of one line
+            raise ValueError(f"{path}:{line.number}: {_ONE_LINE.sub('', str(error), count=1)}") from None
+        if kind == _HEAD and not kinds:
+            headed = True
+        else:
+            kinds[kind] = kinds.get(kind, 0) + 1
     return _told(path, kinds, headed=headed) + torn
 
 
@@ -188,19 +191,19 @@ _JOURNAL = "entry of a journal, version 1"
 _HEAD = "head of a journal, version 1"
 
 
-def _line(line: bytes, place: str, packs: Packs) -> str:
+def _line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
     """Tell what a line is by the keys that it has, then check it as that."""
     from pytest_packbench.records.evalrecord import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
     from pytest_packbench.records.journal import HEAD
 
     try:
-        record = EvalRecord.from_json_line(line, strict=False)
+        record = EvalRecord.from_json_line(line.raw, strict=False)
     except RecordError as error:
-        found = _object(line)
+        found = _object(line.raw)
         if "test_suite" in found or "schema_version" in found:
             raise
         if "pack_id" in found and "case_type" in found:
-            return _case_line(line, found["pack_id"], place, packs)
+            return _case_line(line, found["pack_id"], path, packs, ids)
         if HEAD in found:
             return _journal_head(found)
         if "suite" in found and "nodeid" in found:
@@ -213,14 +216,18 @@ def _line(line: bytes, place: str, packs: Packs) -> str:
     return _record(record, EVAL_SCHEMA_VERSION)
 
 
-def _case_line(line: bytes, name: Any, place: str, packs: Packs) -> str:
-    from pytest_packbench.cases.load import parse_case
+def _case_line(line: CaseLine, name: Any, path: Path, packs: Packs, ids: dict[str, int]) -> str:
+    from pytest_packbench.cases.files import located, parse_line
     from pytest_packbench.cases.problem import CaseError, Problem, suggestion
 
     if not isinstance(name, str) or name not in packs:
         problem = Problem("/pack_id", f'no pack is called "{name!s:.60}"', suggestion(str(name), sorted(packs)))
-        raise CaseError(place, [problem])
-    parse_case(line.rstrip(b"\r\n"), packs[name].case_model, source=place, stem=None, pack=None)
+        raise CaseError(located(str(path), line.number), [problem])
+    case_id = parse_line(line, packs[name].case_model, file=str(path), pack=None).case.id
+    first = ids.setdefault(case_id, line.number)
+    if first != line.number:
+        problem = Problem("/id", f'"{case_id}" stands already in line {first}', "give it an id of its own")
+        raise CaseError(located(str(path), line.number), [problem])
     return f"case of pack {name}"
 
 

@@ -1,11 +1,12 @@
-"""Writing files so that a reader sees the old one or the new one, never half of one."""
+"""Files of a run: lines of JSON, and a folder that git leaves alone."""
 
 from __future__ import annotations
 
 import json
-import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
+
+from pytest_packbench.records.atomic import encoded, replacing, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -14,21 +15,6 @@ if TYPE_CHECKING:
 _IGNORE = "# reports come and go; commit one by name where it has to stay\n*\n"
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _BUFFER = 1 << 18
-
-
-def write_atomic(path: Path, content: str | bytes) -> None:
-    r"""Write a file whole, in the place of an older one.
-
-    Args:
-        path: the file; its folder exists.
-        content: bytes as they are; text as UTF-8 with the line ends that it has. A surrogate, which UTF-8 can't
-            hold, is written as `\udXXX`: in JSON that is its escape.
-
-    Raises:
-        OSError: it can't be written; an older file is untouched and nothing is left beside it.
-    """
-    with _replacing(path) as file:
-        file.write(content if isinstance(content, bytes) else _encoded(content))
 
 
 def write_jsonl(path: Path, lines: Iterable[dict[str, Any] | str]) -> None:
@@ -42,12 +28,12 @@ def write_jsonl(path: Path, lines: Iterable[dict[str, Any] | str]) -> None:
         OSError: it can't be written; an older file is untouched and nothing is left beside it.
         ValueError: a number is not finite, or a line has a line end inside.
     """
-    with _replacing(path) as file:
+    with replacing(path) as file:
         for line in lines:
             text = line if isinstance(line, str) else _ENCODER.encode(line)
             if "\n" in text:
                 raise ValueError(f"{path}: not one line: {text[:60]!r}")
-            file.write(_encoded(text) + b"\n")
+            file.write(encoded(text) + b"\n")
 
 
 @contextmanager
@@ -68,7 +54,7 @@ def open_jsonl(path: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
 
 
 def _write_line(file: BinaryIO, line: dict[str, Any]) -> None:
-    file.write(_encoded(_ENCODER.encode(line)) + b"\n")
+    file.write(encoded(_ENCODER.encode(line)) + b"\n")
 
 
 def ensure_gitignore(folder: Path) -> None:
@@ -84,19 +70,3 @@ def ensure_gitignore(folder: Path) -> None:
     path = folder / ".gitignore"
     if not path.exists():
         write_atomic(path, _IGNORE)
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    # a name of its own for each writer; tempfile would make it readable for its owner only
-    draft = path.with_name(f".{secrets.token_hex(8)}.tmp")
-    try:
-        with draft.open("xb") as file:
-            yield file
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "backslashreplace")

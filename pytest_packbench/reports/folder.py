@@ -7,8 +7,9 @@ import shutil
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
+from pytest_packbench.records.atomic import write_atomic
 from pytest_packbench.reports.document import run_document
-from pytest_packbench.reports.files import open_jsonl, write_atomic, write_jsonl
+from pytest_packbench.reports.files import open_jsonl, write_jsonl
 from pytest_packbench.reports.markdown import summary_markdown
 
 if TYPE_CHECKING:

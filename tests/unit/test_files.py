@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.reports.files import ensure_gitignore, write_atomic, write_jsonl
+from pytest_packbench.records.atomic import write_atomic
+from pytest_packbench.reports.files import ensure_gitignore, write_jsonl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 def bare(result: GateResult) -> str:
     """The arithmetic without what is said of its sample."""
-    return re.sub(r", 95 % interval .*?\(Wilson\)|, only \d+ cases?(: it takes \d+ .*? that( \(.*?\))?)?", "", result.text)
+    return re.sub(
+        r", 95 % interval .*?\(Wilson\)|, only \d+ cases?(: it takes \d+ .*? that( \(.*?\))?)?", "", result.text
+    )
 
 
 def only(found: list[Entry], rule: GateRule) -> GateResult:

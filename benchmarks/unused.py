@@ -1,0 +1,58 @@
+"""What an installed plugin costs a run that has nothing to do with it.
+
+    python -m benchmarks.unused [--rounds N]
+
+One test that does nothing, three commands in turn: pytest alone, with the plugins that this one requires, and with this
+one as well. Each difference is taken within a round; the median of them counts. CPU time, user plus system.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.overhead import REPORT, pytest_command, used, write_no_op
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Unused(NamedTuple):
+    """CPU milliseconds: a run of pytest alone, what the required plugins add, and what this one adds."""
+
+    alone: float
+    required: float
+    ours: float
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="what an installed plugin costs a run without suites")
+    parser.add_argument("--rounds", type=int, default=15)
+    found = measured(parser.parse_args(argv).rounds)
+    print(f"pytest alone {found.alone:.0f} ms, required plugins {found.required:+.1f} ms, ours {found.ours:+.1f} ms")
+    return 0
+
+
+def measured(rounds: int) -> Unused:
+    """Measure."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder, "plain")
+        write_no_op(place, 1)
+        commands = [pytest_command(), pytest_command(*REPORT), pytest_command(*REPORT, "packbench")]
+        for command in commands:
+            used(place, command)
+        times = [[1000 * used(place, command).seconds for command in commands] for _ in range(rounds)]
+    return Unused(
+        statistics.median(alone for alone, _, _ in times),
+        statistics.median(required - alone for alone, required, _ in times),
+        statistics.median(ours - required for _, required, ours in times),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

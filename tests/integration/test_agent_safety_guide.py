@@ -1,0 +1,84 @@
+"""Every section of the guide to agent safety does what it says, in a folder that holds the three suites."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import pytest
+
+import pytest_packbench.adapter.session
+import pytest_packbench.packs.agent_safety.pack
+from pytest_packbench.packs.agent_safety.outcome import read
+from pytest_packbench.plugin import SETTINGS
+from tests.doc_blocks import BLOCK, ROOT, Block, Walk, quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# pytester forgets what a run imported: what is imported here is imported once
+_WARM = (pytest_packbench.adapter, pytest_packbench.packs)
+if find_spec("agentdojo") is not None:
+    import pytest_packbench.packs.agent_safety.agentdojo.pair
+
+PAGE = (ROOT / "docs" / "agent-safety.md").read_text("utf-8")
+SECTIONS = {text.partition("\n")[0]: text for text in PAGE.split("\n## ")[1:]}
+CODES = {
+    "Guard off, guard on": [1, 0],
+    "AgentDojo": [0, 1, 0, 1],
+    "InjecAgent": [1, 0],
+    "HarmBench": [0, 1, 1, 0],
+    "Judges": [1],
+    "Guards": [1],
+    "An agent of your own": [0, 1],
+}
+DONE = ("console", "text", "yaml", "python")
+
+
+def blocks(title: str) -> Iterator[Block]:
+    for found in BLOCK.finditer(SECTIONS[title]):
+        yield Block(found["file"], found["kind"], found["text"])
+
+
+def needs_agentdojo(title: str) -> bool:
+    return any("agentdojo" in block.text for block in blocks(title) if block.kind == "console")
+
+
+def test_every_section_with_commands_is_run() -> None:
+    assert set(CODES) == {title for title in SECTIONS if any(block.kind == "console" for block in blocks(title))}
+    assert {block.kind for title in SECTIONS for block in blocks(title)} == {*DONE, "sh", "json"}
+
+
+@pytest.mark.parametrize("title", CODES)
+def test_a_section_says_what_its_commands_say(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], title: str
+) -> None:
+    if needs_agentdojo(title) and find_spec("agentdojo") is None:
+        pytest.skip("the extra agentdojo is not installed")
+    quiet(monkeypatch)
+    pytester.makeini("[pytest]\n")
+    for suite in ("agentdojo", "harmbench", "injecagent"):
+        shutil.copytree(ROOT / "storage" / "benchmarks" / suite, pytester.path / "storage" / "benchmarks" / suite)
+    walk = Walk(pytester, capsys)
+    for block in blocks(title):
+        if block.kind in DONE:
+            walk.block(block)
+    assert walk.codes == CODES[title]
+
+
+def test_what_is_only_shown_names_options_that_exist() -> None:
+    options = {f"--packbench-{setting.name.replace('_', '-')}" for setting in SETTINGS}
+    shown = [block.text for title in SECTIONS for block in blocks(title) if block.kind == "sh"]
+    assert shown
+    assert set(re.findall(r"--packbench-[\w-]*\w", "".join(shown))) <= options
+
+
+def test_the_result_shown_is_one_that_can_be_read() -> None:
+    (shown,) = [block.text for title in SECTIONS for block in blocks(title) if block.kind == "json"]
+    outcome = read(json.loads(shown))
+    assert (outcome.landed, outcome.exposed, outcome.utility) == (False, True, True)
+    assert [(one.name, one.status) for one in outcome.tool_calls] == [("send_money", "denied")]
+    assert read({"error": {"kind": "timeout", "message": "..."}}).breakdown is not None
