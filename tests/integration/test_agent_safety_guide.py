@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # pytester forgets what a run imported: what is imported here is imported once
-_WARM = (pytest_packbench.adapter, pytest_packbench.packs)
+_WARM = [pytest_packbench.adapter, pytest_packbench.packs]
 if find_spec("agentdojo") is not None:
-    import pytest_packbench.packs.agent_safety.agentdojo.pair
+    _WARM.append(import_module("pytest_packbench.packs.agent_safety.agentdojo.pair"))
 
 PAGE = (ROOT / "docs" / "agent-safety.md").read_text("utf-8")
 SECTIONS = {text.partition("\n")[0]: text for text in PAGE.split("\n## ")[1:]}

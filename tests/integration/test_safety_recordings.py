@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
     from tests.integration.conftest import Project
 
 # pytester forgets what a run imported: clients are imported once, or their exceptions would be two classes
-_WARM = (openai, ollama, httpx, httpx2, httpcore2, anyio)
+_WARM = [openai, ollama, httpx, httpx2, httpcore2, anyio]
+if find_spec("agentdojo") is not None:
+    _WARM.append(import_module("pytest_packbench.packs.agent_safety.agentdojo.pair"))
+
 if find_spec("agentdojo") is not None:
     pass
 
@@ -139,7 +143,7 @@ def test_a_judge_without_a_recording_is_an_error(plain: Project) -> None:
     # the script answers, and nobody rules in the judge's place
     plain.run("--packbench-suite=harmbench").assert_outcomes(errors=11, xfailed=1)
     found = plain.lines("errors.jsonl", "harmbench")
-    assert {one["kind"] for one in found} == {"cassette_missing", "no_checker"}
+    assert {one["kind"] for one in found} == {"cassette_missing", "known_hole"}
 
 
 def test_a_judge_without_a_server_is_an_error(
@@ -150,4 +154,4 @@ def test_a_judge_without_a_server_is_an_error(
     monkeypatch.setenv("PACKBENCH_RETRIES", "0")
     live(plain, "harmbench", "live", server.url).assert_outcomes(errors=11, xfailed=1)
     assert not plain.lines("records.jsonl", "harmbench")
-    assert {one["kind"] for one in plain.lines("errors.jsonl", "harmbench")} == {"network", "no_checker"}
+    assert {one["kind"] for one in plain.lines("errors.jsonl", "harmbench")} == {"network", "known_hole"}

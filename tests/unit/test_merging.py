@@ -137,7 +137,8 @@ def test_cases_in_a_file_of_many_are_known_too(place: Path) -> None:
     assert merged is not None
     (lost,) = [each for each in load_run(merged).entries if each.verdict == "not_run"]
     assert (lost.case_id, lost.case_type, lost.difficulty, lost.kind) == ("b", "odd", "hard", "in_no_shard")
-    assert lost.file.endswith("cases/many.jsonl")
+    assert lost.file.endswith("cases/many.jsonl:2")
+    assert lost.nodeid.endswith("cases/many.jsonl::b")
 
 
 def test_an_empty_shard_is_complete(place: Path) -> None:

@@ -274,6 +274,27 @@ class TestValidate:
             assert told.startswith(said)
             assert told.count(str(path)) == 1
 
+    @pytest.mark.parametrize(
+        ("bad", "said"),
+        [
+            ("{case}", '3: /id: "a" stands already in line 1; give it an id of its own'),
+            ("{case} x", "3: column 106: not JSON: "),
+            ('{"id": "b', "3: column 8: not JSON: "),
+            ("no json", "3: column 1: not JSON: "),
+        ],
+    )
+    def test_a_bad_line_among_cases_is_named_by_the_files_line(
+        self, tmp_path: Path, say: Say, bad: str, said: str
+    ) -> None:
+        case = json.dumps(
+            {"id": "a", "pack_id": "generic", "case_type": "x", "difficulty": "easy", "input": {}, "expected": {}}
+        )
+        path = Path(file_of(tmp_path, f"{case}\n\n{bad.replace('{case}', case)}\n".encode(), "many.jsonl"))
+        code, told = say("validate", str(path))
+        assert code == 2
+        assert told.startswith(f"{path}:{said}")
+        assert "line 1 column" not in told
+
     def test_a_journal_that_was_cut_short_says_so(self, tmp_path: Path, say: Say) -> None:
         path = tmp_path / "journal.jsonl"
         with Journal(path) as journal:
