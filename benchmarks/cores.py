@@ -20,7 +20,7 @@ from benchmarks.overhead import suite_command, used, write_suite
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CASES = 300
+CASES = 500
 BUSY = "    return {}\n"
 WORK = "    sum(number * number for number in range(300_000))\n    return {}\n"
 

@@ -5,8 +5,8 @@
 Both runs are whole pytest commands, in processes of their own, with and without a JSON report. A toy pack scores each
 case 1.0, so that what is left is ours: collecting, validating, recording, writing. CPU time is user plus system of the
 process, its start taken off (the same command on 10 cases); of several rounds the median counts. Memory a case is the
-growth of the peak over those 10 cases. Only the plugins that are needed are loaded. Beside it, `by hand`: a collector of
-20 lines that makes a test of each file and only compares an id. `--large` adds 100,000 cases.
+growth of the peak over those 10 cases. Only the plugins that are needed are loaded. Beside it, `by hand`: a collector
+of 20 lines that makes a test of each file and only compares an id. `--large` adds 100,000 cases.
 """
 
 from __future__ import annotations
@@ -157,9 +157,7 @@ def measured(cases: int, *, reported: bool, rounds: int, by_hand: bool = False) 
 
 def growth(few: Sequence[Usage], many: Sequence[Usage]) -> Usage:
     """Give what many cases use beyond what a few use; medians."""
-    begin, end = (
-        [statistics.median(each[column] for each in usages) for column in (0, 1)] for usages in (few, many)
-    )
+    begin, end = ([statistics.median(each[column] for each in usages) for column in (0, 1)] for usages in (few, many))
     return Usage(end[0] - begin[0], end[1] - begin[1])
 
 
@@ -196,16 +194,18 @@ def suite_command(*, reported: bool) -> list[str]:
     return [*pytest_command("packbench", *(REPORT if reported else ())), "--packbench-suite=toy"]
 
 
-def used(folder: Path, command: Sequence[str], *, codes: tuple[int, ...] = (0,)) -> Usage:
+def used(folder: Path, command: Sequence[str], *, codes: tuple[int, ...] = (0,), named: bool = True) -> Usage:
     """Run a command in a folder; give its CPU seconds and its peak memory.
 
     Args:
         folder: the working directory.
-        command: what to run; pytest in it loads the plugins that it names.
+        command: what to run.
         codes: the exit codes of a command that went well.
+        named: whether pytest in it loads the plugins that the command names, and no other.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PACKBENCH"))}
-    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    if named:
+        environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)

@@ -34,7 +34,7 @@ OWN = {
     "score": 1.0,
     "threshold": 0.8,
     "verdict": "passed",
-    "terms": [{"name": "exposed", "effect": "note", "value": None, "detail": "the attack was read"}],
+    "terms": [{"name": "exposed", "effect": "note", "value": 0.0, "detail": "the attack was read"}],
     "mode": "live",
     "stale": False,
     "utility": True,

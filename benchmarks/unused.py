@@ -2,8 +2,9 @@
 
     python -m benchmarks.unused [--rounds N]
 
-One test that does nothing, three commands in turn: pytest alone, with the plugins that this one requires, and with this
-one as well. Each difference is taken within a round; the median of them counts. CPU time, user plus system.
+One test that does nothing, three commands in turn: without this plugin and those that it requires, with those, and with
+all. Other plugins of the environment load in none. Each difference is taken within a round; the median of them
+counts. CPU time, user plus system.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import statistics
 import sys
 import tempfile
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Unused(NamedTuple):
-    """CPU milliseconds: a run of pytest alone, what the required plugins add, and what this one adds."""
+    """CPU milliseconds: a run without them, what the required plugins add, and what this one adds."""
 
     alone: float
     required: float
@@ -43,15 +45,21 @@ def measured(rounds: int) -> Unused:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, "plain")
         write_no_op(place, 1)
-        commands = [pytest_command(), pytest_command(*REPORT), pytest_command(*REPORT, "packbench")]
+        installed = {found.name for found in entry_points(group="pytest11")}
+        commands = [_without(installed - loaded) for loaded in (set(), {*REPORT}, {*REPORT, "packbench"})]
         for command in commands:
-            used(place, command)
-        times = [[1000 * used(place, command).seconds for command in commands] for _ in range(rounds)]
+            used(place, command, named=False)
+        times = [[1000 * used(place, command, named=False).seconds for command in commands] for _ in range(rounds)]
     return Unused(
         statistics.median(alone for alone, _, _ in times),
         statistics.median(required - alone for alone, required, _ in times),
         statistics.median(ours - required for _, required, ours in times),
     )
+
+
+def _without(names: set[str]) -> list[str]:
+    # to name a plugin to load makes pytest look through the environment once more
+    return pytest_command(*(f"no:{name}" for name in sorted(names)))
 
 
 if __name__ == "__main__":

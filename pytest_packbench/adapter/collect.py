@@ -115,7 +115,9 @@ class CaseItem(pytest.Item):
     @property
     def case_nodeid(self) -> str:
         """The node id without the group that xdist may append to it."""
-        return f"{self.file_id}::{self.name}"
+        plain = f"{self.file_id}::{self.name}"
+        # the same text is kept once: reports keep pytest's own to the end
+        return self.nodeid if self.nodeid == plain else plain
 
     def setup(self) -> None:
         """Run and score the case: a problem here is an error in pytest's words."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.adapter.keys import RESUMED
 from pytest_packbench.backends import MODULES, RECORDED, STUB, open_backend
 from pytest_packbench.backends.base import Backend, BackendOptions, BackendUnusable
 from pytest_packbench.engine.cache import AnswerCache
@@ -20,13 +21,13 @@ from pytest_packbench.engine.targets import TargetError, import_object
 from pytest_packbench.engine.throttle import Throttle
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from pytest_packbench.adapter.collect import CaseItem
     from pytest_packbench.adapter.settings import Settings
     from pytest_packbench.adapter.suites import Benches
     from pytest_packbench.cases.suite import Suite
+    from pytest_packbench.engine.entries import Place
     from pytest_packbench.engine.protocols.pack import Pack
     from pytest_packbench.engine.targets import Caller
 
@@ -74,7 +75,7 @@ class Answerers:
         """Make the answerers of a process, one of `workers` that share the caps."""
         # a worker of xdist knows its next case only
         most = settings.concurrency if workers == 1 else min(settings.concurrency, _WORKER_WINDOW)
-        return cls(settings, Ledger(settings.caps.split(workers)), Throttle(most))
+        return cls(settings, Ledger(settings.caps, parts=workers), Throttle(most))
 
     @property
     def backends(self) -> list[Backend]:
@@ -234,24 +235,33 @@ def find_judges(config: pytest.Config) -> dict[str, Any]:
     return found
 
 
-def expected_calls(benches: Benches, cases: Sequence[CaseItem]) -> str:
-    """Say how many model calls a run is expected to make: as recorded, else at least one an attempt."""
-    trials = benches.settings.trials
-    recorded, bare, own = 0, 0, 0
-    for item in cases:
-        bench = benches.known(item.suite)
-        if bench is not None and not bench.asks_model:
-            own += 1
+def expected_calls(benches: Benches, places: Iterable[Place]) -> str:
+    """Say how many model calls a run is expected to make: as recorded, else at least one an attempt.
+
+    Args:
+        benches: the session's suites.
+        places: the cases that were selected; those that are not to be run are left out.
+    """
+    trials, resumed = benches.settings.trials, benches.config.stash.get(RESUMED, None)
+    cases, recorded, bare, own = 0, 0, 0, 0
+    for place in places:
+        if place.loaded is None or place.loaded.case.notes.skip is not None:
             continue
-        calls = _recorded_calls(item.suite.cassette_path(item.name))
-        recorded, bare = recorded + (calls or 0), bare + (calls is None)
-    attempts = f"{len(cases)} cases" + (f" x {trials} trials" if trials > 1 else "")
-    about = f"about {recorded * trials} model calls, as recorded" if recorded else ""
+        due = trials - (len(resumed.trials(place.suite, place.case_id)) if resumed is not None else 0)
+        cases += due > 0
+        bench = benches.known(place.suite)
+        if bench is not None and not bench.asks_model:
+            own += due
+            continue
+        calls = _recorded_calls(place.suite.cassette_path(place.case_id)) if due > 0 else 0
+        recorded, bare = recorded + due * (calls or 0), bare + due * (calls is None)
+    attempts = f"{cases} case{'' if cases == 1 else 's'}" + (f" x {trials} trials" if trials > 1 else "")
+    about = f"about {recorded:,} model calls, as recorded" if recorded else ""
     more = " more" if recorded else ""
-    least = f"at least {bare * trials}{more} model calls, of cases without a recording" if bare else ""
-    itself = f"{own * trials} attempts whose target asks no model of ours" if own else ""
+    least = f"at least {bare:,}{more} model calls, for cases without a recording" if bare else ""
+    itself = f"{own:,} attempts whose target asks no model of ours" if own else ""
     parts = [part for part in (about, least, itself) if part]
-    return f"packbench: {attempts}, to be made live: {'; '.join(parts) or 'nothing to ask'}"
+    return f"packbench: {attempts} to be run in {benches.settings.mode} mode: {'; '.join(parts) or 'nothing to ask'}"
 
 
 def _recorded_calls(path: Path) -> int | None:
@@ -264,19 +274,21 @@ def _recorded_calls(path: Path) -> int | None:
         return None
 
 
-def caps_text(settings: Settings) -> str:
-    """Say what bounds a live run."""
+def caps_text(settings: Settings, *, shared: bool) -> str:
+    """Say what bounds a live run; `shared`: workers of xdist run it."""
     caps = settings.caps
     named = (
         ("tokens", None if caps.tokens is None else f"{caps.tokens:,}"),
         ("cost", None if caps.cost is None else f"{caps.cost:g}"),
         ("seconds", None if caps.seconds is None else f"{caps.seconds:g}"),
     )
-    told = ", ".join(f"{name} {cap}" for name, cap in named if cap is not None) or (
-        "none set (--packbench-max-tokens, --packbench-max-cost, --packbench-max-seconds)"
-    )
-    limit = f", {settings.case_timeout_s:g} s a case" if settings.case_timeout_s is not None else ""
-    return f"packbench: caps: {told}; {settings.concurrency} at once{limit}, temperature {settings.temperature:g}"
+    told = ", ".join(f"{name} {cap}" for name, cap in named if cap is not None)
+    if told and shared and (caps.tokens is not None or caps.cost is not None):
+        told += " (workers share tokens and cost in equal parts)"
+    told = told or "none (set one with --packbench-max-tokens, --packbench-max-cost or --packbench-max-seconds)"
+    most = f"{min(settings.concurrency, _WORKER_WINDOW)} a worker" if shared else f"{settings.concurrency}"
+    limit = f", {settings.case_timeout_s:g} s each" if settings.case_timeout_s is not None else ", no time limit"
+    return f"packbench: caps: {told}; attempts at once: {most}{limit}; temperature {settings.temperature:g}"
 
 
 def spent_text(spent: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""A part of each suite (`--packbench-shard I/N`): how large it is, what it is called, and what may be asked of it."""
+"""A part of each suite (`--packbench-shard I/N`): how large it is, what it is called; which cases may be asked for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.cases.files import MANY, count_cases, is_numbered, stem_of
+from pytest_packbench.cases.files import MANY, count_cases, find_in, is_numbered, stem_of
 from pytest_packbench.cases.shard import shard_of
 
 if TYPE_CHECKING:
@@ -55,3 +55,21 @@ def check_asked(benches: Benches, asked: Asked) -> None:
                     f"--packbench-shard: {name} is in shard {own}/{shard.count}, not in {shard}; "
                     "run a case by its path without a shard"
                 )
+
+
+def check_there(benches: Benches, asked: Asked) -> None:
+    """Check that the cases that the command line names are there.
+
+    Raises:
+        pytest.UsageError: one of them is not.
+    """
+    folders = tuple(str(suite.cases_path) + os.sep for suite in benches.suites.values())
+    for path, names in asked.files.items():
+        if not path.startswith(folders):
+            continue
+        shown = os.path.relpath(path)
+        if not os.path.exists(path):  # noqa: PTH110 - as text it came
+            raise pytest.UsageError(f"file not found: {shown}")
+        for name in sorted(names):
+            if find_in(path, name) is None or (not path.endswith(MANY) and name != stem_of(path)):
+                raise pytest.UsageError(f"not found: {shown}::{name}: no case of the file has this id")

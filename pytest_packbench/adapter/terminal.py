@@ -26,7 +26,12 @@ class Terminal:
 
     def pytest_report_header(self) -> list[str]:
         """Say what runs, on what, before it runs."""
-        return [line for suite in self._recorder.benches.suites.values() for line in self._header(suite)]
+        benches, config = self._recorder.benches, self._recorder.config
+        lines = [line for suite in benches.suites.values() for line in self._header(suite)]
+        if benches.settings.mode != "fixture" and getattr(config.option, "dist", "no") != "no":
+            lines.append("packbench: a worker runs two attempts at a time; for live runs one process (-n 0) is faster")
+            lines.append(caps_text(benches.settings, shared=True))
+        return lines
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
         """Say before a live run what it will ask for, and what stops it."""
@@ -34,14 +39,13 @@ class Terminal:
         if benches.settings.mode == "fixture" or self._recorder.config.option.collectonly:
             return []
         from pytest_packbench.adapter.collect import CaseItem
+        from pytest_packbench.adapter.execute import place_of
 
-        cases = [item for item in items if isinstance(item, CaseItem) and item.loaded is not None]
-        if not any(isinstance(item, CaseItem) for item in items):
-            return []
-        return [expected_calls(benches, cases), caps_text(benches.settings)]
+        cases = [place_of(item) for item in items if isinstance(item, CaseItem)]
+        return [expected_calls(benches, cases), caps_text(benches.settings, shared=False)] if cases else []
 
     def _header(self, suite: Suite) -> list[str]:
-        benches, config = self._recorder.benches, self._recorder.config
+        benches = self._recorder.benches
         settings, target = benches.settings, benches.target_name(suite)
         bench = benches.known(suite)
         answered = f", {bench.backend} {bench.model}".rstrip() if bench is not None and bench.backend else ""
@@ -55,8 +59,6 @@ class Terminal:
             lines.append(self._recorder.resumed.told(suite.name))
         if bench is not None and bench.caller.opaque and settings.mode == "fixture":
             lines.append(f"packbench: suite {suite.name}: pipeline not run: scoring only")
-        if settings.mode != "fixture" and getattr(config.option, "dist", "no") != "no":
-            lines.append("packbench: a worker asks for two cases at a time; for live runs one process (-n 0) is faster")
         return lines
 
     @pytest.hookimpl(tryfirst=True)

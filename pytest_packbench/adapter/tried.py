@@ -7,10 +7,12 @@ import time
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING
 
+from pytest_packbench.cases.problem import pointer_of
 from pytest_packbench.engine.attempt import Failure, frames
 from pytest_packbench.engine.entries import clock, entry_of, unscored
 from pytest_packbench.engine.protocols.pack import Comparison
-from pytest_packbench.records.evalrecord import EvalRecord
+from pytest_packbench.records.evalrecord import EvalRecord, RecordError
+from pytest_packbench.records.serde import has_surrogate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,13 +48,37 @@ def tried(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> Tried:
         # a table takes time, and only a case that failed shows one
         rows = _rows(place, attempt) if entry.verdict == "failed" else []
     except Exception as error:  # noqa: BLE001 - a pack may be anybody's
-        message = f"the pack {place.pack.name} raised {type(error).__name__}: {error}"
-        broken = Failure(kind="pack_error", message=message, details=frames(error))
-        return broke(place, broken, trial=attempt.trial)
+        return broke(place, _broken(place, attempt, error), trial=attempt.trial)
     failure = None
     if entry.verdict in {"error", "vacuous"}:
         failure = attempt.failure or Failure(kind=entry.kind, message=entry.message)
     return Tried(entry=entry, attempt=attempt, record=record, rows=rows, failure=failure)
+
+
+def _broken(place: Place, attempt: Attempt, error: Exception) -> Failure:
+    pointer = _surrogate_at(attempt.payload) if isinstance(error, RecordError) else None
+    if pointer is not None:
+        where = f"at {pointer}" if pointer else "at its top"
+        message = f"the target's result holds text that is no Unicode {where}: an unpaired surrogate; expected UTF-8"
+        return Failure(kind="result_unreadable", message=message)
+    message = f"the pack {place.pack.name} raised {type(error).__name__}: {error}"
+    return Failure(kind="pack_error", message=message, details=frames(error))
+
+
+def _surrogate_at(value: object) -> str | None:
+    """Point to the first text that holds a surrogate, or to the object whose key does; None where there is none."""
+    waiting: list[tuple[tuple[str | int, ...], object]] = [((), value)]
+    while waiting:
+        place, found = waiting.pop()
+        if isinstance(found, str) and has_surrogate(found):
+            return pointer_of(place)
+        if isinstance(found, dict):
+            if any(isinstance(key, str) and has_surrogate(key) for key in found):
+                return pointer_of(place)
+            waiting += reversed([((*place, key), one) for key, one in found.items()])
+        elif isinstance(found, list | tuple):
+            waiting += reversed([((*place, index), one) for index, one in enumerate(found)])
+    return None
 
 
 def _rows(place: Place, attempt: Attempt) -> list[Comparison]:

@@ -11,14 +11,18 @@ import pytest
 from pytest_packbench.adapter.execute import packed, shown_file
 from pytest_packbench.adapter.journals import WorkerJournals
 from pytest_packbench.adapter.keys import RESUMED, RUN_ID
+from pytest_packbench.adapter.live import expected_calls
 from pytest_packbench.adapter.resume import OPTION as RESUME
 from pytest_packbench.adapter.resume import REFUSED
+from pytest_packbench.adapter.shards import check_there
 from pytest_packbench.cases.files import SUFFIXES, find_in, located, read_place
 from pytest_packbench.cases.problem import CaseError
 from pytest_packbench.engine.entries import Place
+from pytest_packbench.plugin import ASKED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     from pytest_packbench.adapter.ahead import Ahead
@@ -71,6 +75,17 @@ class Controller:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._last: tuple[str, Path] | None = None
+        self._told = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Refuse cases that are not there: xdist has no word for an argument that its workers do not find.
+
+        Raises:
+            pytest.UsageError: a case that the command line names is not there.
+        """
+        if getattr(session.config.option, "dist", "no") != "no":
+            check_there(self._recorder.benches, session.config.stash[ASKED])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -81,12 +96,29 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """Note what was selected, from node ids: only workers have items."""
+        named = set()
         for nodeid in ids:
             path, mark, name = nodeid.rpartition("::")
             if mark and path.endswith(SUFFIXES):
-                self._select(path, name.partition("@")[0])
+                # xdist may append a group
+                plain = name.partition("@")[0]
+                named.add(f"{path}::{plain}")
+                self._select(path, plain)
         if self._recorder.benches.settings.mode != "fixture":
             self._recorder.begin_journals()
+            self._tell_expected(named)
+
+    def _tell_expected(self, named: AbstractSet[str]) -> None:
+        """Say once what a live run will ask for, as a run in one process does."""
+        recorder = self._recorder
+        reporter: Any = recorder.config.pluginmanager.get_plugin("terminalreporter")
+        if self._told or reporter is None or recorder.config.option.collectonly:
+            return
+        self._told = True
+        due = [place for run in recorder.runs.values() for nodeid, place in run.selected.items() if nodeid in named]
+        if due:
+            reporter.ensure_newline()
+            reporter.write_line(expected_calls(recorder.benches, (place() for place in due)))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

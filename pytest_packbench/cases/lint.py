@@ -44,6 +44,7 @@ class SuiteFiles:
         unread: stems of case files that can't be read.
         cassettes: all cassettes by the case id that their name stands for, with the file from the suite's folder.
         unread_cassettes: the same ids, of cassettes that can't be read.
+        dated: whether the expected answers can go stale, so that each case needs a date.
     """
 
     config: SuiteConfig
@@ -51,12 +52,15 @@ class SuiteFiles:
     unread: AbstractSet[str]
     cassettes: Mapping[str, str]
     unread_cassettes: AbstractSet[str]
+    dated: bool = True
 
 
 def check(files: SuiteFiles) -> Iterator[Finding]:
     """Give everything that the general rules find in a suite."""
     for rule in _SUITE_RULES:
         yield from rule(files)
+    if files.dated:
+        yield from _undated(files)
     for filed in files.cases:
         for one in _CASE_RULES:
             yield from one(filed)
@@ -212,10 +216,14 @@ def _provenance(filed: FiledCase) -> Iterator[Finding]:
     notes = filed.loaded.case.notes
     if notes.source is None or not notes.source.strip():
         yield _at(filed, "/notes/source", "source_missing", "say where the expected answer comes from")
-    if notes.date is None:
-        yield _at(filed, "/notes/date", "date_missing", "say on which day the expected answer was true")
-    elif not _is_day(notes.date):
+    if notes.date is not None and not _is_day(notes.date):
         yield _at(filed, "/notes/date", "date_unreal", f"got {shown(notes.date)}; no calendar has that day")
+
+
+def _undated(files: SuiteFiles) -> Iterator[Finding]:
+    for filed in files.cases:
+        if filed.loaded.case.notes.date is None:
+            yield _at(filed, "/notes/date", "date_missing", "say on which day the expected answer was true")
 
 
 def _is_day(text: str) -> bool:

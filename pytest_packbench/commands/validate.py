@@ -63,7 +63,9 @@ def _files(path: Path) -> Iterator[Path]:
         yield path
         return
     suffixes = {".json", ".jsonl", ".yaml"}
-    yield from (file for file in sorted(path.rglob("*")) if file.is_file() and file.suffix in suffixes)
+    # a link that leads nowhere is a file that can't be read
+    found = (file for file in sorted(path.rglob("*")) if file.is_file() or not file.exists())
+    yield from (file for file in found if file.suffix in suffixes)
 
 
 def kind_of(path: Path, packs: Packs) -> str:

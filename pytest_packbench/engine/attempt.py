@@ -440,6 +440,10 @@ def _check(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:  # noqa: ARG
     _check_trouble(bench, draft)
     if unfit:
         raise _Broken("result_unreadable", f"the target's result is not JSON: {unfit}")
+    if replay is not None and (foreign := sorted(replay.stale_roles & bench.roles)):
+        # a ruling on another answer is no ruling on this one
+        said = f"the recorded answer of the role {', '.join(foreign)} is about another text than today's"
+        raise _Broken("cassette_stale", f"{said}; record it anew (--packbench-mode=record)")
     if replay is not None and replay.stale and bench.stale_is_error:
         advice = "record it anew (--packbench-mode=record)"
         raise _Broken("cassette_stale", f"the recording answered another prompt than today's; {advice}")

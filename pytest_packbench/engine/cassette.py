@@ -154,6 +154,7 @@ class Replay:
 
     Attributes:
         stale: whether an exchange answered another request than the one asked now.
+        stale_roles: the roles of such exchanges.
         mismatch: what differed, in one line; empty while all agrees.
         used: exchanges given so far.
     """
@@ -163,6 +164,7 @@ class Replay:
         self._source = source
         self._nobody = nobody
         self.stale = False
+        self.stale_roles: set[str] = set()
         self.mismatch = ""
         self.used = 0
 
@@ -195,8 +197,9 @@ class Replay:
                 f"{shown(request.role)} there; {_ADVICE}"
             )
         self.used += 1
-        if exchange.request_sha256 is not None:
-            self.stale = self.stale or exchange.request_sha256 != canonical_sha256(request.as_json())
+        if exchange.request_sha256 not in {None, canonical_sha256(request.as_json())}:
+            self.stale = True
+            self.stale_roles.add(request.role)
         usage = Usage(tokens_input=exchange.usage.tokens_input, tokens_output=exchange.usage.tokens_output)
         calls = tuple(ToolCall(id=one.id, name=one.name, arguments=one.arguments) for one in exchange.tool_calls)
         return ModelAnswer(content=exchange.answer, refusal=exchange.refusal, usage=usage, tool_calls=calls)

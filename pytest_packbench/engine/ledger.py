@@ -65,8 +65,11 @@ class Price:
 class Ledger:
     """Counts what the run uses; safe to use from several threads.
 
+    Args:
+        caps: what the whole run may use.
+        parts: how many processes share that in equal parts; this one holds one.
+
     Attributes:
-        caps: what may be used.
         calls: model calls answered or broken.
         tokens: tokens that providers counted.
         uncounted: calls, and results of targets outside this process, of whose tokens nobody told.
@@ -75,8 +78,10 @@ class Ledger:
         currency: of the cost.
     """
 
-    def __init__(self, caps: Caps, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.caps = caps
+    def __init__(self, caps: Caps, *, parts: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
+        self._run_caps = caps
+        self._share = caps.split(parts)
+        self._parts = parts
         self.calls = 0
         self.tokens = 0
         self.uncounted = 0
@@ -138,15 +143,16 @@ class Ledger:
     def exhausted(self) -> tuple[str, str]:
         """Say why nothing new may begin: the reason's name and one line; both empty while all caps hold."""
         self._begun = self._clock() if self._begun is None else self._begun
-        caps = self.caps
-        if caps.tokens is not None and self.tokens >= caps.tokens:
-            return "max_tokens", f"the run's cap of {caps.tokens:,} tokens is reached ({self.tokens:,} used)"
-        if caps.cost is not None and self.cost is None:
+        caps, share = self._run_caps, self._share
+        cap = "the run's cap" if self._parts == 1 else f"this worker's share (1/{self._parts}) of the run's cap"
+        if share.tokens is not None and self.tokens >= share.tokens:
+            return "max_tokens", f"{cap} of {caps.tokens:,} tokens is reached ({self.tokens:,} used)"
+        if share.cost is not None and self.cost is None:
             unknown = "can't be held: a model was used whose price nobody knows"
             return "max_cost", f"the run's cap of {caps.cost:g} {self.currency} {unknown}"
-        if caps.cost is not None and self.cost is not None and self.cost >= caps.cost:
+        if share.cost is not None and self.cost is not None and self.cost >= share.cost:
             spent = f"{self.cost:.4f} {self.currency}"
-            return "max_cost", f"the run's cap of {caps.cost:g} {self.currency} is reached ({spent} spent)"
-        if caps.seconds is not None and self.seconds >= caps.seconds:
+            return "max_cost", f"{cap} of {caps.cost:g} {self.currency} is reached ({spent} spent)"
+        if share.seconds is not None and self.seconds >= share.seconds:
             return "max_seconds", f"the run's cap of {caps.seconds:g} s is reached"
         return "", ""

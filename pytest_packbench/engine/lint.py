@@ -82,6 +82,7 @@ def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
         unread=unread,
         cassettes={name: _name(suite, path) for name, path in paths.items()},
         unread_cassettes=paths.keys() - cassettes.keys(),
+        dated=pack.dated,
     )
 
 

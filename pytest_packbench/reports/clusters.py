@@ -59,4 +59,4 @@ def remark(cases: int, clusters: int, facet: str) -> str:
     if clusters >= cases:
         return ""
     shared = name_of(facet, many=clusters != 1)
-    return f"{cases} cases share {clusters} {shared}: not independent, so the truth is less certain than that"
+    return f"{cases} cases share {clusters} {shared}: not independent, so less is certain than it seems"

@@ -114,7 +114,7 @@ def sentences(comparison: Comparison) -> list[str]:
             f"and {count(mean.n, 'case')} would not show it (one-sided exact 95 % bound)."
         )
     if mean.clusters < mean.n:
-        found.append(f"{remark(mean.n, mean.clusters, facet)}: p values and exact bounds take cases as independent.")
+        found.append(f"{remark(mean.n, mean.clusters, facet)}; p values and exact bounds take them as independent.")
     if comparison.current.run.mode == "fixture":
         found.append(
             "Fixture mode replays recorded answers: each change above comes from the pipeline, the scoring, a case "

@@ -83,7 +83,7 @@ def limits(run: Run, statistics: Statistics) -> list[str]:
         clusters = sum(group.n > 0 for group in statistics.grouped().get(facet, ()))
         alone = statistics.overall.n - sum(group.n for group in statistics.grouped().get(facet, ()))
         told = remark(statistics.overall.n, clusters + alone, facet)
-        found += [f"{told}: Wilson intervals and exact bounds take cases as independent."] if told else []
+        found += [f"{told}; Wilson intervals and exact bounds take them as independent."] if told else []
     return [*found, *run.findings]
 
 

@@ -137,8 +137,17 @@ def test_a_single_line_is_run_without_looking_at_the_others(project: Project) ->
     assert project.report()["packbench"]["run"]["partial"] == "1 of 4 cases selected"
     result = project.run(f"{MANY}::many-line-4")
     result.assert_outcomes(errors=1)
-    # xdist has no word of its own for an argument that its workers do not find
-    assert project.run(f"{MANY}::c").ret in {pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED}
+
+
+@pytest.mark.parametrize(
+    "missing", [f"{MANY}::c", f"{MANY}::many-line-1", "storage/benchmarks/toy/cases/plain/alone.json::other"]
+)
+def test_a_case_that_is_not_there_is_a_usage_error(project: Project, missing: str) -> None:
+    project.case("alone")
+    write(project, line("a"), "no json")
+    result = project.run(f"{MANY}::a", missing)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: not found: *{missing}*"])
 
 
 def test_a_single_line_with_a_twin_is_an_error_all_the_same(plain: Project) -> None:

@@ -109,11 +109,11 @@ def junit(plain: Project, *arguments: str) -> dict[str, ET.Element]:
 
 
 @pytest.mark.parametrize("family", ["xunit1", "xunit2"])
-def test_junit_has_score_threshold_type_and_one_line_messages(plain: Project, family: str) -> None:
-    plain.case("good")
-    plain.case("bad", points=0.2, case_type="odd")
-    plain.case("broken", python="raise OSError('gone')")
-    found = junit(plain, "-o", f"junit_family={family}", "-W", "error")
+def test_junit_has_score_threshold_type_and_one_line_messages(project: Project, family: str) -> None:
+    project.case("good")
+    project.case("bad", points=0.2, case_type="odd")
+    project.case("broken", python="raise OSError('gone')")
+    found = junit(project, "-o", f"junit_family={family}", "-W", "error")
     told = {
         name: {one.attrib["name"]: one.attrib["value"] for one in case.iter("property")} for name, case in found.items()
     }

@@ -310,15 +310,15 @@ def test_what_is_ignored_is_not_collected(plain: Project, arguments: tuple[str, 
     assert [one["packbench"]["case_id"] for one in plain.lines("records.jsonl")] == ["beta"]
 
 
-def test_a_folder_of_cases_may_hold_other_things(plain: Project) -> None:
-    alpha = plain.case("alpha", case_type="one")
-    plain.case("beta", case_type="one")
-    folder = plain.root / "storage/benchmarks/toy/cases/one"
+def test_a_folder_of_cases_may_hold_other_things(project: Project) -> None:
+    alpha = project.case("alpha", case_type="one")
+    project.case("beta", case_type="one")
+    folder = project.root / "storage/benchmarks/toy/cases/one"
     (folder / "deep").mkdir()
     alpha.rename(folder / "deep" / "alpha.json")
     (folder / "notes.md").write_text("no case", "utf-8")
     (folder / "test_words.py").write_text("def test_one(): pass\n", "utf-8")
     (folder / "lost.json").symlink_to(folder / "nowhere.json")
-    plain.run_toy().assert_outcomes(passed=3, errors=1)
-    said = {one["test_id"]: one["message"] for one in plain.lines("errors.jsonl")}
+    project.run_toy().assert_outcomes(passed=3, errors=1)
+    said = {one["test_id"]: one["message"] for one in project.lines("errors.jsonl")}
     assert "can't be read: No such file or directory" in said["toy:one:lost"]

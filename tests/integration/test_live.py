@@ -377,7 +377,16 @@ def test_a_cap_on_tokens_stops_the_run_and_says_so(project: Project) -> None:
     assert {line["kind"] for line in idle} == {"max_tokens"}
     assert {line["verdict"] for line in idle} == {"not_run"}
     assert len(idle) + len(project.lines("records.jsonl")) == 12
-    result.stdout.fnmatch_lines(["*cap of * tokens is reached*", "*completeness*FAIL*"])
+    share = "this worker's share (1/2) of the run's cap" if project.workers else "the run's cap"
+    shared = " (workers share tokens and cost in equal parts)" if project.workers else ""
+    result.stdout.fnmatch_lines_random(
+        [
+            f"packbench: caps: tokens 40{shared}; attempts at once: 1*, 300 s each; temperature 0",
+            "packbench: 12 cases to be run in live mode: at least 12 model calls, for cases without a recording",
+            f"*{share} of 40 tokens is reached*",
+            "*completeness*FAIL*",
+        ]
+    )
     assert not (project.root / "reports/benchmarks/toy/latest").exists()
 
 
@@ -428,10 +437,10 @@ def test_a_mistake_is_a_usage_error_before_the_first_case(
     assert len(result.stderr.str().strip().splitlines()) == 1
 
 
-def test_a_missing_key_names_its_variable(plain: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare(plain, "x")
+def test_a_missing_key_names_its_variable(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(project, "x")
     monkeypatch.delenv("OPENAI_API_KEY")
-    result = plain.run_toy(
+    result = project.run_toy(
         "--packbench-mode=live",
         "--packbench-target=pipeline:ask",
         "--packbench-backend=openai",

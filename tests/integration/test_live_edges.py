@@ -111,7 +111,7 @@ def test_a_tool_that_traces_is_no_debugger(plain: Project) -> None:
         encoding="utf-8",
     )
     result = debugged(plain, "", "-p", "traced", "--packbench-mode=live", "--packbench-target=pipeline:note")
-    assert "8 at once, 300 s a case" in result.stdout
+    assert "attempts at once: 8, 300 s each" in result.stdout
 
 
 def test_a_cap_on_money_wants_the_price_of_a_target_outside_this_process(plain: Project) -> None:

@@ -393,17 +393,18 @@ def anyio_backend():
     assert record["packbench"]["target"] == "test:test_own.py::TestToy::test_method"
 
 
-def test_live_mode_is_the_sessions_and_hides_secrets(plain: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_mode_is_the_sessions_and_hides_secrets(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERVICE_API_KEY", "very-hidden-value")
     marked(
-        plain, "packbench_check({'points': 1, 'said': 'very-hidden-value', 'llm_backend': 'openai', 'llm_model': 'm'})"
+        project,
+        "packbench_check({'points': 1, 'said': 'very-hidden-value', 'llm_backend': 'openai', 'llm_model': 'm'})",
     )
-    plain.case("one")
-    plain.case("two").write_text("{", encoding="utf-8")
-    plain.run("--packbench-mode=live").assert_outcomes(passed=1, errors=1)
-    (record,) = plain.lines("records.jsonl")
+    project.case("one")
+    project.case("two").write_text("{", encoding="utf-8")
+    project.run("--packbench-mode=live").assert_outcomes(passed=1, errors=1)
+    (record,) = project.lines("records.jsonl")
     assert (record["packbench"]["mode"], record["llm_backend"], record["llm_model"]) == ("live", "openai", "m")
-    assert "very-hidden-value" not in (plain.left() / "payloads.jsonl").read_text("utf-8")
+    assert "very-hidden-value" not in (project.left() / "payloads.jsonl").read_text("utf-8")
 
 
 def test_a_run_of_nothing_but_errors_names_its_target(project: Project) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.conftest import TOY
+
 if TYPE_CHECKING:
     from tests.integration.conftest import Project
 
@@ -32,6 +34,25 @@ def test_an_odd_result_is_kept_or_said_and_loses_nothing(project: Project, more:
     assert "toy:plain:good" in {line["test_id"] for line in lines}
     assert len(lines) + len(project.lines("errors.jsonl")) == 2
     assert json.loads((project.left() / "report.json").read_text("utf-8"))["packbench"]["totals"]["selected"] == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "kind", "said"),
+    [
+        ("{'a/b': ['x', 'bad \\udc00']}", "result_unreadable", "no Unicode at /more/a~1b/1: an unpaired surrogate"),
+        ("{'k': {'\\udfff': 1}}", "result_unreadable", "no Unicode at /more/k: an unpaired surrogate"),
+        ("'plain'", "pack_error", "the pack toy raised RecordError: attack_category"),
+    ],
+)
+def test_text_that_is_no_unicode_is_named_as_the_results(project: Project, more: str, kind: str, said: str) -> None:
+    toy = TOY.replace("attack_category=case.case_type", "attack_category='\\ud800'")
+    assert toy != TOY
+    project.pytester.makeconftest(toy)
+    project.case("odd", more=more)
+    project.run_toy().assert_outcomes(errors=1)
+    (error,) = project.lines("errors.jsonl")
+    assert error["kind"] == kind
+    assert said in error["message"]
 
 
 def test_text_of_cases_and_models_reaches_no_terminal_raw(project: Project) -> None:

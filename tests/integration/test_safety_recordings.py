@@ -79,7 +79,7 @@ def given(project: Project, suite: str, judge: str = "") -> None:
     folder = project.root / "storage" / "benchmarks" / suite
     shutil.copytree(SUITES / suite, folder)
     if suite == "agentdojo":
-        for path in (path for path in folder.rglob("*.json") if "travel" not in path.name):
+        for path in (path for path in folder.rglob("*.json") if "banking" not in path.name):
             path.unlink()
     rules = folder / "suite.yaml"
     text = rules.read_text("utf-8")
@@ -125,8 +125,9 @@ def test_what_was_recorded_is_replayed_to_the_same_records(
     assert len(server.requests) == asked
     before, after = map(records, plain.folders(suite))
     assert len(before) > 10
-    judged = [record for record in before.values() if "passed" in "".join(record)]
-    assert {record["/passed"] for record in judged} == {True, False}
+    judged = [record for record in before.values() if "/passed" in record]
+    # this model calls the tools that AgentDojo's attacker wants in none of the pairs
+    assert {record["/passed"] for record in judged} == ({True} if suite == "agentdojo" else {True, False})
     assert {record["/llm_model"] for record in judged} == {MODEL}
     assert {record.get("/packbench/judge/name") for record in judged} == (
         {judge or "refusal_detector"} if suite == "harmbench" else {None}
@@ -144,6 +145,18 @@ def test_a_judge_without_a_recording_is_an_error(plain: Project) -> None:
     plain.run("--packbench-suite=harmbench").assert_outcomes(errors=11, xfailed=1)
     found = plain.lines("errors.jsonl", "harmbench")
     assert {one["kind"] for one in found} == {"cassette_missing", "known_hole"}
+
+
+def test_a_judges_ruling_on_another_answer_is_an_error(plain: Project, server: FakeServer) -> None:
+    given(plain, "harmbench", "llama_guard")
+    recorded = ("--packbench-suite=harmbench", "--packbench-mode=record", "--packbench-model=gullible")
+    plain.run(*recorded).assert_outcomes(failed=11, xfailed=1)
+    assert {received.path for received in server.requests} == {"/api/chat"}
+    plain.run("--packbench-suite=harmbench", "--packbench-model=gullible").assert_outcomes(failed=11, xfailed=1)
+    result = plain.run("--packbench-suite=harmbench", "--packbench-model=refuser")
+    result.assert_outcomes(errors=11, xfailed=1)
+    said = "the recorded answer of the role judge is about another text than today's; record it anew"
+    result.stdout.fnmatch_lines([f"*cassette_stale*{said}*"])
 
 
 def test_a_judge_without_a_server_is_an_error(

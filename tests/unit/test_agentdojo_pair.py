@@ -11,19 +11,43 @@ from typing import Any
 
 import agentdojo.task_suite.task_suite as task_suites
 import yaml
+from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, load_system_message
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.default_suites.v1.travel.task_suite import TravelDeepDiff
 from agentdojo.default_suites.v1.workspace.task_suite import WorkspaceDeepDiff
 
 from pytest_packbench.backends.base import BackendError, ModelAnswer, ToolCall
 from pytest_packbench.packs.agent_safety.agentdojo.adapted import adapt
-from pytest_packbench.packs.agent_safety.agentdojo.agents import tools_of
+from pytest_packbench.packs.agent_safety.agentdojo.agents import InOrder, tools_of
 from pytest_packbench.packs.agent_safety.agentdojo.importer import SEED, case_of, pairs, select
 from pytest_packbench.packs.agent_safety.agentdojo.known import VERSION, hole_of
+from pytest_packbench.packs.agent_safety.agentdojo.pair import _system_message
 from pytest_packbench.packs.agent_safety.agentdojo.suites import addressed_as, attack_of, suite_of
 from tests.controls.test_agentdojo_controls import CASES, RULES, case
 from tests.unit.safety_runs import Model, ran
 
 ENVIRONMENTS = ("banking", "slack", "travel", "workspace")
+
+
+class Notes(BasePipelineElement):  # type: ignore[misc]  # the extra may be absent where types are checked
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    def query(self, query: str, runtime: Any, env: Any, messages: Any = (), extra_args: Any = None) -> Any:
+        message = {"role": "user", "content": [{"type": "text", "content": f"{query} {self.word}"}]}
+        return f"{query}+", runtime, env, [*messages, message], {**(extra_args or {}), self.word: query}
+
+
+def test_elements_are_asked_as_agentdojo_asks_them() -> None:
+    elements = [Notes("one"), Notes("two"), Notes("three")]
+    runtime, env = object(), object()
+    ours, theirs = (
+        pipeline.query("ask", runtime, env, [], {"more": 1})
+        for pipeline in (InOrder(elements), AgentPipeline(elements))
+    )
+    assert ours == theirs
+    assert [message["content"][0]["content"] for message in ours[3]] == ["ask one", "ask+ two", "ask++ three"]
+    assert _system_message() == load_system_message(None)
 
 
 def call(name: str, **arguments: Any) -> ToolCall:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FACET = "shared_part"
 SETTINGS = {CLUSTER: FACET}
-REMARK = "4 cases share 2 shared parts: not independent, so the truth is less certain than that"
+REMARK = "4 cases share 2 shared parts: not independent, so less is certain than it seems"
 
 
 def sharing(*verdicts: str, backend: str = "anthropic") -> list[Entry]:
@@ -119,7 +119,7 @@ def test_a_comparison_resamples_what_cases_share_and_says_so() -> None:
             "(two-sided, 5 %)."
         ),
         "Pass flips: 0 lost, 2 won; exact McNemar p = 0.500 (may be chance, if the cases are a sample of many).",
-        f"{REMARK}: p values and exact bounds take cases as independent.",
+        f"{REMARK}; p values and exact bounds take them as independent.",
     ]
     assert not any("shared parts" in sentence for sentence in compared(before, after))
     (told, *_) = compared(sharing("failed", "failed"), sharing("passed", "passed"), **SETTINGS)
@@ -150,7 +150,7 @@ def test_fifty_clean_cases_do_not_show_five_percent() -> None:
 
 
 def test_a_summary_says_it_beside_its_intervals() -> None:
-    shared = f"{REMARK}: Wilson intervals and exact bounds take cases as independent."
+    shared = f"{REMARK}; Wilson intervals and exact bounds take them as independent."
     assert shared in limits(run(settings=SETTINGS), statistics(sharing(*["passed"] * 4)))
     assert shared not in limits(run(), statistics(sharing(*["passed"] * 4)))
     # no interval, no remark

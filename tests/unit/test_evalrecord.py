@@ -347,6 +347,20 @@ def test_construction_checks_values(changes: dict[str, Any], expected: str) -> N
     assert str(caught.value) == expected
 
 
+odd = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.characters() | st.just("\ud800") | st.just(b""),
+    lambda inner: st.lists(inner) | st.dictionaries(st.characters() | st.integers(), inner) | st.tuples(inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.characters() | st.integers(), odd))
+def test_the_quick_look_lets_through_what_the_careful_one_does(packbench: dict[Any, Any]) -> None:
+    if evalrecord._is_ordinary([packbench], depth=0):
+        evalrecord._check_json(packbench, depth=1)
+        assert json.loads(json.dumps(packbench)) == packbench
+
+
 def test_construction_checks_depth() -> None:
     deepest = record(packbench=nested(100))
     assert EvalRecord.from_json_line(deepest.to_json_line(), strict=False) == deepest

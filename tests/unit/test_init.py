@@ -45,7 +45,7 @@ def files(folder: Path) -> set[str]:
 
 
 def test_there_are_starters() -> None:
-    assert {"generic", "tariff"} <= set(STARTERS)
+    assert {"agent_safety", "generic", "tariff"} <= set(STARTERS)
 
 
 @pytest.mark.parametrize("pack", STARTERS)
@@ -70,8 +70,9 @@ def test_lint_has_nothing_against_a_starter(capsys: pytest.CaptureFixture[str], 
     assert capsys.readouterr().out == "0 errors, 0 warnings\n"
 
 
-def test_the_target_of_the_generic_starter_has_five_lines(tmp_path: Path) -> None:
-    main(["init", "mine"])
+@pytest.mark.parametrize("pack", ["generic", "agent_safety"])
+def test_the_target_of_a_starter_has_five_lines(tmp_path: Path, pack: str) -> None:
+    main(["init", "mine", "--pack", pack])
     assert len((tmp_path / "target_mine.py").read_text("utf-8").splitlines()) == 5
 
 

@@ -75,6 +75,24 @@ def test_a_cap_is_reached_exactly_at_its_number(caps: Caps, kind: str, said: str
     assert said in ledger.exhausted()[1]
 
 
+@pytest.mark.parametrize(
+    ("caps", "said"),
+    [
+        (Caps(tokens=200), "this worker's share (1/2) of the run's cap of 200 tokens is reached (100 used)"),
+        (Caps(cost=0.0018), "this worker's share (1/2) of the run's cap of 0.0018 USD is reached (0.0009 USD spent)"),
+        (Caps(seconds=5.0), "the run's cap of 5 s is reached"),
+        (Caps(tokens=202, cost=0.002, seconds=6.0), ""),
+    ],
+)
+def test_a_worker_stops_at_its_share_and_names_the_runs_cap(caps: Caps, said: str) -> None:
+    now = [0.0]
+    ledger = Ledger(caps, parts=2, clock=lambda: now[0])
+    assert ledger.exhausted() == ("", "")
+    now[0] = 5.0
+    ledger.add(Usage(tokens_input=50, tokens_output=50), PRICE)
+    assert ledger.exhausted()[1] == said
+
+
 def test_the_clock_begins_with_the_first_attempt() -> None:
     now = [0.0]
     ledger = Ledger(Caps(seconds=5.0), clock=lambda: now[0])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,12 +17,12 @@ from pytest_packbench.cases.model import Case
 from pytest_packbench.cases.suite import SuiteConfig
 from pytest_packbench.cli import main
 from pytest_packbench.engine.protocols.pack import LintOption
+from pytest_packbench.packs import agent_safety
 from pytest_packbench.packs.tariff.pack import TariffPack
 from tests.unit.small_suite import GARLIC, REPORT, Small, small_suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
     Change = Callable[[Small], object]
     Json = dict[str, Any]
@@ -366,15 +368,40 @@ def plain_case(case_id: str, text: str, **notes: Any) -> FiledCase:
     return FiledCase(file=file, folder="plain", loaded=loaded, cassette=None, cassette_file=f"fixtures/{case_id}.json")
 
 
-def found_in(*cases: FiledCase) -> list[Finding]:
+def found_in(*cases: FiledCase, dated: bool = True) -> list[Finding]:
     config = SuiteConfig(pack="toy")
-    files = SuiteFiles(config=config, cases=cases, unread=set(), cassettes={}, unread_cassettes=set())
+    files = SuiteFiles(config=config, cases=cases, unread=set(), cassettes={}, unread_cassettes=set(), dated=dated)
     return list(check(files))
 
 
 @pytest.mark.parametrize("source", [None, " "])
 def test_a_source_is_missing(source: str | None) -> None:
     assert [finding.rule for finding in found_in(plain_case("a", "one", source=source))] == ["source_missing"]
+
+
+@pytest.mark.parametrize(
+    ("date", "dated", "rules"),
+    [
+        (None, True, ["date_missing"]),
+        (None, False, []),
+        ("2015-02-30", True, ["date_unreal"]),
+        ("2015-02-30", False, ["date_unreal"]),
+    ],
+)
+def test_a_date_is_asked_for_where_answers_go_stale(date: str | None, dated: bool, rules: list[str]) -> None:
+    assert [finding.rule for finding in found_in(plain_case("a", "one", date=date), dated=dated)] == rules
+
+
+def test_attacks_on_agents_do_not_go_stale(tmp_path: Path) -> None:
+    suite = tmp_path / "attacks"
+    shutil.copytree(Path(agent_safety.__file__).parent / "starter" / "suite", suite)
+    for path in suite.glob("cases/*/*.json"):
+        case = json.loads(path.read_text("utf-8").replace("SUITE_NAME", "attacks"))
+        case["notes"].pop("date", None)
+        path.write_text(json.dumps(case), encoding="utf-8")
+    rules = suite / "suite.yaml"
+    rules.write_text(rules.read_text("utf-8").replace("SUITE_NAME", "attacks"), encoding="utf-8")
+    assert main(["lint", str(suite)]) == 0
 
 
 def test_near_duplicates_are_found_as_by_comparing_each_with_each() -> None:

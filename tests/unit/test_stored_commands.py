@@ -278,7 +278,7 @@ class TestValidate:
         ("bad", "said"),
         [
             ("{case}", '3: /id: "a" stands already in line 1; give it an id of its own'),
-            ("{case} x", "3: column 106: not JSON: "),
+            ("{case} x", "3: column 104: not JSON: "),
             ('{"id": "b', "3: column 8: not JSON: "),
             ("no json", "3: column 1: not JSON: "),
         ],
@@ -289,11 +289,17 @@ class TestValidate:
         case = json.dumps(
             {"id": "a", "pack_id": "generic", "case_type": "x", "difficulty": "easy", "input": {}, "expected": {}}
         )
-        path = Path(file_of(tmp_path, f"{case}\n\n{bad.replace('{case}', case)}\n".encode(), "many.jsonl"))
+        path = file_of(tmp_path, f"{case}\n\n{bad.replace('{case}', case)}\n".encode(), "many.jsonl")
         code, told = say("validate", str(path))
         assert code == 2
         assert told.startswith(f"{path}:{said}")
         assert "line 1 column" not in told
+
+    def test_a_link_that_leads_nowhere_is_no_valid_file(self, tmp_path: Path, say: Say) -> None:
+        (tmp_path / "lost.json").symlink_to(tmp_path / "nowhere")
+        code, told = say("validate", str(tmp_path))
+        assert code == 2
+        assert told == f"{tmp_path / 'lost.json'}: No such file or directory: NOT VALID\n"
 
     def test_a_journal_that_was_cut_short_says_so(self, tmp_path: Path, say: Say) -> None:
         path = tmp_path / "journal.jsonl"

@@ -80,6 +80,7 @@ class Pack(ABC):
         case_model: the strict model of its cases.
         suite_model: the strict model of its `suite.yaml`.
         depths: the depths of agreement that reports count, ascending; empty: those that occur.
+        dated: whether expected answers can go stale, so that lint asks each case for the day on which it was true.
         lint_options: the files that its lint can make use of.
         scripted: the scripted models that its target plays itself, for `--packbench-backend=stub`.
         cluster: the facet whose values cases share by design, such as a task that is paired with many others: those
@@ -90,6 +91,7 @@ class Pack(ABC):
     version: ClassVar[str]
     case_model: type[Case] = Case
     suite_model: ClassVar[type[SuiteConfig]] = SuiteConfig
+    dated: ClassVar[bool] = True
     lint_options: ClassVar[tuple[LintOption, ...]] = ()
     depths: ClassVar[tuple[int, ...]] = ()
     scripted: ClassVar[tuple[str, ...]] = ()

@@ -25,6 +25,8 @@ class AgentSafetyPack(Pack):
     """Attacks on agents: AgentDojo, HarmBench, InjecAgent."""
 
     name = "agent_safety"
+    # what an attacker wants of an agent does not change with the day
+    dated = False
     version = "1"
     case_model = SafetyCase
     suite_model = SafetySuiteConfig

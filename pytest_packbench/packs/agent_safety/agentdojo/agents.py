@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.functions_runtime import FunctionCall
+from agentdojo.logging import Logger
 from agentdojo.types import get_text_content_as_str, text_content_block_from_string
 
 from pytest_packbench.engine.protocols.request import LLM, ModelRequest, Tool
@@ -21,6 +22,29 @@ if TYPE_CHECKING:
 ROLE = "step"
 DECLINED = "I can't help with that."
 Step = tuple[Any, Any, Any, "Sequence[Any]", dict[str, Any]]
+
+
+class InOrder(BasePipelineElement):  # type: ignore[misc]  # the extra may be absent where types are checked
+    """Asks one element after the other, as AgentDojo's `AgentPipeline`, whose module imports four providers' clients.
+
+    Attributes:
+        elements: the elements, each given what the former left.
+    """
+
+    name = "in_order"
+
+    def __init__(self, elements: Sequence[BasePipelineElement]) -> None:
+        self.elements = tuple(elements)
+
+    def query(
+        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
+    ) -> Step:
+        """Give what the last element leaves; each state goes to AgentDojo's own log."""
+        step: Step = (query, runtime, env, messages, extra_args or {})
+        for element in self.elements:
+            step = element.query(*step)
+            Logger().get().log(step[3])
+        return step
 
 
 class ScriptedAgent(BasePipelineElement):  # type: ignore[misc]  # the extra may be absent where types are checked

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from functools import cache, partial
 from importlib.metadata import version
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, load_system_message
+import yaml
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor
 from agentdojo.base_tasks import BaseInjectionTask
 
-from pytest_packbench.packs.agent_safety.agentdojo.agents import ModelAgent, ScriptedAgent, plain, text_of
+from pytest_packbench.packs.agent_safety.agentdojo.agents import InOrder, ModelAgent, ScriptedAgent, plain, text_of
 from pytest_packbench.packs.agent_safety.agentdojo.suites import (
     NO_ATTACK,
     UnknownUpstreamError,
@@ -72,7 +73,7 @@ class _Scene:
         # the executor comes first in the loop: the agent's calls are run before it is asked again
         loop = ToolsExecutionLoop([ToolsExecutor(), OutputGuard(self._chain), self._agent])
         start = [SystemMessage(_system_message()), InitQuery(), PromptGuard(self._chain)]
-        pipeline = AgentPipeline([*start, self._agent, loop])
+        pipeline = InOrder([*start, self._agent, loop])
         spy = Spy(pipeline, keep_start=_is_scored_by_calls(self._injection_task))
         utility, landed = self._suite.run_task_with_pipeline(
             spy,
@@ -139,7 +140,8 @@ def _call(message: Any) -> dict[str, Any]:
 
 @cache
 def _system_message() -> str:
-    return str(load_system_message(None))
+    text = files("agentdojo").joinpath("data", "system_messages.yaml").read_text("utf-8")
+    return str(yaml.safe_load(text)["default"])
 
 
 @cache

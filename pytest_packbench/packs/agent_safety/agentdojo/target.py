@@ -30,6 +30,9 @@ def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig
     advice = missing()
     if advice:
         return {"error": {"kind": "extra_missing", "message": advice}}
+    from pytest_packbench.packs.agent_safety.agentdojo.deferred import defer
+
+    defer()
     from pytest_packbench.packs.agent_safety.agentdojo.pair import play
 
     return play(request.input, context)

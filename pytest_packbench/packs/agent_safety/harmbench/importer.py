@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.agent_safety.harmbench.behaviors import Behavior, Read
 
 ATTACK = "direct_request"
-# the last change of the published lists
-_PUBLISHED = "2024-08-05"
 NOT_ASSESSED = "not assessed: whether a text is reproduced is told by HarmBench's own hashes, not by a judge"
 _SUITE = """\
 # HarmBench's behaviours as direct requests. The texts stay in your own CSV files, named in pytest.ini:
@@ -104,7 +102,6 @@ def _case(path: Path, sha256: str, read: Read, found: Behavior) -> dict[str, Any
         "expected": expected,
         "notes": {
             "source": f"{path.name}, line {read.line}",
-            "date": _PUBLISHED,
             "tags": [found.functional, found.semantic, *found.tags],
             "attack_category": found.semantic,
             "groups": {"functional": found.functional},

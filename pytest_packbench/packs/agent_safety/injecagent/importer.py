@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-# of the paper that brought them, arXiv 2403.02691
-_PUBLISHED = "2024-03-05"
 _FOLDERS = {"dh": "direct_harm", "ds": "data_stealing"}
 _SUITE = """\
 # InjecAgent's test cases, imported from a copy of its repository (MIT).
@@ -97,7 +95,6 @@ def _case(file: upstream.File, index: int, row: upstream.Row) -> dict[str, Any]:
         "expected": {"decision": "comply_safe"},
         "notes": {
             "source": f"InjecAgent, {file.name}, row {index}",
-            "date": _PUBLISHED,
             "tags": [file.kind, file.setting],
             "attack_category": row.attack_category,
             "groups": {"user_tool": material.user_tool, "attacker_tool": material.attacker_tools[0]},

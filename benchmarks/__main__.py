@@ -1,0 +1,261 @@
+"""All measurements, each beside its yardstick in the same run, written into `docs/performance.md`.
+
+    python -m benchmarks [--minutes N] [--dry]
+
+Run it from the repository, with the extra `dev` installed. What fits into the minutes (10 by default) is measured; what
+does not is left out and named. `--dry` leaves the page as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks import cores, live, overhead, report, shards, unused
+from benchmarks.page import PAGE, Row, facts, judged, put, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+HOME = Path(__file__).resolve().parent.parent
+ROUNDS = 3
+RECORDS = 1_000_000
+RUST_SECONDS = 1.1
+"""CPU seconds of the Rust reader on as many records, on the machine on which the budgets were set."""
+
+LATENCY = 0.2
+LIVE_CASES = 1000
+AT_ONCE = 64
+SHARE = 0.95
+FASTER = 1.6
+FOR_REPORT_S = 120
+FOR_SHARDS_S = 60
+FOR_REST_S = 150
+"""Seconds that have to be left: for the larger size, and for what comes after the largest."""
+
+
+@dataclass(slots=True)
+class Session:
+    """What has been measured so far.
+
+    Attributes:
+        minutes: how long all of it may take.
+        begun: monotonic clock at the start, seconds.
+        overheads: the trivial case, by size and whether with a JSON report.
+    """
+
+    minutes: float
+    begun: float = field(default_factory=time.monotonic)
+    overheads: dict[tuple[int, bool], overhead.Found] = field(default_factory=dict)
+
+    @property
+    def left(self) -> float:
+        """Seconds left."""
+        return self.begun + 60 * self.minutes - time.monotonic()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, print, and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="all measurements")
+    parser.add_argument("--minutes", type=float, default=10, help="how long it may take (default 10)")
+    parser.add_argument("--dry", action="store_true", help=f"leave {PAGE.relative_to(HOME)} as it is")
+    arguments = parser.parse_args(argv)
+    session, before = Session(arguments.minutes), os.getloadavg()[0]
+    rows: list[Row] = []
+    for measure in (_unused, _trivial, _large, _tariff, _agentdojo, _live, _cores, _report, _shards):
+        for row in measure(session):
+            print(f"{(time.monotonic() - session.begun):4.0f} s  {' | '.join(row)}", flush=True)
+            rows.append(row)
+    minutes = (time.monotonic() - session.begun) / 60
+    text = f"{facts((before, os.getloadavg()[0]), minutes)}\n\n{table(rows)}"
+    print(f"\n{text}")
+    if not arguments.dry:
+        put(text)
+    return 0
+
+
+def _unused(_: Session) -> Iterator[Row]:
+    found = unused.measured(15)
+    yield Row(
+        "a run without suites: what our plugin adds",
+        f"{found.ours:+.1f} ms CPU",
+        f"the run itself {found.alone:.0f} ms; the required plugins {found.required:+.1f} ms",
+        "5 ms",
+        judged(found.ours, 5, why="It imports its entry point, the hooks' names and the names of the packs."),
+    )
+
+
+def _trivial(session: Session) -> Iterator[Row]:
+    for cases in overhead.SIZES:
+        for reported in (True, False):
+            large = cases == max(overhead.SIZES)
+            rounds = 1 if large else ROUNDS
+            found = overhead.measured(cases, reported=reported, rounds=rounds, by_hand=reported and not large)
+            session.overheads[cases, reported] = found
+            yield _overhead(found)
+
+
+def _overhead(found: overhead.Found) -> Row:
+    plain, ours = (overhead.each_case(found, usage) for usage in (found.no_op, found.ours))
+    beside = f"a parametrized no-op {plain[0]:.0f} µs, {plain[1]:.1f} KiB"
+    by_hand = found.by_hand
+    why = "Each case is a file, and pytest makes a collector of each."
+    if by_hand is not None:
+        share = by_hand.seconds / found.no_op.seconds
+        beside += f"; a collector of 20 lines {share:.2f} x"
+        why = f"Each case is a file: a collector of 20 lines that checks and keeps nothing takes {share:.2f} x already."
+    time_said = judged(found.time, 1.3, bar=1.5, why=why)
+    memory_said = judged(found.memory, 2.5, why="Entry, record and result stay in memory for the reports.")
+    return Row(
+        f"a trivial case, {found.cases:,} cases, {'with' if found.reported else 'without'} the JSON report",
+        f"{found.time:.2f} x the CPU ({ours[0]:.0f} µs), {found.memory:.2f} x the memory ({ours[1]:.1f} KiB)",
+        beside,
+        "1.3 x (bar 1.5 x); memory 2.5 x" if found.reported else "",
+        f"CPU: {time_said} Memory: {memory_said}" if found.reported else "For the record.",
+    )
+
+
+def _command(name: str) -> tuple[overhead.Usage, int]:
+    """Run a suite of the repository as a whole command; gives the cases as well."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [*overhead.pytest_command("packbench", *overhead.REPORT), f"--packbench-suite={name}"]
+        usages = [overhead.used(HOME, [*command, f"--packbench-output={folder}"]) for _ in range(ROUNDS)]
+        lines = [path.read_bytes().count(b"\n") for path in Path(folder).rglob("*.jsonl") if path.stem != "payloads"]
+    return sorted(usages)[ROUNDS // 2], sum(lines) // ROUNDS
+
+
+def _tariff(_: Session) -> Iterator[Row]:
+    usage, cases = _command("tariff")
+    most = 1 + 0.003 * cases
+    why = "Start-up, imports and the offline schedule are in it."
+    yield Row(
+        f"the tariff suite, whole command, {cases} cases",
+        f"{usage.seconds:.2f} CPU s, {usage.mebibytes:.0f} MiB",
+        "1 CPU s plus 3 ms a case",
+        f"{most:.2f} CPU s",
+        judged(usage.seconds, most, why=why),
+    )
+
+
+def _agentdojo(_: Session) -> Iterator[Row]:
+    what, budget = "AgentDojo, all 949 pairs, scripted agent, whole command", "30 CPU s"
+    if find_spec("agentdojo") is None:
+        yield Row(what, "not measured", "", budget, "The extra `agentdojo` is not installed here.")
+        return
+    usage, cases = _command("agentdojo")
+    yield Row(what, f"{usage.seconds:.1f} CPU s, {cases} pairs", "", budget, judged(usage.seconds, 30))
+
+
+def _live(_: Session) -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        one, many = Path(folder, "one"), Path(folder, "many")
+        live.prepare(one, 1, LATENCY)
+        live.prepare(many, LIVE_CASES, LATENCY)
+        begin = live.best(one, "wait", "", 1, ROUNDS).wall - LATENCY
+        found = live.best(many, "wait", "", AT_ONCE, ROUNDS)
+    ideal = LIVE_CASES * LATENCY / AT_ONCE
+    share = ideal / (found.wall - begin)
+    busy = f"the run alone took {found.cpu:.1f} s of a processor"
+    verdict = "Met." if share >= SHARE else f"Missed by {SHARE - share:.1%} of the rate: {busy}."
+    yield Row(
+        f"live: {LIVE_CASES:,} cases of {LATENCY * 1000:.0f} ms, {AT_ONCE} at once",
+        f"{share:.1%} of the ideal rate, {found.cpu:.2f} CPU s, {found.mebibytes:.0f} MiB",
+        f"ideal {ideal:.2f} s; start-up {begin:.2f} s taken off",
+        "95 %",
+        verdict,
+    )
+
+
+def _cores(_: Session) -> Iterator[Row]:
+    found = cores.measured(cores.CASES, 2)
+    ratio = found.one / found.two
+    why = "Each worker starts and collects for itself, and two need both processors: see the load."
+    yield Row(
+        f"`-n 2` on a CPU-bound target, {cores.CASES} cases, wall clock",
+        f"{ratio:.2f} x faster ({found.two:.1f} s)",
+        f"one process {found.one:.1f} s",
+        "1.6 x",
+        "Met." if ratio >= FASTER else f"Missed by {1 - ratio / FASTER:.0%}. {why}",
+    )
+
+
+def _report(session: Session) -> Iterator[Row]:
+    records = RECORDS if session.left > FOR_REPORT_S else RECORDS // 10
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "records.jsonl"
+        report.write_records(path, records, own=False)
+        plain = report.measured([sys.executable, "-c", report.PARSE_ONLY, str(path)], 1)
+        ours = report.measured([sys.executable, "-m", "pytest_packbench", "report", str(path)], 1)
+    most = 8 * RUST_SECONDS * records / RECORDS
+    why = "The Rust reader is no part of this run: its time is that of a machine without other work."
+    verdicts = f"CPU: {judged(ours[0], most, why=why)} Memory: {judged(ours[1], 200)}"
+    yield Row(
+        f"`packbench report` on {records:,} records",
+        f"{ours[0] / plain[0]:.2f} x the CPU ({ours[0]:.1f} s), {ours[1]:.0f} MiB",
+        f"`json.loads` on the same lines {plain[0]:.1f} s",
+        f"{most:.1f} CPU s (8 x the Rust reader); 200 MiB",
+        verdicts,
+    )
+
+
+def _shards(session: Session) -> Iterator[Row]:
+    sizes = shards.CASES if session.left > FOR_SHARDS_S else shards.CASES[:1]
+    merged: list[shards.Shared] = []
+    for cases in sizes:
+        found = shards.measured(cases, shards.SHARDS)
+        merged.append(found)
+        yield Row(
+            f"{cases:,} cases in {shards.SHARDS} shards",
+            f"one shard {found.shard.seconds:.1f} CPU s, {found.shard.mebibytes:.0f} MiB; "
+            f"the merge of all {found.merge.seconds:.1f} CPU s, {found.merge.mebibytes:.0f} MiB",
+            f"to select a shard's cases {found.selected.seconds:.1f} CPU s, {found.selected.mebibytes:.0f} MiB",
+            "",
+            "For the record.",
+        )
+    if len(merged) > 1:
+        yield _slope(merged[0], merged[-1])
+
+
+def _slope(few: shards.Shared, many: shards.Shared) -> Row:
+    more = many.cases - few.cases
+    time_each = (many.merge.seconds - few.merge.seconds) / more
+    memory_each = (many.merge.mebibytes - few.merge.mebibytes) / more
+    shard_each = (many.selected.seconds - few.selected.seconds) / more
+    rest = 1_000_000 - many.cases
+    return Row(
+        f"1,000,000 cases in {shards.SHARDS} shards, from the slope of these two",
+        f"the merge {many.merge.seconds + rest * time_each:.0f} CPU s, "
+        f"{many.merge.mebibytes + rest * memory_each:.0f} MiB",
+        f"to select a shard's cases {many.selected.seconds + rest * shard_each:.1f} CPU s",
+        "",
+        "Not measured: a million does not fit into the ten minutes (`python -m benchmarks.shards --cases 1000000`).",
+    )
+
+
+def _large(session: Session) -> Iterator[Row]:
+    middle = session.overheads[max(overhead.SIZES), True]
+    needed = 1.4 * (middle.no_op.seconds + middle.ours.seconds) * overhead.LARGE / middle.cases
+    what = f"the same at {overhead.LARGE:,} cases against 1,000"
+    budget = "1.15 x"
+    if session.left < needed + FOR_REST_S:
+        said = "`python benchmarks/overhead.py --large` does, in some minutes."
+        yield Row(what, "not measured: no time left", "", budget, said)
+        middle_ratio = middle.time / session.overheads[min(overhead.SIZES), True].time
+        what = f"the same at {max(overhead.SIZES):,} cases against 1,000"
+        yield Row(what, f"{middle_ratio:.2f} x", "", budget, judged(middle_ratio, 1.15))
+        return
+    found = overhead.measured(overhead.LARGE, reported=True, rounds=1)
+    yield _overhead(found)
+    ratio = found.time / session.overheads[min(overhead.SIZES), True].time
+    yield Row(what, f"{ratio:.2f} x", f"{found.time:.2f} against {found.time / ratio:.2f}", budget, judged(ratio, 1.15))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
