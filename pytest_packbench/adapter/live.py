@@ -255,11 +255,11 @@ def expected_calls(benches: Benches, places: Iterable[Place]) -> str:
             continue
         calls = _recorded_calls(place.suite.cassette_path(place.case_id)) if due > 0 else 0
         recorded, bare = recorded + due * (calls or 0), bare + due * (calls is None)
-    attempts = f"{cases} case{'' if cases == 1 else 's'}" + (f" x {trials} trials" if trials > 1 else "")
-    about = f"about {recorded:,} model calls, as recorded" if recorded else ""
-    more = " more" if recorded else ""
-    least = f"at least {bare:,}{more} model calls, for cases without a recording" if bare else ""
-    itself = f"{own:,} attempts whose target asks no model of ours" if own else ""
+    attempts = _counted(cases, "case") + (f" x {trials} trials" if trials > 1 else "")
+    about = f"about {_counted(recorded, 'model call')}, as recorded" if recorded else ""
+    more = "more model call" if recorded else "model call"
+    least = f"at least {_counted(bare, more)}, for cases without a recording" if bare else ""
+    itself = f"{_counted(own, 'attempt')} whose target asks no model of ours" if own else ""
     parts = [part for part in (about, least, itself) if part]
     return f"packbench: {attempts} to be run in {benches.settings.mode} mode: {'; '.join(parts) or 'nothing to ask'}"
 
@@ -294,6 +294,10 @@ def caps_text(settings: Settings, *, shared: bool) -> str:
 def spent_text(spent: Mapping[str, Any]) -> str:
     """Say what a live run used."""
     cost = "cost unknown" if spent["cost"] is None else f"{spent['cost']:.4f} {spent['currency']}"
-    uncounted = f" ({spent['uncounted']} answers or failures without a token count)" if spent["uncounted"] else ""
-    cached = f", {spent['cached']} more answered from the cache" if spent.get("cached") else ""
-    return f"asked: {spent['calls']} model calls, {spent['tokens']:,} tokens{uncounted}, {cost}{cached}"
+    uncounted = f" ({_counted(spent['uncounted'], 'call')} without a token count)" if spent["uncounted"] else ""
+    cached = f", {spent['cached']:,} more answered from the cache" if spent.get("cached") else ""
+    return f"asked: {_counted(spent['calls'], 'model call')}, {spent['tokens']:,} tokens{uncounted}, {cost}{cached}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -127,7 +127,8 @@ class Resumed:
         kept = self.kept.get(suite)
         count = len(kept.all_entries()) if kept is not None else 0
         again = f", {kept.again} broken or not begun are made again" if kept is not None and kept.again else ""
-        return f"packbench: suite {suite}: resuming run {self.run_id}: {count} attempts kept{again}"
+        attempts = f"{count} attempt{'' if count == 1 else 's'}"
+        return f"packbench: suite {suite}: resuming run {self.run_id}: {attempts} kept{again}"
 
 
 def find_resumed(config: pytest.Config, benches: Benches) -> Resumed | None:
