@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 import pytest_packbench.adapter.session
 import pytest_packbench.adapter.xdist
@@ -22,9 +21,6 @@ import pytest_packbench.reports.markdown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# how long an example takes says more of the machine than of the code
-settings.register_profile("packbench", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("packbench")
 SUITE = Path(__file__).parents[1] / "storage" / "benchmarks" / "tariff"
 # pytester forgets what a run imported: what is imported here is imported once
 _WARM = (pytest_packbench.adapter, pytest_packbench.packs, pytest_packbench.reports)
