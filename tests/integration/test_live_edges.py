@@ -75,10 +75,9 @@ def debugged(project: Project, typed: str, *arguments: str) -> subprocess.Comple
     [
         ("stop", ("--packbench-mode=live", "--pdb")),
         ("stop_later", ("--packbench-mode=live", "--pdb")),
-        ("stop", ("--packbench-mode=live", "--packbench-case-timeout=600")),
         ("stop", ()),
     ],
-    ids=["live pdb", "live pdb async", "live", "fixture"],
+    ids=["live pdb", "live pdb async", "fixture"],
 )
 def test_a_breakpoint_stops_one_case_at_a_time(plain: Project, target: str, arguments: tuple[str, ...]) -> None:
     prepare(plain, "ab", "cd")
