@@ -1,0 +1,77 @@
+"""The page on live runs, and the tariff suite recorded from each provider's client, against a server on loopback."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.doc_blocks import blocks
+from tests.servers.fake import FakeServer
+from tests.servers.tariff import tariff_handler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.conftest import Copy
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = [
+    line
+    for block in blocks(ROOT / "docs" / "live.md")
+    if block.kind == "console"
+    for line in block.text.splitlines()
+    if line.startswith("pytest ")
+]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FakeServer]:
+    with FakeServer(tariff_handler(ROOT / "storage" / "benchmarks" / "tariff")) as running:
+        yield running
+
+
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "sk-made-up-for-this-test")
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_command_of_the_page_runs(
+    copy: Copy, server: FakeServer, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    keys(monkeypatch)
+    monkeypatch.setenv("PACKBENCH_BASE_URL", server.url)
+    # a few cases instead of all; a command's own selection comes later and wins
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-k neg_08")
+    result = copy.pytester.runpytest(*shlex.split(line)[1:])
+    assert result.ret == pytest.ExitCode.OK
+    assert result.parseoutcomes()["passed"] >= 1
+
+
+@pytest.mark.parametrize(("backend", "path"), [("anthropic", ""), ("openai", "/v1"), ("ollama", "")])
+def test_a_recorded_suite_replays_to_the_same_records(
+    copy: Copy, server: FakeServer, monkeypatch: pytest.MonkeyPatch, backend: str, path: str
+) -> None:
+    keys(monkeypatch)
+    selected = ("-k", "neg_08 or adv_64")
+    asked = (f"--packbench-backend={backend}", "--packbench-model=made-up", f"--packbench-base-url={server.url}{path}")
+    assert copy.run("--packbench-mode=record", *asked, *selected).ret == pytest.ExitCode.OK
+    assert copy.run(*selected).ret == pytest.ExitCode.OK
+    first, second = map(comparable, sorted((copy.pytester.path / "reports/benchmarks/tariff").glob("*/records.jsonl")))
+    assert first == second
+    assert {(record["llm_backend"], record["llm_model"]) for record in first} == {(backend, "made-up")}
+    assert all(record["tokens_input"] for record in first)
+
+
+def comparable(path: Path) -> list[dict[str, Any]]:
+    """The records of a run, without time, run id and mode."""
+    records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    for record in records:
+        for name in ("timestamp", "wall_clock_ms", "run_id"):
+            del record[name]
+        del record["packbench"]["mode"]
+    return records
