@@ -1,4 +1,4 @@
-"""The page on live runs, and the tariff suite recorded from each provider's client, against a server on loopback."""
+"""The pages on live runs and on resuming, and the tariff suite recorded from each provider's client, against a server on loopback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
     line
-    for block in blocks(ROOT / "docs" / "live.md")
+    for page in ("live.md", "resume.md")
+    for block in blocks(ROOT / "docs" / page)
     if block.kind == "console"
     for line in block.text.splitlines()
     if line.startswith("pytest ")
@@ -40,13 +41,15 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_every_command_of_the_page_runs(
+def test_every_command_of_the_pages_runs(
     copy: Copy, server: FakeServer, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     keys(monkeypatch)
-    monkeypatch.setenv("PACKBENCH_BASE_URL", server.url)
+    monkeypatch.setenv("PACKBENCH_BASE_URL", server.url + ("/v1" if "openai" in line else ""))
     # a few cases instead of all; a command's own selection comes later and wins
     monkeypatch.setenv("PYTEST_ADDOPTS", "-k neg_08")
+    if "--packbench-resume" in line:
+        assert copy.run().ret == pytest.ExitCode.OK
     result = copy.pytester.runpytest(*shlex.split(line)[1:])
     assert result.ret == pytest.ExitCode.OK
     assert result.parseoutcomes()["passed"] >= 1
