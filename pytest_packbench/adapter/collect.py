@@ -25,7 +25,7 @@ from pytest_packbench.cases.load import parse_case
 from pytest_packbench.cases.problem import CaseError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from pytest_packbench.adapter.suites import Benches
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pytest_packbench.cases.shard import Shard
     from pytest_packbench.cases.suite import Suite
     from pytest_packbench.engine.protocols.pack import Pack
+    from pytest_packbench.plugin import Asked
     from pytest_packbench.records.entry import Entry
 
 _MARKS = 10_000
@@ -249,6 +250,15 @@ class CaseFolder(pytest.Directory):
         super().__init__(**kwargs)
         self.collector = collector
 
+    @property
+    def ihook(self) -> Any:
+        """Calls hooks; once all is collected no conftest.py comes to those that count."""
+        return self._settled_ihook if self.collector.finished else super().ihook
+
+    @cached_property
+    def _settled_ihook(self) -> Any:
+        return super().ihook
+
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
         """Give what is in the folder, in the order of names, as pytest does."""
         ignoring = self._something_ignores()
@@ -267,9 +277,16 @@ class CaseFolder(pytest.Directory):
             elif is_case:
                 # a link that leads nowhere, too: it counts as a case that can't be read
                 file = self.collector.pytest_collect_file(path, self)
-                yield from [file] if file is not None else []
+                yield from self._taken(file)
             elif entry.is_file():
                 yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
+
+    def _taken(self, file: CaseFile | CaseLines | None) -> Iterable[pytest.Item | pytest.Collector]:
+        """Give a file's case at once: pytest would make a report of each file, which takes longer than reading it."""
+        if file is None:
+            return ()
+        # an argument that names a file is looked for among files
+        return (file,) if isinstance(file, CaseLines) or self.collector.by_file else file.collect()
 
     def _is_ignored(self, path: Path, *, with_parents: bool) -> bool:
         if self.session.isinitpath(path, with_parents=with_parents):
@@ -290,14 +307,22 @@ class CaseFolder(pytest.Directory):
 
 
 class Collector:
-    """The hooks of collection, registered in a session that was asked for suites."""
+    """The hooks of collection, registered in a session that was asked for suites.
 
-    def __init__(self, benches: Benches, single: Mapping[str, frozenset[str]]) -> None:
+    Attributes:
+        by_file: whether an argument names a file of cases.
+        collected: how many cases each suite was found to have.
+        finished: whether all is collected.
+    """
+
+    def __init__(self, benches: Benches, asked: Asked) -> None:
         self._benches = benches
-        self._single = single
+        self._single = asked.single
+        self.by_file = bool(asked.files)
         self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in benches.suites.values()]
         self._root = str(benches.config.rootpath) + os.sep
         self.collected: dict[str, int] = dict.fromkeys(benches.suites, 0)
+        self.finished = False
 
     def is_due(self, name: str) -> bool:
         """Whether a file of cases, by its name, is to be looked at: a file of many is, and one of the shard."""
@@ -334,7 +359,8 @@ class Collector:
             return lines
         if not self.is_due(path.name):
             return None
-        file: CaseFile = CaseFile.from_parent(parent, path=path, nodeid=nodeid, suite=suite, pack=pack)
+        # pytest would find out its name by taking paths apart
+        file: CaseFile = CaseFile.from_parent(parent, path=path, name=path.name, nodeid=nodeid, suite=suite, pack=pack)
         return file
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
@@ -352,6 +378,11 @@ class Collector:
                 if other is not item and (other.path, other.line) != (item.path, item.line):
                     _say_twice(item, other.where)
                     _say_twice(other, item.where)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self) -> None:
+        """Note that no conftest.py comes any more."""
+        self.finished = True
 
 
 def _say_twice(item: CaseItem, twin: str, name: str = "") -> None:

@@ -84,7 +84,7 @@ class GitHub:
             if run.run is not None and run.statistics is not None:
                 yield Judged(
                     run=run.run,
-                    entries=run.all_entries(),
+                    entries=run.ordered,
                     statistics=run.statistics,
                     gates=run.gates,
                     rules="" if run.suite.bundled else str(run.suite.path / "suite.yaml"),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.adapter.keys import ungrouped
-from pytest_packbench.records.atomic import write_atomic
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Container
 
     import pytest
 
@@ -47,17 +45,13 @@ def _ask_for(config: pytest.Config) -> None:
     config.option.json_report_verbosity = 0
 
 
-def write_report(
-    path: Path, config: pytest.Config, session: pytest.Session, nodeids: set[str], document: dict[str, Any]
-) -> None:
-    """Write `report.json`: the plugin's document for one suite's items, with our object under `packbench`.
+def plugin_report(config: pytest.Config, session: pytest.Session, nodeids: Container[str]) -> dict[str, Any]:
+    """Give the plugin's document for one suite's items.
 
     Args:
-        path: the file.
         config: holds the document after the session; there is none with `-p no:pytest_jsonreport`.
         session: tells the exit code.
         nodeids: the suite's items.
-        document: our object.
     """
     plugin = getattr(config, "_json_report", None)
     report: dict[str, Any] = dict(getattr(plugin, "report", None) or {})
@@ -66,8 +60,7 @@ def write_report(
     if "tests" in report and len(tests) < len(report["tests"]):
         report["tests"] = tests
         report["summary"] = _summary(tests)
-    report["packbench"] = document
-    write_atomic(path, json.dumps(report, ensure_ascii=False, separators=(",", ":"), default=str) + "\n")
+    return report
 
 
 def _summary(tests: list[dict[str, Any]]) -> dict[str, int]:

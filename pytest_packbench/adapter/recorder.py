@@ -16,7 +16,7 @@ from pytest_packbench.adapter.baseline import Earlier
 from pytest_packbench.adapter.collect import CaseItem, Collector
 from pytest_packbench.adapter.execute import place_of, taken_from
 from pytest_packbench.adapter.facts import run_facts
-from pytest_packbench.adapter.jsonreport import write_report
+from pytest_packbench.adapter.jsonreport import plugin_report
 from pytest_packbench.adapter.keys import AHEAD, RESUMED, RUN_ID, ungrouped
 from pytest_packbench.adapter.resume import check_run, spent_of
 from pytest_packbench.adapter.shards import sizes
@@ -192,6 +192,7 @@ class Recorder:
         return result
 
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
+        from pytest_packbench.reports.folder import in_order
         from pytest_packbench.reports.statistics import statistics
 
         run.present, run.due = sizes(run.suite, self.benches.settings.shard)
@@ -205,7 +206,7 @@ class Recorder:
                 message = f"not run: the session was {stopped}{'' if stopped == 'interrupted' else ' early'}"
                 run.entries[nodeid] = (unscored(place(), "not_run", stopped, message, timestamp=clock(now)),)
         self._carry_over(run)
-        entries = run.all_entries()
+        run.ordered = entries = in_order(entry for trials in run.entries.values() for entry in trials)
         run.run = replace(run_facts(self, run, entries, now), findings=self._findings(run, entries))
         levels, rules = self.benches.pack_of(run.suite).depths or None, run.suite.config
         run.statistics = statistics(entries, levels=levels, trials_rule=rules.trials_rule())
@@ -292,14 +293,14 @@ class Recorder:
 
     def _write_report(self, run: SuiteRun, session: pytest.Session) -> None:
         from pytest_packbench.records.atomic import write_atomic
-        from pytest_packbench.reports.document import run_document
+        from pytest_packbench.reports.document import row_line, run_document, write_report
 
         if run.run is None or run.statistics is None or run.trouble:
             return
-        entries = run.all_entries()
-        document = run_document(run.run, entries, run.statistics, run.gates)
+        document = run_document(run.run, (), run.statistics, run.gates)
+        report = plugin_report(self.config, session, run.selected)
         try:
-            write_report(run.folder / "report.json", self.config, session, set(run.selected), document)
+            write_report(run.folder / "report.json", report, document, map(row_line, run.ordered))
             if not run.run.partial and not run.trouble:
                 write_atomic(run.folder.parent / "latest", self.run_id + "\n")
             # a process that was killed may have left drafts

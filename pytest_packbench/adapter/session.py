@@ -8,6 +8,7 @@ import pytest
 
 from pytest_packbench.adapter.collect import Collector
 from pytest_packbench.adapter.execute import Reporter
+from pytest_packbench.adapter.garbage import Garbage
 from pytest_packbench.adapter.github import register_github
 from pytest_packbench.adapter.jsonreport import switch_on
 from pytest_packbench.adapter.keys import AHEAD, BENCHES, RESUMED, RUN_ID
@@ -40,8 +41,9 @@ def register(config: pytest.Config, *, late: bool = False) -> None:
     benches = open_benches(config, read_settings(config), asked.folders, bundled=asked.bundled)
     config.stash[BENCHES] = benches
     check_asked(benches, asked)
-    collector = Collector(benches, asked.single)
+    collector = Collector(benches, asked)
     config.pluginmanager.register(collector, "packbench-collector")
+    config.pluginmanager.register(Garbage(), "packbench-garbage")
     config.pluginmanager.register(Reporter(), "packbench-reporter")
     ahead = None if late else _work_ahead(config, benches)
     config.stash[RUN_ID] = _run_id(config)

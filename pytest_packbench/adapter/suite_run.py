@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from pytest_packbench.cases.suite import Suite
@@ -29,6 +29,7 @@ class SuiteRun:
         targets: how records name the tests that run its cases; empty where items from files do.
         entries: what ran, by node id, each trial; the last run of an item counts.
         journal: open from the first entry on.
+        ordered: all that ran, in the order in which every file shows them, at the end.
         present: how many cases the suite has, at the end.
         due: how many of them the whole suite, or the shard, has to run.
         run: what is true of all entries, at the end.
@@ -44,6 +45,7 @@ class SuiteRun:
     targets: set[str] = field(default_factory=set)
     entries: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
     journal: Journal | None = None
+    ordered: Sequence[Entry] = ()
     present: int = 0
     due: int = 0
     run: Run | None = None
@@ -51,12 +53,6 @@ class SuiteRun:
     gates: tuple[GateResult, ...] = ()
     baseline: list[str] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
-
-    def all_entries(self) -> list[Entry]:
-        """Give the entries in the order in which every file shows them."""
-        from pytest_packbench.reports.folder import in_order
-
-        return in_order(entry for trials in self.entries.values() for entry in trials)
 
     @property
     def failed(self) -> bool:

@@ -87,7 +87,7 @@ class Terminal:
             return
         reporter.section(f"packbench: {run.suite.name}")
         if run.run is not None and run.statistics is not None:
-            for line in table(run.run, run.all_entries(), run.statistics, run.gates):
+            for line in table(run.run, run.ordered, run.statistics, run.gates):
                 reporter.line(line)
             if run.run.settings.get("spent"):
                 reporter.line(spent_text(run.run.settings["spent"]))

@@ -187,6 +187,10 @@ def _validated(data: object, model: type[ModelT], source: str, error_type: type[
         return model.model_validate(data)
     except ValidationError as error:
         raise error_type(source, problems_of(error, model)) from None
+    except Exception as error:
+        # a pack's model may be anybody's, and one bad file hides no other
+        wrong = f"the pack's {model.__name__} raised {type(error).__name__}: {' '.join(str(error).split())}"
+        raise error_type(source, [Problem("", wrong, "expected a model that takes it or says why not")]) from error
 
 
 def _listed(names: Iterable[str]) -> str:

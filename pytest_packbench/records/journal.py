@@ -11,7 +11,8 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
-from pytest_packbench.records.atomic import encoded, replacing
+from pytest_packbench.records.atomic import replacing
+from pytest_packbench.records.compact import compact
 from pytest_packbench.records.entry import Entry
 from pytest_packbench.records.entry_check import entry_problem
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 HEAD = "packbench_journal"
 JOURNAL_VERSION = 1
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class JournalError(ValueError):
@@ -217,8 +217,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _line(data: dict[str, Any]) -> bytes:
-    # a surrogate, which UTF-8 can't hold, becomes the escape that JSON has for it
-    return encoded(_ENCODER.encode(data)) + b"\n"
+    return compact(data, finite=False) + b"\n"
 
 
 def _head_line(run: Run) -> bytes:

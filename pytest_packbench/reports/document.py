@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.records.atomic import encoded, replacing
+from pytest_packbench.records.compact import compact
 from pytest_packbench.records.entry import Entry
 from pytest_packbench.records.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.reports.judgement import judge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from pytest_packbench.records.run import Run
     from pytest_packbench.reports.gates import GateResult
@@ -61,6 +65,41 @@ def run_document(
         }
     )
     return document
+
+
+def row_line(entry: Entry) -> bytes:
+    """Write the row of one entry under `cases` as compact JSON; a number that is not finite as null."""
+    row = _row(entry)
+    try:
+        return compact(row)
+    except ValueError:
+        return compact(_plain(row))
+
+
+def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any], rows: Iterable[bytes]) -> None:
+    """Write `report.json`, row by row: those of a large run are never held as text.
+
+    Args:
+        path: the file; its folder exists.
+        report: what other keys the file holds.
+        document: what `run_document` gives for no entry.
+        rows: what `row_line` gives for each, in order.
+
+    Raises:
+        OSError: it can't be written; an older file is untouched.
+        ValueError: the document has rows already.
+    """
+    if list(document)[-1] != "cases" or document["cases"]:
+        raise ValueError("the rows of a run document stand last, and come one by one")
+    # last, whatever somebody's hook put there
+    whole = {**{key: value for key, value in report.items() if key != "packbench"}, "packbench": document}
+    text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"), default=str)
+    at = len(text) - len("]}}")
+    with replacing(path) as file:
+        file.write(encoded(text[:at]))
+        for number, row in enumerate(rows):
+            file.write(b"," + row if number else row)
+        file.write(encoded(text[at:]) + b"\n")
 
 
 def _gate(result: GateResult) -> dict[str, Any]:

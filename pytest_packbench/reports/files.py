@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from pytest_packbench.records.atomic import encoded, replacing, write_atomic
+from pytest_packbench.records.atomic import replacing, write_atomic
+from pytest_packbench.records.compact import compact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 _IGNORE = "# reports come and go; commit one by name where it has to stay\n*\n"
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _BUFFER = 1 << 18
 
 
-def write_jsonl(path: Path, lines: Iterable[dict[str, Any] | str]) -> None:
+def write_jsonl(path: Path, lines: Iterable[dict[str, Any]]) -> None:
     """Write one JSON object a line, whole, in the place of an older file.
 
     Args:
         path: the file; its folder exists.
-        lines: objects of plain JSON, or lines that are JSON already; taken one by one.
+        lines: objects of plain JSON, taken one by one.
 
     Raises:
         OSError: it can't be written; an older file is untouched and nothing is left beside it.
-        ValueError: a number is not finite, or a line has a line end inside.
+        ValueError: a number is not finite.
     """
     with replacing(path) as file:
         for line in lines:
-            text = line if isinstance(line, str) else _ENCODER.encode(line)
-            if "\n" in text:
-                raise ValueError(f"{path}: not one line: {text[:60]!r}")
-            file.write(encoded(text) + b"\n")
+            _write_line(file, line)
 
 
 @contextmanager
@@ -54,7 +50,7 @@ def open_jsonl(path: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
 
 
 def _write_line(file: BinaryIO, line: dict[str, Any]) -> None:
-    file.write(encoded(_ENCODER.encode(line)) + b"\n")
+    file.write(compact(line) + b"\n")
 
 
 def ensure_gitignore(folder: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_packbench.records.atomic import write_atomic
-from pytest_packbench.reports.document import run_document
+from pytest_packbench.reports.document import row_line, run_document, write_report
 from pytest_packbench.reports.files import open_jsonl, write_jsonl
 from pytest_packbench.reports.markdown import summary_markdown
 
@@ -89,7 +88,8 @@ class RunFolder:
         """
         self._draft.mkdir(parents=True)
         opened = {name: self._open.enter_context(open_jsonl(self._draft / f"{name}.jsonl")) for name in _PARTS}
-        self._records, self._payloads, self._error_lines, self._rows = (opened[name] for name in _PARTS)
+        self._records, self._payloads, self._error_lines = (opened[name] for name in _PARTS)
+        self._rows = self._open.enter_context((self._draft / _ROWS).open("xb"))
         return self
 
     def add(self, entry: Entry, run_id: str) -> None:
@@ -109,7 +109,7 @@ class RunFolder:
             self._records({**entry.record, "run_id": run_id})
         for line in _payloads([entry], run_id):
             self._payloads(line)
-        self._rows({name: value for name, value in entry.as_json().items() if name not in _NOT_IN_ROW})
+        self._rows.write(row_line(entry) + b"\n")
 
     def finish(
         self, run: Run, entries: Sequence[Entry], statistics: Statistics, gate_results: Sequence[GateResult]
@@ -126,14 +126,11 @@ class RunFolder:
             OSError: it can't be written, or something stands in its place.
         """
         self._open.close()
-        rows = self._draft / f"{_ROWS}.jsonl"
+        rows = self._draft / _ROWS
         write_atomic(self._draft / "summary.md", summary_markdown(run, entries, statistics, gate_results))
-        head, tail = _around_cases(run_document(run, (), statistics, gate_results))
-        with (self._draft / "report.json").open("xb") as report, rows.open("rb") as lines:
-            report.write(head)
-            for number, line in enumerate(lines):
-                report.write((b"," if number else b"") + line.rstrip(b"\n"))
-            report.write(tail)
+        document = run_document(run, (), statistics, gate_results)
+        with rows.open("rb") as lines:
+            write_report(self._draft / "report.json", {}, document, (line.rstrip(b"\n") for line in lines))
         rows.unlink()
         if not self._errors:
             (self._draft / "errors.jsonl").unlink()
@@ -148,15 +145,5 @@ class RunFolder:
             shutil.rmtree(self._draft, ignore_errors=True)
 
 
-_ROWS = "rows"
-_PARTS = ("records", "payloads", "errors", _ROWS)
-_NOT_IN_ROW = frozenset({"suite", "record", "payload"})
-
-
-def _around_cases(document: dict[str, Any]) -> tuple[bytes, bytes]:
-    """Write the report of a run up to where its rows begin, and what comes after them."""
-    if list(document)[-1] != "cases":
-        raise ValueError("the rows of a run document stand last")
-    text = json.dumps({"packbench": document}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    at = len(text) - len("]}}")
-    return text[:at].encode("utf-8", "backslashreplace"), (text[at:] + "\n").encode()
+_ROWS = "rows.jsonl"
+_PARTS = ("records", "payloads", "errors")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MOST_ANNOTATIONS = 10
 MOST_GATES = 3
 STEP_BYTES = 1024 * 1024
-_ROWS = (MOST_ROWS, 300, 100, 30, 10, 3)
+_ROWS = (MOST_ROWS, 100, 30, 10, 3)
 _WIDTH = 400
 # the runner looks for the one at the beginning of a line, for the older one anywhere
 _COMMAND = re.compile(r"^(\s*)::", re.MULTILINE)

@@ -6,6 +6,7 @@ Text from models and cases is never trusted: it reaches the page through `cell` 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
     Rows = Iterable[tuple[str | None, ...]]
 
-# a page of more rows is read by nobody, and GitHub shows none above 1 MiB
-MOST_ROWS = 1000
+# a page of more rows is read by nobody
+MOST_ROWS = 200
 _WIDTH = 120
 # what explains a case that went wrong is worth more room than an answer
 _WIDE = 400
@@ -50,6 +51,8 @@ _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 _HEADING = re.compile(r"^(?=#)")
 
 
+# columns repeat themselves
+@lru_cache(maxsize=1024)
 def cell(text: str | None, limit: int = _WIDTH) -> str:
     """Make text harmless and whole in a table's cell or in a sentence of GitHub Flavored Markdown.
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.integration.conftest import TOY
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Project
@@ -322,3 +326,46 @@ def test_a_folder_of_cases_may_hold_other_things(project: Project) -> None:
     project.run_toy().assert_outcomes(passed=3, errors=1)
     said = {one["test_id"]: one["message"] for one in project.lines("errors.jsonl")}
     assert "can't be read: No such file or directory" in said["toy:one:lost"]
+
+
+def test_a_model_that_breaks_on_one_case_hides_no_other(project: Project) -> None:
+    fragile = """
+        from pydantic import field_validator
+        from pytest_packbench.cases.model import Case
+
+        class Fragile(Case):
+            @field_validator("input", mode="before")
+            @classmethod
+            def look(cls, value):
+                return {**value, "half": 1 / value.get("n", 1)}
+
+        Toy.case_model = Fragile
+        """
+    project.pytester.makeconftest(TOY + textwrap.dedent(fragile))
+    project.case("alpha", case_type="one", n=0)
+    project.case("beta", case_type="one")
+    project.run_toy().assert_outcomes(passed=1, errors=1)
+    (line,) = project.lines("errors.jsonl")
+    assert line["kind"] == "case_unreadable"
+    assert "alpha.json: the pack's Fragile raised ZeroDivisionError: division by zero" in line["message"]
+
+
+def test_cases_are_out_of_garbage_collections_way_as_long_as_they_run(project: Project) -> None:
+    project.case("alpha", python="import gc; assert gc.get_freeze_count() > 1000")
+    project.run_toy().assert_outcomes(passed=1)
+    gc.collect()
+    assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.parametrize("arguments", [("--packbench-suite=toy",), (ALPHA, "storage/benchmarks/toy/cases/two")])
+def test_each_case_has_its_file_above_it(filled: Project, arguments: tuple[str, ...]) -> None:
+    look = """
+        def pytest_collection_finish(session):
+            for item in session.items:
+                file, folder = item.parent, item.parent.parent
+                assert isinstance(file, pytest.File) and isinstance(folder, pytest.Directory)
+                assert (file.path, file.name, folder.path) == (item.path, item.path.name, item.path.parent)
+                assert item.nodeid == file.nodeid + "::" + item.name
+        """
+    filled.pytester.makeconftest(TOY + textwrap.dedent(look))
+    filled.run(*arguments).assert_outcomes(passed=3 if len(arguments) == 1 else 2)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import field_validator
 
 from pytest_packbench.cases.load import canonical_sha256, check_case, parse_case, parse_json, read_config
 from pytest_packbench.cases.model import Case
@@ -48,6 +49,20 @@ def complaint(data: object) -> str:
     with pytest.raises(CaseError) as caught:
         parse_case(json.dumps(data).encode(), TariffCase, source="c.json", stem="pos_64_shoe", pack="tariff")
     return str(caught.value)
+
+
+def test_a_model_that_breaks_is_said_of_the_file() -> None:
+    class Fragile(Case):
+        @field_validator("expected", mode="before")
+        @classmethod
+        def look(cls, value: Any) -> Any:
+            return 1 / value["n"]
+
+    data = {**GOOD, "pack_id": "own", "expected": {"n": 0}}
+    with pytest.raises(CaseError) as caught:
+        parse_case(json.dumps(data).encode(), Fragile, source="c.json", stem="pos_64_shoe", pack="own")
+    said = "c.json: the pack's Fragile raised ZeroDivisionError: division by zero; expected a model that "
+    assert str(caught.value).startswith(said)
 
 
 def test_the_spec_example_is_read() -> None:

@@ -148,7 +148,7 @@ class Pack(ABC):
 
     def request(self, case: Any) -> VerifyRequest:
         """Give what the target is asked."""
-        return VerifyRequest(input=case.model_dump(mode="json", by_alias=True)["input"])
+        return VerifyRequest(input=case.model_dump(mode="json", by_alias=True, include={"input"})["input"])
 
     def test_id(self, suite: str, case: Case) -> str:
         """Give the record's `test_id` (design 5)."""

@@ -1,0 +1,52 @@
+"""Keeping out of garbage collection's way what lives to the end: the cases, in their thousands.
+
+Each full collection would look at all of them again, and pytest asks for two more at the end of a session.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from typing import Any
+
+_FULL = 2
+
+
+class _SetAside:
+    """What is set aside in this process, if anything; there may be several sessions in it."""
+
+    def __init__(self) -> None:
+        self._due = False
+
+    def plan_return(self) -> None:
+        """Give it back at the next full collection, if the process lives to see one."""
+        self._due = True
+        if self._give_back not in gc.callbacks:
+            gc.callbacks.append(self._give_back)
+
+    def _give_back(self, phase: str, info: dict[str, Any]) -> None:
+        # when the interpreter ends the operating system takes all at once
+        if self._due and phase == "start" and info["generation"] == _FULL and not sys.is_finalizing():
+            self._due = False
+            gc.unfreeze()
+
+
+_SET_ASIDE = _SetAside()
+
+
+class Garbage:
+    """The session's hooks: what was collected is set aside, and given back after it."""
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """See that it is given back, after pytest has looked for garbage for the last time."""
+        config.add_cleanup(_SET_ASIDE.plan_return)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self) -> None:
+        """Set aside what there is."""
+        gc.freeze()
