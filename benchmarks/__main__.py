@@ -33,6 +33,7 @@ RUST_SECONDS = 1.1
 LATENCY = 0.2
 LIVE_CASES = 1000
 AT_ONCE = 64
+ALSO_AT_ONCE = (8, 256)
 SHARE = 0.95
 FASTER = 1.6
 FOR_REPORT_S = 120
@@ -106,7 +107,7 @@ def _overhead(found: overhead.Found) -> Row:
     plain, ours = (overhead.each_case(found, usage) for usage in (found.no_op, found.ours))
     beside = f"a parametrized no-op {plain[0]:.0f} µs, {plain[1]:.1f} KiB"
     by_hand = found.by_hand
-    why = "Each case is a file, and pytest makes a collector of each."
+    why = "Each case is a file of its own."
     if by_hand is not None:
         share = by_hand.seconds / found.no_op.seconds
         beside += f"; a collector of 20 lines {share:.2f} x"
@@ -155,22 +156,21 @@ def _agentdojo(_: Session) -> Iterator[Row]:
 
 def _live(_: Session) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
-        one, many = Path(folder, "one"), Path(folder, "many")
-        live.prepare(one, 1, LATENCY)
+        many = Path(folder, "many")
         live.prepare(many, LIVE_CASES, LATENCY)
-        begin = live.best(one, "wait", "", 1, ROUNDS).wall - LATENCY
-        found = live.best(many, "wait", "", AT_ONCE, ROUNDS)
-    ideal = LIVE_CASES * LATENCY / AT_ONCE
-    share = ideal / (found.wall - begin)
-    busy = f"the run alone took {found.cpu:.1f} s of a processor"
-    verdict = "Met." if share >= SHARE else f"Missed by {SHARE - share:.1%} of the rate: {busy}."
-    yield Row(
-        f"live: {LIVE_CASES:,} cases of {LATENCY * 1000:.0f} ms, {AT_ONCE} at once",
-        f"{share:.1%} of the ideal rate, {found.cpu:.2f} CPU s, {found.mebibytes:.0f} MiB",
-        f"ideal {ideal:.2f} s; start-up {begin:.2f} s taken off",
-        "95 %",
-        verdict,
-    )
+        for at_once in (AT_ONCE, *ALSO_AT_ONCE):
+            found = live.best(many, "wait", "", at_once, ROUNDS if at_once >= AT_ONCE else 1)
+            ideal = LIVE_CASES * LATENCY / at_once
+            share = ideal / found.calls
+            missed = f"Missed by {SHARE - share:.1%} of the rate: see the load."
+            judgement = "Met." if share >= SHARE else missed
+            yield Row(
+                f"live: {LIVE_CASES:,} cases of {LATENCY * 1000:.0f} ms, {at_once} at once",
+                f"{share:.1%} of the ideal rate, {found.cpu:.2f} CPU s, {found.mebibytes:.0f} MiB",
+                f"ideal {ideal:.2f} s; all calls {found.calls:.2f} s, the whole command {found.wall:.2f} s",
+                "95 %" if at_once == AT_ONCE else "",
+                judgement if at_once == AT_ONCE else "For the record.",
+            )
 
 
 def _cores(_: Session) -> Iterator[Row]:

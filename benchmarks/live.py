@@ -2,11 +2,12 @@
 
     python benchmarks/live.py [--cases N] [--latency SECONDS] [--concurrency N ...] [--rounds N]
 
-The ideal is cases x latency / concurrency. The server (`python -m tests.servers`) is a process of its own. `target` is
-an async function that waits so long itself: what it costs is the plugin's own. `openai` is one model call a case by the
-official client: what comes on top is the client's. Start-up is the same run with one case, the latency taken off; the
-share of the ideal is shown without it. CPU time is user plus system of the run; of several rounds the fastest counts,
-because other work on the machine only ever slows a run down. Memory is the peak of the resident set.
+The ideal is cases x latency / concurrency, and the rate is that of the calls: from when the target is called first to
+when it has answered last, by its own clock. What the command does before (starting, collecting) and after (writing its
+reports) is in `whole run` alone. The server (`python -m tests.servers`) is a process of its own. `target` is an async
+function that waits so long itself: what it costs is the plugin's own. `openai` is one model call a case by the official
+client: what comes on top is the client's. CPU time is user plus system of the run; of several rounds the fastest
+counts, because other work on the machine only ever slows a run down. Memory is the peak of the resident set.
 """
 
 from __future__ import annotations
@@ -27,18 +28,31 @@ if TYPE_CHECKING:
 HOME = Path(__file__).resolve().parent.parent
 TARGET = """
 import asyncio
+import atexit
+import time
+from pathlib import Path
 
 from pytest_packbench.backends.base import ModelRequest
 
+first, last = [], [0.0]
+atexit.register(lambda: Path("calls.txt").write_text(str(last[0] - first[0])))
+
+
+def answered(text):
+    last[0] = time.perf_counter()
+    return {{"answer": text}}
+
 
 async def wait(request):
+    first or first.append(time.perf_counter())
     await asyncio.sleep({latency})
-    return {{"answer": "ok"}}
+    return answered("ok")
 
 
 async def ask(request, context):
+    first or first.append(time.perf_counter())
     asked = ModelRequest(role="ask", system="", messages=({{"role": "user", "content": request.input["text"]}},))
-    return {{"answer": (await context.llm.complete(asked)).content}}
+    return answered((await context.llm.complete(asked)).content)
 """
 SUITE = """
 pack: generic
@@ -47,8 +61,9 @@ description: one trivial case many times
 
 
 class Run(NamedTuple):
-    """What a run took: wall clock and CPU, seconds; peak memory, MiB."""
+    """What a run took: its calls, the whole, and CPU, seconds; peak memory, MiB."""
 
+    calls: float
     wall: float
     cpu: float
     mebibytes: float
@@ -63,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args(argv)
     print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
-    print("| target | at once | ideal s | run s | start-up s | CPU s | peak MiB | share of the ideal rate |")
+    print("| target | at once | ideal s | calls s | whole run s | CPU s | peak MiB | share of the ideal rate |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
     command = [sys.executable, "-m", "tests.servers", "--latency", str(arguments.latency)]
     with subprocess.Popen(command, cwd=HOME, stdout=subprocess.PIPE, text=True) as server:
@@ -79,18 +94,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 def measure(target: str, url: str, arguments: argparse.Namespace) -> None:
     """Print a target's lines."""
     with tempfile.TemporaryDirectory() as folder:
-        one, many = Path(folder, "one"), Path(folder, "many")
-        prepare(one, 1, arguments.latency)
+        many = Path(folder, "many")
         prepare(many, arguments.cases, arguments.latency)
-        begin = best(one, target, url, 1, arguments.rounds).wall - arguments.latency
         for concurrency in arguments.concurrency:
             found = best(many, target, url, concurrency, arguments.rounds)
             ideal = arguments.cases * arguments.latency / concurrency
-            share = ideal / (found.wall - begin)
             name = "openai" if target == "ask" else "target"
             print(
-                f"| {name} | {concurrency} | {ideal:.2f} | {found.wall:.2f} | {begin:.2f} | {found.cpu:.2f} "
-                f"| {found.mebibytes:.0f} | {share:.1%} |",
+                f"| {name} | {concurrency} | {ideal:.2f} | {found.calls:.2f} | {found.wall:.2f} | {found.cpu:.2f} "
+                f"| {found.mebibytes:.0f} | {ideal / found.calls:.1%} |",
                 flush=True,
             )
 
@@ -134,7 +146,8 @@ def once(folder: Path, target: str, url: str, concurrency: int) -> Run:
     if process.returncode:
         raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}")
     unit = 1 if sys.platform == "darwin" else 1024
-    return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit / 2**20)
+    calls = float((folder / "calls.txt").read_text(encoding="utf-8"))
+    return Run(calls, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit / 2**20)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ from pytest_packbench.adapter.collect import CaseItem
 from pytest_packbench.adapter.execute import kept_trials, place_of
 from pytest_packbench.adapter.keys import RUN_ID
 from pytest_packbench.adapter.tried import Tried, not_run, tried
+from pytest_packbench.engine.loop import Job, Key
 from pytest_packbench.engine.output import Streams, outside_cases
-from pytest_packbench.engine.runner import Done, Job, Key, Runner
+from pytest_packbench.engine.runner import Done, Runner
 from pytest_packbench.engine.targets import TargetError
 
 if TYPE_CHECKING:

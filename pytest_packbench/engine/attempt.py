@@ -25,7 +25,6 @@ from pytest_packbench.engine.protocols.outcome import Outcome, ResultError
 from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
 from pytest_packbench.engine.protocols.score import Score
 from pytest_packbench.engine.targets import TargetFailure, in_thread
-from pytest_packbench.engine.within import OverdueError, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.meter import Meter
     from pytest_packbench.engine.protocols.pack import Pack
     from pytest_packbench.engine.targets import Aside, Caller
-    from pytest_packbench.engine.within import Limit
 
 _HOUSE = str(Path(__file__).resolve().parent.parent)
 _LOOP = str(Path(asyncio.__file__).parent)
@@ -215,24 +213,28 @@ def attempt(bench: Bench, loaded: LoadedCase) -> Attempt:
     return settle(bench, loaded, draft)
 
 
-async def ask_ahead(bench: Bench, loaded: LoadedCase, *, trial: int, limit: Limit, aside: Aside = in_thread) -> Draft:
+async def ask_ahead(bench: Bench, loaded: LoadedCase, draft: Draft, *, aside: Aside = in_thread) -> None:
     """Ask the target for one attempt without holding up the event loop. Never raises but for a cancellation.
 
     Args:
         bench: what the suite's cases share, in any mode.
         loaded: the case.
-        trial: which of several attempts it is, from 0.
-        limit: time limit of the attempt.
+        draft: takes what comes, to be given to `settle`.
         aside: runs a sync target where it holds up nobody.
-
-    Returns:
-        What came, to be given to `settle`.
     """
-    draft = Draft(trial=trial)
     _steps(bench, loaded, draft, _begin)
     if draft.failure is None:
-        await _ask_ahead(bench, draft, limit, aside)
-    return draft
+        await _ask_ahead(bench, draft, aside)
+
+
+def abandoned(draft: Draft, limit_s: float) -> Draft:
+    """Give the draft of an attempt that took too long; what still asks for it gets no model and changes nothing."""
+    if draft.meter is not None:
+        draft.meter.close()
+    passed = f"the target took longer than {limit_s:g} s and was abandoned (--packbench-case-timeout)"
+    left = replace(draft, payload=None, trouble=TargetFailure("timeout", passed))
+    left.ended()
+    return left
 
 
 def settle(bench: Bench, loaded: LoadedCase, draft: Draft) -> Attempt:
@@ -379,25 +381,33 @@ def _ask(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
     draft.ended()
 
 
-async def _ask_ahead(bench: Bench, draft: Draft, limit: Limit, aside: Aside) -> None:
+async def _ask_ahead(bench: Bench, draft: Draft, aside: Aside) -> None:
     request, context = _ready(draft)
     if bench.live is None and bench.caller.opaque:
         _replay_whole(draft)
         draft.ended()
         return
-    limit_s = limit.seconds
     try:
         with _guard(bench, context.case_id) as violations:
             draft.violations = violations
-            draft.payload, draft.trouble = await within(bench.caller.ahead(request, context, aside), limit)
-    except OverdueError:
-        passed = f"the target took longer than {limit_s:g} s and was abandoned (--packbench-case-timeout)"
-        draft.trouble = TargetFailure("timeout", passed)
+            draft.payload = await bench.caller.ahead(request, context, aside)
+    except BaseException as error:
+        draft.trouble = error
+        if _is_cancelled(error):
+            raise
     finally:
         if draft.meter is not None:
             draft.meter.close()
         draft.ended()
     told_usage(bench, draft)
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether somebody cancelled this very task; a target may raise or pass on such an error for another reason."""
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _guard(bench: Bench, case_id: str) -> AbstractContextManager[list[str]]:

@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -119,4 +119,6 @@ def offline(case_id: str, *, allow_processes: bool) -> Iterator[list[str]]:
         yield watch.violations
     finally:
         _GUARD.active.remove(watch)
-        _WATCH.reset(token)
+        # a coroutine that was abandoned is closed outside of its context, where nothing was set
+        with suppress(ValueError):
+            _WATCH.reset(token)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 import sys
 import weakref
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from types import ModuleType
 
 _MOST = 1_000_000
@@ -54,15 +53,11 @@ class Output:
 _CURRENT: ContextVar[Output | None] = ContextVar("packbench_output", default=None)
 
 
-@contextmanager
-def collecting() -> Iterator[Output]:
-    """Keep what the block prints and logs, where `Streams` are routed."""
-    output = Output()
-    token = _CURRENT.set(output)
-    try:
-        yield output
-    finally:
-        _CURRENT.reset(token)
+def collected_in(output: Output) -> Context:
+    """Give a copy of the context of now, in which what is printed and logged is kept, where `Streams` are routed."""
+    context = copy_context()
+    context.run(_CURRENT.set, output)
+    return context
 
 
 class _Routed:

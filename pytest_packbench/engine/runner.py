@@ -10,58 +10,27 @@ import queue
 import sys
 import threading
 import time
-from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.engine.attempt import Attempt, Draft, Failure, ask_ahead, settle
+from pytest_packbench.engine.attempt import Attempt, Draft, Failure, settle
+from pytest_packbench.engine.loop import Answer, Job, Key, Limit, Work
 from pytest_packbench.engine.offline import THREADS
-from pytest_packbench.engine.output import Output, collecting
-from pytest_packbench.engine.targets import daemon, in_thread, release_pools
-from pytest_packbench.engine.within import Limit
+from pytest_packbench.engine.output import Output
+from pytest_packbench.engine.targets import daemon, release_pools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
-    from pytest_packbench.cases.load import LoadedCase
-    from pytest_packbench.engine.attempt import Bench
     from pytest_packbench.engine.ledger import Ledger
     from pytest_packbench.engine.throttle import Throttle
 
 _TICK_S = 0.5
 _GRACE_S = 5.0
 _CLOSING_S = 5.0
-_FAREWELL_S = 1.0
 _WANT_S = 0.05
 _SWITCH_S = 0.0005
-
-
-class Key(NamedTuple):
-    """What names an attempt in a session.
-
-    Attributes:
-        nodeid: the case's item.
-        trial: which attempt at it, from 0.
-    """
-
-    nodeid: str
-    trial: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Job:
-    """One attempt to make.
-
-    Attributes:
-        key: its name.
-        bench: what the suite's cases share.
-        loaded: the case.
-    """
-
-    key: Key
-    bench: Bench
-    loaded: LoadedCase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,15 +52,6 @@ class Done:
     message: str = ""
     output: Output = field(default_factory=Output)
     stop: BaseException | None = None
-
-
-@dataclass(slots=True)
-class _Answer:
-    job: Job
-    draft: Draft | None
-    kind: str = ""
-    message: str = ""
-    output: Output = field(default_factory=Output)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +101,7 @@ class Runner:
         self._switch_s: float | None = None
         self._settled = settled
         self._beside = beside
-        self._answers: queue.SimpleQueue[_Answer | Callable[[], None]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Answer | Callable[[], None]] = queue.SimpleQueue()
         self._done: dict[Key, Done] = {}
         self._planned: set[Key] = set()
         self._over: set[Key] = set()
@@ -149,7 +109,7 @@ class Runner:
         self._beat_asked: float | None = None
         self._next_tick = 0.0
         self._closed = False
-        self._work = _Work(throttle, lookahead, self._limit, ledger, self._answers, beside=beside)
+        self._work = Work(throttle, lookahead, self._limit, ledger, self._answers, beside=beside)
         self._thread: threading.Thread | None = None
 
     def plan(self, jobs: Iterable[Job]) -> None:
@@ -293,7 +253,7 @@ class Runner:
             answer = self._answers.get(timeout=timeout_s)
         except queue.Empty:
             return
-        if isinstance(answer, _Answer):
+        if isinstance(answer, Answer):
             self._settle(answer)
         else:
             answer()
@@ -313,12 +273,12 @@ class Runner:
             why = f"an async target held up all others for {silent:.0f} s: it waits without await"
         else:
             return
-        self._settle(_Answer(job, Draft(trial=job.key.trial, failure=Failure(kind="loop_blocked", message=why))))
+        self._settle(Answer(job, Draft(trial=job.key.trial, failure=Failure(kind="loop_blocked", message=why))))
         # its own answer may still come, and is too late then
         self._given_up.add(job.key)
         self._work.unwanted.add(job.key)
 
-    def _settle(self, answer: _Answer) -> None:
+    def _settle(self, answer: Answer) -> None:
         job = answer.job
         if job.key in self._given_up:
             return
@@ -349,163 +309,6 @@ def _settled(job: Job, draft: Draft) -> Attempt:
     except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
         broken = Failure(kind="pack_error", message=f"scoring raised {type(error).__name__}: {error}")
         return settle(job.bench, job.loaded, replace(draft, failure=broken, outcome=None, score=None))
-
-
-class _Work:
-    """What happens on the loop's thread; what others touch is named.
-
-    Attributes:
-        loop: the event loop; threads that call on it use `call_soon_threadsafe`.
-        begun: when each attempt under way began, monotonic seconds; others read it.
-        beaten: when the loop was last seen alive; others read it.
-        unwanted: attempts that nobody waits for any more; others add to it.
-        room: attempts that were taken, and whose place is free; others add to it.
-    """
-
-    def __init__(
-        self,
-        throttle: Throttle,
-        lookahead: int,
-        limit: Limit,
-        ledger: Ledger,
-        answers: queue.SimpleQueue[_Answer | Callable[[], None]],
-        *,
-        beside: bool,
-    ) -> None:
-        self.loop = asyncio.new_event_loop()
-        self.begun: dict[Key, float] = {}
-        self.beaten = 0.0
-        self.unwanted: set[Key] = set()
-        self.room: deque[Key] = deque()
-        self._throttle = throttle
-        self._lookahead = lookahead
-        self._limit = limit
-        self._ledger = ledger
-        self._answers = answers
-        self._beside = beside
-        self._urgent: dict[Key, Job] = {}
-        self._waiting: dict[Key, Job] = {}
-        self._tasks: dict[Key, asyncio.Task[_Answer]] = {}
-        self._ahead: set[Key] = set()
-        self._closed = False
-        self._ended = False
-
-    def serve(self) -> None:
-        """Run the loop until it is to end: a target that stops it, or raises `SystemExit` in a task, doesn't end it."""
-        asyncio.set_event_loop(self.loop)
-        try:
-            while not self._ended and not self.loop.is_closed():
-                with suppress(BaseException):
-                    self.loop.run_forever()
-        finally:
-            self.loop.close()
-
-    def end(self) -> None:
-        """End the loop as soon as it can; called from any thread."""
-        self._ended = True
-        with suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(self.loop.stop)
-
-    def beat(self) -> None:
-        """Show that the loop is alive."""
-        self.beaten = time.monotonic()
-
-    def plan(self, jobs: list[Job]) -> None:
-        """Line up attempts and begin as many as may be."""
-        self._waiting.update((job.key, job) for job in jobs)
-        self._pump()
-
-    def want(self, job: Job) -> None:
-        """Put an attempt that is waited for now before all others, whatever the lookahead says."""
-        if job.key in self._tasks or job.key in self._ahead:
-            self._ahead.discard(job.key)
-        elif job.key not in self.unwanted:
-            self._waiting.pop(job.key, None)
-            self._urgent[job.key] = job
-        self._pump()
-
-    def taken(self) -> None:
-        """Note what was taken."""
-        self._pump()
-
-    def release(self, key: Key) -> None:
-        """Let go of an attempt that nobody will take."""
-        self._waiting.pop(key, None)
-        if key in self._tasks:
-            self._tasks[key].cancel()
-        self._ahead.discard(key)
-        self._pump()
-
-    async def cancel_all(self) -> None:
-        """Begin nothing more and cancel what is under way."""
-        self._closed = True
-        self._waiting.clear()
-        await _cancelled(set(self._tasks.values()))
-        # what targets began and left behind
-        await _cancelled(asyncio.all_tasks() - {asyncio.current_task()})
-        await self.loop.shutdown_asyncgens()
-
-    def _pump(self) -> None:
-        while self.room:
-            self._ahead.discard(self.room.popleft())
-        while len(self._tasks) < self._throttle.limit:
-            if self._urgent:
-                job = self._urgent.pop(next(iter(self._urgent)))
-                self._begin(job)
-                self._ahead.discard(job.key)
-            elif self._waiting and len(self._ahead) < self._lookahead:
-                self._begin(self._waiting.pop(next(iter(self._waiting))))
-            else:
-                return
-
-    def _begin(self, job: Job) -> None:
-        if job.key in self.unwanted:
-            return
-        self._ahead.add(job.key)
-        kind, message = ("stopped", "the run was stopped") if self._closed else self._ledger.exhausted()
-        if kind:
-            self._answers.put(_Answer(job, None, kind, message))
-            return
-        self.begun[job.key] = time.monotonic()
-        task = self._tasks[job.key] = self.loop.create_task(self._attempt(job))
-        task.add_done_callback(lambda task: self._end(job, task))
-
-    async def _attempt(self, job: Job) -> _Answer:
-        with collecting() as output:
-            draft = await ask_ahead(job.bench, job.loaded, trial=job.key.trial, limit=self._limit, aside=self._aside)
-        return _Answer(job, draft, output=output)
-
-    async def _aside(self, call: Callable[[], Any]) -> Any:
-        return await (in_thread(call) if self._beside else in_thread(call, self._answers.put))
-
-    def _end(self, job: Job, task: asyncio.Task[_Answer]) -> None:
-        self._tasks.pop(job.key, None)
-        self.begun.pop(job.key, None)
-        answer = _answer_of(job, task)
-        if answer.draft is not None and answer.draft.trouble is None and answer.draft.failure is None:
-            self._throttle.went_well()
-        self._answers.put(answer)
-        self._pump()
-
-
-def _answer_of(job: Job, task: asyncio.Task[_Answer]) -> _Answer:
-    if task.cancelled():
-        why = "the attempt was cancelled: by a target that cancels tasks that aren't its own, or because the run ended"
-        return _Answer(job, Draft(trial=job.key.trial, failure=Failure(kind="cancelled", message=why)))
-    error = task.exception()
-    if error is None:
-        return task.result()
-    said = f"{type(error).__name__}: {error}"
-    broken = Failure(kind="target_error", message=f"the attempt could not be made: {said}")
-    return _Answer(job, Draft(trial=job.key.trial, failure=broken))
-
-
-async def _cancelled(tasks: set[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        # one that swallows its cancellation is left behind
-        await asyncio.wait(tasks, timeout=_FAREWELL_S)
 
 
 async def _nothing() -> None:

@@ -14,11 +14,12 @@ from pytest_packbench.cases.suite import Suite, SuiteConfig
 from pytest_packbench.engine.attempt import Bench
 from pytest_packbench.engine.ledger import Caps, Ledger, Price
 from pytest_packbench.engine.live import Live
+from pytest_packbench.engine.loop import Job, Key
 from pytest_packbench.engine.meter import Asked
 from pytest_packbench.engine.protocols.outcome import Outcome, ResultError
 from pytest_packbench.engine.protocols.pack import Pack, RecordFacts
 from pytest_packbench.engine.protocols.score import Score, judged
-from pytest_packbench.engine.runner import Done, Job, Key, Runner
+from pytest_packbench.engine.runner import Done, Runner
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.engine.targets import Caller
 from pytest_packbench.engine.throttle import Throttle

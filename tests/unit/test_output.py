@@ -7,12 +7,11 @@ import io
 import logging
 import sys
 import threading
-from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.engine.output import Output, Streams, collecting, outside_cases
+from pytest_packbench.engine.output import Output, Streams, collected_in, outside_cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,12 +28,15 @@ def streams() -> Iterator[Streams]:
 def test_each_block_keeps_its_own(streams: Streams, capsys: pytest.CaptureFixture[str]) -> None:
     # the fixture for captured output has put its own streams in place by now, and they are routed
     print("before")  # noqa: T201 - printing is what is tried
-    with collecting() as one:
+    one, two = Output(), Output()
+
+    def say() -> None:
         print("one")  # noqa: T201 - printing is what is tried
         print("wrong", file=sys.stderr)  # noqa: T201 - printing is what is tried
         logging.getLogger("x").warning("logged")
-    with collecting() as two:
-        sys.stdout.writelines(["t", "wo"])
+
+    collected_in(one).run(say)
+    collected_in(two).run(lambda: sys.stdout.writelines(["t", "wo"]))
     assert [name for name, _ in one.sections()] == ["stdout", "stderr", "log"]
     assert dict(one.sections())["stdout"] == "one\n"
     assert "logged" in dict(one.sections())["log"]
@@ -45,15 +47,13 @@ def test_each_block_keeps_its_own(streams: Streams, capsys: pytest.CaptureFixtur
 def test_nothing_slips_while_streams_are_changed(streams: Streams) -> None:
     plain = [io.StringIO(), io.StringIO()]
     stop = threading.Event()
-    outputs: list[Output] = []
+    output = Output()
 
     def printing() -> None:
-        with collecting() as output:
-            outputs.append(output)
-            while not stop.is_set():
-                print("x", end="")  # noqa: T201 - printing is what is tried
+        while not stop.is_set():
+            print("x", end="")  # noqa: T201 - printing is what is tried
 
-    thread = threading.Thread(target=copy_context().run, args=(printing,))
+    thread = threading.Thread(target=collected_in(output).run, args=(printing,))
     before = sys.stdout
     try:
         thread.start()
@@ -64,24 +64,30 @@ def test_nothing_slips_while_streams_are_changed(streams: Streams) -> None:
         thread.join()
         sys.stdout = before
     assert [one.getvalue() for one in plain] == ["", ""]
-    assert set("".join(outputs[0].out)) == {"x"}
+    assert set("".join(output.out)) == {"x"}
 
 
 def test_what_a_case_itself_redirects_is_its_own_affair(streams: Streams) -> None:
-    own = io.StringIO()
-    with collecting() as output:
+    own, output = io.StringIO(), Output()
+
+    def say() -> None:
         with contextlib.redirect_stdout(own):
             print("caught")  # noqa: T201 - printing is what is tried
         print("kept")  # noqa: T201 - printing is what is tried
+
+    collected_in(output).run(say)
     assert own.getvalue() == "caught\n"
     assert output.sections() == [("stdout", "kept\n")]
 
 
 def test_a_debugger_that_kept_a_stream_gets_the_real_one(streams: Streams, capsys: pytest.CaptureFixture[str]) -> None:
-    kept = sys.stdout
-    with collecting() as output:
+    kept, output = sys.stdout, Output()
+
+    def debug() -> None:
         streams.stop()
         kept.write("(Pdb) ")
+
+    collected_in(output).run(debug)
     assert output.sections() == []
     assert capsys.readouterr().out == "(Pdb) "
 
@@ -107,5 +113,4 @@ def test_a_flood_is_cut() -> None:
 def test_records_of_cases_are_told_from_others() -> None:
     record = logging.makeLogRecord({})
     assert outside_cases(record)
-    with collecting():
-        assert not outside_cases(record)
+    assert not collected_in(Output()).run(outside_cases, record)

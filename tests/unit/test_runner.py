@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pytest_packbench.engine.loop import Job
     from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
-    from pytest_packbench.engine.runner import Done, Job, Runner
+    from pytest_packbench.engine.runner import Done, Runner
 
 
 def take(runner: Runner, one: Job) -> Done:
@@ -219,7 +221,7 @@ async def stops_the_loop(_: VerifyRequest) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        (cancels_itself, "target_error"),
+        (cancels_itself, "cancelled"),
         (cancels_everything, "cancelled"),
         (falls_in_a_task, "target_error"),
         (stops_the_loop, ""),
@@ -270,13 +272,25 @@ async def ends_at_last(_: VerifyRequest) -> dict[str, Any]:
 def test_a_target_that_takes_too_long_is_abandoned_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.within._FAREWELL_S", 0.05)
-    monkeypatch.setattr("pytest_packbench.engine.runner._FAREWELL_S", 0.05)
+    monkeypatch.setattr("pytest_packbench.engine.loop._FAREWELL_S", 0.05)
     with Running(limit_s=0.05) as runner:
         done = take(runner, job(bench(tmp_path, target), "bad"))
         assert kind(done) == "timeout"
         assert "took longer than 0.05 s and was abandoned" in message(done)
         assert kind(take(runner, job(bench(tmp_path, fine), "good"))) == ""
+
+
+def test_a_released_attempt_that_goes_on_all_the_same_frees_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_packbench.engine.loop._FAREWELL_S", 0.05)
+    bad, good = job(bench(tmp_path, swallows_its_cancellation), "bad"), job(bench(tmp_path, fine), "good")
+    with Running(most=1) as runner:
+        runner.plan([bad, good])
+        while not runner.progress().under_way:
+            time.sleep(0.001)
+        runner.release([bad.key])
+        assert kind(take(runner, good)) == ""
 
 
 @pytest.mark.parametrize("target", ["hangs", "hangs_in_a_pool", "waits_in_a_thread", "swallows_its_cancellation"])
