@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 
 HOME = Path(__file__).resolve().parent.parent
 ROUNDS = 3
+UNUSED_ROUNDS = 40
 RECORDS = 1_000_000
 RUST_SECONDS = 1.1
 """CPU seconds of the Rust reader on as many records, on the machine on which the budgets were set."""
 
+GENERIC_CASES = 10_000
 LATENCY = 0.2
 LIVE_CASES = 1000
 AT_ONCE = 64
@@ -83,13 +85,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _unused(_: Session) -> Iterator[Row]:
-    found = unused.measured(15)
+    found = unused.measured(UNUSED_ROUNDS)
     yield Row(
         "a run without suites: what our plugin adds",
         f"{found.ours:+.1f} ms CPU",
         f"the run itself {found.alone:.0f} ms; the required plugins {found.required:+.1f} ms",
         "5 ms",
         judged(found.ours, 5, why="It imports its entry point, the hooks' names and the names of the packs."),
+    )
+    yield Row(
+        "the same, installed from a wheel: what its list of files adds",
+        f"{found.listed:+.1f} ms CPU",
+        f"{found.files} files, the suites among them",
+        "",
+        "On top of the line above, which then misses its budget: pytest reads the list of each distribution that has a "
+        "plugin, also where `-p no:packbench` switches it off.",
     )
 
 
@@ -102,8 +112,11 @@ def _trivial(session: Session) -> Iterator[Row]:
             session.overheads[cases, reported] = found
             yield _overhead(found)
 
+    found = overhead.measured(GENERIC_CASES, reported=True, rounds=ROUNDS, generic=True)
+    yield _overhead(found, "a case of the generic pack")
 
-def _overhead(found: overhead.Found) -> Row:
+
+def _overhead(found: overhead.Found, what: str = "a trivial case") -> Row:
     plain, ours = (overhead.each_case(found, usage) for usage in (found.no_op, found.ours))
     beside = f"a parametrized no-op {plain[0]:.0f} µs, {plain[1]:.1f} KiB"
     by_hand = found.by_hand
@@ -115,7 +128,7 @@ def _overhead(found: overhead.Found) -> Row:
     time_said = judged(found.time, 1.3, bar=1.5, why=why)
     memory_said = judged(found.memory, 2.5, why="Entry, record and result stay in memory for the reports.")
     return Row(
-        f"a trivial case, {found.cases:,} cases, {'with' if found.reported else 'without'} the JSON report",
+        f"{what}, {found.cases:,} cases, {'with' if found.reported else 'without'} the JSON report",
         f"{found.time:.2f} x the CPU ({ours[0]:.0f} µs), {found.memory:.2f} x the memory ({ours[1]:.1f} KiB)",
         beside,
         "1.3 x (bar 1.5 x); memory 2.5 x" if found.reported else "",

@@ -1,6 +1,6 @@
 """What a trivial case costs through the plugin, beside a parametrized test that does nothing.
 
-    python benchmarks/overhead.py [--cases N ...] [--rounds N] [--large]
+    python benchmarks/overhead.py [--cases N ...] [--rounds N] [--large] [--generic]
 
 Both runs are whole pytest commands, in processes of their own, with and without a JSON report. A toy pack scores each
 case 1.0, so that what is left is ours: collecting, validating, recording, writing. CPU time is user plus system of the
@@ -19,10 +19,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 START = 10
 SIZES = (1_000, 10_000)
@@ -53,6 +53,14 @@ def pytest_packbench_packs():
 
 def act(request):
     return {}
+
+
+def pytest_packbench_target(config, suite):
+    return act
+"""
+GENERIC_CONFTEST = """
+def act(request):
+    return {"answer": request.input["number"], "text": "ok"}
 
 
 def pytest_packbench_target(config, suite):
@@ -125,23 +133,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--large", action="store_true", help=f"measure {LARGE} cases as well")
+    parser.add_argument("--generic", action="store_true", help="cases of the generic pack")
     arguments = parser.parse_args(argv)
     print("   cases  json report   no-op us   packbench us   ratio   no-op KiB   packbench KiB   ratio   by hand")
     for cases in [*arguments.cases, *([LARGE] if arguments.large else [])]:
         for reported in (True, False):
-            found = measured(cases, reported=reported, rounds=arguments.rounds, by_hand=reported and cases < LARGE)
+            by_hand = reported and cases < LARGE
+            found = measured(
+                cases, reported=reported, rounds=arguments.rounds, by_hand=by_hand, generic=arguments.generic
+            )
             print(line(found), flush=True)
     return 0
 
 
-def measured(cases: int, *, reported: bool, rounds: int, by_hand: bool = False) -> Found:
-    """Measure one size; the commands take turns, so that what else the machine does falls on all of them."""
+def measured(cases: int, *, reported: bool, rounds: int, by_hand: bool = False, generic: bool = False) -> Found:
+    """Measure one size; the commands take turns, so that what else the machine does falls on all of them.
+
+    Args:
+        cases: how many.
+        reported: whether with the JSON report.
+        rounds: how often; medians count.
+        by_hand: whether the collector of 20 lines is measured, too.
+        generic: whether the cases are of the generic pack, instead of a toy that scores nothing.
+    """
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         commands = {"plain": no_op_command(reported=reported), "suite": suite_command(reported=reported)}
         for number in (START, cases):
             write_no_op(place / "plain" / str(number), number)
-            write_suite(place / "suite" / str(number), number)
+            (write_generic if generic else write_suite)(place / "suite" / str(number), number)
             if by_hand:
                 write_by_hand(place / "hand" / str(number), place / "suite" / str(number))
         if by_hand:
@@ -194,7 +214,14 @@ def suite_command(*, reported: bool) -> list[str]:
     return [*pytest_command("packbench", *(REPORT if reported else ())), "--packbench-suite=toy"]
 
 
-def used(folder: Path, command: Sequence[str], *, codes: tuple[int, ...] = (0,), named: bool = True) -> Usage:
+def used(
+    folder: Path,
+    command: Sequence[str],
+    *,
+    codes: tuple[int, ...] = (0,),
+    named: bool = True,
+    site: Path | None = None,
+) -> Usage:
     """Run a command in a folder; give its CPU seconds and its peak memory.
 
     Args:
@@ -202,10 +229,15 @@ def used(folder: Path, command: Sequence[str], *, codes: tuple[int, ...] = (0,),
         command: what to run.
         codes: the exit codes of a command that went well.
         named: whether pytest in it loads the plugins that the command names, and no other.
+        site: a further folder of installed packages, the first that is looked in.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PACKBENCH"))}
     if named:
         environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    if site is not None:
+        environment["PYTHONPATH"] = str(site)
+    # the second run of an installed package compiles nothing
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -232,19 +264,29 @@ def write_no_op(folder: Path, cases: int) -> None:
 
 def write_suite(folder: Path, cases: int) -> None:
     """Write a suite of so many cases, one a file."""
+    _write_cases(folder, cases, "toy", lambda _: {})
+    (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
+
+
+def write_generic(folder: Path, cases: int) -> None:
+    """Write the same for the generic pack, whose target answers what is expected."""
+    _write_cases(folder, cases, "generic", lambda number: {"answer": number, "text": "ok"})
+    (folder / "conftest.py").write_text(GENERIC_CONFTEST, encoding="utf-8")
+
+
+def _write_cases(folder: Path, cases: int, pack: str, expected: Callable[[int], dict[str, Any]]) -> None:
     place = folder / "storage" / "benchmarks" / "toy"
     (place / "cases" / "plain").mkdir(parents=True)
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
-    (place / "suite.yaml").write_text("pack: toy\ndescription: trivial cases\n", encoding="utf-8")
+    (place / "suite.yaml").write_text(f"pack: {pack}\ndescription: trivial cases\n", encoding="utf-8")
     for number in range(cases):
         case = {
             "id": f"case_{number:06}",
-            "pack_id": "toy",
+            "pack_id": pack,
             "case_type": "plain",
             "difficulty": "easy",
             "input": {"number": number},
-            "expected": {},
+            "expected": expected(number),
         }
         (place / "cases" / "plain" / f"case_{number:06}.json").write_text(json.dumps(case), encoding="utf-8")
 

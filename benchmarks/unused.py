@@ -2,18 +2,22 @@
 
     python -m benchmarks.unused [--rounds N]
 
-One test that does nothing, three commands in turn: without this plugin and those that it requires, with those, and with
-all. Other plugins of the environment load in none. CPU time, user plus system; of many rounds the first quartile of
-each counts, because other work on the machine only ever slows a run down, by more than what is looked for here.
+One test that does nothing, four commands in turn: without this plugin and those that it requires, with those, with all,
+and with all where the plugin is installed as a wheel installs it. The last two differ by the list of the package's
+files: pytest reads that of each distribution that has a plugin, and that of an editable install is short. Other plugins
+of the environment load in none. CPU time, user plus system; of many rounds the first quartile of each counts, because other
+work on the machine only ever slows a run down, by more than what is looked for here.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
+import shutil
 import statistics
 import sys
 import tempfile
-from importlib.metadata import entry_points
+from importlib.metadata import distribution, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,13 +26,17 @@ from benchmarks.overhead import REPORT, pytest_command, used, write_no_op
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+HOME = Path(__file__).resolve().parent.parent
+
 
 class Unused(NamedTuple):
-    """CPU milliseconds: a run without them, what the required plugins add, and what this one adds."""
+    """CPU milliseconds of a run without plugins; what those required, this one, and the list of its files add."""
 
     alone: float
     required: float
     ours: float
+    listed: float
+    files: int
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,7 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="what an installed plugin costs a run without suites")
     parser.add_argument("--rounds", type=int, default=15)
     found = measured(parser.parse_args(argv).rounds)
-    print(f"pytest alone {found.alone:.0f} ms, required plugins {found.required:+.1f} ms, ours {found.ours:+.1f} ms")
+    print(
+        f"pytest alone {found.alone:.0f} ms, required plugins {found.required:+.1f} ms, ours {found.ours:+.1f} ms, "
+        f"the list of its {found.files} files {found.listed:+.1f} ms"
+    )
     return 0
 
 
@@ -46,12 +57,36 @@ def measured(rounds: int) -> Unused:
         place = Path(folder, "plain")
         write_no_op(place, 1)
         installed = {found.name for found in entry_points(group="pytest11")}
-        commands = [_without(installed - loaded) for loaded in (set(), {*REPORT}, {*REPORT, "packbench"})]
-        for command in commands:
-            used(place, command, named=False)
-        times = [[1000 * used(place, command, named=False).seconds for command in commands] for _ in range(rounds)]
-    alone, required, ours = (statistics.quantiles(column)[0] for column in zip(*times, strict=True))
-    return Unused(alone, required - alone, ours - required)
+        site, files = Path(folder, "site"), _install(Path(folder, "site"))
+        every = _without(installed - {*REPORT, "packbench"})
+        runs = [(_without(installed), None), (_without(installed - {*REPORT}), None), (every, None), (every, site)]
+        for command, path in runs:
+            used(place, command, named=False, site=path)
+        times = [
+            [1000 * used(place, command, named=False, site=path).seconds for command, path in runs]
+            for _ in range(rounds)
+        ]
+    alone, required, ours, listed = (statistics.quantiles(column)[0] for column in zip(*times, strict=True))
+    return Unused(alone, required - alone, ours - required, listed - ours, files)
+
+
+def _install(site: Path) -> int:
+    """Put the package where and how a wheel puts it; gives the number of its files."""
+    found = distribution("pytest-packbench")
+    shutil.copytree(HOME / "pytest_packbench", site / "pytest_packbench", ignore=shutil.ignore_patterns("__pycache__"))
+    suites = site / "pytest_packbench" / "_suites"
+    if not suites.exists():
+        shutil.copytree(HOME / "storage" / "benchmarks", suites)
+    compileall.compile_dir(site, quiet=1)
+    about = site / f"pytest_packbench-{found.version}.dist-info"
+    about.mkdir()
+    for name in ("METADATA", "entry_points.txt"):
+        (about / name).write_text(found.read_text(name) or "", encoding="utf-8")
+    files = [path.relative_to(site).as_posix() for path in sorted(site.rglob("*")) if path.is_file()]
+    # a hash and a size stand behind each name
+    lines = [f"{name},sha256={'0' * 43},1000" for name in files]
+    (about / "RECORD").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    return len(files)
 
 
 def _without(names: set[str]) -> list[str]:

@@ -232,6 +232,11 @@ SETTINGS = (
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 
+def __dir__() -> list[str]:
+    """Give the hooks and fixtures: pytest looks at each name here, in every run, once for either."""
+    return [name for name in globals() if name.startswith(("pytest_", "packbench_"))]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Register the options and their ini keys."""
     group = parser.getgroup(NAME, "benchmark cases as tests (packbench)")

@@ -218,10 +218,10 @@ def packed(report: pytest.TestReport) -> None:
         setattr(report, ATTRIBUTE, json.dumps([entry.as_json() for entry in entries]))
 
 
-def taken_from(report: pytest.TestReport) -> list[Entry]:
+def taken_from(report: pytest.TestReport) -> tuple[Entry, ...]:
     """Take a report's entries off it: other plugins may write reports as JSON, and these are no values of that."""
     found = report.__dict__.pop(ATTRIBUTE, ())
-    return [Entry.from_json(one) for one in json.loads(found)] if isinstance(found, str) else list(found)
+    return tuple(Entry.from_json(one) for one in json.loads(found)) if isinstance(found, str) else found
 
 
 def properties(entry: Entry) -> list[tuple[str, Any]]:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from typing import Any
 
 _FULL = 2
+_NEVER = 1_000_000_000
 
 
 class _SetAside:
@@ -45,6 +47,16 @@ class Garbage:
     def pytest_configure(self, config: pytest.Config) -> None:
         """See that it is given back, after pytest has looked for garbage for the last time."""
         config.add_cleanup(_SET_ASIDE.plan_return)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """Look for young garbage alone while cases are collected: they stay, and would be looked at again and again."""
+        young, old, full = gc.get_threshold()
+        gc.set_threshold(young, old, _NEVER)
+        try:
+            return (yield)
+        finally:
+            gc.set_threshold(young, old, full)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:

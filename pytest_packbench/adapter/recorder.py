@@ -88,9 +88,11 @@ class Recorder:
         if entries:
             self._take(entries)
             return
+        if report.passed:
+            return
         nodeid = ungrouped(report.nodeid, self._runs_by_nodeid)
         run = self._runs_by_nodeid.get(nodeid)
-        if run is None or nodeid in run.entries or report.passed:
+        if run is None or nodeid in run.entries:
             return
         kind = "worker_crashed" if report.when not in {"setup", "call", "teardown"} else "setup_broken"
         verdict = "not_run" if report.skipped else "error"
@@ -102,16 +104,16 @@ class Recorder:
             message,
             timestamp=clock(time.time_ns()),
         )
-        self._take([entry])
+        self._take((entry,))
 
     def keep(self, entry: Entry) -> None:
         """Append an entry to the journal before pytest reports its item: what was paid for is not lost."""
         self._kept.add(_identity(entry))
         self._append(self.runs[entry.suite], entry)
 
-    def _take(self, trials: list[Entry]) -> None:
+    def _take(self, trials: tuple[Entry, ...]) -> None:
         run = self.runs[trials[0].suite]
-        run.entries[trials[0].nodeid] = tuple(trials)
+        run.entries[trials[0].nodeid] = trials
         for entry in trials:
             identity = _identity(entry)
             if identity in self._kept:
@@ -236,7 +238,7 @@ class Recorder:
         return ["not compared: this is a part; packbench compare takes the merged run"] if asked else []
 
     def _findings(self, run: SuiteRun, entries: list[Entry]) -> tuple[str, ...]:
-        records = [entry.record for entry in entries if entry.record is not None]
+        records = (entry.record for entry in entries if entry.record is not None)
         try:
             return tuple(self.benches.pack_of(run.suite).summary(records))
         except Exception as error:  # noqa: BLE001 - a pack may be anybody's

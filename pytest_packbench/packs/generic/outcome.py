@@ -14,6 +14,9 @@ from pytest_packbench.packs.generic.values import brief, same
 if TYPE_CHECKING:
     from pytest_packbench.packs.generic.model import Plan
 
+# made once: `json.dumps` makes one each time
+_ENCODER = json.JSONEncoder(allow_nan=False)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenericOutcome(Outcome):
@@ -42,7 +45,7 @@ def read(result: object, plan: Plan) -> GenericOutcome:
         raise ResultError("", "got null, expected JSON; does the target return its result?")
     try:
         # criteria see what a stored result will hold when it is scored again
-        plain = json.loads(json.dumps(result, allow_nan=False))
+        plain = json.loads(_ENCODER.encode(result))
     except (TypeError, ValueError, RecursionError) as error:
         raise ResultError("", f"is not JSON: {error}") from None
     if not _refuses(plan, plain):

@@ -16,7 +16,16 @@ _SHOWN = 80
 def same(left: Any, right: Any) -> bool:
     """Whether two JSON values are the same: 1 and 1.0 are, 1 and true are not."""
     # Python's own comparison is fast and wrong for booleans only
-    return left == right and (type(left) is type(right) is str or key(left) == key(right))
+    return left == right and _same_booleans(left, right)
+
+
+def _same_booleans(left: Any, right: Any) -> bool:
+    """Whether two values that Python takes for equal have their booleans in the same places."""
+    if isinstance(left, dict):
+        return all(_same_booleans(value, right[name]) for name, value in left.items())
+    if isinstance(left, list):
+        return all(map(_same_booleans, left, right))
+    return isinstance(left, bool) is isinstance(right, bool)
 
 
 def key(value: Any) -> Hashable:
