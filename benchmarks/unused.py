@@ -5,8 +5,8 @@
 One test that does nothing, four commands in turn: without this plugin and those that it requires, with those, with all,
 and with all where the plugin is installed as a wheel installs it. The last two differ by the list of the package's
 files: pytest reads that of each distribution that has a plugin, and that of an editable install is short. Other plugins
-of the environment load in none. CPU time, user plus system; of many rounds the first quartile of each counts, because other
-work on the machine only ever slows a run down, by more than what is looked for here.
+of the environment load in none. CPU time, user plus system; of many rounds the first quartile of each counts, because
+other work on the machine only ever slows a run down, by more than what is looked for here.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         ensure_gitignore(arguments.output)
         with RunFolder(folder) as place:
-            join = _Join(merged=merged, suite=suite, pack=pack, shards=shards)
+            join = _Join(merged=merged, suite=suite, pack=pack, shards=shards, compared=earlier is not None)
             entries = join.write(list(zip(folders, reports, strict=True)), place)
             merged = replace(merged, partial=join.partial(entries))
             rule = rule_of(merged, suite.config.trials_rule())
@@ -138,6 +138,7 @@ class _Join:
         suite: its suite.
         pack: the suite's pack.
         shards: which shards are joined; None where the runs are none.
+        compared: whether the joined run is compared with another one.
         lost: cases of the suite that stand in none of the runs.
         known: how many cases the suite has.
     """
@@ -146,6 +147,7 @@ class _Join:
     suite: Suite
     pack: Pack
     shards: Shards | None
+    compared: bool = False
     lost: list[str] = field(default_factory=list)
     known: int = 0
 
@@ -153,7 +155,7 @@ class _Join:
         """Write every entry, and keep what figures and the page need of them."""
         from pytest_packbench.reports.kept import KeptEntries
 
-        kept = KeptEntries()
+        kept = KeptEntries(compared=self.compared)
         for entry in self._entries(runs):
             place.add(entry, self.merged.run_id)
             kept.add(entry)

@@ -20,16 +20,19 @@ class KeptEntries:
 
     Args:
         shown: how many entries a page shows in a table at most.
+        compared: whether they are compared with those of another run, by the hashes of their cases.
 
     Attributes:
         entries: in the order in which they were added.
     """
 
-    def __init__(self, shown: int = MOST_ROWS) -> None:
+    def __init__(self, shown: int = MOST_ROWS, *, compared: bool = False) -> None:
         self.entries: list[Entry] = []
         self._shown = shown
+        self._compared = compared
         self._cases: Counter[str] = Counter()
         self._last: dict[str, str] = {}
+        self._numbers: dict[float | None, float | None] = {}
         self._tags: dict[Hashable, tuple[str, ...]] = {}
         self._facets: dict[Hashable, dict[str, str]] = {}
 
@@ -50,6 +53,9 @@ class KeptEntries:
                 case_type=sys.intern(entry.case_type),
                 difficulty=sys.intern(entry.difficulty),
                 timestamp=entry.timestamp if is_shown else "",
+                score=self._numbers.setdefault(entry.score, entry.score),
+                threshold=self._numbers.setdefault(entry.threshold, entry.threshold),
+                case_sha256=entry.case_sha256 if self._compared else None,
                 cassette_sha256=None,
                 decision=_interned(entry.decision),
                 match_level=_interned(entry.match_level),
