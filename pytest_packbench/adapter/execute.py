@@ -14,7 +14,8 @@ from pytest_packbench.adapter.explain import error_text, failure_text
 from pytest_packbench.adapter.keys import AHEAD, ATTRIBUTE, BENCHES, RESUMED, RUN_ID
 from pytest_packbench.adapter.tried import Tried, broke, not_run, tried, tried_before
 from pytest_packbench.cases.files import located
-from pytest_packbench.engine.attempt import Failure, attempt, frames
+from pytest_packbench.engine.attempt import attempt, frames
+from pytest_packbench.engine.bench import Failure
 from pytest_packbench.engine.entries import Place
 from pytest_packbench.engine.targets import TargetError
 from pytest_packbench.records.entry import Entry

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.adapter.tested import Tested
     from pytest_packbench.adapter.tried import Tried
-    from pytest_packbench.engine.attempt import Attempt, Failure
+    from pytest_packbench.engine.bench import Attempt, Failure
     from pytest_packbench.records.entry import Entry
 
 

@@ -18,7 +18,8 @@ from pytest_packbench.adapter.keys import BENCHES, RUN_ID
 from pytest_packbench.adapter.late import join, recorder_of
 from pytest_packbench.adapter.marks import MARK, Asking, FiledCase, MarkError, parameters, suite_cases
 from pytest_packbench.adapter.tried import broke, not_run, tried
-from pytest_packbench.engine.attempt import Bench, Draft, Failure, frames, settle
+from pytest_packbench.engine.attempt import frames, settle
+from pytest_packbench.engine.bench import Bench, Draft, Failure
 from pytest_packbench.engine.live import Live
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.engine.targets import Caller

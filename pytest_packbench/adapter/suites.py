@@ -14,7 +14,7 @@ from pytest_packbench.cases.load import read_config
 from pytest_packbench.cases.problem import SuiteError
 from pytest_packbench.cases.rules import scoring_sha256
 from pytest_packbench.cases.suite import CONFIG_NAME, Suite
-from pytest_packbench.engine.attempt import Bench
+from pytest_packbench.engine.bench import Bench
 from pytest_packbench.engine.targets import Caller, TargetError, as_target, find_target
 from pytest_packbench.packs import PackError, Packs
 

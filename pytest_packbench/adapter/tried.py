@@ -8,7 +8,8 @@ from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cases.problem import pointer_of
-from pytest_packbench.engine.attempt import Failure, frames
+from pytest_packbench.engine.attempt import frames
+from pytest_packbench.engine.bench import Failure
 from pytest_packbench.engine.entries import clock, entry_of, unscored
 from pytest_packbench.engine.protocols.pack import Comparison
 from pytest_packbench.records.evalrecord import EvalRecord, RecordError
@@ -17,7 +18,7 @@ from pytest_packbench.records.serde import has_surrogate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_packbench.engine.attempt import Attempt, Bench
+    from pytest_packbench.engine.bench import Attempt, Bench
     from pytest_packbench.engine.entries import Place
     from pytest_packbench.records.entry import Entry
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.answers import Unreadable, arguments, count, member, parsed, truncated
+from pytest_packbench.backends.answers import arguments, count, member, parsed, truncated
 from pytest_packbench.backends.base import ModelAnswer, ToolCall, Usage
-from pytest_packbench.backends.caller import Caller
-from pytest_packbench.backends.failures import unreadable_error
+from pytest_packbench.backends.caller import Caller, Posting
 from pytest_packbench.backends.opened import checked_url, imported, key_from, model_named
 from pytest_packbench.backends.schema import as_object, unwrapped
 
@@ -37,7 +36,7 @@ def open_backend(options: BackendOptions) -> Backend:
     return _Anthropic(options)
 
 
-class _Anthropic:
+class _Anthropic(Posting):
     """Messages, by the official client; JSON is asked for as the arguments of a tool that must be called.
 
     A forced tool takes any schema of an object and every model knows it; the output format takes neither many optional
@@ -45,17 +44,14 @@ class _Anthropic:
     model read, and Anthropic counts it apart.
     """
 
-    name = NAME
-
     def __init__(self, options: BackendOptions) -> None:
         anthropic = imported(NAME)
-        self.model = model_named(options.model, name=NAME, default=DEFAULT_MODEL)
-        self._options = options
+        model = model_named(options.model, name=NAME, default=DEFAULT_MODEL)
         base_url = options.base_url or os.environ.get("ANTHROPIC_BASE_URL", "")
         key = key_from("ANTHROPIC_API_KEY", name=NAME, own_server=bool(base_url))
         url = checked_url(base_url, name=NAME) if base_url else None
         headers = {"anthropic-version": _VERSION}
-        self._caller = Caller(
+        caller = Caller(
             name=NAME,
             sdk=anthropic,
             make=lambda **how: anthropic.AsyncAnthropic(api_key=key, base_url=url, default_headers=headers, **how),
@@ -63,24 +59,7 @@ class _Anthropic:
             adjustable=frozenset({"temperature", "tool_choice"}),
             options=options,
         )
-
-    @property
-    def temperature(self) -> float | None:
-        """What is sent; None once the model has refused to take one."""
-        return None if "temperature" in self._caller.refused else self._options.temperature
-
-    async def complete(self, request: ModelRequest) -> ModelAnswer:
-        """Answer one request; raises `BackendError`."""
-        data = await self._caller.ask(lambda without: self._body(request, without))
-        usage = _usage(data)
-        try:
-            return self._answer(data, request, usage)
-        except Unreadable as error:
-            raise unreadable_error(NAME, error, self._caller.secrets, usage) from None
-
-    async def aclose(self) -> None:
-        """Let go of connections."""
-        await self._caller.aclose()
+        super().__init__(caller, model=model, options=options)
 
     def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -99,6 +78,10 @@ class _Anthropic:
             if "tool_choice" not in without:
                 body["tool_choice"] = {"type": "tool", "name": _ANSWER, "disable_parallel_tool_use": True}
         return body
+
+    def _usage(self, counts: dict[str, Any]) -> Usage:
+        inputs = [number for name in _INPUTS if (number := count(counts.get(name))) is not None]
+        return Usage(tokens_input=sum(inputs) if inputs else None, tokens_output=count(counts.get("output_tokens")))
 
     def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
         blocks = member(data, "content", list)
@@ -156,10 +139,3 @@ def _messages(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def _tool_call(block: dict[str, Any]) -> ToolCall:
     name = member(block, "name", str)
     return ToolCall(id=member(block, "id", str), name=name, arguments=arguments(block.get("input"), name))
-
-
-def _usage(data: Any) -> Usage:
-    usage = data.get("usage") if isinstance(data, dict) else None
-    counts = usage if isinstance(usage, dict) else {}
-    inputs = [number for name in _INPUTS if (number := count(counts.get(name))) is not None]
-    return Usage(tokens_input=sum(inputs) if inputs else None, tokens_output=count(counts.get("output_tokens")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from pytest_packbench.backends.base import BackendOptions
+    from pytest_packbench.backends.base import BackendOptions, ModelAnswer, ModelRequest, Usage
 
 _REFUSING = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
 
@@ -36,6 +37,57 @@ _REFUSES = re.compile(
     r"(?i)\b(unsupported|not support(ed)?|n't support|deprecated|not permitted|not allowed|may not|not compatible|"
     r"unknown|unrecognized|unexpected|only the default)\b"
 )
+
+
+class Posting(ABC):
+    """A backend that asks by a `Caller`; a provider adds the body of its requests, and how answers are read.
+
+    Args:
+        caller: posts the requests.
+        model: which model is asked.
+        options: how to ask.
+
+    Attributes:
+        name: the backend.
+        model: which model is asked.
+    """
+
+    def __init__(self, caller: Caller, *, model: str, options: BackendOptions) -> None:
+        self.name = caller.name
+        self.model = model
+        self._caller = caller
+        self._options = options
+
+    @property
+    def temperature(self) -> float | None:
+        """What is sent; None once the model has refused to take one."""
+        return None if "temperature" in self._caller.refused else self._options.temperature
+
+    async def complete(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request; raises `BackendError`."""
+        data = await self._caller.ask(lambda without: self._body(request, without))
+        counts = data.get("usage") if isinstance(data, dict) else None
+        usage = self._usage(counts if isinstance(counts, dict) else {})
+        try:
+            return self._answer(data, request, usage)
+        except Unreadable as error:
+            raise unreadable_error(self.name, error, self._caller.secrets, usage) from None
+
+    async def aclose(self) -> None:
+        """Let go of connections."""
+        await self._caller.aclose()
+
+    @abstractmethod
+    def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:
+        """Make the body of a request, without the parameters named."""
+
+    @abstractmethod
+    def _usage(self, counts: dict[str, Any]) -> Usage:
+        """Read the tokens that the provider counted."""
+
+    @abstractmethod
+    def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
+        """Read an answer; raises `Unreadable`, or `BackendError` where it was cut."""
 
 
 class Caller:
@@ -50,6 +102,7 @@ class Caller:
         options: how to ask.
 
     Attributes:
+        name: the backend.
         secrets: values that no message may hold.
         refused: the adjustable parameters without which a call went well that had been refused with them.
 
@@ -67,7 +120,7 @@ class Caller:
         adjustable: frozenset[str],
         options: BackendOptions,
     ) -> None:
-        self._name = name
+        self.name = name
         self._sdk = sdk
         self._path = path
         self._adjustable = adjustable
@@ -111,14 +164,14 @@ class Caller:
             except self._sdk.APIStatusError as error:
                 more = self._refuses(error, sent) - refused
                 if not more:
-                    raise status_error(self._name, error.status_code, error.response.text, self.secrets) from None
+                    raise status_error(self.name, error.status_code, error.response.text, self.secrets) from None
                 refused |= more
                 continue
             self.refused |= refused
             try:
                 return parsed(text)
             except Unreadable as error:
-                raise unreadable_error(self._name, error, self.secrets) from None
+                raise unreadable_error(self.name, error, self.secrets) from None
 
     async def aclose(self) -> None:
         """Let go of connections."""
@@ -131,11 +184,11 @@ class Caller:
                 # by path: the typed methods walk through the whole body at each call
                 response = await client.post(self._path, cast_to=self._response, body=body)
         except sdk.APITimeoutError:
-            raise timeout_error(self._name, self._timeout_s) from None
+            raise timeout_error(self.name, self._timeout_s) from None
         except sdk.APIConnectionError as error:
-            raise network_error(self._name, error, self.secrets) from None
+            raise network_error(self.name, error, self.secrets) from None
         except UnicodeEncodeError as error:
-            raise unsendable_error(self._name, error) from None
+            raise unsendable_error(self.name, error) from None
         text: str = response.text
         return text
 

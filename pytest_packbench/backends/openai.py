@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends.answers import Unreadable, arguments, count, member, parsed, truncated
 from pytest_packbench.backends.base import ModelAnswer, ToolCall, Usage
-from pytest_packbench.backends.caller import Caller
-from pytest_packbench.backends.failures import unreadable_error
+from pytest_packbench.backends.caller import Caller, Posting
 from pytest_packbench.backends.opened import checked_url, imported, key_from, model_named
 from pytest_packbench.backends.schema import as_object, fits_strict, unwrapped
 
@@ -30,24 +29,21 @@ def open_backend(options: BackendOptions) -> Backend:
     return _OpenAI(options)
 
 
-class _OpenAI:
+class _OpenAI(Posting):
     """Chat completions, by the official client.
 
     Usage counts the prompt with its cached part and the completion with its reasoning, as OpenAI does.
     """
 
-    name = NAME
-
     def __init__(self, options: BackendOptions) -> None:
         openai = imported(NAME)
-        self.model = model_named(options.model, name=NAME)
-        self._options = options
+        model = model_named(options.model, name=NAME)
         base_url = options.base_url or os.environ.get("OPENAI_BASE_URL", "")
         key = key_from("OPENAI_API_KEY", name=NAME, own_server=bool(base_url))
         url = checked_url(base_url, name=NAME) if base_url else None
         # servers of other makers know the older name, OpenAI's newer models only the newer
         self._limits = _LIMITS[::-1] if url else _LIMITS
-        self._caller = Caller(
+        caller = Caller(
             name=NAME,
             sdk=openai,
             make=lambda **how: openai.AsyncOpenAI(api_key=key, base_url=url, **how),
@@ -55,24 +51,7 @@ class _OpenAI:
             adjustable=frozenset({"temperature", *_LIMITS}),
             options=options,
         )
-
-    @property
-    def temperature(self) -> float | None:
-        """What is sent; None once the model has refused to take one."""
-        return None if "temperature" in self._caller.refused else self._options.temperature
-
-    async def complete(self, request: ModelRequest) -> ModelAnswer:
-        """Answer one request; raises `BackendError`."""
-        data = await self._caller.ask(lambda without: self._body(request, without))
-        usage = _usage(data)
-        try:
-            return self._answer(data, request, usage)
-        except Unreadable as error:
-            raise unreadable_error(NAME, error, self._caller.secrets, usage) from None
-
-    async def aclose(self) -> None:
-        """Let go of connections."""
-        await self._caller.aclose()
+        super().__init__(caller, model=model, options=options)
 
     def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:
         messages = [{"role": "system", "content": request.system}] if request.system else []
@@ -88,6 +67,11 @@ class _OpenAI:
             form = {"name": "answer", "schema": schema, "strict": fits_strict(schema)}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
         return body
+
+    def _usage(self, counts: dict[str, Any]) -> Usage:
+        return Usage(
+            tokens_input=count(counts.get("prompt_tokens")), tokens_output=count(counts.get("completion_tokens"))
+        )
 
     def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
         choice = next(iter(member(data, "choices", list)), None)
@@ -126,9 +110,3 @@ def _tool_call(call: Any) -> ToolCall:
     function = member(call, "function", dict)
     name = member(function, "name", str)
     return ToolCall(id=member(call, "id", str), name=name, arguments=arguments(function.get("arguments"), name))
-
-
-def _usage(data: Any) -> Usage:
-    usage = data.get("usage") if isinstance(data, dict) else None
-    counts = usage if isinstance(usage, dict) else {}
-    return Usage(tokens_input=count(counts.get("prompt_tokens")), tokens_output=count(counts.get("completion_tokens")))

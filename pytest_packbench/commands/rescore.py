@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.cases.load import LoadedCase
     from pytest_packbench.cases.suite import Suite
-    from pytest_packbench.engine.attempt import Bench
+    from pytest_packbench.engine.bench import Bench
     from pytest_packbench.engine.protocols.pack import Pack
     from pytest_packbench.records.entry import Entry
     from pytest_packbench.records.run import Run
@@ -81,7 +81,7 @@ def rescored(entries: Iterable[Entry], run: Run, payloads: Path, suite: Suite, p
     Raises:
         UsageError: the run kept no results, or a line of them can't be read.
     """
-    from pytest_packbench.engine.attempt import Bench
+    from pytest_packbench.engine.bench import Bench
     from pytest_packbench.engine.targets import Caller
 
     left = {(entry.test_id, entry.trial): entry for entry in entries}

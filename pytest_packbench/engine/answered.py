@@ -9,7 +9,7 @@ from pytest_packbench.backends.base import Usage
 from pytest_packbench.engine.prices import price_of
 
 if TYPE_CHECKING:
-    from pytest_packbench.engine.attempt import Bench, Draft
+    from pytest_packbench.engine.bench import Bench, Draft
 
 UNKNOWN = "unknown"
 _NAMES = ("llm_backend", "llm_model")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_packbench.cases.load import LoadedCase
     from pytest_packbench.cases.model import Case
     from pytest_packbench.cases.suite import Suite
-    from pytest_packbench.engine.attempt import Attempt, Bench
+    from pytest_packbench.engine.bench import Attempt, Bench
     from pytest_packbench.engine.protocols.outcome import Outcome
     from pytest_packbench.engine.protocols.pack import Pack, RecordFacts
     from pytest_packbench.engine.protocols.score import Score

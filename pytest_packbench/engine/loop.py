@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.engine.attempt import Draft, Failure, abandoned, ask_ahead
+from pytest_packbench.engine.attempt import abandoned, ask_ahead
+from pytest_packbench.engine.bench import Draft, Failure
 from pytest_packbench.engine.output import Output, collected_in
 from pytest_packbench.engine.targets import in_thread
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_packbench.cases.load import LoadedCase
-    from pytest_packbench.engine.attempt import Bench
+    from pytest_packbench.engine.bench import Bench
     from pytest_packbench.engine.ledger import Ledger
     from pytest_packbench.engine.throttle import Throttle
 

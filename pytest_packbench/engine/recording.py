@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.backends.base import ModelAnswer, Usage
     from pytest_packbench.cases.load import LoadedCase
-    from pytest_packbench.engine.attempt import Bench, Draft
+    from pytest_packbench.engine.bench import Bench, Draft
     from pytest_packbench.engine.meter import Said
 
 

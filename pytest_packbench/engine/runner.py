@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.engine.attempt import Attempt, Draft, Failure, settle
+from pytest_packbench.engine.attempt import settle
+from pytest_packbench.engine.bench import Attempt, Draft, Failure
 from pytest_packbench.engine.loop import Answer, Job, Key, Limit, Work
 from pytest_packbench.engine.offline import THREADS
 from pytest_packbench.engine.output import Output

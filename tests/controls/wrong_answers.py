@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_packbench import load_suite
 from pytest_packbench.cases.load import LoadedCase, parse_case
-from pytest_packbench.engine.attempt import Attempt, Bench, attempt, rejudge
+from pytest_packbench.engine.attempt import attempt, rejudge
+from pytest_packbench.engine.bench import Attempt, Bench
 from pytest_packbench.engine.targets import Caller
 from pytest_packbench.packs.tariff.codes import depth, digits, dotted, stands_under
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig

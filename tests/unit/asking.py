@@ -11,7 +11,7 @@ from pytest_packbench.backends.base import ModelAnswer, ModelRequest, Usage
 from pytest_packbench.cases.load import LoadedCase, check_case
 from pytest_packbench.cases.model import Case
 from pytest_packbench.cases.suite import Suite, SuiteConfig
-from pytest_packbench.engine.attempt import Bench
+from pytest_packbench.engine.bench import Bench
 from pytest_packbench.engine.ledger import Caps, Ledger, Price
 from pytest_packbench.engine.live import Live
 from pytest_packbench.engine.loop import Job, Key

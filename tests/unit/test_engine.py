@@ -16,7 +16,8 @@ from pytest_packbench.cases.load import LoadedCase, canonical_sha256, check_case
 from pytest_packbench.cases.model import Case
 from pytest_packbench.cases.problem import CassetteError
 from pytest_packbench.cases.suite import Suite, SuiteConfig
-from pytest_packbench.engine.attempt import Attempt, Bench, attempt
+from pytest_packbench.engine.attempt import attempt
+from pytest_packbench.engine.bench import Attempt, Bench
 from pytest_packbench.engine.cassette import Cassette, Exchange, Replay, ReplayError, load_cassette
 from pytest_packbench.engine.entries import Place, clock, entry_of
 from pytest_packbench.engine.protocols.outcome import Firing, Outcome, ResultError

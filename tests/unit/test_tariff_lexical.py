@@ -9,7 +9,8 @@ import pytest
 
 from pytest_packbench.api import load_suite, score
 from pytest_packbench.cases.load import parse_case
-from pytest_packbench.engine.attempt import Bench, attempt
+from pytest_packbench.engine.attempt import attempt
+from pytest_packbench.engine.bench import Bench
 from pytest_packbench.engine.cassette import Replay
 from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest, without_model
 from pytest_packbench.engine.targets import Caller, import_target
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.bench import Attempt
 
 SPEC = "pytest_packbench.packs.tariff.lexical:target"
 
