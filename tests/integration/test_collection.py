@@ -351,8 +351,10 @@ def test_a_model_that_breaks_on_one_case_hides_no_other(project: Project) -> Non
 
 
 def test_cases_are_out_of_garbage_collections_way_as_long_as_they_run(project: Project) -> None:
+    before = gc.get_threshold()
     project.case("alpha", python="import gc; assert gc.get_freeze_count() > 1000")
     project.run_toy().assert_outcomes(passed=1)
+    assert gc.get_threshold() == before
     gc.collect()
     assert gc.get_freeze_count() == 0
 
@@ -369,3 +371,26 @@ def test_each_case_has_its_file_above_it(filled: Project, arguments: tuple[str, 
         """
     filled.pytester.makeconftest(TOY + textwrap.dedent(look))
     filled.run(*arguments).assert_outcomes(passed=3 if len(arguments) == 1 else 2)
+
+
+def test_a_folders_conftest_counts_for_its_cases_alone(plain: Project) -> None:
+    plain.case("alpha", case_type="one")
+    plain.case("gamma", case_type="two")
+    deep = plain.root / "storage/benchmarks/toy/cases/one/deep"
+    deep.mkdir()
+    plain.case("beta", case_type="one").rename(deep / "beta.json")
+    hook = "def pytest_runtest_setup(item): item.user_properties.append((__file__.split('/')[-2], 1))\n"
+    for folder in ("one", "one/deep"):
+        (plain.root / "storage/benchmarks/toy/cases" / folder / "conftest.py").write_text(hook, "utf-8")
+    seen = """
+        import json
+
+        def pytest_runtest_logreport(report):
+            if report.when == "call":
+                names = [name for name, _ in report.user_properties if name in {"one", "deep"}]
+                with open("seen.txt", "a") as file:
+                    file.write(report.nodeid.rpartition("::")[2] + ": " + " ".join(sorted(names)) + "\\n")
+        """
+    plain.pytester.makeconftest(TOY + textwrap.dedent(seen))
+    plain.run_toy()
+    assert (plain.root / "seen.txt").read_text("utf-8").splitlines() == ["alpha: one", "beta: deep one", "gamma: "]

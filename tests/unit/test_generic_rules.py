@@ -168,6 +168,18 @@ def test_exact_is_symmetric_and_reflexive(left: Any, right: Any) -> None:
     assert same(left, right) is (key(left) == key(right))
 
 
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [({"is": True}, {"is": 1}), ({"list": [0, False]}, {"list": [0, 0]}), ({"a": {"b": 1.0}}, {"a": {"b": True}})],
+    ids=["in an object", "in a list", "in an object's object"],
+)
+def test_a_boolean_is_no_number_wherever_it_stands(left: Any, right: Any) -> None:
+    assert left == right
+    assert not same(left, right)
+    assert not same(right, left)
+    assert same(left, left)
+
+
 @QUICK
 @given(left=st.text(max_size=20), right=st.text(max_size=20))
 def test_text_is_symmetric(left: str, right: str) -> None:

@@ -338,14 +338,20 @@ def test_gates_may_ask_for_a_baseline(place: Path) -> None:
     rules.write_text(
         rules.read_text("utf-8") + "  - {metric: over_refusal_rate, max_ratio_to_baseline: 0.5}\n", "utf-8"
     )
-    before = write(place / "out", run_of(root, run_id="A"), some("a", "b", refused=True), root)
-    folders = folders_of(place / "out", root, [some("a"), some("b", refused=True)])
+    same = {"case_sha256": "ab" * 32}
+    before = write(place / "out", run_of(root, run_id="A"), some("a", "b", refused=True, **same), root)
+    folders = folders_of(place / "out", root, [some("a", **same), some("b", refused=True, **same)])
     code, _, said = merge(place / "out", root, folders)
     assert code == 1
     assert "no baseline" in said
     code, _, said = merge(place / "out", root, folders, "--baseline", str(before))
     assert "0.50 x the baseline's" in said
+    assert "of both runs" not in said
     assert code == 0
+    changed = folders_of(place / "out", root, [some("a", case_sha256="cd" * 32), some("b", refused=True, **same)])
+    _, _, said = merge(place / "out", root, changed, "--baseline", str(before))
+    # a case that has changed since is not compared
+    assert "on the 1 case of both runs" in said
 
 
 def test_more_cases_than_a_page_shows_keep_their_figures(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

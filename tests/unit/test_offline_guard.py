@@ -97,3 +97,16 @@ def test_cases_of_one_name_side_by_side_are_two() -> None:
         return list(await asyncio.gather(case(bad=True, first=one, second=two), case(bad=False, first=two, second=one)))
 
     assert [len(found) for found in asyncio.run(both())] == [1, 0]
+
+
+def test_a_case_that_is_let_go_of_elsewhere_ends_quietly() -> None:
+    async def case() -> None:
+        with offline("one", allow_processes=False):
+            await asyncio.sleep(0)
+
+    coroutine = case()
+    copy_context().run(coroutine.send, None)
+    # as garbage collection does with a task that was abandoned
+    coroutine.close()
+    with offline("two", allow_processes=False), pytest.raises(OfflineError, match="case two"):
+        reach()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.records.run import RUN_DOCUMENT_VERSION, Run
-from pytest_packbench.reports.document import run_document
+from pytest_packbench.reports.document import row_line, run_document
 from pytest_packbench.reports.gates import check
 from pytest_packbench.reports.statistics import statistics
 from tests.unit.runs import COMPLETE, Rule, any_entry, entries, entry, run
@@ -146,3 +147,10 @@ def test_it_shares_nothing_with_the_run() -> None:
     told["cases"][0]["terms"][0]["value"] = 9
     told["cases"][0]["facets"]["colour"] = "blue"
     assert (case.terms[0]["value"], case.facets["colour"]) == (0.25, "red")
+
+
+def test_a_row_says_null_where_a_number_is_not_finite() -> None:
+    broken = entry("a", "known_hole", terms=({**TERM, "value": math.nan},), answer="NaN")
+    row = json.loads(row_line(broken))
+    assert (row["terms"][0]["value"], row["answer"]) == (None, "NaN")
+    assert [row] == document([broken])["cases"]

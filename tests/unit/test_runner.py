@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 import threading
@@ -117,22 +118,24 @@ def test_a_retry_waits_for_room_like_any_other(tmp_path: Path) -> None:
 
 def test_released_attempts_free_their_place_and_are_not_made(tmp_path: Path) -> None:
     made = []
+    go = [threading.Event() for _ in range(4)]
 
-    async def target(request: VerifyRequest) -> dict[str, Any]:
+    def target(request: VerifyRequest) -> dict[str, Any]:
         made.append(request.input["number"])
+        # the next ones are released while this one is under way, and nothing else can be
+        assert go[request.input["number"] // 10].wait(60)
         return {"points": 1.0}
 
     shared = bench(tmp_path, target)
     jobs = [job(shared, str(number), number=number) for number in range(40)]
     with Running(most=1, lookahead=2) as runner:
         runner.plan(jobs)
-        for number, one in enumerate(jobs):
-            if number % 10:
-                runner.release([one.key])
-            else:
-                take(runner, one)
-    assert {0, 10, 20, 30} <= set(made)
-    assert len(made) < 20
+        for ten in range(4):
+            runner.release([one.key for one in jobs[10 * ten + 1 : 10 * ten + 10]])
+            # the loop does first what it was told first
+            go[ten].set()
+            take(runner, jobs[10 * ten])
+    assert made == [0, 10, 20, 30]
 
 
 def test_a_cap_begins_nothing_more_and_what_is_under_way_ends(tmp_path: Path) -> None:
@@ -393,6 +396,47 @@ def test_an_abandoned_target_spends_nothing_more(tmp_path: Path) -> None:
         assert went.wait(60)
     assert backend.asked == 0
     assert "the case is over" in str(later[0])
+
+
+def test_an_abandoned_target_that_goes_on_spends_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_packbench.engine.loop._FAREWELL_S", 0.05)
+    backend = Answering()
+    go, went = asyncio.Event(), threading.Event()
+    later: list[BaseException] = []
+
+    async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+        await go.wait()
+        try:
+            await context.llm.complete(question())
+        except RuntimeError as error:
+            later.append(error)
+        went.set()
+        return {"points": 1.0}
+
+    with Running(limit_s=0.05) as runner:
+        assert kind(take(runner, job(bench(tmp_path, target, backend=backend)))) == "timeout"
+        runner._work.loop.call_soon_threadsafe(go.set)
+        assert went.wait(60)
+    assert backend.asked == 0
+    assert "the case is over" in str(later[0])
+
+
+def test_what_ended_in_time_is_not_ended_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pytest_packbench.engine.loop._FAREWELL_S", 0.02)
+
+    async def slow(_: VerifyRequest) -> dict[str, Any]:
+        await asyncio.sleep(0.1)
+        return {"points": 1.0}
+
+    with Running(limit_s=0.05) as runner:
+        assert kind(take(runner, job(bench(tmp_path, waits), "bad"))) == "timeout"
+        assert kind(take(runner, job(bench(tmp_path, slow), "slow"))) == "timeout"
+    # asyncio logs what a callback raises
+    assert not [record.message for record in caplog.records if "Exception in callback" in record.message]
 
 
 def test_tasks_and_threads_that_a_target_leaves_behind_spend_nothing_more(tmp_path: Path) -> None:
