@@ -17,6 +17,10 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PYTEST = "pytest"
 PAIRS = 949
@@ -67,19 +71,33 @@ def main() -> int:
     wrong: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        (home / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-        for attack in sorted({control.attack for control in CONTROLS}):
-            _command(
-                home, "pytest_packbench", "import", "agentdojo", "--write", f"--attack={attack}", f"--suite={attack}"
-            )
+        prepare(home, CONTROLS)
         for control in CONTROLS:
-            wrong += _run(home, control)
+            ran = run(home, control)
+            print("|", " | ".join(map(str, ran.told)), f"| {ran.cpu:.1f} |", flush=True)
+            wrong += [ran.wrong] if ran.wrong else []
     print(f"\nBudget: {BUDGET_S} CPU s for all pairs, {BUDGET_THREE_S} without workspace.")
     print("\n".join(wrong))
     return 1 if wrong else 0
 
 
-def _run(home: Path, control: Control) -> list[str]:
+class Ran(NamedTuple):
+    """What came of a control: its line, CPU seconds, and what is not as published; empty where all is."""
+
+    told: tuple[object, ...]
+    cpu: float
+    wrong: str
+
+
+def prepare(home: Path, controls: Sequence[Control]) -> None:
+    """Write a project with a suite for each attack, of all its pairs."""
+    (home / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    for attack in sorted({control.attack for control in controls}):
+        _command(home, "pytest_packbench", "import", "agentdojo", "--write", f"--attack={attack}", f"--suite={attack}")
+
+
+def run(home: Path, control: Control) -> Ran:
+    """Run a control in a prepared project."""
     suite = _without(home, control.attack, control.without) if control.without else control.attack
     options = (f"--packbench-suite={suite}", f"--packbench-model={control.agent}")
     output = f"--packbench-output={home / 'reports'}"
@@ -100,8 +118,7 @@ def _run(home: Path, control: Control) -> list[str]:
     )
     told = ", ".join(f"{word} {count}" for word, count in sorted(verdicts.items()))
     what = (control.agent, control.guard, control.attack, len(results), found.landed, found.useful, found.exposed, told)
-    print("|", " | ".join(str(one) for one in what), f"| {spent:.1f} |", flush=True)
-    return [] if found == control else [f"expected {control}, got {found}"]
+    return Ran(what, spent, "" if found == control else f"expected {control}, got {found}")
 
 
 def _without(home: Path, suite: str, environment: str) -> str:
