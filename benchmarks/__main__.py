@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 HOME = Path(__file__).resolve().parent.parent
 ROUNDS = 3
-SMALL_ROUNDS = 7
-UNUSED_ROUNDS = 80
+SMALL_ROUNDS = 5
+UNUSED_ROUNDS = 50
 RECORDS = 1_000_000
 RUST_SECONDS = 1.1
 """CPU seconds of the Rust reader on as many records, on the machine on which the budgets were set."""
@@ -39,7 +39,7 @@ AT_ONCE = 64
 ALSO_AT_ONCE = (8, 256)
 SHARE = 0.95
 FASTER = 1.6
-FOR_REPORT_S = 120
+FOR_REPORT_S = 80
 FOR_SHARDS_S = 60
 FOR_REST_S = 150
 """Seconds that have to be left: for the larger size, and for what comes after the largest."""
@@ -194,7 +194,7 @@ def _live(_: Session) -> Iterator[Row]:
 
 
 def _cores(_: Session) -> Iterator[Row]:
-    found = cores.measured(cores.CASES, 2)
+    found = cores.measured(cores.CASES, ROUNDS - 1)
     ratio = found.one / found.two
     why = "Each worker starts and collects for itself, and two need both processors: see the load."
     yield Row(

@@ -20,7 +20,7 @@ from benchmarks.overhead import suite_command, used, write_suite
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CASES = 1000
+CASES = 1500
 BUSY = "    return {}\n"
 WORK = "    sum(number * number for number in range(300_000))\n    return {}\n"
 
