@@ -169,7 +169,9 @@ class CaseFile(pytest.File):
         loaded, problem = None, ""
         name = self.path.stem
         try:
-            raw = self.path.read_bytes()
+            # in one piece: a buffer would cost more than it saves
+            with self.path.open("rb", buffering=0) as file:
+                raw = file.readall()
             loaded = parse_case(raw, self.pack.case_model, source=self.nodeid, stem=name, pack=self.pack.name)
         except CaseError as error:
             problem = str(error)

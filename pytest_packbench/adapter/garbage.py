@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 _FULL = 2
+_WHILE_COLLECTING = 10_000
+# what Python has from 3.13 on
+_WHILE_RUNNING = 2_000
 _NEVER = 1_000_000_000
 
 
@@ -42,23 +46,31 @@ _SET_ASIDE = _SetAside()
 
 
 class Garbage:
-    """The session's hooks: what was collected is set aside, and given back after it."""
+    """The session's hooks: what was collected is set aside and given back; young garbage is looked for less often."""
+
+    def __init__(self) -> None:
+        self._before = gc.get_threshold()
 
     def pytest_configure(self, config: pytest.Config) -> None:
-        """See that it is given back, after pytest has looked for garbage for the last time."""
+        """See that all is as it was before, after pytest has looked for garbage for the last time."""
         config.add_cleanup(_SET_ASIDE.plan_return)
+        config.add_cleanup(partial(gc.set_threshold, *self._before))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self) -> Generator[None, object, object]:
-        """Look for young garbage alone while cases are collected: they stay, and would be looked at again and again."""
-        young, old, full = gc.get_threshold()
-        gc.set_threshold(young, old, _NEVER)
+        """Make no full collection while cases are collected: they stay, and there are many."""
+        _, old, full = self._before
+        gc.set_threshold(self._at_least(_WHILE_COLLECTING), old, _NEVER)
         try:
             return (yield)
         finally:
-            gc.set_threshold(young, old, full)
+            gc.set_threshold(self._at_least(_WHILE_RUNNING), old, full)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
         """Set aside what there is."""
         gc.freeze()
+
+    def _at_least(self, young: int) -> int:
+        # 0 is somebody's wish to have no collection at all
+        return max(self._before[0], young) if self._before[0] else 0
