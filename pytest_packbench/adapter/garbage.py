@@ -27,18 +27,24 @@ class _SetAside:
     """What is set aside in this process, if anything; there may be several sessions in it."""
 
     def __init__(self) -> None:
+        self._held = False
         self._due = False
+
+    def take(self) -> None:
+        """Set aside what there is."""
+        self._held = True
+        gc.freeze()
 
     def plan_return(self) -> None:
         """Give it back at the next full collection, if the process lives to see one."""
-        self._due = True
-        if self._give_back not in gc.callbacks:
+        self._due = self._held
+        if self._due and self._give_back not in gc.callbacks:
             gc.callbacks.append(self._give_back)
 
     def _give_back(self, phase: str, info: dict[str, Any]) -> None:
         # when the interpreter ends the operating system takes all at once
         if self._due and phase == "start" and info["generation"] == _FULL and not sys.is_finalizing():
-            self._due = False
+            self._due = self._held = False
             gc.unfreeze()
 
 
@@ -69,7 +75,7 @@ class Garbage:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
         """Set aside what there is."""
-        gc.freeze()
+        _SET_ASIDE.take()
 
     def _at_least(self, young: int) -> int:
         # 0 is somebody's wish to have no collection at all
