@@ -4,10 +4,11 @@
 
 The ideal is cases x latency / concurrency, and the rate is that of the calls: from when the target is called first to
 when it has answered last, by its own clock. What the command does before (starting, collecting) and after (writing its
-reports) is in `whole run` alone. The server (`python -m tests.servers`) is a process of its own. `target` is an async
-function that waits so long itself: what it costs is the plugin's own. `openai` is one model call a case by the official
-client: what comes on top is the client's. CPU time is user plus system of the run; of several rounds the fastest
-counts, because other work on the machine only ever slows a run down. Memory is the peak of the resident set.
+reports) is in `whole run` alone. The server (`python -m tests.servers`) is a process of its own, on the same
+processors. One target only sleeps so long: what it costs is the plugin's own. Another asks the server by a bare
+connection, and `openai` is one model call a case by the official client: what comes on top is the server's and the
+client's. CPU time is user plus system of the run; of several rounds the fastest counts, because other work on the
+machine only ever slows a run down. Memory is the peak of the resident set.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ HOME = Path(__file__).resolve().parent.parent
 TARGET = """
 import asyncio
 import atexit
+import json
+import re
 import time
 from pathlib import Path
 
@@ -49,11 +52,29 @@ async def wait(request):
     return answered("ok")
 
 
+idle = []
+BODY = {{"model": "fake", "messages": [{{"role": "user", "content": "question"}}]}}
+
+
+async def post(request):
+    first or first.append(time.perf_counter())
+    reader, writer = idle.pop() if idle else await asyncio.open_connection("127.0.0.1", {port})
+    body = json.dumps(BODY).encode()
+    writer.write(b"POST /v1/chat/completions HTTP/1.1\\r\\nHost: localhost\\r\\nContent-Type: application/json\\r\\n"
+                 b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body)
+    head = await reader.readuntil(b"\\r\\n\\r\\n")
+    length = int(re.search(rb"(?i)content-length: *([0-9]+)", head)[1])
+    said = json.loads(await reader.readexactly(length))
+    idle.append((reader, writer))
+    return answered(said["choices"][0]["message"]["content"])
+
+
 async def ask(request, context):
     first or first.append(time.perf_counter())
     asked = ModelRequest(role="ask", system="", messages=({{"role": "user", "content": request.input["text"]}},))
     return answered((await context.llm.complete(asked)).content)
 """
+NAMES = {"wait": "target that sleeps", "post": "target that asks the server", "ask": "openai"}
 SUITE = """
 pack: generic
 description: one trivial case many times
@@ -84,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with subprocess.Popen(command, cwd=HOME, stdout=subprocess.PIPE, text=True) as server:
         try:
             url = server.stdout.readline().strip() if server.stdout is not None else ""
-            for target in ("wait", "ask"):
+            for target in NAMES:
                 measure(target, url, arguments)
         finally:
             server.terminate()
@@ -95,11 +116,11 @@ def measure(target: str, url: str, arguments: argparse.Namespace) -> None:
     """Print a target's lines."""
     with tempfile.TemporaryDirectory() as folder:
         many = Path(folder, "many")
-        prepare(many, arguments.cases, arguments.latency)
+        prepare(many, arguments.cases, arguments.latency, url)
         for concurrency in arguments.concurrency:
             found = best(many, target, url, concurrency, arguments.rounds)
             ideal = arguments.cases * arguments.latency / concurrency
-            name = "openai" if target == "ask" else "target"
+            name = NAMES[target]
             print(
                 f"| {name} | {concurrency} | {ideal:.2f} | {found.calls:.2f} | {found.wall:.2f} | {found.cpu:.2f} "
                 f"| {found.mebibytes:.0f} | {ideal / found.calls:.1%} |",
@@ -107,13 +128,13 @@ def measure(target: str, url: str, arguments: argparse.Namespace) -> None:
             )
 
 
-def prepare(folder: Path, cases: int, latency: float) -> None:
+def prepare(folder: Path, cases: int, latency: float, url: str) -> None:
     """Write a project with so many cases."""
     suite = folder / "storage" / "benchmarks" / "many"
     (suite / "cases").mkdir(parents=True)
     (suite / "suite.yaml").write_text(SUITE, encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    (folder / "pipeline.py").write_text(TARGET.format(latency=latency), encoding="utf-8")
+    (folder / "pipeline.py").write_text(TARGET.format(latency=latency, port=url.rpartition(":")[2]), encoding="utf-8")
     for number in range(cases):
         case = {
             "id": f"case_{number:05}",
