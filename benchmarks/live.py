@@ -20,11 +20,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 HOME = Path(__file__).resolve().parent.parent
 TARGET = """
@@ -101,15 +102,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     print("| target | at once | ideal s | calls s | whole run s | CPU s | peak MiB | share of the ideal rate |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
-    command = [sys.executable, "-m", "tests.servers", "--latency", str(arguments.latency)]
+    with serving(arguments.latency) as url:
+        for target in NAMES:
+            measure(target, url, arguments)
+    return 0
+
+
+@contextmanager
+def serving(latency: float) -> Iterator[str]:
+    """Run the server as a process of its own; give its URL."""
+    command = [sys.executable, "-m", "tests.servers", "--latency", str(latency)]
     with subprocess.Popen(command, cwd=HOME, stdout=subprocess.PIPE, text=True) as server:
         try:
-            url = server.stdout.readline().strip() if server.stdout is not None else ""
-            for target in NAMES:
-                measure(target, url, arguments)
+            yield server.stdout.readline().strip() if server.stdout is not None else ""
         finally:
             server.terminate()
-    return 0
 
 
 def measure(target: str, url: str, arguments: argparse.Namespace) -> None:

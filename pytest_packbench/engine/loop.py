@@ -124,6 +124,7 @@ class Work:
         loop: the event loop; threads that call on it use `call_soon_threadsafe`.
         begun: when each attempt under way began, monotonic seconds; others read it.
         beaten: when the loop was last seen alive; others read it.
+        stirred: when an attempt last began or ended, monotonic seconds; others read it.
         unwanted: attempts that nobody waits for any more; others add to it.
         room: attempts that were taken, and whose place is free; others add to it.
     """
@@ -141,6 +142,7 @@ class Work:
         self.loop = asyncio.new_event_loop()
         self.begun: dict[Key, float] = {}
         self.beaten = 0.0
+        self.stirred = 0.0
         self.unwanted: set[Key] = set()
         self.room: deque[Key] = deque()
         self._throttle = throttle
@@ -232,7 +234,7 @@ class Work:
         if kind:
             self._answers.put(Answer(job, None, kind, message))
             return
-        self.begun[job.key] = time.monotonic()
+        self.stirred = self.begun[job.key] = time.monotonic()
         draft, output = Draft(trial=job.key.trial), Output()
         asking = ask_ahead(job.bench, job.loaded, draft, aside=self._aside)
         task = self.loop.create_task(asking, context=collected_in(output))
@@ -258,6 +260,7 @@ class Work:
         if self._under_way.get(key) is not one:
             return
         del self._under_way[key]
+        self.stirred = time.monotonic()
         self.begun.pop(key, None)
         if one.timer is not None:
             one.timer.cancel()

@@ -32,6 +32,9 @@ _GRACE_S = 5.0
 _CLOSING_S = 5.0
 _WANT_S = 0.05
 _SWITCH_S = 0.0005
+_QUIET_S = 0.004
+_BURST_S = 0.05
+_NAP_S = 0.001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +166,19 @@ class Runner:
                 self._next_tick = time.monotonic() + _TICK_S
                 tick()
                 self._look_after(job)
+        self._let_others_come()
+
+    def _let_others_come(self) -> None:
+        """Wait while answers come in a burst, until the window is full of them.
+
+        What is to be done with each would hold up the next calls, and can be done while these are under way.
+        """
+        end = time.monotonic() + _BURST_S
+        while self._work.begun and self._answers.qsize() + len(self._done) < self._lookahead // 2:
+            now = time.monotonic()
+            if now >= end or now - self._work.stirred >= _QUIET_S:
+                return
+            time.sleep(_NAP_S)
 
     def _take(self, key: Key) -> None:
         """Make room for others: at once where it is needed soon, else together with further ones."""

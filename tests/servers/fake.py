@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import selectors
 import socket
 import threading
 from collections.abc import Callable
@@ -233,8 +234,12 @@ def serve(handler: Handler, *, latency_s: float = 0.0) -> None:
         print(_url(server), flush=True)  # noqa: T201 - whoever started the process reads it
         await server.serve_forever()
 
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(run())
+    def punctual() -> asyncio.AbstractEventLoop:
+        # epoll counts in whole milliseconds: answers would come up to one late
+        return asyncio.SelectorEventLoop(selectors.SelectSelector())
+
+    with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=punctual) as runner:
+        runner.run(run())
 
 
 def closed_port() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import subprocess
 import sys
 import threading
@@ -114,6 +115,37 @@ def test_a_retry_waits_for_room_like_any_other(tmp_path: Path) -> None:
             take(runner, job(shared, str(number)))
     assert backend.asked == 40
     assert backend.most == 2
+
+
+@pytest.mark.parametrize(
+    ("quiet_s", "burst_s", "answered"),
+    [(math.inf, math.inf, 8), (math.inf, 0, 1), (0, math.inf, 1)],
+    ids=["until the window is full of answers", "no longer than a burst may take", "until it is quiet"],
+)
+def test_answers_that_come_in_a_burst_are_taken_when_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet_s: float, burst_s: float, answered: int
+) -> None:
+    monkeypatch.setattr("pytest_packbench.engine.runner._QUIET_S", quiet_s)
+    monkeypatch.setattr("pytest_packbench.engine.runner._BURST_S", burst_s)
+    rest = threading.Event()
+
+    async def target(request: VerifyRequest) -> dict[str, Any]:
+        number = request.input["number"]
+        await asyncio.sleep(number / 1000)
+        if number >= answered:
+            await asyncio.to_thread(rest.wait)
+        return {"points": 1.0}
+
+    shared = bench(tmp_path, target)
+    jobs = [job(shared, str(number), number=number) for number in range(20)]
+    with Running(most=8) as runner:
+        runner.plan(jobs)
+        take(runner, jobs[0])
+        runner.settle_all()
+        assert runner.progress().done == answered
+        rest.set()
+        for one in jobs[1:]:
+            take(runner, one)
 
 
 def test_released_attempts_free_their_place_and_are_not_made(tmp_path: Path) -> None:
