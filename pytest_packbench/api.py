@@ -11,7 +11,7 @@ from pytest_packbench.cases.load import check_case, read_config
 from pytest_packbench.cases.problem import CaseError, Problem, suggestion
 from pytest_packbench.cases.rules import scoring_sha256
 from pytest_packbench.cases.suite import CONFIG_NAME, Suite
-from pytest_packbench.packs import Packs
+from pytest_packbench.packs.known import Packs
 
 if TYPE_CHECKING:
     from pytest_packbench.cases.model import Case

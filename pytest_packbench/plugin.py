@@ -7,49 +7,23 @@ imports the standard library and pytest only.
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
 
-NAME = "packbench"
+    from pytest_packbench.adapter.activation import Asked
+
 DEFAULT_ROOT = "storage/benchmarks"
-
-
-class Asked(NamedTuple):
-    """What was asked for on the command line, before any suite is read.
-
-    Attributes:
-        root: the folder of suites, absolute.
-        bundled: whether it is the one in the wheel.
-        named: suites asked for by name.
-        folders: folders of all suites asked for, by name or by a path in them; name to absolute path.
-        files: the files of cases among the arguments, absolute, with the names of the cases behind `::`; with none
-            where the whole file is asked for as well.
-        single: those of them that nothing else asks for.
-    """
-
-    root: Path
-    bundled: bool
-    named: tuple[str, ...]
-    folders: dict[str, Path]
-    files: Mapping[str, frozenset[str]] = MappingProxyType({})
-    single: Mapping[str, frozenset[str]] = MappingProxyType({})
-
-
-ASKED = pytest.StashKey[Asked]()
-RUN_SEED = pytest.StashKey[str]()
-SEED = "packbench_seed"
-TOLD = "packbench_marked"
+SUITES = Path(__file__).with_name("_suites")
+ASKED: pytest.StashKey[Asked] = pytest.StashKey()
 MARK = "packbench_cases"
 
 
-class Setting(NamedTuple):
+class Setting:
     """One setting: an option, an environment variable and an ini key of one name.
 
     Attributes:
@@ -60,11 +34,12 @@ class Setting(NamedTuple):
         option: what argparse is told; None where there is no option.
     """
 
-    name: str
-    help: str
-    default: Any
-    ini: Any
-    option: dict[str, Any] | None
+    def __init__(self, name: str, text: str, default: Any, ini: Any, option: dict[str, Any] | None) -> None:
+        self.name = name
+        self.help = text
+        self.default = default
+        self.ini = ini
+        self.option = option
 
 
 SETTINGS = (
@@ -239,7 +214,7 @@ def __dir__() -> list[str]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Register the options and their ini keys."""
-    group = parser.getgroup(NAME, "benchmark cases as tests (packbench)")
+    group = parser.getgroup("packbench", "benchmark cases as tests (packbench)")
     for setting in SETTINGS:
         if setting.option is not None:
             dest = f"packbench_{setting.name}"
@@ -285,27 +260,6 @@ def setting_of(name: str, namespace: object, getini: Callable[[str], Any]) -> tu
     return (BY_NAME[name].default if name in BY_NAME else None), "default"
 
 
-def suite_names(value: str | Iterable[str]) -> list[str]:
-    """Split names that came repeated or with commas, each once, in order."""
-    parts = [value] if isinstance(value, str) else list(value)
-    names = [name.strip() for part in parts for name in part.split(",")]
-    return list(dict.fromkeys(name for name in names if name))
-
-
-def bundled_root() -> Path:
-    """Give the folder of the suites in the wheel."""
-    return Path(__file__).resolve().parent / "_suites"
-
-
-def suites_root(rootpath: Path, root: str) -> tuple[Path, bool]:
-    """Give the folder of suites, and whether it is the bundled one.
-
-    The suites in the wheel are looked at only where the project's folder does not exist at all.
-    """
-    own = Path(os.path.normpath(rootpath / root))
-    return (own, False) if own.is_dir() else (bundled_root(), True)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
     """Add the folders of the suites that are asked for to the arguments.
@@ -313,18 +267,21 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
     A suite is asked for by name, or by an argument that lies under the root; a plain `pytest` asks for none.
     """
     namespace = early_config.known_args_namespace
-    names = suite_names(setting_of("suite", namespace, early_config.getini)[0])
-    root, bundled = suites_root(early_config.rootpath, setting_of("root", namespace, early_config.getini)[0])
-    here = early_config.invocation_params.dir
-    parts = [argument.partition("::") for argument in namespace.file_or_dir]
-    given = [(os.path.normpath(here / path), name) for path, _, name in parts]
-    prefix = str(root)
-    under = [(path, name) for path, name in given if path == prefix or path.startswith(prefix + os.sep)]
-    if names or under:
+    if setting_of("suite", namespace, early_config.getini)[0] or _any_under(early_config, namespace.file_or_dir):
         from pytest_packbench.adapter.activation import activate
 
-        early_config.stash[ASKED], more = activate(root=root, bundled=bundled, names=names, under=under)
-        args.extend(more)
+        activate(early_config, args)
+
+
+def _any_under(config: pytest.Config, arguments: list[str]) -> bool:
+    """Whether an argument may lie in a folder of suites, the project's or the bundled one."""
+    root = setting_of("root", config.known_args_namespace, config.getini)[0]
+    places = (os.path.normpath(config.rootpath / root) + os.sep, str(SUITES.resolve()) + os.sep)
+    for argument in arguments:
+        path = config.invocation_params.dir / argument.partition("::")[0]
+        if (os.path.normpath(path) + os.sep).startswith(places):
+            return True
+    return False
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -341,7 +298,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "packbench_case and packbench_check.",
     )
     if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Workers(config), "packbench-workers")
+        from pytest_packbench.adapter.workers import Workers
+
+        config.pluginmanager.register(Workers(config), "packbench-workers")
     if ASKED in config.stash:
         from pytest_packbench.adapter.session import register
 
@@ -358,9 +317,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Stop marked tests that pytest gives no parameters."""
-    # pytest has no public name for the class
-    methods = [item for item in items if type(item).__name__ == "TestCaseFunction"]
-    marked = [item for item in methods if item.get_closest_marker(MARK) is not None]
+    marked = []
+    for item in items:
+        # pytest has no public name for the class
+        if type(item).__name__ == "TestCaseFunction" and item.get_closest_marker(MARK) is not None:
+            marked.append(item)  # noqa: PERF401 - a comprehension is one code object more to read in every run
     if marked:
         from pytest_packbench.adapter.marked import Unsupported
 
@@ -389,46 +350,6 @@ def packbench_check(packbench_case: Any, request: pytest.FixtureRequest) -> Call
     from pytest_packbench.adapter.marked import check_of
 
     return check_of(request.node)
-
-
-class _Workers:
-    """Listens on xdist's controller, which collects nothing: only workers know of marked tests."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
-        self._learned: set[str] = set()
-        self._crashed: list[pytest.TestReport] = []
-        # what a ULID is made of: all workers need the run's id, and an unrelated run needs no ULID
-        self._seed = (time.time_ns() // 1_000_000).to_bytes(6, "big").hex() + os.urandom(10).hex()
-        config.stash[RUN_SEED] = self._seed
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:
-        """Give each worker what the run's id is made of."""
-        node.workerinput[SEED] = self._seed
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Learn from a worker's first report which tests are marked; keep reports of crashes until that is known."""
-        told = report.__dict__.pop(TOLD, "")
-        if told:
-            self._learn(told, report)
-        elif report.when not in {"setup", "call", "teardown"}:
-            self._crashed.append(report)
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        """Learn the same from a worker that had nothing to report."""
-        told = getattr(node, "workeroutput", {}).get(TOLD, "")
-        if told:
-            self._learn(told)
-
-    def _learn(self, told: str, *reports: pytest.TestReport) -> None:
-        if told not in self._learned:
-            self._learned.add(told)
-            from pytest_packbench.adapter.late import learn
-
-            learn(self._config, told, [*self._crashed, *reports])
 
 
 def pytest_cmdline_main(config: pytest.Config) -> int | None:

@@ -5,13 +5,56 @@ from __future__ import annotations
 import os
 from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from pytest_packbench.plugin import Asked, bundled_root
+from pytest_packbench import plugin
+from pytest_packbench.plugin import ASKED, setting_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 _CONFIG = "suite.yaml"
 _CASE_FILES = (".json", ".jsonl")
+
+
+class Asked(NamedTuple):
+    """What was asked for on the command line, before any suite is read.
+
+    Attributes:
+        root: the folder of suites, absolute.
+        bundled: whether it is the one in the wheel.
+        named: suites asked for by name.
+        folders: folders of all suites asked for, by name or by a path in them; name to absolute path.
+        files: the files of cases among the arguments, absolute, with the names of the cases behind `::`; with none
+            where the whole file is asked for as well.
+        single: those of them that nothing else asks for.
+    """
+
+    root: Path
+    bundled: bool
+    named: tuple[str, ...]
+    folders: dict[str, Path]
+    files: Mapping[str, frozenset[str]] = MappingProxyType({})
+    single: Mapping[str, frozenset[str]] = MappingProxyType({})
+
+
+def suite_names(value: str | Iterable[str]) -> list[str]:
+    """Split names that came repeated or with commas, each once, in order."""
+    parts = [value] if isinstance(value, str) else list(value)
+    names = [name.strip() for part in parts for name in part.split(",")]
+    return list(dict.fromkeys(name for name in names if name))
+
+
+def suites_root(config: pytest.Config, namespace: object) -> tuple[Path, bool]:
+    """Give the folder of suites, and whether it is the bundled one.
+
+    The suites in the wheel are looked at only where the project's folder does not exist at all.
+    """
+    own = Path(os.path.normpath(config.rootpath / setting_of("root", namespace, config.getini)[0]))
+    return (own, False) if own.is_dir() else (plugin.SUITES.resolve(), True)
 
 
 def suites_under(root: Path) -> dict[str, Path]:
@@ -21,31 +64,39 @@ def suites_under(root: Path) -> dict[str, Path]:
     return {path.name: path for path in sorted(root.iterdir()) if (path / _CONFIG).is_file()}
 
 
-def activate(*, root: Path, bundled: bool, names: list[str], under: list[tuple[str, str]]) -> tuple[Asked, list[str]]:
-    """Find the suites that are asked for.
+def activate(config: pytest.Config, args: list[str]) -> None:
+    """Find the suites that are asked for, and add their folders to pytest's arguments.
 
-    Args:
-        root: the folder of suites.
-        bundled: whether it is the one in the wheel.
-        names: suites asked for by name.
-        under: absolute paths among the arguments that lie under the root, each with what stands behind `::`.
-
-    Returns:
-        What was asked for, and the folders to add to pytest's arguments: a suite that some argument
-        already selects from is not added whole.
+    A suite that some argument already selects from is not added whole. Where none is asked for after all, nothing
+    changes.
 
     Raises:
         pytest.UsageError: no suite has such a name.
     """
+    namespace = config.known_args_namespace
+    names = suite_names(setting_of("suite", namespace, config.getini)[0])
+    root, bundled = suites_root(config, namespace)
+    under = _under(root, config.invocation_params.dir, namespace.file_or_dir)
+    if not names and not under:
+        return
     known = suites_under(root)
     for name in names:
         if name not in known:
             raise pytest.UsageError(f"--packbench-suite: {unknown(name, known, root)}")
     selected = {name for path, _ in under for name in _suites_at(Path(path), root, known)}
     folders = {name: path for name, path in known.items() if name in selected or name in names}
-    more = [str(known[name]) for name in names if name not in selected]
     files, single = _files(under)
-    return Asked(root=root, bundled=bundled, named=tuple(names), folders=folders, files=files, single=single), more
+    config.stash[ASKED] = Asked(
+        root=root, bundled=bundled, named=tuple(names), folders=folders, files=files, single=single
+    )
+    args.extend(str(known[name]) for name in names if name not in selected)
+
+
+def _under(root: Path, here: Path, arguments: list[str]) -> list[tuple[str, str]]:
+    """Give the absolute paths among the arguments that lie under the root, each with what stands behind `::`."""
+    parts = [argument.partition("::") for argument in arguments]
+    given = [(os.path.normpath(here / path), name) for path, _, name in parts]
+    return [(path, name) for path, name in given if (path + os.sep).startswith(str(root) + os.sep)]
 
 
 def _files(under: list[tuple[str, str]]) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
@@ -77,6 +128,6 @@ def unknown(name: str, known: dict[str, Path], root: Path) -> str:
     listed = ", ".join(known) if known else "none"
     shown_root = os.path.relpath(root)
     here = f'no suite is called "{name}"{guess}; known under {shown_root}: {listed}'
-    if not (bundled_root() / name / _CONFIG).is_file():
+    if not (plugin.SUITES / name / _CONFIG).is_file():
         return here
     return f"{here}; the one that comes with the package is used only in a folder without {shown_root}"

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from pytest_packbench.adapter.activation import Asked
     from pytest_packbench.adapter.suites import Benches
     from pytest_packbench.cases.load import LoadedCase
     from pytest_packbench.cases.shard import Shard
     from pytest_packbench.cases.suite import Suite
     from pytest_packbench.engine.protocols.pack import Pack
-    from pytest_packbench.plugin import Asked
     from pytest_packbench.records.entry import Entry
 
 _MARKS = 10_000

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.adapter.activation import suites_under, unknown
+from pytest_packbench.adapter.activation import Asked, suites_root, suites_under, unknown
 from pytest_packbench.adapter.jsonreport import switch_on_late
 from pytest_packbench.adapter.keys import BENCHES
 from pytest_packbench.adapter.marks import MarkError
 from pytest_packbench.adapter.session import register
 from pytest_packbench.adapter.xdist import late_place
-from pytest_packbench.plugin import ASKED, Asked, setting_of, suites_root
+from pytest_packbench.plugin import ASKED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,7 @@ def join(config: pytest.Config, name: str) -> Suite:
     if BENCHES in config.stash and name in config.stash[BENCHES].suites:
         return config.stash[BENCHES].suites[name]
     if ASKED not in config.stash:
-        root, bundled = suites_root(config.rootpath, setting_of("root", config.option, config.getini)[0])
+        root, bundled = suites_root(config, config.option)
         config.stash[ASKED] = Asked(root=root, bundled=bundled, named=(), folders={})
     asked = config.stash[ASKED]
     known = suites_under(asked.root)

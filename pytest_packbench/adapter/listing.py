@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.adapter.activation import suites_under
+from pytest_packbench.adapter.activation import suites_root, suites_under
 from pytest_packbench.adapter.suites import known_packs, read_suite
 from pytest_packbench.cases.files import case_paths, count_in
-from pytest_packbench.plugin import setting_of, suites_root
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 def show_suites(config: pytest.Config) -> int:
     """Print the suites and give the exit code: 0, or 4 where a suite's rules can't be read."""
-    root, bundled = suites_root(config.rootpath, setting_of("root", config.option, config.getini)[0])
+    root, bundled = suites_root(config, config.option)
     packs = known_packs(config)
     status = pytest.ExitCode.OK
     found = suites_under(root)

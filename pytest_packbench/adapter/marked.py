@@ -16,14 +16,15 @@ from pytest_packbench.adapter.collect import CaseBroken, CaseFailure, CaseItem
 from pytest_packbench.adapter.execute import attach, conclude, decide, held_back, place_of, properties, shown_to_hooks
 from pytest_packbench.adapter.keys import BENCHES, RUN_ID
 from pytest_packbench.adapter.late import join, recorder_of
-from pytest_packbench.adapter.marks import MARK, Asking, FiledCase, MarkError, parameters, suite_cases
+from pytest_packbench.adapter.marks import Asking, FiledCase, MarkError, parameters, suite_cases
 from pytest_packbench.adapter.tried import broke, not_run, tried
+from pytest_packbench.adapter.workers import TOLD
 from pytest_packbench.engine.attempt import frames, settle
 from pytest_packbench.engine.bench import Bench, Draft, Failure
 from pytest_packbench.engine.live import Live
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.engine.targets import Caller
-from pytest_packbench.plugin import TOLD
+from pytest_packbench.plugin import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence

@@ -13,6 +13,7 @@ from pytest_packbench.adapter.collect import marks_of
 from pytest_packbench.adapter.suites import shown_path
 from pytest_packbench.cases.files import located, read_place, walk_cases
 from pytest_packbench.cases.problem import CaseError, Problem
+from pytest_packbench.plugin import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pytest_packbench.cases.suite import Suite
     from pytest_packbench.engine.protocols.pack import Pack
 
-MARK = "packbench_cases"
 _FILTERS = ("case_type", "difficulty", "tag")
 
 

@@ -20,7 +20,8 @@ from pytest_packbench.adapter.shards import check_asked
 from pytest_packbench.adapter.shown import Shown
 from pytest_packbench.adapter.suites import open_benches
 from pytest_packbench.adapter.terminal import Terminal
-from pytest_packbench.plugin import ASKED, RUN_SEED, SEED
+from pytest_packbench.adapter.workers import RUN_SEED, SEED
+from pytest_packbench.plugin import ASKED
 
 if TYPE_CHECKING:
     from pytest_packbench.adapter.ahead import Ahead

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pytest
 
+from pytest_packbench.adapter.activation import suite_names
 from pytest_packbench.backends import MODULES, RECORDED, STUB
 from pytest_packbench.cases.shard import Shard
 from pytest_packbench.engine.ledger import Caps
 from pytest_packbench.packs import FILES
-from pytest_packbench.plugin import ASKED, BY_NAME, setting_of, suite_names
+from pytest_packbench.plugin import ASKED, BY_NAME, setting_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,10 @@ from pytest_packbench.cases.files import MANY, count_cases, find_in, is_numbered
 from pytest_packbench.cases.shard import shard_of
 
 if TYPE_CHECKING:
+    from pytest_packbench.adapter.activation import Asked
     from pytest_packbench.adapter.suites import Benches
     from pytest_packbench.cases.shard import Shard
     from pytest_packbench.cases.suite import Suite
-    from pytest_packbench.plugin import Asked
 
 
 def sizes(suite: Suite, shard: Shard | None) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from pytest_packbench.cases.rules import scoring_sha256
 from pytest_packbench.cases.suite import CONFIG_NAME, Suite
 from pytest_packbench.engine.bench import Bench
 from pytest_packbench.engine.targets import Caller, TargetError, as_target, find_target
-from pytest_packbench.packs import PackError, Packs
+from pytest_packbench.packs.known import PackError, Packs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _importers() -> Iterator[tuple[str, Pack, Importer]]:
-    from pytest_packbench.packs import PackError, Packs
+    from pytest_packbench.packs.known import PackError, Packs
 
     packs = Packs()
     taken: set[str] = set()

@@ -222,7 +222,7 @@ def destination(name: str, root: Path, pack: Pack, files: Mapping[str, str], *, 
 
 
 def _rules(folder: Path, pack: Pack, *, source: str) -> SuiteConfig:
-    from pytest_packbench.packs import Packs
+    from pytest_packbench.packs.known import Packs
 
     rules = read_config(folder, Packs([pack]).suite_models, source=source)
     if rules.pack != pack.name:

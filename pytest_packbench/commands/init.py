@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_packbench.engine.protocols.starter import Starter
-    from pytest_packbench.packs import Packs
+    from pytest_packbench.packs.known import Packs
 
 _PYTEST_GOES_BY = ("pytest.toml", "pytest.ini", "pyproject.toml")
 
@@ -71,7 +71,7 @@ def suite_name(name: str) -> str:
 
 
 def _starter(name: str) -> Starter:
-    from pytest_packbench.packs import Packs, import_pack
+    from pytest_packbench.packs.known import Packs, import_pack
 
     packs = Packs()
     if ":" not in name and name not in packs:
@@ -83,7 +83,7 @@ def _starter(name: str) -> Starter:
 
 
 def _beginners(packs: Packs) -> str:
-    from pytest_packbench.packs import PackError
+    from pytest_packbench.packs.known import PackError
 
     found = []
     for name in packs:

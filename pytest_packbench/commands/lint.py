@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options() -> dict[str, LintOption]:
-    from pytest_packbench.packs import Packs
+    from pytest_packbench.packs.known import Packs
 
     return Packs().lint_options
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_packbench.cases.suite import Suite
-    from pytest_packbench.packs import Packs
+    from pytest_packbench.packs.known import Packs
 
 ROOT = Path("storage") / "benchmarks"
 OUTPUT = Path("reports") / "benchmarks"
@@ -38,7 +38,7 @@ def packs_of(specs: Iterable[str]) -> Packs:
     Raises:
         PackError: one of these can't be loaded.
     """
-    from pytest_packbench.packs import Packs, import_pack
+    from pytest_packbench.packs.known import Packs, import_pack
 
     return Packs(import_pack(spec) for spec in specs)
 

@@ -70,7 +70,7 @@ def _of_packs(kind: str, pack: str | None) -> dict[str, Any]:
 
 
 def _chosen(pack: str | None) -> list[Pack]:
-    from pytest_packbench.packs import Packs, builtin, import_pack
+    from pytest_packbench.packs.known import Packs, builtin, import_pack
 
     if pack is None:
         own = builtin()

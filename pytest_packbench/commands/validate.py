@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytest_packbench.cases.files import CaseLine
-    from pytest_packbench.packs import Packs
+    from pytest_packbench.packs.known import Packs
     from pytest_packbench.records.entry import Entry
     from pytest_packbench.records.evalrecord import EvalRecord
 

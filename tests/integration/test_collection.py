@@ -241,7 +241,7 @@ def test_the_wheels_suites_are_used_only_where_the_project_has_none(
     plain.case("alpha")
     bundled = tmp_path_factory.mktemp("site") / "_suites"
     (plain.root / "storage" / "benchmarks").rename(bundled)
-    monkeypatch.setattr("pytest_packbench.plugin.bundled_root", lambda: bundled)
+    monkeypatch.setattr("pytest_packbench.plugin.SUITES", bundled)
     result = plain.run_toy("-rA")
     result.assert_outcomes(passed=1)
     nodeid = f"{bundled}/toy/cases/plain/alpha.json::alpha"
@@ -289,7 +289,7 @@ def test_a_bundled_case_by_its_path_writes_nothing_into_the_wheel(
     bundled = tmp_path_factory.mktemp("site") / "_suites"
     shutil.copytree(TARIFF, bundled / "tariff")
     shutil.rmtree(plain.root / "storage")
-    monkeypatch.setattr("pytest_packbench.plugin.bundled_root", lambda: bundled)
+    monkeypatch.setattr("pytest_packbench.plugin.SUITES", bundled)
     case = next(iter(sorted(bundled.glob("tariff/cases/*/*.json"))))
     plain.run(f"{case}::{case.stem}").assert_outcomes(passed=1)
     assert plain.lines("records.jsonl", "tariff")

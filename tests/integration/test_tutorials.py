@@ -11,7 +11,7 @@ import pytest_packbench.adapter.session
 import pytest_packbench.packs.generic.pack
 import pytest_packbench.packs.tariff.pack
 from pytest_packbench.cli import main
-from pytest_packbench.packs import Packs
+from pytest_packbench.packs.known import Packs
 from tests.doc_blocks import ROOT, Walk, quiet
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ def walk(
     quiet(monkeypatch)
     # installed from a wheel the suites stand in the package
     shutil.copytree(ROOT / "storage" / "benchmarks" / "tariff", tmp_path / "tariff")
-    monkeypatch.setattr("pytest_packbench.plugin.bundled_root", lambda: tmp_path)
-    monkeypatch.setattr("pytest_packbench.adapter.activation.bundled_root", lambda: tmp_path)
+    monkeypatch.setattr("pytest_packbench.plugin.SUITES", tmp_path)
     return Walk(pytester, capsys)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_packbench.api import load_suite
 from pytest_packbench.cli import main
-from pytest_packbench.packs import builtin
+from pytest_packbench.packs.known import builtin
 from pytest_packbench.records.atomic import write_atomic
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.reports.folder import in_order, write_run

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_packbench.api import load_suite
 from pytest_packbench.cli import main
-from pytest_packbench.packs import Packs
+from pytest_packbench.packs.known import Packs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.commands.validate import kind_of
-from pytest_packbench.packs import Packs
+from pytest_packbench.packs.known import Packs
 from pytest_packbench.records.entry import VERDICTS, Entry
 from pytest_packbench.records.entry_check import entry_problem
 from pytest_packbench.records.own import Own, own_problem

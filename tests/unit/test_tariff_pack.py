@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.packs import builtin
+from pytest_packbench.packs.known import builtin
 from pytest_packbench.packs.tariff.model import TariffCase
 from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.pack import TariffPack
