@@ -174,7 +174,7 @@ class Runner:
         What is to be done with each would hold up the next calls, and can be done while these are under way.
         """
         end = time.monotonic() + _BURST_S
-        while self._work.begun and self._answers.qsize() + len(self._done) < self._lookahead // 2:
+        while len(self._work.begun) > 1 and self._answers.qsize() + len(self._done) < self._lookahead // 2:
             now = time.monotonic()
             if now >= end or now - self._work.stirred >= _QUIET_S:
                 return

@@ -148,6 +148,25 @@ def test_answers_that_come_in_a_burst_are_taken_when_it_is_over(
             take(runner, one)
 
 
+def test_one_alone_is_no_burst(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_packbench.engine.runner._QUIET_S", math.inf)
+    monkeypatch.setattr("pytest_packbench.engine.runner._BURST_S", math.inf)
+    taken = threading.Event()
+
+    async def target(request: VerifyRequest) -> dict[str, Any]:
+        if request.input["number"]:
+            await asyncio.to_thread(taken.wait)
+        return {"points": 1.0}
+
+    shared = bench(tmp_path, target)
+    jobs = [job(shared, str(number), number=number) for number in range(2)]
+    with Running(most=8) as runner:
+        runner.plan(jobs)
+        take(runner, jobs[0])
+        taken.set()
+        assert kind(take(runner, jobs[1])) == ""
+
+
 def test_released_attempts_free_their_place_and_are_not_made(tmp_path: Path) -> None:
     made = []
     go = [threading.Event() for _ in range(4)]
