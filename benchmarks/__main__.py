@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 HOME = Path(__file__).resolve().parent.parent
 ROUNDS = 3
-SMALL_ROUNDS = 5
+ROUNDS_OF = {1_000: 9, 10_000: 1}
+"""Rounds by the number of cases: what is short varies most."""
+
 UNUSED_ROUNDS = 50
 RECORDS = 1_000_000
 RUST_SECONDS = 1.1
@@ -107,8 +109,8 @@ def _trivial(session: Session) -> Iterator[Row]:
     for cases in overhead.SIZES:
         for reported in (True, False):
             large = cases == max(overhead.SIZES)
-            rounds = 1 if large else SMALL_ROUNDS
-            found = overhead.measured(cases, reported=reported, rounds=rounds, by_hand=reported and not large)
+            by_hand = reported and not large
+            found = overhead.measured(cases, reported=reported, rounds=ROUNDS_OF[cases], by_hand=by_hand)
             session.overheads[cases, reported] = found
             yield _overhead(found)
 

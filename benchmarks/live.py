@@ -114,7 +114,10 @@ def serving(latency: float) -> Iterator[str]:
     command = [sys.executable, "-m", "tests.servers", "--latency", str(latency)]
     with subprocess.Popen(command, cwd=HOME, stdout=subprocess.PIPE, text=True) as server:
         try:
-            yield server.stdout.readline().strip() if server.stdout is not None else ""
+            url = server.stdout.readline().strip() if server.stdout is not None else ""
+            if not url:
+                raise SystemExit(f"{' '.join(command)}: the server did not start")
+            yield url
         finally:
             server.terminate()
 

@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from pytest_packbench.adapter.activation import Asked
 
 DEFAULT_ROOT = "storage/benchmarks"
-SUITES = Path(__file__).with_name("_suites")
+SUITES = Path(__file__).resolve().with_name("_suites")
 ASKED: pytest.StashKey[Asked] = pytest.StashKey()
 MARK = "packbench_cases"
 
 
 class Setting:
     """One setting: an option, an environment variable and an ini key of one name.
+
+    Written by hand, because a named tuple or a dataclass is made anew in every run, which takes longer.
 
     Attributes:
         name: `suite` stands for `--packbench-suite`, `PACKBENCH_SUITE` and `packbench_suite`.
@@ -276,7 +278,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
 def _any_under(config: pytest.Config, arguments: list[str]) -> bool:
     """Whether an argument may lie in a folder of suites, the project's or the bundled one."""
     root = setting_of("root", config.known_args_namespace, config.getini)[0]
-    places = (os.path.normpath(config.rootpath / root) + os.sep, str(SUITES.resolve()) + os.sep)
+    places = (os.path.normpath(config.rootpath / root) + os.sep, str(SUITES) + os.sep)
     for argument in arguments:
         path = config.invocation_params.dir / argument.partition("::")[0]
         if (os.path.normpath(path) + os.sep).startswith(places):
@@ -317,11 +319,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Stop marked tests that pytest gives no parameters."""
-    marked = []
-    for item in items:
-        # pytest has no public name for the class
-        if type(item).__name__ == "TestCaseFunction" and item.get_closest_marker(MARK) is not None:
-            marked.append(item)  # noqa: PERF401 - a comprehension is one code object more to read in every run
+    # pytest has no public name for the class
+    methods = [item for item in items if type(item).__name__ == "TestCaseFunction"]
+    marked = [item for item in methods if item.get_closest_marker(MARK) is not None]
     if marked:
         from pytest_packbench.adapter.marked import Unsupported
 

@@ -54,7 +54,7 @@ def suites_root(config: pytest.Config, namespace: object) -> tuple[Path, bool]:
     The suites in the wheel are looked at only where the project's folder does not exist at all.
     """
     own = Path(os.path.normpath(config.rootpath / setting_of("root", namespace, config.getini)[0]))
-    return (own, False) if own.is_dir() else (plugin.SUITES.resolve(), True)
+    return (own, False) if own.is_dir() else (plugin.SUITES, True)
 
 
 def suites_under(root: Path) -> dict[str, Path]:

@@ -126,6 +126,7 @@ class Work:
         beaten: when the loop was last seen alive; others read it.
         stirred: when an attempt last began or ended, monotonic seconds; others read it.
         unwanted: attempts that nobody waits for any more; others add to it.
+        waiting: attempts that have not begun, in their order; others read it.
         room: attempts that were taken, and whose place is free; others add to it.
     """
 
@@ -152,7 +153,7 @@ class Work:
         self._answers = answers
         self._aside = in_thread if beside else partial(in_thread, start=answers.put)
         self._urgent: dict[Key, Job] = {}
-        self._waiting: dict[Key, Job] = {}
+        self.waiting: dict[Key, Job] = {}
         self._under_way: dict[Key, _UnderWay] = {}
         self._ahead: set[Key] = set()
         self._closed = False
@@ -180,7 +181,7 @@ class Work:
 
     def plan(self, jobs: list[Job]) -> None:
         """Line up attempts and begin as many as may be."""
-        self._waiting.update((job.key, job) for job in jobs)
+        self.waiting.update((job.key, job) for job in jobs)
         self._pump()
 
     def want(self, job: Job) -> None:
@@ -188,7 +189,7 @@ class Work:
         if job.key in self._under_way or job.key in self._ahead:
             self._ahead.discard(job.key)
         elif job.key not in self.unwanted:
-            self._waiting.pop(job.key, None)
+            self.waiting.pop(job.key, None)
             self._urgent[job.key] = job
         self._pump()
 
@@ -198,7 +199,7 @@ class Work:
 
     def release(self, key: Key) -> None:
         """Let go of an attempt that nobody will take."""
-        self._waiting.pop(key, None)
+        self.waiting.pop(key, None)
         if key in self._under_way:
             self._cancel(self._under_way[key])
         self._ahead.discard(key)
@@ -207,7 +208,7 @@ class Work:
     async def cancel_all(self) -> None:
         """Begin nothing more and cancel what is under way."""
         self._closed = True
-        self._waiting.clear()
+        self.waiting.clear()
         await _cancelled({one.task for one in self._under_way.values()})
         # what targets began and left behind
         await _cancelled(asyncio.all_tasks() - {asyncio.current_task()})
@@ -221,8 +222,8 @@ class Work:
                 job = self._urgent.pop(next(iter(self._urgent)))
                 self._begin(job)
                 self._ahead.discard(job.key)
-            elif self._waiting and len(self._ahead) < self._lookahead:
-                self._begin(self._waiting.pop(next(iter(self._waiting))))
+            elif self.waiting and len(self._ahead) < self._lookahead:
+                self._begin(self.waiting.pop(next(iter(self.waiting))))
             else:
                 return
 

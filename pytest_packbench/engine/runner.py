@@ -32,6 +32,7 @@ _GRACE_S = 5.0
 _CLOSING_S = 5.0
 _WANT_S = 0.05
 _SWITCH_S = 0.0005
+# a burst is over when nothing happens for longer than the loop takes for an attempt, and long before progress is due
 _QUIET_S = 0.004
 _BURST_S = 0.05
 _NAP_S = 0.001
@@ -166,17 +167,19 @@ class Runner:
                 self._next_tick = time.monotonic() + _TICK_S
                 tick()
                 self._look_after(job)
-        self._let_others_come()
+        if self._done[key].stop is None:
+            self._let_others_come()
 
     def _let_others_come(self) -> None:
-        """Wait while answers come in a burst, until the window is full of them.
+        """Wait while answers come in a burst and other attempts wait to begin.
 
-        What is to be done with each would hold up the next calls, and can be done while these are under way.
+        What is to be done with each answer would hold up the next calls, and can be done while these are under way.
+        Half of the lookahead may fill with answers meanwhile: the other half keeps the window full.
         """
-        end = time.monotonic() + _BURST_S
-        while len(self._work.begun) > 1 and self._answers.qsize() + len(self._done) < self._lookahead // 2:
+        work, end = self._work, time.monotonic() + _BURST_S
+        while work.waiting and self._answers.qsize() + len(self._done) < self._lookahead // 2:
             now = time.monotonic()
-            if now >= end or now - self._work.stirred >= _QUIET_S:
+            if now >= end or now - work.stirred >= _QUIET_S:
                 return
             time.sleep(_NAP_S)
 

@@ -235,7 +235,7 @@ def serve(handler: Handler, *, latency_s: float = 0.0) -> None:
         await server.serve_forever()
 
     def punctual() -> asyncio.AbstractEventLoop:
-        # epoll counts in whole milliseconds: answers would come up to one late
+        # epoll counts in whole milliseconds: answers would come up to one late; select has room for 1,000 connections
         return asyncio.SelectorEventLoop(selectors.SelectSelector())
 
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=punctual) as runner:

@@ -148,7 +148,13 @@ class Running:
     """A runner for the length of a block; `over` has what was settled, in order."""
 
     def __init__(
-        self, *, most: int = 4, limit_s: float | None = 60.0, ledger: Ledger | None = None, **how: Any
+        self,
+        *,
+        most: int = 4,
+        limit_s: float | None = 60.0,
+        ledger: Ledger | None = None,
+        settled: Callable[[Done], None] | None = None,
+        **how: Any,
     ) -> None:
         self.over: list[Done] = []
         how.setdefault("lookahead", 2 * most)
@@ -156,7 +162,7 @@ class Running:
             throttle=Throttle(most),
             limit_s=limit_s,
             ledger=ledger or Ledger(Caps()),
-            settled=self.over.append,
+            settled=settled or self.over.append,
             **how,
         )
 

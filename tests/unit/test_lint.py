@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench import packs
 from pytest_packbench.cases.finding import FiledCase, Finding
 from pytest_packbench.cases.lint import SuiteFiles, check
 from pytest_packbench.cases.load import check_case
@@ -17,7 +16,7 @@ from pytest_packbench.cases.model import Case
 from pytest_packbench.cases.suite import SuiteConfig
 from pytest_packbench.cli import main
 from pytest_packbench.engine.protocols.pack import LintOption
-from pytest_packbench.packs import agent_safety
+from pytest_packbench.packs import agent_safety, known
 from pytest_packbench.packs.tariff.pack import TariffPack
 from tests.unit.small_suite import GARLIC, REPORT, Small, small_suite
 
@@ -499,7 +498,7 @@ class Other(TariffPack):
 def test_a_file_that_the_pack_makes_no_use_of_is_refused(
     small: Small, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packs, "builtin", lambda: {"tariff": TariffPack(), "other": Other()})
+    monkeypatch.setattr(known, "builtin", lambda: {"tariff": TariffPack(), "other": Other()})
     assert lint_of(small, "--other-data", "x") == 2
     assert '--other-data: the pack "tariff" of this suite makes no use of it' in capsys.readouterr().err
 

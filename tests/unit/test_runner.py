@@ -118,53 +118,43 @@ def test_a_retry_waits_for_room_like_any_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("quiet_s", "burst_s", "answered"),
-    [(math.inf, math.inf, 8), (math.inf, 0, 1), (0, math.inf, 1)],
-    ids=["until the window is full of answers", "no longer than a burst may take", "until it is quiet"],
+    ("jobs", "bounds", "answered"),
+    [(20, (math.inf, math.inf), 8), (20, (math.inf, 0), 1), (20, (0, math.inf), 1), (16, (math.inf, math.inf), 1)],
+    ids=[
+        "until the window is full of them",
+        "no longer than a burst",
+        "until it is quiet",
+        "while others wait to begin",
+    ],
 )
-def test_answers_that_come_in_a_burst_are_taken_when_it_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet_s: float, burst_s: float, answered: int
+def test_answers_of_a_burst_are_taken_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int, bounds: tuple[float, float], answered: int
 ) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.runner._QUIET_S", quiet_s)
-    monkeypatch.setattr("pytest_packbench.engine.runner._BURST_S", burst_s)
-    rest = threading.Event()
+    monkeypatch.setattr("pytest_packbench.engine.runner._QUIET_S", bounds[0])
+    monkeypatch.setattr("pytest_packbench.engine.runner._BURST_S", bounds[1])
+    first, rest = threading.Event(), threading.Event()
 
     async def target(request: VerifyRequest) -> dict[str, Any]:
         number = request.input["number"]
-        await asyncio.sleep(number / 1000)
-        if number >= answered:
-            await asyncio.to_thread(rest.wait)
+        if number:
+            await asyncio.to_thread((first if number < answered else rest).wait)
         return {"points": 1.0}
 
     shared = bench(tmp_path, target)
-    jobs = [job(shared, str(number), number=number) for number in range(20)]
-    with Running(most=8) as runner:
-        runner.plan(jobs)
-        take(runner, jobs[0])
-        runner.settle_all()
-        assert runner.progress().done == answered
-        rest.set()
-        for one in jobs[1:]:
+    planned = [job(shared, str(number), number=number) for number in range(jobs)]
+    # the first one makes room for the last one of sixteen, so that none waits
+    running = Running(most=8 if jobs > 16 else 16, lookahead=16, settled=lambda _: first.set())
+    with running as runner, ThreadPoolExecutor(1) as aside:
+        runner.plan(planned)
+        taken = aside.submit(take, runner, planned[0])
+        try:
+            assert kind(taken.result(timeout=20)) == ""
+            runner.settle_all()
+            assert runner.progress().done == answered
+        finally:
+            rest.set()
+        for one in planned[1:]:
             take(runner, one)
-
-
-def test_one_alone_is_no_burst(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.runner._QUIET_S", math.inf)
-    monkeypatch.setattr("pytest_packbench.engine.runner._BURST_S", math.inf)
-    taken = threading.Event()
-
-    async def target(request: VerifyRequest) -> dict[str, Any]:
-        if request.input["number"]:
-            await asyncio.to_thread(taken.wait)
-        return {"points": 1.0}
-
-    shared = bench(tmp_path, target)
-    jobs = [job(shared, str(number), number=number) for number in range(2)]
-    with Running(most=8) as runner:
-        runner.plan(jobs)
-        take(runner, jobs[0])
-        taken.set()
-        assert kind(take(runner, jobs[1])) == ""
 
 
 def test_released_attempts_free_their_place_and_are_not_made(tmp_path: Path) -> None:
