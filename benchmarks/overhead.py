@@ -219,8 +219,6 @@ def used(
     command: Sequence[str],
     *,
     codes: tuple[int, ...] = (0,),
-    named: bool = True,
-    site: Path | None = None,
 ) -> Usage:
     """Run a command in a folder; give its CPU seconds and its peak memory.
 
@@ -228,17 +226,10 @@ def used(
         folder: the working directory.
         command: what to run.
         codes: the exit codes of a command that went well.
-        named: whether pytest in it loads the plugins that the command names, and no other.
-        site: a further folder of installed packages, the first that is looked in.
     """
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PACKBENCH"))}
-    if named:
-        environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    if site is not None:
-        environment["PYTHONPATH"] = str(site)
-    # the second run of an installed package compiles nothing
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL) as process:
+    # pytest in it loads the plugins that the command names, and no other
+    variables = environment() | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    with subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.DEVNULL) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in codes:
@@ -253,6 +244,14 @@ def write_by_hand(folder: Path, suite: Path) -> None:
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     (folder / "conftest.py").write_text(BY_HAND, encoding="utf-8")
     (folder / "storage").symlink_to(suite / "storage", target_is_directory=True)
+
+
+def environment() -> dict[str, str]:
+    """Give this process's environment without what changes how pytest runs or packages are loaded."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PACKBENCH"))}
+    # the second run of an installed package compiles nothing
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
+    return kept
 
 
 def write_no_op(folder: Path, cases: int) -> None:

@@ -5,29 +5,31 @@
 One test that does nothing, four commands in turn: without this plugin and those that it requires, with those, with all,
 and with all where the plugin is installed as a wheel installs it. The last two differ by the list of the package's
 files: pytest reads that of each distribution that has a plugin, and that of an editable install is short. Other plugins
-of the environment load in none. CPU time, user plus system; of many rounds the mean of the five fastest of each counts,
-because other work on the machine only ever slows a run down, by more than what is looked for here.
+of the environment load in none. Each runs in a forked process that has pytest's own modules loaded (`forked.py`). CPU
+time; of many rounds the mean of the fastest tenth of each command counts, because other work on the machine only ever
+slows a run down, by more than what is looked for here.
 """
 
 from __future__ import annotations
 
 import argparse
 import compileall
+import json
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 from importlib.metadata import distribution, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.overhead import REPORT, pytest_command, used, write_no_op
+from benchmarks.overhead import REPORT, environment, pytest_command, write_no_op
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HOME = Path(__file__).resolve().parent.parent
-_FASTEST = 5
 
 
 class Unused(NamedTuple):
@@ -43,7 +45,7 @@ class Unused(NamedTuple):
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="what an installed plugin costs a run without suites")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=100)
     found = measured(parser.parse_args(argv).rounds)
     print(
         f"pytest alone {found.alone:.0f} ms, required plugins {found.required:+.1f} ms, ours {found.ours:+.1f} ms, "
@@ -60,14 +62,18 @@ def measured(rounds: int) -> Unused:
         installed = {found.name for found in entry_points(group="pytest11")}
         site, files = Path(folder, "site"), _install(Path(folder, "site"))
         every = _without(installed - {*REPORT, "packbench"})
-        runs = [(_without(installed), None), (_without(installed - {*REPORT}), None), (every, None), (every, site)]
-        for command, path in runs:
-            used(place, command, named=False, site=path)
-        times = [
-            [1000 * used(place, command, named=False, site=path).seconds for command, path in runs]
-            for _ in range(rounds)
-        ]
-    alone, required, ours, listed = (statistics.mean(sorted(column)[:_FASTEST]) for column in zip(*times, strict=True))
+        runs = [(_without(installed), None), (_without(installed - {*REPORT}), None), (every, None), (every, str(site))]
+        commands = json.dumps([{"arguments": arguments, "site": path} for arguments, path in runs])
+        said = subprocess.run(
+            [sys.executable, str(HOME / "benchmarks" / "forked.py"), str(rounds), commands],
+            cwd=place,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+    fastest = max(1, rounds // 10)
+    alone, required, ours, listed = (statistics.mean(sorted(column)[:fastest]) for column in json.loads(said.stdout))
     return Unused(alone, required - alone, ours - required, listed - ours, files)
 
 
@@ -92,7 +98,8 @@ def _install(site: Path) -> int:
 
 def _without(names: set[str]) -> list[str]:
     # to name a plugin to load makes pytest look through the environment once more
-    return pytest_command(*(f"no:{name}" for name in sorted(names)))
+    _, _, _, *arguments = pytest_command(*(f"no:{name}" for name in sorted(names)))
+    return arguments
 
 
 if __name__ == "__main__":
