@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 HOME = Path(__file__).resolve().parent.parent
 ROUNDS = 3
-ROUNDS_OF = {1_000: 9, 10_000: 1}
+ROUNDS_OF = {1_000: 7, 10_000: 1}
 """Rounds by the number of cases: what is short varies most."""
 
-UNUSED_ROUNDS = 200
+UNUSED_ROUNDS = 100
 RECORDS = 1_000_000
 RUST_SECONDS = 1.1
 """CPU seconds of the Rust reader on as many records, on the machine on which the budgets were set."""
