@@ -15,7 +15,7 @@ import importlib
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from _pytest.config import default_plugins
@@ -56,7 +56,7 @@ def once(arguments: list[str], site: str | None) -> float:
     return 1000 * (usage.ru_utime + usage.ru_stime)
 
 
-def _run(arguments: list[str], site: str | None) -> Any:
+def _run(arguments: list[str], site: str | None) -> NoReturn:
     code = 1
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+# by the module for SUITES: tests put another folder there
 from pytest_packbench import plugin
 from pytest_packbench.plugin import ASKED, setting_of
 

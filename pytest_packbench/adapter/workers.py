@@ -14,7 +14,7 @@ TOLD = "packbench_marked"
 
 
 class Workers:
-    """Listens on xdist's controller, which collects nothing: only workers know of marked tests."""
+    """Listens on xdist's controller: gives workers the run's seed, and learns from them which tests are marked."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config

@@ -167,8 +167,7 @@ class Runner:
                 self._next_tick = time.monotonic() + _TICK_S
                 tick()
                 self._look_after(job)
-        if self._done[key].stop is None:
-            self._let_others_come()
+        self._let_others_come()
 
     def _let_others_come(self) -> None:
         """Wait while answers come in a burst and other attempts wait to begin.
