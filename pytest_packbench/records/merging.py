@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SHARD = "shard"
 _MERGED_FROM = "merged_from"
 _SPENT = "spent"
+_MONEY = frozenset({"cost", "currency"})
 _SAME = ("suite", "pack", "pack_version", "suite_sha256", "mode")
 # what a run without a case may not have got to know
 _SAME_ASKED = ("target", "backend", "model")
@@ -150,11 +151,14 @@ def _joined_settings(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _sum(spent: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Add up what runs used; a cost that one of them doesn't know, or in another currency, is not known."""
+    """Add up what runs used; a cost that one of them doesn't know, or in another currency, is not known.
+
+    A count that one of them does not tell is 0 there: a run without kept answers has no count of them.
+    """
     same = all(each.get("currency") == spent[0].get("currency") for each in spent)
     total: dict[str, Any] = {}
     for name in dict.fromkeys(name for each in spent for name in each):
-        values = [each.get(name) for each in spent]
+        values = [each.get(name, None if name in _MONEY else 0) for each in spent]
         if all(isinstance(value, int | float) for value in values) and (same or name != "cost"):
             total[name] = sum(values)
         else:

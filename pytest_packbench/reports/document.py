@@ -40,9 +40,9 @@ def run_document(
     Returns:
         An object of the version `RUN_DOCUMENT_VERSION` that shares nothing with the arguments, with the keys
         `version`, `status` (`passed`, `failed`, `partial`), `complete`, `run`, `totals`, `overall`, `groups`, `depth`,
-        `refusals`, `authored`, `models`, `interval` (how those of the groups are made), `gates`, where cases have
-        several trials `trials`, and `cases` by case id, one for each trial, each with all that its entry has but record
-        and payload. Units are those of the classes it is made from.
+        `refusals`, `authored`, `models`, `cached`, `interval` (how those of the groups are made), `gates`, where cases
+        have several trials `trials`, and `cases` by case id, one for each trial, each with all that its entry has but
+        record and payload. Units are those of the classes it is made from.
         Where a number is not finite, it says null.
     """
     document: dict[str, Any] = _plain(
@@ -58,6 +58,7 @@ def run_document(
             "refusals": asdict(statistics.refusals),
             "authored": statistics.authored,
             "models": statistics.models,
+            "cached": statistics.cached,
             "interval": {"method": "wilson", "sides": 2, "confidence": statistics.confidence},
             "gates": [_gate(result) for result in gate_results],
             **_trials(run, statistics),

@@ -151,4 +151,7 @@ def _origin(run: Run, statistics: Statistics) -> str:
         told = f"Live mode{f' ({models})' if models else ''}: this run tells how good the model is on these cases."
     if authored:
         told += f" {authored} of {count(n, 'answer')} were authored and say nothing of a model."
+    if statistics.cached:
+        share = f"{statistics.cached} of {count(n, 'answer')}"
+        told += f" {share} came, whole or in part, out of kept answers: the model was not asked anew."
     return told

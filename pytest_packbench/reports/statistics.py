@@ -120,6 +120,7 @@ class Statistics:
         refusals: what was due against what came.
         authored: judged cases whose answers a person or a script wrote.
         models: `backend/model` to the judged cases that it answered; authored and unknown answers are left out.
+        cached: judged cases with a model call that a folder of kept answers answered.
         confidence: of the intervals, between 0 and 1.
         trials: what repeating the cases showed; None where each had one trial.
     """
@@ -131,6 +132,7 @@ class Statistics:
     refusals: Refusals
     authored: int
     models: dict[str, int]
+    cached: int = 0
     confidence: float = CONFIDENCE
     trials: TrialFigures | None = None
 
@@ -236,7 +238,7 @@ def statistics(
     everything, depths, due, models = _Tally(), Counter[int](), Counter[tuple[bool, bool]](), Counter[str]()
     verdicts, quarantined = dict.fromkeys(VERDICTS, 0), dict.fromkeys(QUARANTINE, 0)
     tallies: dict[tuple[str, str], _Tally] = {}
-    stale = 0
+    stale = cached = 0
     for entry in cases:
         stale += entry.stale
         if entry.quarantined:
@@ -247,6 +249,7 @@ def statistics(
         for key in _memberships(entry, by_tag=by_tag):
             tallies.setdefault(key, _Tally()).add(entry)
         if entry.counted:
+            cached += entry.cached > 0
             if entry.expects_refusal is False and entry.match_depth is not None:
                 depths[entry.match_depth] += 1
             if entry.expects_refusal is not None and entry.refused is not None:
@@ -266,6 +269,7 @@ def statistics(
         ),
         authored=everything.authored,
         models=dict(sorted(models.items())),
+        cached=cached,
         confidence=confidence,
         # none was folded where each case has one trial
         trials=None if cases is attempts else trial_figures(attempts, trials_rule, authored=everything.authored > 0),

@@ -206,6 +206,7 @@ def folded_case(entries: Sequence[Entry], rule: Rule = MEAN) -> Entry:
         decision=_decision(judged),
         utility=None if any(one.utility is None for one in judged) or not judged else all(o.utility for o in judged),
         stale=any(entry.stale for entry in trials),
+        cached=sum(entry.cached for entry in trials),
         trial=0,
         record=None,
         payload=None,

@@ -217,6 +217,8 @@ def spent(calls: int, cost: float | None, currency: str = "USD") -> dict[str, An
         ([spent(1, 0.5), spent(2, None)], spent(3, None)),
         ([spent(1, 0.5), spent(2, 0.5, "EUR")], {**spent(3, None), "currency": None}),
         ([spent(1, 0.5), {**spent(2, 0.5), "currency": ["odd"]}], {**spent(3, None), "currency": None}),
+        ([spent(1, 0.5), {**spent(2, 0.5), "cached": 4}], {**spent(3, 1.0), "cached": 4}),
+        ([spent(1, 0.5), {key: value for key, value in spent(2, 0.5).items() if key != "cost"}], spent(3, None)),
     ],
 )
 def test_what_was_spent_is_added_up(parts: list[dict[str, Any]], total: dict[str, Any]) -> None:

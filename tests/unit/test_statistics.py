@@ -153,6 +153,17 @@ def test_one_authored_answer_takes_the_interval_from_its_groups_only() -> None:
     assert numbers.models == {"anthropic/m-1": 1}
 
 
+def test_judged_cases_answered_from_kept_answers_are_counted() -> None:
+    found = [
+        entry("a", cached=2),
+        entry("b"),
+        entry("c", "error", cached=1),
+        entry("d", trial=0),
+        entry("d", trial=1, score=1.0, cached=3),
+    ]
+    assert statistics(found).cached == 2
+
+
 def test_a_run_without_a_judged_case_is_not_called_authored() -> None:
     assert not statistics([entry("a", "error", llm_backend="stub")]).all_authored
 
