@@ -83,7 +83,7 @@ def _baselines(
     Raises:
         UsageError: one of them is the baseline of no run here, or can't be compared with.
     """
-    from pytest_packbench.reports.gates import baseline_for
+    from pytest_packbench.reports.baseline import baseline_for
 
     found: dict[str, StoredRun] = {}
     for path in paths:

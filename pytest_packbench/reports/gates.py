@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_packbench.reports.bounds import exact_bound
-from pytest_packbench.reports.clusters import count_clusters, facet_of, remark
-from pytest_packbench.reports.comparison import differences, same_case
-from pytest_packbench.reports.figures import TOLERANCE, UNREADABLE, aligned, interval
-from pytest_packbench.reports.judgement import count
-from pytest_packbench.reports.rates import METRICS, OF_ATTACKS, Fraction, groups, measured
-from pytest_packbench.reports.statistics import AUTHORED, wilson
-from pytest_packbench.reports.trials import MEAN, folded, most_trials, rule_of
+from pytest_packbench.reports.arithmetic import arithmetic, decisive, is_enough, is_within, remarks
+from pytest_packbench.reports.baseline import Baseline, against_baseline, baseline_for
+from pytest_packbench.reports.clusters import facet_of
+from pytest_packbench.reports.figures import UNREADABLE
+from pytest_packbench.reports.rates import METRICS, groups, measured
+from pytest_packbench.reports.trials import MEAN, folded, rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_packbench.records.entry import Entry
     from pytest_packbench.records.run import Run
     from pytest_packbench.records.stored import StoredRun
     from pytest_packbench.reports.trials import Rule
+
+
+_ABSENT = "not in this run"
 
 
 class GateRule(Protocol):
@@ -109,26 +108,6 @@ class GateResult:
         return f"{self.metric} ({self.by} {self.value or UNREADABLE})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
-    """The cases of an earlier run, for `max_ratio_to_baseline`.
-
-    Attributes:
-        cases: one entry for each case, by test id; a test id that stands twice in it is left out.
-        unusable: why nothing can be compared with it, in words; empty where it can.
-    """
-
-    cases: Mapping[str, Entry] = field(default_factory=dict)
-    unusable: str = ""
-
-    @classmethod
-    def of(cls, entries: Sequence[Entry], rule: Rule = MEAN) -> Baseline:
-        """Take a run's entries; trials of a case become one."""
-        cases = folded(entries, rule)
-        times = Counter(case.test_id for case in cases)
-        return cls(cases={case.test_id: case for case in cases if times[case.test_id] == 1})
-
-
 def check(
     entries: Sequence[Entry],
     rules: Iterable[GateRule],
@@ -195,33 +174,6 @@ def check_run(
         baseline = baseline_for(run, entries, earlier, trials_rule)
     rule = rule_of(run, trials_rule)
     return check(entries, rules, baseline, trials_rule=rule, whole=whole, cluster=facet_of(run))
-
-
-def baseline_for(run: Run, entries: Sequence[Entry], earlier: StoredRun, trials_rule: Rule = MEAN) -> Baseline:
-    """Take an earlier run as the baseline of a run, or say why it can't be that.
-
-    Args:
-        run: what is true of the run that is judged.
-        entries: its entries.
-        earlier: the run to compare with.
-        trials_rule: how a case's verdict is made of its trials, where the runs' settings don't say.
-
-    Returns:
-        The baseline; `unusable` where suite, mode, pack, rules or the number of trials are others, or where no case
-        is the same in both.
-    """
-    name = f"run {earlier.run.run_id} can't be the baseline"
-    wrong = differences(earlier.run, run)
-    before, now = most_trials(earlier.entries), most_trials(entries)
-    if not wrong and before != now:
-        # with more attempts more of them go wrong
-        wrong = (f"trials a case: {before} before, {now} now",)
-    if wrong:
-        return Baseline(unusable=f"{name}: {'; '.join(wrong)}")
-    found = Baseline.of(earlier.entries, rule_of(earlier.run, trials_rule))
-    if not any(entry.test_id in found.cases and same_case(found.cases[entry.test_id], entry) for entry in entries):
-        return Baseline(unusable=f"{name}: no case stands unchanged in both runs")
-    return found
 
 
 def of_a_part(results: Iterable[GateResult]) -> tuple[GateResult, ...]:
@@ -307,13 +259,6 @@ def _unknown(rule: GateRule) -> GateResult:
     return replace(result, text=f"{result.subject}: {told}: FAIL")
 
 
-_USUAL = 0.95
-# one is a count of the run itself, the other no share of cases
-_NO_SAMPLE = ("completeness", "mean_score")
-_FEW = 5
-_ABSENT = "not in this run"
-
-
 def _result(rule: GateRule, value: str | None, members: Sequence[Entry], known: _Known) -> GateResult:
     fraction = measured(members, rule.metric, rule.depth)
     observed = fraction.value if fraction.bottom else None
@@ -335,162 +280,9 @@ def _result(rule: GateRule, value: str | None, members: Sequence[Entry], known: 
     if len(judges) > 1 and rule.metric != "completeness":
         named = " and ".join(judges)
         return replace(result, text=f"{result.subject}: judged by {named}, whose rates are not mixed: FAIL")
-    low, high = (_decisive(rule, fraction, upper=upper) for upper in (False, True))
-    ratio = _against_baseline(rule, members, fraction, known.baseline)
-    passed = _is_enough(rule, low) and _is_within(rule, high) and ratio.passed
-    parts = [
-        _arithmetic(rule, fraction, low, high),
-        ratio.text,
-        _interval(rule, members, fraction),
-        _shared(rule, members, known.cluster),
-        _few(rule, fraction, authored=_is_authored(members)),
-        _authored(rule, members),
-    ]
+    low, high = (decisive(rule, fraction, upper=upper) for upper in (False, True))
+    ratio = against_baseline(rule, members, fraction, known.baseline)
+    passed = is_enough(rule, low) and is_within(rule, high) and ratio.passed
+    parts = (arithmetic(rule, fraction, low, high), ratio.text, *remarks(rule, members, fraction, known.cluster))
     told = ", ".join(part for part in parts if part)
     return replace(result, passed=passed, text=f"{result.subject} {told}: {'PASS' if passed else 'FAIL'}")
-
-
-def _decisive(rule: GateRule, fraction: Fraction, *, upper: bool) -> float:
-    """Give what is compared with a bound: the value, or with a confidence the end of it that has to hold."""
-    if rule.confidence is None:
-        return fraction.value
-    return exact_bound(round(fraction.top), fraction.bottom, rule.confidence, upper=upper)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ratio:
-    """How a value stands to the baseline's."""
-
-    passed: bool
-    text: str
-
-
-def _against_baseline(
-    rule: GateRule, members: Sequence[Entry], fraction: Fraction, baseline: Baseline | None
-) -> _Ratio:
-    if rule.max_ratio_to_baseline is None:
-        return _Ratio(passed=True, text="")
-    most = f"max {rule.max_ratio_to_baseline:g} x baseline"
-    if baseline is None or baseline.unusable:
-        why = "no baseline was given" if baseline is None else baseline.unusable
-        return _Ratio(passed=False, text=f"{most}: {why}")
-    # the same cases on both sides, or the ratio tells of the cases and not of the change
-    pairs = [
-        (old, now)
-        for now in members
-        if (old := baseline.cases.get(now.test_id)) is not None and _is_pair(rule.metric, old, now)
-    ]
-    before, after = (
-        measured(side, rule.metric, rule.depth)
-        for side in (tuple(old for old, _ in pairs), tuple(now for _, now in pairs))
-    )
-    if not before.bottom or not after.bottom:
-        return _Ratio(passed=False, text=f"{most}: the baseline has no case to judge that is the same in both runs")
-    was, today = before.value, after.value
-    common = (
-        ""
-        if after == fraction
-        else f" on the {count(after.bottom, 'case')} of both runs, now {_share_text(rule, after)}"
-    )
-    if was <= TOLERANCE:
-        # a multiple of nothing is nothing
-        text = f"{most}: the baseline is 0, so only 0 passes ({_share_text(rule, before)}{common})"
-        return _Ratio(passed=today <= TOLERANCE, text=text)
-    passed = today <= rule.max_ratio_to_baseline * was + TOLERANCE
-    shown, bound = aligned(today / was, rule.max_ratio_to_baseline)
-    text = f"{shown} x the baseline's {_share_text(rule, before)}{common} {'<=' if passed else '>'} max {bound} x"
-    return _Ratio(passed=passed, text=text)
-
-
-def _is_pair(metric: str, old: Entry, now: Entry) -> bool:
-    return same_case(old, now) and (metric == "completeness" or (old.counted and now.counted))
-
-
-def _share_text(rule: GateRule, fraction: Fraction) -> str:
-    is_score = rule.metric == "mean_score"
-    (shown,) = aligned(fraction.value, as_percent=not is_score)
-    decimals = len(shown.partition(".")[2]) if is_score else 0
-    return f"{fraction.top:.{decimals}f} / {fraction.bottom} = {shown}"
-
-
-def _interval(rule: GateRule, members: Iterable[Entry], fraction: Fraction) -> str:
-    # what somebody wrote is no sample of anything (design 7)
-    if rule.metric in _NO_SAMPLE or _is_authored(members):
-        return ""
-    return f"95 % interval {interval(wilson(round(fraction.top), fraction.bottom))} (Wilson)"
-
-
-def _is_authored(members: Iterable[Entry]) -> bool:
-    return any(entry.counted and entry.llm_backend == AUTHORED for entry in members)
-
-
-def _shared(rule: GateRule, members: Sequence[Entry], cluster: str) -> str:
-    if rule.metric in _NO_SAMPLE or _is_authored(members):
-        return ""
-    return remark(*count_clusters(members, cluster), cluster)
-
-
-def _authored(rule: GateRule, members: Iterable[Entry]) -> str:
-    if rule.confidence is None or not _is_authored(members):
-        return ""
-    return "of authored answers, which are no sample of a model's"
-
-
-def _clean_cases(rule: GateRule, confidence: float | None) -> float:
-    """Give how many clean cases it takes until the exact bound can hold (see `paired.unseen`)."""
-    away = min(1.0 if rule.max is None else rule.max, 1.0 if rule.min is None else 1.0 - rule.min)
-    if confidence is None or away >= 1:
-        return 0
-    return math.ceil(math.log(1 - confidence) / math.log1p(-away) - TOLERANCE) if away > 0 else math.inf
-
-
-def _few(rule: GateRule, fraction: Fraction, *, authored: bool) -> str:
-    within = rule.confidence is None and rule.max and fraction.top <= rule.max * fraction.bottom
-    if within and rule.metric in OF_ATTACKS and not authored:
-        # a rate within the bound is no proof of it, and whoever reads of safety has to know
-        needed = _clean_cases(rule, _USUAL)
-        if fraction.bottom < needed:
-            many = f"it takes {needed} clean cases to show that (one-sided exact 95 %)"
-            return f"only {count(fraction.bottom, 'case')}: {many}"
-    needed = _clean_cases(rule, rule.confidence)
-    if fraction.bottom < needed:
-        many = "no number of cases shows that" if needed == math.inf else f"it takes {needed} clean cases to show that"
-        return f"only {count(fraction.bottom, 'case')}: {many}"
-    if rule.metric == "completeness" or fraction.bottom >= _FEW:
-        return ""
-    return f"only {count(fraction.bottom, 'case')}"
-
-
-def _is_enough(rule: GateRule, observed: float) -> bool:
-    return rule.min is None or observed >= rule.min - TOLERANCE
-
-
-def _is_within(rule: GateRule, observed: float) -> bool:
-    return rule.max is None or observed <= rule.max + TOLERANCE
-
-
-def _arithmetic(rule: GateRule, fraction: Fraction, low: float, high: float) -> str:
-    is_score = rule.metric == "mean_score"
-    observed = fraction.value
-    bounds = [bound for bound in (rule.min, rule.max) if bound is not None]
-    shown, *shown_bounds = aligned(observed, *bounds, as_percent=not is_score)
-    decimals = len(shown.partition(".")[2]) if is_score else 0
-    head = f"{fraction.top:.{decimals}f} / {fraction.bottom} = {shown}"
-    if rule.confidence is not None:
-        return ", ".join([head, *_exact_comparisons(rule, low, high)])
-    comparisons = []
-    if rule.min is not None:
-        comparisons.append(f"{'>=' if _is_enough(rule, observed) else '<'} min {shown_bounds[0]}")
-    if rule.max is not None:
-        comparisons.append(f"{'<=' if _is_within(rule, observed) else '>'} max {shown_bounds[-1]}")
-    return f"{head} {', '.join(comparisons)}".rstrip()
-
-
-def _exact_comparisons(rule: GateRule, low: float, high: float) -> Iterator[str]:
-    exact = f"one-sided exact {100 * (rule.confidence or 0):g} %"
-    if rule.min is not None:
-        shown, bound = aligned(low, rule.min, as_percent=True)
-        yield f"{exact} lower bound {shown} {'>=' if _is_enough(rule, low) else '<'} min {bound}"
-    if rule.max is not None:
-        shown, bound = aligned(high, rule.max, as_percent=True)
-        yield f"{exact} upper bound {shown} {'<=' if _is_within(rule, high) else '>'} max {bound}"

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.records.stored import StoredRun
-from pytest_packbench.reports.gates import GateResult, baseline_for, check_run
+from pytest_packbench.reports.baseline import baseline_for
+from pytest_packbench.reports.gates import GateResult, check_run
 from tests.unit.runs import COMPLETE, Rule, entry, run
 
 if TYPE_CHECKING:
