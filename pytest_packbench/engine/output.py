@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-import weakref
+from collections import OrderedDict
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _MOST = 1_000_000
+# far more changes of streams than happen while one thing is printed
+_KEPT = 1_000
 _STREAMS = {"stdout": "out", "stderr": "err"}
 _FORMAT = "%(levelname)-8s %(name)s:%(filename)s:%(lineno)d %(message)s"
 
@@ -61,15 +63,18 @@ def collected_in(output: Output) -> Context:
 
 
 class _Routed:
-    """A standard stream that gives a case's own text to the case; everything else is the stream's."""
+    """A standard stream that gives a case's own text to the case; everything else is the stream's.
 
-    def __init__(self, stream: Any, name: str) -> None:
+    Whoever kept it, such as a debugger, writes to the stream itself once nothing is routed any more.
+    """
+
+    def __init__(self, stream: Any, name: str, streams: Streams) -> None:
         self.plain = stream
         self._name = name
-        self.active = True
+        self._streams = streams
 
     def write(self, text: str) -> int:
-        output = _CURRENT.get() if self.active else None
+        output = _CURRENT.get() if self._streams.active else None
         if output is None:
             return int(self.plain.write(text) or 0)
         output.add(self._name, text)
@@ -99,14 +104,20 @@ class Streams:
     """Routes the process's standard streams and logging while a run works ahead."""
 
     def __init__(self) -> None:
-        self._given: weakref.WeakSet[_Routed] = weakref.WeakSet()
+        # print holds no reference to the stream that it writes to: one that goes while a case prints ends the process
+        self._given: OrderedDict[tuple[str, int], _Routed] = OrderedDict()
         self._log = _Log()
         self._log.setFormatter(logging.Formatter(_FORMAT))
         self._plain: type[ModuleType] | None = None
 
+    @property
+    def active(self) -> bool:
+        """Whether streams are routed."""
+        return self._plain is not None
+
     def start(self) -> None:
         """Begin to route, also what takes the place of the streams later."""
-        if self._plain is not None:
+        if self.active:
             return
         logging.getLogger().addHandler(self._log)
         self._plain = type(sys)
@@ -126,16 +137,17 @@ class Streams:
             stream = getattr(sys, name)
             if isinstance(stream, _Routed):
                 setattr(sys, name, stream.plain)
-        for stream in self._given:
-            # somebody may have kept it, such as a debugger
-            stream.active = False
 
     def _routed(self, name: str, stream: Any) -> Any:
         # what a case itself puts there is its own affair
         if isinstance(stream, _Routed) or stream is None or _CURRENT.get() is not None:
             return stream
-        routed = _Routed(stream, _STREAMS[name])
-        self._given.add(routed)
+        # who captures output puts the same few in place again and again
+        key = (name, id(stream))
+        found = self._given.pop(key, None)
+        routed = self._given[key] = _Routed(stream, _STREAMS[name], self) if found is None else found
+        if len(self._given) > _KEPT:
+            self._given.popitem(last=False)
         return routed
 
 

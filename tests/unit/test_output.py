@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import subprocess
 import sys
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,6 +67,62 @@ def test_nothing_slips_while_streams_are_changed(streams: Streams) -> None:
         sys.stdout = before
     assert [one.getvalue() for one in plain] == ["", ""]
     assert set("".join(output.out)) == {"x"}
+
+
+# a case whose print is under way while somebody who captures output changes streams
+PRINTING = """
+import io, sys
+from contextvars import Context
+from pytest_packbench.engine.output import Output, Streams, collected_in
+
+class Slow:
+    def __str__(self):
+        outside.run(change)
+        return "slow"
+
+def change():
+    sys.stdout = io.StringIO()
+    junk = [bytearray(size % 200) for size in range(100_000)]
+
+outside = Context()
+streams, output = Streams(), Output()
+streams.start()
+for _ in range(20):
+    collected_in(output).run(print, Slow(), "and", "more")
+streams.stop()
+sys.exit(0 if "".join(output.out) == "slow and more\\n" * 20 else "something slipped")
+"""
+
+
+def test_a_stream_that_is_printed_to_stays_while_others_take_its_place() -> None:
+    found = subprocess.run([sys.executable, "-c", PRINTING], check=False, capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_a_stream_that_comes_back_is_routed_as_before(streams: Streams) -> None:
+    before, one = sys.stdout, io.StringIO()
+    try:
+        sys.stdout = one
+        routed = sys.stdout
+        sys.stdout = before
+        sys.stdout = one
+        assert sys.stdout is routed
+        assert sys.stdout is not one
+    finally:
+        sys.stdout = before
+
+
+def test_streams_that_never_come_back_are_let_go(streams: Streams) -> None:
+    before = sys.stdout
+    try:
+        sys.stdout = io.StringIO()
+        gone = weakref.ref(sys.stdout)
+        for _ in range(2000):
+            sys.stdout = io.StringIO()
+            assert sys.stdout.write("") == 0
+    finally:
+        sys.stdout = before
+    assert gone() is None
 
 
 def test_what_a_case_itself_redirects_is_its_own_affair(streams: Streams) -> None:
