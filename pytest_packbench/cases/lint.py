@@ -8,11 +8,12 @@ import unicodedata
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import date
+from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.finding import Finding
-from pytest_packbench.cases.problem import shown
+from pytest_packbench.cases.problem import shown, suggestion
 from pytest_packbench.cases.suite import CONFIG_NAME
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ NEAR = 0.9
 PAIR = "pair_"
 """How a tag begins that joins the cases of a pair."""
 
+_GROUPS = ("case_type", "difficulty", "tag")
 _SHINGLE = 3
 _REASON_WORDS = 2
 _NOISE = 1e-9
@@ -45,6 +47,8 @@ class SuiteFiles:
         cassettes: all cassettes by the case id that their name stands for, with the file from the suite's folder.
         unread_cassettes: the same ids, of cassettes that can't be read.
         dated: whether the expected answers can go stale, so that each case needs a date.
+        facets: the names of the facets that the cases have.
+        misnamed: files among the cases that have to do with JSON and that no case is read from.
     """
 
     config: SuiteConfig
@@ -53,6 +57,8 @@ class SuiteFiles:
     cassettes: Mapping[str, str]
     unread_cassettes: AbstractSet[str]
     dated: bool = True
+    facets: AbstractSet[str] = frozenset()
+    misnamed: Sequence[str] = ()
 
 
 def check(files: SuiteFiles) -> Iterator[Finding]:
@@ -69,6 +75,12 @@ def check(files: SuiteFiles) -> Iterator[Finding]:
 def _empty(files: SuiteFiles) -> Iterator[Finding]:
     if not files.cases and not files.unread:
         yield Finding(file=CONFIG_NAME, pointer="", rule="suite_empty", message="the suite has no case; add one")
+
+
+def _misnamed(files: SuiteFiles) -> Iterator[Finding]:
+    for file in files.misnamed:
+        message = "no case is read from it; name it .json (a case) or .jsonl (a case a line), or take it away"
+        yield Finding(file=file, pointer="", rule="file_misnamed", message=message)
 
 
 def _thresholds(files: SuiteFiles) -> Iterator[Finding]:
@@ -93,10 +105,29 @@ def _gates(files: SuiteFiles) -> Iterator[Finding]:
             yield found(rule="gate_vacuous", message=f"no {gate.metric} can fail it; tighten it")
         elif gate.min is not None and gate.max is not None and gate.min > gate.max:
             yield found(rule="gate_unreachable", message=f"min {gate.min:g} is over max {gate.max:g}; no run can pass")
+        yield from _gate_names(gate, f"/gates/{index}", files)
 
 
 def _cannot_fail(gate: Gate) -> bool:
+    if gate.must_pass or gate.max_ratio_to_baseline is not None:
+        return False
     return (gate.min is None or gate.min <= 0) and (gate.max is None or gate.max >= 1)
+
+
+def _gate_names(gate: Gate, pointer: str, files: SuiteFiles) -> Iterator[Finding]:
+    """Find the names of cases and groups that no case has: such a gate fails each run."""
+    found = partial(Finding, file=CONFIG_NAME)
+    known = {filed.loaded.case.id for filed in files.cases}
+    for position, name in enumerate(gate.must_pass):
+        if name not in known | files.unread:
+            close = get_close_matches(name, known, n=1)
+            meant = f'did you mean "{close[0]}"?' if close else "take it out"
+            message = f'no case is called "{name}"; {meant}'
+            yield found(pointer=f"{pointer}/must_pass/{position}", rule="gate_unknown_case", message=message)
+    groups = (*_GROUPS, *sorted(files.facets))
+    if gate.by is not None and gate.by not in groups and files.cases:
+        message = f'no case has a "{gate.by}"; {suggestion(gate.by, groups)}'
+        yield found(pointer=f"{pointer}/by", rule="gate_unknown_group", message=message)
 
 
 def _ids(files: SuiteFiles) -> Iterator[Finding]:
@@ -129,7 +160,7 @@ def _duplicates(files: SuiteFiles) -> Iterator[Finding]:
         if other is filed:
             unlike.append((filed, _shingles(own)))
         else:
-            yield _at(filed, "/input", "duplicate_input", f"says the same as {other.file}; describe other goods")
+            yield _at(filed, "/input", "duplicate_input", f"says the same as {other.file}; ask something else")
     for left, right, likeness in _near([shingles for _, shingles in unlike]):
         one, other = unlike[left][0], unlike[right][0]
         if not set(_pair_tags(one)) & set(_pair_tags(other)):
@@ -255,6 +286,7 @@ def _at(filed: FiledCase, pointer: str, rule: str, message: str) -> Finding:
 
 _SUITE_RULES: tuple[Callable[[SuiteFiles], Iterable[Finding]], ...] = (
     _empty,
+    _misnamed,
     _thresholds,
     _gates,
     _ids,

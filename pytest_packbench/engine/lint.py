@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_packbench.cases.files import parted, read_place, walk_cases
+from pytest_packbench.cases.files import ONE, SUFFIXES, parted, read_place, walk_cases
 from pytest_packbench.cases.finding import FiledCase, Finding
 from pytest_packbench.cases.lint import SuiteFiles, check
 from pytest_packbench.cases.problem import CaseError, CassetteError, InputError, Problem
@@ -76,6 +76,9 @@ def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
                 cassette_file=_name(suite, suite.cassette_path(case_id)),
             )
         )
+    facets: set[str] = set()
+    for filed in cases:
+        facets.update(pack.facets(filed.loaded.case))
     return SuiteFiles(
         config=suite.config,
         cases=cases,
@@ -83,7 +86,15 @@ def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
         cassettes={name: _name(suite, path) for name, path in paths.items()},
         unread_cassettes=paths.keys() - cassettes.keys(),
         dated=pack.dated,
+        facets=facets,
+        misnamed=[_name(suite, path) for path in sorted(suite.cases_path.rglob("*")) if _is_misnamed(path)],
     )
+
+
+def _is_misnamed(path: Path) -> bool:
+    endings = [ending.lower() for ending in path.suffixes]
+    is_json = any(ending.startswith((ONE, ".ndjson")) for ending in endings)
+    return is_json and path.suffix not in SUFFIXES and not path.name.startswith(".") and path.is_file()
 
 
 def _json_files(folder: Path) -> list[Path]:

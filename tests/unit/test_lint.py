@@ -116,6 +116,13 @@ def stray(small: Small) -> None:
     (small.folder / "fixtures" / "nobody.json").write_bytes(small.cassette("books").read_bytes())
 
 
+def named(name: str) -> Change:
+    def change(small: Small) -> None:
+        (small.path("books").parent / name).write_bytes(b"{}")
+
+    return change
+
+
 GENERAL: list[tuple[str, Change]] = [
     ("case_unreadable", lambda small: small.path("books").write_text("{", encoding="utf-8")),
     ("case_unreadable", expecting("books", expected_accept="yes")),
@@ -135,6 +142,11 @@ GENERAL: list[tuple[str, Change]] = [
     ("gate_vacuous", ruled("gates: [{metric: pass_rate, min: 0.0}]\n")),
     ("gate_vacuous", ruled("gates: [{metric: over_refusal_rate, max: 1.0}]\n")),
     ("gate_unreachable", ruled("gates: [{metric: pass_rate, min: 0.9, max: 0.8}]\n")),
+    ("gate_unknown_case", ruled("gates: [{must_pass: [books, book]}]\n")),
+    ("gate_unknown_group", ruled("gates: [{metric: pass_rate, min: 0.9, by: casetype}]\n")),
+    ("file_misnamed", named("more.json.txt")),
+    ("file_misnamed", named("more.JSON")),
+    ("file_misnamed", named("more.ndjson")),
     ("cassette_missing", lost("books")),
     ("cassette_unused", stray),
     ("cassette_foreign", recorded("books", case_id="powder")),
@@ -262,6 +274,11 @@ def with_layer(small: Small) -> None:
 
 
 FINE: list[Change] = [
+    ruled("gates: [{must_pass: [books]}, {metric: over_refusal_rate, max_ratio_to_baseline: 0.5}]\n"),
+    ruled("gates: [{metric: pass_rate, min: 0.9, by: tag}]\n"),
+    named("conftest.py"),
+    named("README.md"),
+    named(".books.json.swp"),
     noting("books", skip="the publisher withdrew the edition"),
     noting("books", xfail="waits for the ruling's revocation"),
     lambda small: small.case("bare", lambda case: case["input"].update(input=GARLIC.replace("Ohio", "Iowa"))),
