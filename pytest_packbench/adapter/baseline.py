@@ -38,7 +38,7 @@ class Earlier:
 
         Args:
             baseline: `none`, `latest` (the suite's last complete run) or the path of a run.
-            folder: where the suite's runs lie.
+            folder: the folder of the run that is compared; the suite's other runs lie beside it.
         """
         if baseline == "none":
             return cls()
@@ -46,10 +46,15 @@ class Earlier:
         from pytest_packbench.reports.reading import read_run
 
         try:
-            place = _latest(folder) if baseline == LATEST else Path(baseline)
+            place = _latest(folder.parent) if baseline == LATEST else Path(baseline)
             if place is None:
                 return cls(why="there is no earlier complete run to compare with")
-            return cls(stored=read_run(place).stored)
+            stored = read_run(place).stored
+            # a run that is resumed may be the last complete one itself
+            own = stored.run.run_id == folder.name
+            return (
+                cls(why=f"run {folder.name} is no baseline of its own; name another one") if own else cls(stored=stored)
+            )
         except (StoredRunError, OSError) as error:
             return cls(why=f"not compared: {error}")
 

@@ -72,7 +72,7 @@ def held_back(item: Tested, place: Place) -> Tried | None:
 
 def _try(item: CaseItem, place: Place) -> list[Tried]:
     ahead = item.config.stash.get(AHEAD, None)
-    kept = {trial: tried_before(entry, item.case_nodeid) for trial, entry in kept_trials(item).items()}
+    kept = {trial: tried_before(entry, place) for trial, entry in kept_trials(item).items()}
     if len(kept) == item.config.stash[BENCHES].settings.trials:
         return [kept[trial] for trial in sorted(kept)]
     try:

@@ -21,6 +21,7 @@ from pytest_packbench.adapter.keys import AHEAD, RESUMED, RUN_ID, ungrouped
 from pytest_packbench.adapter.resume import check_run, spent_of
 from pytest_packbench.adapter.shards import sizes
 from pytest_packbench.adapter.suite_run import SuiteRun
+from pytest_packbench.adapter.unreported import crashed, kept_before, not_reached, of_workers
 from pytest_packbench.engine.entries import Place, clock, unscored
 from pytest_packbench.plugin import ASKED
 from pytest_packbench.records.resume import PARTS
@@ -104,16 +105,20 @@ class Recorder:
             message,
             timestamp=clock(time.time_ns()),
         )
-        self._take((entry,))
+        known = of_workers(run.folder).get(nodeid, {}) if kind == "worker_crashed" else {}
+        self._take(crashed(entry, known, self.benches.settings.trials))
 
     def keep(self, entry: Entry) -> None:
         """Append an entry to the journal before pytest reports its item: what was paid for is not lost."""
+        run = self.runs[entry.suite]
         self._kept.add(_identity(entry))
-        self._append(self.runs[entry.suite], entry)
+        run.untold.setdefault(entry.nodeid, {})[entry.trial] = entry
+        self._append(run, entry)
 
     def _take(self, trials: tuple[Entry, ...]) -> None:
         run = self.runs[trials[0].suite]
         run.entries[trials[0].nodeid] = trials
+        run.untold.pop(trials[0].nodeid, None)
         for entry in trials:
             identity = _identity(entry)
             if identity in self._kept:
@@ -129,11 +134,12 @@ class Recorder:
         """
         if self.resumed is None:
             return
+        # what was paid stays paid, whatever of it is dropped
+        spent = spent_of(self.resumed)
         for run in self.runs.values():
             check_run(self.config, self.resumed, run.suite.name, self._head(run))
         for kept in self.resumed.kept.values():
             self._kept.update(map(_identity, kept.all_entries()))
-        spent = spent_of(self.resumed)
         self._spent += [spent] if spent is not None else []
 
     def begin_journals(self) -> None:
@@ -149,9 +155,7 @@ class Recorder:
         try:
             write(run)
         except OSError as error:
-            trouble = f"reports can't be written to {run.folder}: {error.strerror or error}"
-            if trouble not in run.trouble:
-                run.trouble.append(trouble)
+            _note_trouble(run, error)
 
     def _journal(self, run: SuiteRun) -> Journal:
         from pytest_packbench.records.journal import Journal, rewrite_journal
@@ -164,7 +168,7 @@ class Recorder:
             kept = self.resumed.kept.get(run.suite.name) if self.resumed is not None else None
             if kept is not None:
                 # what is not kept must not come back after a second crash
-                rewrite_journal(path, self._head(run), kept.all_entries())
+                rewrite_journal(path, self._head(run), [*kept.all_entries(), *kept.broken_entries()])
                 for part in kept.parts:
                     part.unlink(missing_ok=True)
             run.journal = Journal(path, partial(self._head, run))
@@ -202,17 +206,13 @@ class Recorder:
             self._note_empty(run)
             return
         stopped = "interrupted" if session.exitstatus == pytest.ExitCode.INTERRUPTED else "stopped"
-        now = time.time_ns()
-        for nodeid, place in run.selected.items():
-            if nodeid not in run.entries:
-                message = f"not run: the session was {stopped}{'' if stopped == 'interrupted' else ' early'}"
-                run.entries[nodeid] = (unscored(place(), "not_run", stopped, message, timestamp=clock(now)),)
+        self._take_unreported(run, stopped)
         self._carry_over(run)
         run.ordered = entries = in_order(entry for trials in run.entries.values() for entry in trials)
-        run.run = replace(run_facts(self, run, entries, now), findings=self._findings(run, entries))
+        run.run = replace(run_facts(self, run, entries, time.time_ns()), findings=self._findings(run, entries))
         levels, rules = self.benches.pack_of(run.suite).depths or None, run.suite.config
         run.statistics = statistics(entries, levels=levels, trials_rule=rules.trials_rule())
-        earlier = Earlier.find(self.benches.settings.baseline, run.folder.parent)
+        earlier = Earlier.find(self.benches.settings.baseline, run.folder)
         run.gates = self._as_far_as_selected(run, earlier.check(run.run, entries, rules.all_gates()))
         if run.journal is not None:
             run.journal.close()
@@ -220,7 +220,17 @@ class Recorder:
             self._write(run, entries)
             run.baseline = self._compared(run, entries, earlier)
         except OSError as error:
-            run.trouble.append(f"reports can't be written to {run.folder}: {error.strerror or error}")
+            _note_trouble(run, error)
+
+    def _take_unreported(self, run: SuiteRun, stopped: str) -> None:
+        """Complete the entries of a session that ended early: what was made is kept, the rest was not run."""
+        idle = [nodeid for nodeid in run.selected if nodeid not in run.entries]
+        made = of_workers(run.folder) if idle else {}
+        for nodeid in idle:
+            place = run.selected[nodeid]()
+            before = self.resumed.trials(run.suite, place.case_id) if self.resumed is not None else {}
+            known = kept_before(place, before) | made.get(nodeid, {}) | run.untold.get(nodeid, {})
+            run.entries[nodeid] = not_reached(place, known, self.benches.settings.trials, stopped)
 
     def _as_far_as_selected(self, run: SuiteRun, gates: tuple[GateResult, ...]) -> tuple[GateResult, ...]:
         from pytest_packbench.reports.gates import of_a_part, of_a_shard
@@ -251,8 +261,9 @@ class Recorder:
         if kept is None:
             return
         ran = {trials[0].case_id for trials in run.entries.values()}
-        for case_id, found in kept.entries.items():
+        for case_id in {**kept.entries, **kept.broken}:
             if case_id not in ran:
+                found = kept.broken.get(case_id, {}) | kept.entries.get(case_id, {})
                 trials = tuple(found[number] for number in sorted(found))
                 run.entries[trials[0].nodeid] = trials
                 run.selected[trials[0].nodeid] = partial(_never_asked, case_id)
@@ -312,6 +323,12 @@ class Recorder:
         except OSError as error:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
             self.config.get_terminal_writer().line(f"packbench: {run.folder / 'report.json'}: {error}", red=True)
+
+
+def _note_trouble(run: SuiteRun, error: OSError) -> None:
+    trouble = f"reports can't be written to {run.folder}: {error.strerror or error}"
+    if trouble not in run.trouble:
+        run.trouble.append(trouble)
 
 
 def _never_asked(case_id: str) -> Place:

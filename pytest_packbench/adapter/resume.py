@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from pytest_packbench.adapter.collect import CaseItem
-from pytest_packbench.cases.files import find_in, parted
+from pytest_packbench.cases.files import find_in, parted, sha256_at
 from pytest_packbench.cases.problem import CassetteError
 from pytest_packbench.engine.cassette import load_cassette
 from pytest_packbench.records.journal import JournalError
@@ -29,6 +29,7 @@ LATEST = "latest"
 REFUSED = "packbench_refused"
 OPTION = "--packbench-resume"
 _MOST_NAMED = 5
+_GONE = "gone"
 _ADVICE = "start a new run, or set packbench_resume_changed = run to run anew what changed"
 
 
@@ -41,6 +42,7 @@ class Kept:
         run: what is true of the run; None where it died before that was written, or nothing of it is kept.
         entries: what need not be run again, by case id and trial.
         again: attempts that broke or were not begun.
+        broken: those attempts, by case id and trial: what is said of a case that is not selected now.
         parts: journals of workers that what is kept was read from.
     """
 
@@ -48,24 +50,40 @@ class Kept:
     run: Run | None
     entries: dict[str, dict[int, Entry]]
     again: int
+    broken: dict[str, dict[int, Entry]] = field(default_factory=dict)
     parts: tuple[Path, ...] = ()
     _looked_at: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, folder: Path, begun: Begun) -> Kept:
         """Sort what a run has by case."""
-        entries: dict[str, dict[int, Entry]] = {}
-        for entry in begun.entries:
-            entries.setdefault(entry.case_id, {})[entry.trial] = entry
-        return cls(folder, begun.run, entries, begun.again, begun.parts)
+        return cls(folder, begun.run, _by_case(begun.entries), begun.again, _by_case(begun.broken), begun.parts)
 
     def all_entries(self) -> list[Entry]:
         """Give all that is kept."""
         return [entry for trials in self.entries.values() for entry in trials.values()]
 
+    def broken_entries(self) -> list[Entry]:
+        """Give all attempts that broke or were not begun."""
+        return [entry for trials in self.broken.values() for entry in trials.values()]
+
+    def each(self) -> dict[str, Entry]:
+        """Give one entry of each case that something is known of, by the case's id."""
+        return {case_id: next(iter(found.values())) for case_id, found in {**self.broken, **self.entries}.items()}
+
+    def is_of_another(self, case_id: str, sha256: str | None) -> bool:
+        """Whether what is kept of a case was scored on another one than the case of this hash."""
+        return any(entry.case_sha256 != sha256 for entry in self.entries.get(case_id, {}).values())
+
+    def forget(self, case_id: str) -> None:
+        """Keep nothing of a case."""
+        self.entries.pop(case_id, None)
+        self.broken.pop(case_id, None)
+
     def drop_all(self) -> None:
         """Keep nothing."""
         self.entries.clear()
+        self.broken.clear()
         self.run = None
 
     def trials(self, suite: Suite, case_id: str) -> Mapping[int, Entry]:
@@ -171,11 +189,16 @@ def check_run(config: pytest.Config, resumed: Resumed, suite: str, now: Run) -> 
         resumed.change(suite, changed)
         kept.drop_all()
         resumed.dropped.append(suite)
-    gone = [case_id for case_id, trials in kept.entries.items() if _is_gone(config, next(iter(trials.values())))]
-    if gone:
-        resumed.change(suite, [f"{_named(gone)}: no such case any more"])
-        for case_id in gone:
-            del kept.entries[case_id]
+    hashes = {case_id: _now(config, one) for case_id, one in kept.each().items()}
+    gone = [case_id for case_id, now in hashes.items() if now == _GONE]
+    missed = [case_id for case_id in gone if case_id in kept.entries]
+    if missed:
+        resumed.change(suite, [f"{_named(missed)}: no such case any more"])
+    changed = [case_id for case_id, now in hashes.items() if now != _GONE and kept.is_of_another(case_id, now)]
+    if changed:
+        resumed.change(suite, [f"{_named(changed)} changed"])
+    for case_id in (*gone, *changed):
+        kept.forget(case_id)
 
 
 class Changes:
@@ -193,7 +216,7 @@ class Changes:
             if changed and not self._resumed.anew:
                 _refuse(session.config, self._resumed.refusal(suite, [f"{_named(changed)} changed"]))
             for case_id in changed:
-                del kept.entries[case_id]
+                kept.forget(case_id)
 
 
 def spent_of(resumed: Resumed) -> dict[str, Any] | None:
@@ -247,11 +270,24 @@ def _named(case_ids: Sequence[str]) -> str:
     return f"case {', '.join(case_ids[:_MOST_NAMED])}{f' and {more} more' if more > 0 else ''}"
 
 
-def _is_gone(config: pytest.Config, entry: Entry) -> bool:
+def _by_case(entries: Iterable[Entry]) -> dict[str, dict[int, Entry]]:
+    found: dict[str, dict[int, Entry]] = {}
+    for entry in entries:
+        found.setdefault(entry.case_id, {})[entry.trial] = entry
+    return found
+
+
+def _now(config: pytest.Config, entry: Entry) -> str | None:
+    """Give the hash of the case that an entry tells of, as it is today.
+
+    Returns:
+        `_GONE` where there is none any more; None where it can't be read.
+    """
     if entry.file.startswith("bundled:"):
-        return False
+        return entry.case_sha256
     file = parted(entry.file)[0]
-    return find_in(str(config.rootpath / file), entry.case_id) is None
+    place = find_in(str(config.rootpath / file), entry.case_id)
+    return _GONE if place is None else sha256_at(place)
 
 
 def _is_changed(item: CaseItem, entries: Iterable[Entry]) -> bool:

@@ -28,6 +28,7 @@ class SuiteRun:
         selected: what has to run, by node id; the place is looked at only for a case that left no entry.
         targets: how records name the tests that run its cases; empty where items from files do.
         entries: what ran, by node id, each trial; the last run of an item counts.
+        untold: attempts that are in the journal and that no report told of yet, by node id and trial.
         journal: open from the first entry on.
         ordered: all that ran, in the order in which every file shows them, at the end.
         present: how many cases the suite has, at the end.
@@ -44,6 +45,7 @@ class SuiteRun:
     selected: dict[str, Callable[[], Place]] = field(default_factory=dict)
     targets: set[str] = field(default_factory=set)
     entries: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
+    untold: dict[str, dict[int, Entry]] = field(default_factory=dict)
     journal: Journal | None = None
     ordered: Sequence[Entry] = ()
     present: int = 0

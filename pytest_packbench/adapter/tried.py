@@ -91,17 +91,18 @@ def _rows(place: Place, attempt: Attempt) -> list[Comparison]:
     return rows
 
 
-def tried_before(entry: Entry, nodeid: str) -> Tried:
+def tried_before(entry: Entry, place: Place) -> Tried:
     """Make of an entry that an earlier session of the run left what its item needs.
 
     Args:
         entry: it was scored.
-        nodeid: what pytest calls the case's item today.
+        place: where the case stands today: pytest may call it otherwise, and lines of a file may have moved.
     """
-    record = None
-    if entry.record is not None:
-        record = EvalRecord.from_json_line(json.dumps(entry.record), strict=False)
-    return Tried(entry=replace(entry, nodeid=nodeid), record=record)
+    wire, record = entry.record, None
+    if wire is not None:
+        wire = {**wire, "packbench": {**wire.get("packbench", {}), "file": place.file}}
+        record = EvalRecord.from_json_line(json.dumps(wire), strict=False)
+    return Tried(entry=replace(entry, nodeid=place.nodeid, file=place.file, record=wire), record=record)
 
 
 def broke(place: Place, failure: Failure, *, trial: int = 0) -> Tried:

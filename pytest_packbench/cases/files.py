@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.cases.load import parse_case
+from pytest_packbench.cases.load import case_sha256, parse_case, parse_json
 from pytest_packbench.cases.model import CASE_ID, CASE_ID_LENGTH
 from pytest_packbench.cases.problem import CaseError, Problem
 
@@ -246,6 +246,18 @@ def raw_of(place: CasePlace) -> bytes:
             return content.read()
         content.seek(place.start)
         return content.readline()
+
+
+def sha256_at(place: CasePlace) -> str | None:
+    """Hash the case at a place as `LoadedCase.sha256` does, without looking at what it holds.
+
+    Returns:
+        The hash; None where it can't be read.
+    """
+    try:
+        return case_sha256(parse_json(raw_of(place).rstrip(b"\r\n") if place.line else raw_of(place)))
+    except (OSError, ValueError):
+        return None
 
 
 def read_place(place: CasePlace, model: type[Case], *, file: str, pack: str | None) -> LoadedCase:

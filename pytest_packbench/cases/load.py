@@ -119,8 +119,14 @@ def check_case(data: object, model: type[Case], *, source: str, stem: str | None
         problem = Problem("/pack_id", f"got {shown(case.pack_id)}", f'expected "{pack}", the pack of this suite')
         raise CaseError(source, [problem])
     # `data` is an object here, or the model would have refused it
-    plain = {key: value for key, value in data.items() if key != "$schema"}  # type: ignore[attr-defined]  # see above
-    return LoadedCase(case=case, sha256=canonical_sha256(plain), input_sha256=canonical_sha256(plain["input"]))
+    input_sha256 = canonical_sha256(data["input"])  # type: ignore[index]  # see above
+    return LoadedCase(case=case, sha256=case_sha256(data), input_sha256=input_sha256)
+
+
+def case_sha256(data: object) -> str:
+    """Hash a case that was parsed: all of it but its `$schema`."""
+    plain = {key: value for key, value in data.items() if key != "$schema"} if isinstance(data, dict) else data
+    return canonical_sha256(plain)
 
 
 def read_config(path: Path, models: Mapping[str, type[SuiteConfig]], *, source: str) -> SuiteConfig:

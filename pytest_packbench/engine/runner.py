@@ -201,7 +201,7 @@ class Runner:
 
     def settle_all(self) -> None:
         """Settle what is over and was not looked at yet; never waits."""
-        while not self._answers.empty():
+        while not self._closed and not self._answers.empty():
             self._receive(0)
 
     def lift_limit(self) -> None:

@@ -40,13 +40,15 @@ class Begun:
     Attributes:
         run: what is true of it; None where it died before that was written.
         entries: what was scored, one for each trial of each case; records and payloads are among them.
-        again: attempts that broke or were not begun, which are to be made again.
+        broken: attempts that broke or were not begun, those of quarantined cases among them.
+        again: how many of them are to be made again.
         parts: journals of workers that the entries were read from as well.
     """
 
     run: Run | None
     entries: tuple[Entry, ...]
     again: int
+    broken: tuple[Entry, ...] = ()
     parts: tuple[Path, ...] = ()
 
 
@@ -146,8 +148,9 @@ def _from_report(folder: Path) -> Begun:
 
 def _sorted_out(run: Run | None, entries: list[Entry]) -> Begun:
     done = tuple(entry for entry in entries if is_done(entry))
-    quarantined = sum(entry.quarantined and not is_done(entry) for entry in entries)
-    return Begun(run=run, entries=done, again=len(entries) - len(done) - quarantined)
+    broken = tuple(entry for entry in entries if not is_done(entry))
+    again = sum(not entry.quarantined for entry in broken)
+    return Begun(run=run, entries=done, again=again, broken=broken)
 
 
 def _run(head: dict[str, Any], path: Path) -> Run:
