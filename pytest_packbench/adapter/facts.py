@@ -85,7 +85,8 @@ def _settings(recorder: Recorder, suite: Suite) -> dict[str, Any]:
 
 def _target_of(entries: Iterable[Entry]) -> str:
     records = (entry.record for entry in entries if entry.record is not None)
-    return _listed({record["packbench"]["target"] for record in records})
+    names = (record.get("packbench", {}).get("target", "") for record in records)
+    return _listed({name for name in names if name})
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -13,9 +14,10 @@ from pytest_packbench.adapter.collect import CaseItem
 from pytest_packbench.cases.files import find_in, parted, sha256_at
 from pytest_packbench.cases.problem import CassetteError
 from pytest_packbench.engine.cassette import load_cassette
+from pytest_packbench.records.held import is_held
 from pytest_packbench.records.journal import JournalError
 from pytest_packbench.records.resume import Begun, differences, is_unfinished, read_begun, spent_before
-from pytest_packbench.records.stored import StoredRunError
+from pytest_packbench.records.stored import JOURNAL, StoredRunError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +32,8 @@ REFUSED = "packbench_refused"
 OPTION = "--packbench-resume"
 _MOST_NAMED = 5
 _GONE = "gone"
+_RUN_ID = re.compile("[0-9A-HJKMNP-TV-Z]{26}")
+_EXPECTED = "latest, a run's id or its folder"
 _ADVICE = "start a new run, or set packbench_resume_changed = run to run anew what changed"
 
 
@@ -165,6 +169,8 @@ def find_resumed(config: pytest.Config, benches: Benches) -> Resumed | None:
     found = {name: folder for name, folder in folders.items() if folder.is_dir()}
     if not found:
         raise pytest.UsageError(f"{OPTION}: no run {run_id} of {_listed(benches)} under {base}")
+    if not told and any(is_held(folder / JOURNAL) for folder in found.values()):
+        raise pytest.UsageError(f"{OPTION}: run {run_id} is still running; wait for it or end it first")
     try:
         kept = {name: Kept.of(folder, read_begun(folder)) for name, folder in found.items()}
     except (StoredRunError, JournalError, OSError) as error:
@@ -230,12 +236,14 @@ def _place(asked: str, benches: Benches) -> tuple[Path, str]:
     if asked == LATEST:
         return output, _latest(output, benches)
     if os.sep not in asked and "/" not in asked:
+        if not _RUN_ID.fullmatch(asked):
+            raise pytest.UsageError(f'{OPTION}: "{asked}" is no run; expected {_EXPECTED}')
         return output, asked
     path = Path(os.path.normpath(benches.settings.home / asked))
     folder = path.parent if path.is_file() else path
     if not folder.is_dir():
-        raise pytest.UsageError(f"{OPTION}: no run at {path}; expected latest, a run's id or its folder")
-    if folder.parent.name not in benches.suites:
+        raise pytest.UsageError(f"{OPTION}: no run at {path}; expected {_EXPECTED}")
+    if folder.parent.name not in benches.suites or not _RUN_ID.fullmatch(folder.name):
         raise pytest.UsageError(
             f"{OPTION}: {folder} is no run of {_listed(benches)}; expected <output>/<suite>/<run id>"
         )
@@ -248,7 +256,7 @@ def _latest(output: Path, benches: Benches) -> str:
         key=lambda path: path.name,
         reverse=True,
     )
-    folders = [path for path in runs if path.is_dir() and not path.name.startswith(".")]
+    folders = [path for path in runs if path.is_dir() and _RUN_ID.fullmatch(path.name)]
     if not folders:
         raise pytest.UsageError(f"{OPTION}: no run of {_listed(benches)} under {output}")
     return next((folder.name for folder in folders if _may_go_on(folder)), folders[0].name)

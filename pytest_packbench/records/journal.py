@@ -15,6 +15,7 @@ from pytest_packbench.records.atomic import replacing
 from pytest_packbench.records.compact import compact
 from pytest_packbench.records.entry import Entry
 from pytest_packbench.records.entry_check import entry_problem
+from pytest_packbench.records.held import hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -34,6 +35,8 @@ class JournalError(ValueError):
 class Journal:
     """Appends entries to a file. A last line that a crash cut short is completed or taken away when it is opened.
 
+    While it is open it is held (`records.held`), so that nobody resumes a run that is under way.
+
     Args:
         path: the file; made where it is missing, its folder exists.
         head: gives what is true of the run; asked where the file is empty, and not written where it is None.
@@ -50,6 +53,7 @@ class Journal:
         _mend(path)
         # unbuffered: what a full disk refuses must not come back with a later line
         self._file = path.open("ab", buffering=0)
+        hold(self._file)
         self._end = self._file.seek(0, os.SEEK_END)
         if head is not None and self._end == 0:
             self._write(_head_line(head()))

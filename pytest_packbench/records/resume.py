@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.records.evalrecord import EvalRecord, RecordError
 from pytest_packbench.records.journal import latest, read_head, read_journal
 from pytest_packbench.records.merging import LinesBeside
+from pytest_packbench.records.own import own_problem
 from pytest_packbench.records.run import Run
 from pytest_packbench.records.stored import JOURNAL, REPORT, StoredRunError, open_report
 
@@ -31,6 +34,7 @@ _HASHES = frozenset({"suite_sha256"})
 _SETTINGS = ("trials", "guards", "temperature", "shard")
 _DEFAULTS: dict[str, Any] = {"trials": 1, "guards": []}
 _SPENT = "spent"
+_OWN_TEST = "test:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +97,31 @@ def read_begun(folder: Path) -> Begun:
     found = [entry for path in (*parts, journal) for entry in read_journal(path)]
     if head is None and found:
         raise StoredRunError(f"{journal}: its first line does not tell what was run; start a new run")
+    for entry in found:
+        _check(entry, folder, journal)
     # the same attempt may stand in the journal of the worker that made it, too
     entries = latest(sorted(found, key=lambda entry: entry.timestamp))
     return replace(_sorted_out(None if head is None else _run(head, journal), entries), parts=parts)
+
+
+def _check(entry: Entry, folder: Path, journal: Path) -> None:
+    """See that an entry of a journal can stand in the run's reports.
+
+    Raises:
+        StoredRunError: it is of another suite, or its record is missing or none.
+    """
+    record, wrong = entry.record, ""
+    if entry.suite != folder.parent.name:
+        wrong = f'is of the suite "{entry.suite}"'
+    elif record is None:
+        wrong = "was scored and has no record" if entry.counted else ""
+    else:
+        try:
+            wrong = own_problem(EvalRecord.from_json_line(json.dumps(record), strict=False).packbench or {}) or ""
+        except RecordError as error:
+            wrong = str(error)
+    if wrong:
+        raise StoredRunError(f"{journal}: the entry of {entry.test_id}: {wrong}; start a new run")
 
 
 def differences(before: Run, now: Run) -> list[str]:
@@ -111,7 +137,9 @@ def differences(before: Run, now: Run) -> list[str]:
     told = []
     for name, words in _FACTS.items():
         was, is_now = getattr(before, name), getattr(now, name)
-        if was != is_now:
+        if name == "target" and _OWN_TEST in was:
+            told.append("it ran tests of your own, which are not resumed")
+        elif was != is_now:
             told.append(f"{words} changed" + ("" if name in _HASHES else f" ({was or 'none'}, now {is_now or 'none'})"))
     for name in _SETTINGS:
         was, is_now = (run.settings.get(name, _DEFAULTS.get(name)) for run in (before, now))
@@ -123,7 +151,14 @@ def differences(before: Run, now: Run) -> list[str]:
 def spent_before(run: Run) -> dict[str, Any] | None:
     """Give what earlier sessions of a run used, where it was told."""
     spent = run.settings.get(_SPENT)
-    return spent if isinstance(spent, dict) else None
+    return spent if isinstance(spent, dict) and _is_spent(spent) else None
+
+
+def _is_spent(spent: dict[str, Any]) -> bool:
+    counts = [spent.get(name) for name in ("calls", "tokens", "uncounted")] + [spent.get("cached", 0)]
+    cost = spent.get("cost", "")
+    is_cost = cost is None or (isinstance(cost, int | float) and not isinstance(cost, bool))
+    return all(type(count) is int for count in counts) and is_cost and isinstance(spent.get("currency"), str)
 
 
 def _shown(value: Any) -> str:

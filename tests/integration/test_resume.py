@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.records.journal import read_journal
+from pytest_packbench.records.journal import Journal, read_journal
 from tests.integration.test_live import SECRET, live, points, prepare
 from tests.servers.fake import FakeServer, Received, Reply
 from tests.servers.wire import asked, error_reply
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.integration.conftest import Project
 
 RESUME = "--packbench-resume=latest"
@@ -113,13 +115,95 @@ def test_a_path_names_a_run_elsewhere(plain: Project) -> None:
         ("latest", "no run of suite toy under *"),
         ("01HF8K0M5ZQEJ8C7XV6NQAYWZP", "no run 01HF8K0M5ZQEJ8C7XV6NQAYWZP of suite toy under *"),
         ("./nowhere", "no run at *nowhere; expected latest, a run's id or its folder"),
+        ("mine", '"mine" is no run; expected latest, a run\'s id or its folder'),
+        ("..", '".." is no run; expected latest, a run\'s id or its folder'),
+        ("./storage", "*storage is no run of suite toy; expected <output>/<suite>/<run id>"),
+        ("reports/benchmarks/toy/mine", "*mine is no run of suite toy; expected <output>/<suite>/<run id>"),
     ],
 )
 def test_a_run_that_is_not_there_is_a_usage_error(plain: Project, run: str, said: str) -> None:
     plain.case("good")
+    (plain.root / "reports/benchmarks/toy/mine").mkdir(parents=True)
     result = plain.run_toy(f"--packbench-resume={run}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: --packbench-resume: {said}"])
+
+
+def test_a_run_that_is_under_way_is_not_resumed(project: Project) -> None:
+    broken_first(project)
+    broken = project.left()
+    newer = broken.with_name("7" + broken.name[1:])
+    newer.mkdir()
+    with Journal(newer / "journal.jsonl"):
+        for run in ("latest", newer.name):
+            result = project.run_toy(f"--packbench-resume={run}")
+            assert result.ret == pytest.ExitCode.USAGE_ERROR
+            said = f"ERROR: --packbench-resume: run {newer.name} is still running; wait for it or end it first"
+            assert said in result.stderr.str()
+    newer.joinpath("journal.jsonl").unlink()
+    newer.rmdir()
+    project.run_toy(RESUME).assert_outcomes(passed=4, failed=1)
+
+
+def edited(**values: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda entry: entry.update(values)
+
+
+DAMAGED: dict[str, Callable[[dict[str, Any]], None]] = {
+    'is of the suite "x"': edited(suite="x"),
+    "was scored and has no record": edited(record=None),
+    "test_suite: missing": edited(record={}),
+    "packbench.terms: is missing": lambda entry: entry["record"]["packbench"].pop("terms"),
+}
+
+
+@pytest.mark.parametrize("said", DAMAGED)
+def test_a_journal_that_somebody_edited_is_refused_in_one_line(plain: Project, said: str) -> None:
+    plain.case("a")
+    plain.case("b", python="import os; os.kill(os.getpid(), 9)")
+    # the process dies with it
+    subprocess.run([sys.executable, "-m", "pytest", "--packbench-suite=toy"], cwd=plain.root, check=False)
+    path = plain.left() / "journal.jsonl"
+    head, line = path.read_text("utf-8").splitlines()
+    entry = json.loads(line)
+    DAMAGED[said](entry)
+    path.write_text(f"{head}\n{json.dumps(entry)}\n", encoding="utf-8")
+    result = plain.run_toy(RESUME)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: --packbench-resume: {path}: the entry of *: *{said}*; start a new run"])
+    assert "Traceback" not in result.stderr.str()
+
+
+@pytest.mark.parametrize("spent", [{}, {"calls": 1, "tokens": "x", "uncounted": 0, "cost": 0.0, "currency": "USD"}])
+def test_what_a_report_does_not_tell_of_its_costs_is_left_out(
+    plain: Project, monkeypatch: pytest.MonkeyPatch, spent: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    prepare(plain, "points 1")
+    with FakeServer(points) as server:
+        plain.run_toy(*live(server))
+        path = plain.left() / "report.json"
+        report = json.loads(path.read_text("utf-8"))
+        report["packbench"]["run"]["settings"]["spent"] = spent
+        path.write_text(json.dumps(report), encoding="utf-8")
+        plain.run_toy(*live(server, RESUME)).assert_outcomes(passed=1)
+    assert plain.report()["packbench"]["run"]["settings"]["spent"]["calls"] == 0
+
+
+def test_tests_of_ones_own_are_not_resumed(plain: Project) -> None:
+    plain.case("a")
+    plain.pytester.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.mark.packbench_cases("toy")
+        def test_toy(packbench_case, packbench_check):
+            packbench_check({"points": 0.1})
+        """
+    )
+    plain.run("test_own.py", "--packbench-suite=toy")
+    result = plain.run_toy(RESUME)
+    assert "can't be resumed: it ran tests of your own, which are not resumed; start a new run" in result.stderr.str()
 
 
 def change_case(project: Project) -> None:
