@@ -22,9 +22,16 @@ if TYPE_CHECKING:
 
 
 def headline(score: Score) -> str:
-    """Say in one line how the case did: the first line of a failure is what summaries show."""
-    costs = [term.name for term in score.terms if term.effect == "zero" or (term.effect == "add" and term.value < 0)]
-    names = costs or [term.name for term in score.terms[:1]]
+    """Say in one line how the case did: the first line of a failure is what summaries show.
+
+    It names the terms that cost points, else those that gave none. Else the first term tells only where it is how the
+    answer matched, or stands alone: of several criteria any may be the one that gave too little.
+    """
+    terms = score.terms
+    costs = [term.name for term in terms if term.effect == "zero" or (term.effect == "add" and term.value < 0)]
+    names = costs or [term.name for term in terms if term.effect == "add" and not term.value]
+    if not names and (score.match_level is not None or len(terms) == 1):
+        names = [term.name for term in terms[:1]]
     why = f" ({', '.join(names)})" if names else ""
     return f"{scored(score)}{why}"
 
