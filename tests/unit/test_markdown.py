@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_packbench.reports.gates import check
 from pytest_packbench.reports.markdown import MOST_ROWS, cell
 from pytest_packbench.reports.terminal import one_line
-from tests.unit.runs import COMPLETE, Rule, entries, entry, summary
+from tests.unit.runs import COMPLETE, Rule, entries, entry, lines, summary
 
 if TYPE_CHECKING:
     from pytest_packbench.records.entry import Entry
@@ -179,6 +179,19 @@ def column(page: str, title: str, name: str) -> list[str]:
 def test_the_first_lines_decide(found: list[Entry], changes: dict[str, Any], title: str, decides: str) -> None:
     first, _, third, *_ = summary(found, COMPLETE, **changes).splitlines()
     assert (first, third) == (title, decides)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (entries(2, stale=True), "- The recordings of 2 of 2 cases answered another prompt than today's."),
+        (entries(1, stale=True, llm_backend="stub"), "- The recording of 1 of 1 case answered another prompt"),
+    ],
+)
+def test_stale_recordings_are_told_beside_what_the_run_can_tell(found: list[Entry], said: str) -> None:
+    assert said in summary(found, COMPLETE)
+    assert "answered another prompt than today's." in "\n".join(lines(found, COMPLETE))
+    assert "answered another prompt than today's." not in summary(entries(2), COMPLETE)
 
 
 def test_many_failing_gates_are_named_and_their_arithmetic_stands_below() -> None:
