@@ -148,7 +148,13 @@ def column(page: str, title: str, name: str) -> list[str]:
             entries(1, 1),
             {"settings": {"gate": "suite"}},
             "# packbench: toy - PASSED, 1 of 2 judged cases passed",
-            "**1 of 2 judged cases passed; the gate holds.**",
+            "**1 of 2 judged cases passed; no gate judges them: completeness holds.**",
+        ),
+        (
+            [entry("a", "failed"), entry("x", "not_run", kind="interrupted")],
+            {"settings": {"gate": "suite"}, "partial": "half"},
+            "# packbench: toy - PARTIAL, 0 of 1 judged cases passed",
+            "**0 of 1 judged case passed; no gate judges them: completeness does not hold. The run is not complete: half.**",
         ),
         (
             [*entries(1), entry("x", "error")],
@@ -192,6 +198,11 @@ def test_stale_recordings_are_told_beside_what_the_run_can_tell(found: list[Entr
     assert said in summary(found, COMPLETE)
     assert "answered another prompt than today's." in "\n".join(lines(found, COMPLETE))
     assert "answered another prompt than today's." not in summary(entries(2), COMPLETE)
+
+
+def test_a_gate_of_the_suites_own_judges_where_gates_alone_decide() -> None:
+    shown = summary(entries(9, 1), COMPLETE, Rule("pass_rate", min=0.9), settings={"gate": "suite"})
+    assert "**9 of 10 judged cases passed; all 2 gates hold.**" in shown
 
 
 def test_many_failing_gates_are_named_and_their_arithmetic_stands_below() -> None:
