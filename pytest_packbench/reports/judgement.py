@@ -158,6 +158,11 @@ def _origin(run: Run, statistics: Statistics) -> str:
             f"Fixture mode{answered}: this run tells whether the pipeline or the scoring changed, "
             "not how good the model is."
         )
+    elif n and not models and not authored:
+        told = (
+            "Live mode; the target asked no model through packbench: "
+            "this run tells how good the target is on these cases."
+        )
     else:
         told = f"Live mode{f' ({models})' if models else ''}: this run tells how good the model is on these cases."
     if authored:

@@ -234,6 +234,11 @@ def test_many_failing_gates_are_named_and_their_arithmetic_stands_below() -> Non
         ),
         ({}, "unknown", "- Fixture mode: this run tells whether the pipeline or the scoring changed, not how good the"),
         ({"mode": "live"}, "anthropic", "- Live mode (anthropic/m-1): this run tells how good the model is on these"),
+        (
+            {"mode": "live"},
+            "unknown",
+            "- Live mode; the target asked no model through packbench: this run tells how good the target is on these",
+        ),
         ({"bundled": True}, "stub", "- The suite is bundled:"),
         ({"target": "cmd:./run"}, "unknown", "- Pipeline not run: scoring only;"),
         ({"target": "https://e.com"}, "unknown", "- Pipeline not run: scoring only;"),
@@ -241,6 +246,11 @@ def test_many_failing_gates_are_named_and_their_arithmetic_stands_below() -> Non
 )
 def test_what_a_run_can_and_can_not_tell(changes: dict[str, Any], backend: str, said: str) -> None:
     assert f"\n{said}" in summary(entries(1, llm_backend=backend), **changes)
+
+
+def test_a_model_that_nobody_named_is_not_said_to_be_asked() -> None:
+    assert "asked" not in summary(entries(1), mode="live", backend="openai")
+    assert ", live mode, asked openai / m-1;" in summary(entries(1), mode="live", backend="openai", model="m-1")
 
 
 @pytest.mark.parametrize("changes", [{}, {"mode": "live", "target": "https://e.com"}])
