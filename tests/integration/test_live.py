@@ -441,7 +441,10 @@ def test_a_cap_on_time_begins_nothing_more(plain: Project) -> None:
         (("--packbench-backend=openai",), "got openai in fixture mode, where recordings answer"),
         (("--packbench-mode=live", "--packbench-backend=openai"), "--packbench-model"),
         (("--packbench-mode=live", "--packbench-backend=stub"), "the pack toy has no scripted models"),
-        (("--packbench-mode=live", "--packbench-backend=nobody"), "expected one of: , anthropic, openai, ollama, stub"),
+        (
+            ("--packbench-mode=live", "--packbench-backend=nobody"),
+            "got 'nobody'; expected one of: anthropic, openai, ollama, stub",
+        ),
         (("--packbench-trials=2",), "got 2 in fixture mode"),
         (("--packbench-concurrency=0",), "--packbench-concurrency: got '0'; expected a whole number, 1 or more"),
         (("--packbench-max-cost=-1",), "--packbench-max-cost: got '-1'; expected a number above 0"),
