@@ -49,12 +49,17 @@ def suite_names(value: str | Iterable[str]) -> list[str]:
     return list(dict.fromkeys(name for name in names if name))
 
 
+def own_root(config: pytest.Config, namespace: object) -> Path:
+    """Give the folder of the project's own suites, absolute, whether it is there or not."""
+    return Path(os.path.normpath(config.rootpath / setting_of("root", namespace, config.getini)[0]))
+
+
 def suites_root(config: pytest.Config, namespace: object) -> tuple[Path, bool]:
     """Give the folder of suites, and whether it is the bundled one.
 
     The suites in the wheel are looked at only where the project's folder does not exist at all.
     """
-    own = Path(os.path.normpath(config.rootpath / setting_of("root", namespace, config.getini)[0]))
+    own = own_root(config, namespace)
     return (own, False) if own.is_dir() else (plugin.SUITES, True)
 
 
@@ -83,7 +88,7 @@ def activate(config: pytest.Config, args: list[str]) -> None:
     known = suites_under(root)
     for name in names:
         if name not in known:
-            raise pytest.UsageError(f"--packbench-suite: {unknown(name, known, root)}")
+            raise pytest.UsageError(f"--packbench-suite: {unknown(name, known, own_root(config, namespace))}")
     selected = {name for path, _ in under for name in _suites_at(Path(path), root, known)}
     folders = {name: path for name, path in known.items() if name in selected or name in names}
     files, single = _files(under)
@@ -122,13 +127,27 @@ def _suites_at(path: Path, root: Path, known: dict[str, Path]) -> list[str]:
     return [name] if name in known else []
 
 
-def unknown(name: str, known: dict[str, Path], root: Path) -> str:
-    """Say that no suite has a name, and which ones there are."""
+def unknown(name: str, known: dict[str, Path], own: Path) -> str:
+    """Say that no suite has a name, and which ones there are.
+
+    Args:
+        name: what was asked for.
+        known: the suites that can be asked for, name to folder.
+        own: the folder of the project's own suites, absolute; where it isn't there, `known` came with the package.
+    """
+    from pytest_packbench.cases.absent import without_rules
+
     close = get_close_matches(name, known, n=1)
     guess = f' (did you mean "{close[0]}"?)' if close else ""
     listed = ", ".join(known) if known else "none"
-    shown_root = os.path.relpath(root)
-    here = f'no suite is called "{name}"{guess}; known under {shown_root}: {listed}'
+    shown_root = os.path.relpath(own)
+    wrong = f'no suite is called "{name}"{guess}'
+    if not own.is_dir():
+        where = f"the folder {shown_root} does not exist; set packbench_root, or start pytest where it lies"
+        return f"{wrong}: {where}; with the package: {listed}"
+    # a name is no path: `../x` is no suite, whatever lies there
+    bare = without_rules(own / name) if name == Path(name).name else ""
+    here = f"{bare or wrong}; known under {shown_root}: {listed}"
     if not (plugin.SUITES / name / _CONFIG).is_file():
         return here
     return f"{here}; the one that comes with the package is used only in a folder without {shown_root}"

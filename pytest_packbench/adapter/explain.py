@@ -10,21 +10,30 @@ from pytest_packbench.adapter.keys import BENCHES
 from pytest_packbench.cases.files import located
 from pytest_packbench.engine.entries import scored
 from pytest_packbench.engine.protocols.score import Score, Term
+from pytest_packbench.reports.judgement import count
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pytest_packbench.adapter.settings import Settings
     from pytest_packbench.adapter.tested import Tested
     from pytest_packbench.adapter.tried import Tried
-    from pytest_packbench.engine.bench import Attempt, Failure
+    from pytest_packbench.engine.bench import Attempt, Bench, Failure
     from pytest_packbench.records.entry import Entry
 
 
 def headline(score: Score) -> str:
-    """Say in one line how the case did: the first line of a failure is what summaries show."""
-    costs = [term.name for term in score.terms if term.effect == "zero" or (term.effect == "add" and term.value < 0)]
-    names = costs or [term.name for term in score.terms[:1]]
+    """Say in one line how the case did: the first line of a failure is what summaries show.
+
+    It names the terms that cost points, else those that gave none. Else the first term tells only where it is how the
+    answer matched, or stands alone: of several criteria any may be the one that gave too little.
+    """
+    terms = score.terms
+    costs = [term.name for term in terms if term.effect == "zero" or (term.effect == "add" and term.value < 0)]
+    names = costs or [term.name for term in terms if term.effect == "add" and not term.value]
+    if not names and (score.match_level is not None or len(terms) == 1):
+        names = [term.name for term in terms[:1]]
     why = f" ({', '.join(names)})" if names else ""
     return f"{scored(score)}{why}"
 
@@ -94,10 +103,21 @@ def _asked(item: Tested) -> list[tuple[str, str]]:
         ("target", target),
         ("backend", settings.backend),
         ("model", settings.model),
+        ("base-url", _address(bench, settings)),
         ("guard", guards),
+        ("trials", str(settings.trials) if settings.trials > 1 else ""),
     )
     # a test of the user's own asks nobody through us
     return [(name, value) for name, value in ([mode] if item.own_test else given) if value]
+
+
+def _address(bench: Bench | None, settings: Settings) -> str:
+    """Give the address of the models' server where a backend was opened on it: only then it holds no password."""
+    live = bench.live if bench is not None else None
+    if live is None:
+        return ""
+    judged = any(one.backend.name == settings.backend for one in live.aside.values())
+    return settings.base_url if live.asked is not None or judged else ""
 
 
 def _over_trials(trials: Sequence[Tried], entry: Entry, rule: str | dict[str, int]) -> list[str]:
@@ -138,7 +158,7 @@ def _whereabouts(item: Tested, attempt: Attempt | None) -> list[str]:
     return [
         f"case:     {located(item.file_id, item.line)}",
         f"cassette: {shown} ({played})" if shown else f"cassette: {played}",
-        *([f"model:    {attempt.backend} {attempt.model}, {attempt.calls} calls"] if live else []),
+        *([f"model:    {attempt.backend} {attempt.model}, {count(attempt.calls, 'call')}"] if live else []),
         f"re-run:   {rerun_command(item)}",
     ]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.adapter.activation import Asked, suites_root, suites_under, unknown
+from pytest_packbench.adapter.activation import Asked, own_root, suites_root, suites_under, unknown
 from pytest_packbench.adapter.jsonreport import switch_on_late
 from pytest_packbench.adapter.keys import BENCHES
 from pytest_packbench.adapter.marks import MarkError
@@ -40,7 +40,7 @@ def join(config: pytest.Config, name: str) -> Suite:
     asked = config.stash[ASKED]
     known = suites_under(asked.root)
     if name not in known:
-        raise MarkError(unknown(name, known, asked.root))
+        raise MarkError(unknown(name, known, own_root(config, config.option)))
     if REFUSED in config.stash:
         raise pytest.UsageError(config.stash[REFUSED])
     if BENCHES not in config.stash:

@@ -293,6 +293,11 @@ def caps_text(settings: Settings, *, shared: bool) -> str:
 
 def spent_text(spent: Mapping[str, Any]) -> str:
     """Say what a live run used."""
+    if spent["uncounted"] and not spent["calls"] and not spent.get("cached"):
+        # what a target asks by itself is known only as far as it tells
+        others = f", others told of {spent['tokens']:,}" if spent["tokens"] else ""
+        untold = f"{_counted(spent['uncounted'], 'answer')} of the target told no tokens{others}"
+        return f"asked: no model call of ours; {untold}, cost unknown"
     cost = "cost unknown" if spent["cost"] is None else f"{spent['cost']:.4f} {spent['currency']}"
     uncounted = f" ({_counted(spent['uncounted'], 'call')} without a token count)" if spent["uncounted"] else ""
     cached = f", {spent['cached']:,} more answered from the cache" if spent.get("cached") else ""

@@ -130,7 +130,9 @@ class _Reader:
         """Give a value, one of `allowed` where those are named."""
         found, source = setting_of(name, self._config.option, self._config.getini)
         if allowed is not None and found not in allowed:
-            raise pytest.UsageError(f"{source}: got {found!r}; expected one of: {', '.join(allowed)}")
+            # empty stands for what is not set, which nobody writes
+            listed = ", ".join(filter(None, allowed))
+            raise pytest.UsageError(f"{source}: got {found!r}; expected one of: {listed}")
         return found
 
     def choice(self, name: str) -> Any:

@@ -158,7 +158,7 @@ class Benches:
             name = f"hook:{getattr(given, '__qualname__', None) or type(given).__qualname__}"
             return as_target(given, name), name
         if suite.config.target:
-            return self._found(suite.config.target)
+            return self._named_by(suite, suite.config.target)
         try:
             reference = self.pack_of(suite).target(suite.config)
         except Exception as error:
@@ -170,6 +170,15 @@ class Benches:
                 "name yours with --packbench-target, target in suite.yaml, or the hook pytest_packbench_target"
             )
         return reference, REFERENCE
+
+    def _named_by(self, suite: Suite, spec: str) -> tuple[Target, str]:
+        try:
+            return self._found(spec)
+        except TargetError as error:
+            place = shown_path(self.config, suite.path / CONFIG_NAME)
+            told = f"{place}: /target: {str(error).removeprefix('target ')}"
+            # what the import raised in the user's own code is shown from the cause
+            raise TargetError(told) from error.__cause__
 
     def _found(self, spec: str) -> tuple[Target, str]:
         make_importable(self.config.rootpath)

@@ -50,8 +50,7 @@ def parse_json(raw: bytes) -> Any:
         place = f"byte {error.start} is not UTF-8"
         raise _RefusedError(Problem("", place, "save the file as UTF-8")) from None
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno} column {error.colno}: not JSON: {error.msg}"
-        raise _RefusedError(Problem("", place, "expected one JSON object")) from None
+        raise _RefusedError(_not_json(error)) from None
     except RecursionError:
         raise _RefusedError(Problem("", "nested too deeply", "expected a JSON object of a few levels")) from None
     except _RefusedError:
@@ -59,6 +58,33 @@ def parse_json(raw: bytes) -> Any:
     except ValueError:
         # Python reads no integer of more than 4,300 digits
         raise _RefusedError(Problem("", "holds a number of thousands of digits", "expected a number")) from None
+
+
+def _not_json(error: json.JSONDecodeError) -> Problem:
+    comma = _comma_too_many(error)
+    if comma is not None:
+        return Problem(
+            "", f"{_line_and_column(comma)}: a comma too many", "take out the comma before the closing bracket"
+        )
+    # what begins otherwise, or goes on after its end, is more than a slip inside
+    whole = not error.doc[: error.pos].strip() or error.msg == "Extra data"
+    wrong = f"{_line_and_column(error)}: not JSON: {error.msg}"
+    return Problem("", wrong, "expected one JSON object" if whole else "expected JSON")
+
+
+def _comma_too_many(error: json.JSONDecodeError) -> json.JSONDecodeError | None:
+    """Give the place of a comma that nothing follows, which is what people leave there most often."""
+    before = error.doc[: error.pos].rstrip()
+    # Python from 3.13 on names the comma itself
+    if error.msg.startswith("Illegal trailing comma"):
+        return error
+    if not before.endswith(",") or error.doc[error.pos : error.pos + 1] not in {"}", "]"}:
+        return None
+    return json.JSONDecodeError(error.msg, error.doc, len(before) - 1)
+
+
+def _line_and_column(error: json.JSONDecodeError) -> str:
+    return f"line {error.lineno} column {error.colno}"
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

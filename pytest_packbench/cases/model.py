@@ -7,18 +7,42 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    Strict,
+    StringConstraints,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError
 
 ItemT = TypeVar("ItemT")
 CASE_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
 CASE_ID_LENGTH = 120
+NAME = r"^[a-z0-9][a-z0-9_-]*$"
+DATE = r"^\d{4}-\d{2}-\d{2}$"
+_OUT_OF_RANGE = frozenset({"greater_than_equal", "less_than_equal", "finite_number"})
+
+
+def _from_0_to_1(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return handler(value)
+    except ValidationError as error:
+        if any(detail["type"] not in _OUT_OF_RANGE for detail in error.errors(include_url=False)):
+            raise
+        expected = "a number from 0 to 1, such as 0.95"
+        raise PydanticCustomError("fraction", "a fraction", {"expected": expected}) from None
+
 
 CaseId = Annotated[str, StringConstraints(pattern=CASE_ID, max_length=CASE_ID_LENGTH)]
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=80)]
+Name = Annotated[str, StringConstraints(pattern=NAME, max_length=80)]
 Text = Annotated[str, StringConstraints(min_length=1)]
 # JSON has lists only; a tuple keeps the frozen model frozen
 ListOf = Annotated[tuple[ItemT, ...], Strict(strict=False)]
-Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), WrapValidator(_from_0_to_1)]
 Difficulty = Literal["easy", "medium", "hard", "expert"]
 
 
@@ -43,7 +67,7 @@ class Notes(StrictModel):
     tags: ListOf[Text] = ()
     skip: Text | None = None
     xfail: Text | None = None
-    date: Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")] | None = None
+    date: Annotated[str, StringConstraints(pattern=DATE)] | None = None
 
 
 class Case(StrictModel):

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel
 
+from pytest_packbench.cases.model import CASE_ID, DATE, NAME
+from pytest_packbench.cases.suite import TARGET
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -32,6 +35,19 @@ _EXPECTED = {
     "model_attributes_type": "an object",
     "none_required": "null",
     "finite_number": "a finite number",
+}
+# a pattern says nothing to who reads no code
+_FORMS = {
+    CASE_ID: "letters, digits, _ and -, beginning with a letter or digit",
+    NAME: "small letters, digits, _ and -, beginning with a letter or digit",
+    DATE: "a date as YYYY-MM-DD",
+    TARGET: "package.module:attr, http://... or cmd:...",
+}
+_RANGES = {
+    "greater_than_equal": ("ge", "{} or more"),
+    "greater_than": ("gt", "more than {}"),
+    "less_than_equal": ("le", "{} or less"),
+    "less_than": ("lt", "less than {}"),
 }
 
 
@@ -134,12 +150,19 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> Problem:
     if kind == "missing":
         return Problem(pointer_of(steps), f'the key "{steps[-1]}" is missing', "add it")
     wrong = f"got {shown(detail['input'])}"
-    if "expected" in context:
-        return Problem(pointer_of(steps), str(context.get("wrong", wrong)), f"expected {context['expected']}")
-    if kind in _EXPECTED:
-        return Problem(pointer_of(steps), wrong, f"expected {_EXPECTED[kind]}")
+    expected = context.get("expected") or _expected(kind, context)
+    if expected:
+        return Problem(pointer_of(steps), str(context.get("wrong", wrong)), f"expected {expected}")
     message = detail["msg"].removeprefix("Value error, ")
     return Problem(pointer_of(steps), wrong, message[:1].lower() + message[1:])
+
+
+def _expected(kind: str, context: Mapping[str, Any]) -> str:
+    """Say in words what pydantic expected; empty where its own message has to do."""
+    if kind in _RANGES:
+        bound, text = _RANGES[kind]
+        return text.format(str(context[bound]).removesuffix(".0"))
+    return _FORMS.get(context.get("pattern", ""), "") or _EXPECTED.get(kind, "")
 
 
 def _keys_at(model: type[BaseModel], steps: Sequence[str | int]) -> list[str]:

@@ -64,8 +64,22 @@ def find_suite(name: str, root: Path, packs: Packs | None = None) -> Suite:
     for place in places:
         if (place / CONFIG_NAME).is_file():
             return load_suite(place, packs=packs)
-    known = sorted(path.parent.name for path in (root if root.is_dir() else bundled).glob(f"*/{CONFIG_NAME}"))
-    raise UsageError(f'no suite is called "{name}" under {root}; known: {", ".join(known) or "none"}')
+    raise UsageError(_absent(name, root, bundled))
+
+
+def _absent(name: str, root: Path, bundled: Path) -> str:
+    from pytest_packbench.cases.absent import without_rules
+    from pytest_packbench.cases.suite import CONFIG_NAME
+
+    there = root.is_dir()
+    listed = ", ".join(sorted(path.parent.name for path in (root if there else bundled).glob(f"*/{CONFIG_NAME}")))
+    bare = without_rules(root / name) or without_rules(Path(name))
+    if bare:
+        return f"{bare}; known under {root}: {listed or 'none'}" if there else bare
+    if not there:
+        where = f"the folder {root} does not exist; give --root, or start packbench where it lies"
+        return f'no suite is called "{name}": {where}{f"; with the package: {listed}" if listed else ""}'
+    return f'no suite is called "{name}" under {root}; known: {listed or "none"}'
 
 
 def run_folder(given: Path, output: Path = OUTPUT) -> Path:

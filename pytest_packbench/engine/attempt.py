@@ -7,6 +7,7 @@ runner's event loop, and `settle` the rest, in the order in which results come i
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import time
 import traceback
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _HOUSE = str(Path(__file__).resolve().parent.parent)
 _LOOP = str(Path(asyncio.__file__).parent)
+_IMPORTING = (str(Path(importlib.__file__).parent), "<frozen importlib")
 # made once: `json.dumps` makes one each time
 _STRICT = json.JSONEncoder(allow_nan=False)
 
@@ -398,9 +400,9 @@ def _said(error: BaseException) -> str:
 
 
 def frames(error: BaseException) -> tuple[str, ...]:
-    """Give the traceback of an error, a line each, without the frames of this package and of the event loop."""
+    """Give the traceback of an error, a line each, without the frames of this package, the event loop and importing."""
     return tuple(
         f"{frame.filename}:{frame.lineno}: in {frame.name}: {frame.line or ''}"
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((_HOUSE, _LOOP))
+        if not frame.filename.startswith((_HOUSE, _LOOP, *_IMPORTING))
     )

@@ -113,12 +113,13 @@ def joined_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ())
     Raises:
         MergeError: the runs don't belong together, or one is there twice.
     """
-    runs = sorted(runs, key=lambda run: run.run_id)
+    runs = sorted(runs, key=lambda run: (run.run_id, run.suite))
+    # first, for the suites of one session share its id
+    for name in _SAME:
+        _check_same(name, [(run.run_id, getattr(run, name)) for run in runs])
     for before, after in pairwise(runs):
         if before.run_id == after.run_id:
             raise MergeError(f"run {before.run_id} is given twice")
-    for name in _SAME:
-        _check_same(name, [(run.run_id, getattr(run, name)) for run in runs])
     asked = [run for run in runs if run.run_id not in empty] or runs
     for name in _SAME_ASKED:
         _check_same(name, [(run.run_id, getattr(run, name)) for run in asked])

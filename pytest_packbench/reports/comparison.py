@@ -36,6 +36,7 @@ class Change:
         hash_changed: whether the case itself is another one now, or was ruled on by another judge.
         reasons: terms that came, went or changed, in words; of several trials, how many passed; where one of the
             runs has no verdict of the rules, what broke.
+        quarantined: whether its notes keep it out of the rates now, and did not before.
     """
 
     test_id: str
@@ -45,6 +46,7 @@ class Change:
     score_after: float | None
     hash_changed: bool
     reasons: tuple[str, ...] = ()
+    quarantined: bool = False
 
     @property
     def delta(self) -> float | None:
@@ -98,7 +100,17 @@ class Comparison:
         """
         kinds = {kind: float(sum(_is(one, kind, self.threshold) for one in self.changes)) for kind in KINDS}
         mean = self.mean.mean if self.mean is not None else math.nan
-        return {**kinds, "added": float(len(self.added)), "removed": float(len(self.removed)), "mean": mean}
+        others = {
+            "quarantined": sum(one.quarantined for one in self.changes),
+            "added": len(self.added),
+            "removed": len(self.removed),
+        }
+        return {**kinds, **{name: float(number) for name, number in others.items()}, "mean": mean}
+
+    @property
+    def unchanged(self) -> tuple[Change, ...]:
+        """The cases of both runs that are the same case in both, which alone can tell what changed."""
+        return tuple(one for one in self.changes if not one.hash_changed)
 
     def figures(self) -> dict[str, float]:
         """Give what a condition judges: `counts`, but not a number for what only unchanged cases of both runs can tell.
@@ -106,7 +118,7 @@ class Comparison:
         Without such a case none has regressed and none has not: a condition on it can't be judged.
         """
         counts = self.counts()
-        if any(not one.hash_changed for one in self.changes):
+        if self.unchanged:
             return counts
         return {name: math.nan if name in _OF_PAIRS else value for name, value in counts.items()}
 
@@ -263,6 +275,7 @@ def _change(test_id: str, before: _Case, after: _Case) -> Change:
         score_after=None if new.quarantined else new.score,
         hash_changed=not same_case(old, new),
         reasons=_why(before, after),
+        quarantined=new.quarantined and not old.quarantined,
     )
 
 

@@ -68,16 +68,36 @@ def _changes(title: str, changes: Iterable[Change], most: int = MOST_ROWS) -> st
 
 
 def answer(comparison: Comparison) -> str:
-    """Say in a few words whether the change made it worse."""
+    """Say in a few words whether the change made it worse, and which cases can't tell."""
+    return "; ".join(part for part in (_told(comparison), _beside(comparison)) if part)
+
+
+def _told(comparison: Comparison) -> str:
     figures = comparison.counts()
     worse, better = int(figures["regressed"]), int(figures["improved"])
     failing, fixed = int(figures["new_failures"]), int(figures["fixed"])
-    if not comparison.changes:
-        return "no case in common"
+    if not comparison.unchanged:
+        return "no unchanged case in common" if comparison.changes else "no case in common"
     if not (worse or better or failing or fixed):
         moved = int(figures[_SMALLER])
         return f"no score moved by {comparison.threshold:g} or more, {moved} by less" if moved else "no score changed"
     return f"{worse} regressed, {better} improved, {count(failing, 'new failure')}, {fixed} fixed"
+
+
+def _beside(comparison: Comparison) -> str:
+    """Count the cases that nothing else is said of: one that failed may have gone, or been edited until it passed."""
+    quarantined = sum(one.quarantined for one in comparison.changes)
+    changed = sum(one.hash_changed and not one.quarantined for one in comparison.changes)
+    numbers = {
+        "removed": len(comparison.removed),
+        "added": len(comparison.added),
+        "quarantined now": quarantined,
+        "changed and left out": changed,
+    }
+    found = [(number, name) for name, number in numbers.items() if number]
+    return ", ".join(
+        f"{number if place else count(number, 'case')} {name}" for place, (number, name) in enumerate(found)
+    )
 
 
 def sentences(comparison: Comparison) -> list[str]:
@@ -186,6 +206,7 @@ def _counts(comparison: Comparison) -> Iterable[tuple[str, str]]:
     yield "in both runs", str(len(comparison.changes))
     for name in ("improved", "regressed", _SMALLER, "new_failures", "fixed", "verdict_changed", "hash_changed"):
         yield name.replace("_", " "), str(int(figures[name]))
+    yield "quarantined now", str(int(figures["quarantined"]))
     yield "added", str(len(comparison.added))
     yield "removed", str(len(comparison.removed))
 

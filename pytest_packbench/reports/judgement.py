@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.records.run import Run
     from pytest_packbench.reports.gates import GateResult
-    from pytest_packbench.reports.statistics import Statistics
+    from pytest_packbench.reports.statistics import Statistics, Totals
 
 # of the gates that fail, so many are named in a sentence
 _NAMED = 3
@@ -74,6 +74,8 @@ def limits(run: Run, statistics: Statistics) -> list[str]:
         Sentences, in plain text that may hold names from outside.
     """
     found = [_origin(run, statistics)]
+    if run.mode == "fixture" and statistics.totals.stale:
+        found.append(_stale(statistics.totals))
     if run.mode == "fixture" and run.target.startswith(_REPLAYED_WHOLE):
         found.append("Pipeline not run: scoring only; the target's results were replayed whole.")
     if run.bundled:
@@ -122,6 +124,10 @@ def _good(run: Run, statistics: Statistics, gate_results: Sequence[GateResult]) 
     if "shard" in run.settings:
         return f"{done}; packbench merge judges the gates."
     failing = sum(not result.passed for result in gate_results)
+    # a run in which every case fails passes so, and nobody should read that as good
+    if run.settings.get("gate") == "suite" and all(result.metric == "completeness" for result in gate_results):
+        holds = f": completeness {'does not hold' if failing else 'holds'}" if gate_results else ""
+        return f"{done}; no gate judges them{holds}."
     if not gate_results:
         return f"{done}."
     if failing:
@@ -131,6 +137,11 @@ def _good(run: Run, statistics: Statistics, gate_results: Sequence[GateResult]) 
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def _stale(totals: Totals) -> str:
+    whose = "The recording" if totals.stale == 1 else "The recordings"
+    return f"{whose} of {totals.stale} of {count(totals.selected, 'case')} answered another prompt than today's."
 
 
 def _origin(run: Run, statistics: Statistics) -> str:
@@ -146,6 +157,11 @@ def _origin(run: Run, statistics: Statistics) -> str:
         told = (
             f"Fixture mode{answered}: this run tells whether the pipeline or the scoring changed, "
             "not how good the model is."
+        )
+    elif n and not models and not authored:
+        told = (
+            "Live mode; the target asked no model through packbench: "
+            "this run tells how good the target is on these cases."
         )
     else:
         told = f"Live mode{f' ({models})' if models else ''}: this run tells how good the model is on these cases."

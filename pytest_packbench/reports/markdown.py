@@ -123,7 +123,7 @@ def _badness(entry: Entry) -> tuple[int, float, str]:
 
 
 def _about(run: Run) -> str:
-    model = f", asked {run.backend} / {run.model}" if run.backend else ""
+    model = f", asked {run.backend} / {run.model}" if run.backend and run.model else ""
     versions = ", ".join(f"{name} {version}" for name, version in sorted(run.versions.items()))
     told = [
         f"Run {run.run_id}: pack {run.pack} {run.pack_version}, target {run.target}, {run.mode} mode{model}",

@@ -29,7 +29,9 @@ def test_a_run_says_what_changed_since_the_last_complete_one(project: Project) -
     project.case("c0", points=0.2)
     project.case("c1", points=0.9)
     second = project.run_toy("--packbench-baseline=latest")
-    second.stdout.fnmatch_lines([f"baseline: no score changed since {before.name} (diff.md)"])
+    second.stdout.fnmatch_lines(
+        [f"baseline: no score changed; 1 case changed and left out since {before.name} (diff.md)"]
+    )
     page = (project.folders()[-1] / "diff.md").read_text("utf-8")
     assert "Case or judge changed" in page
     assert "toy:plain:c0" in page

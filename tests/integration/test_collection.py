@@ -115,6 +115,24 @@ def test_an_absolute_id_works_again_as_an_argument(filled: Project) -> None:
     result.assert_outcomes(passed=1)
 
 
+def test_a_folder_without_rules_is_named_with_what_to_rename(plain: Project) -> None:
+    folder = plain.suite("other")
+    (folder / "suite.yaml").rename(folder / "suite.yml")
+    result = plain.run("--packbench-suite=other")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    said = "storage/benchmarks/other has no suite.yaml; rename suite.yml in it; known under storage/benchmarks: toy"
+    result.stderr.fnmatch_lines([f"ERROR: --packbench-suite: {said}"])
+
+
+def test_a_root_that_is_not_there_is_named(plain: Project) -> None:
+    result = plain.run_toy("-o", "packbench_root=stroage")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    said = (
+        'no suite is called "toy": the folder stroage does not exist; set packbench_root, or start pytest where it lies'
+    )
+    result.stderr.fnmatch_lines([f"ERROR: --packbench-suite: {said}; with the package: *"])
+
+
 @pytest.mark.parametrize(
     "arguments", [("--packbench-suite=tou",), ("--packbench-suite=toy,tou",), ("--packbench-suite=../toy",)]
 )

@@ -79,6 +79,26 @@ def test_a_hard_fail_is_an_unsafe_act(project: Project) -> None:
     assert (record["agent_decision"], record["packbench"]["score"]) == ("comply_unsafe", 0.0)
 
 
+def test_a_target_that_is_not_there_is_said_of_the_line_that_names_it(plain: Project) -> None:
+    small(plain, "criteria: [{exact: /a}]", good=({"a": 1}, {"a": 1}))
+    (plain.root / "echo.py").unlink()
+    result = plain.run("--packbench-suite=echo")
+    result.assert_outcomes(errors=1)
+    said = "storage/benchmarks/echo/suite.yaml: /target: \"echo:act\": No module named 'echo'"
+    result.stdout.fnmatch_lines([said])
+    assert not [line for line in result.outlines if "importlib" in line or "in the code under test" in line]
+
+
+def test_a_target_whose_module_breaks_shows_the_users_own_line(plain: Project) -> None:
+    small(plain, "criteria: [{exact: /a}]", good=({"a": 1}, {"a": 1}))
+    (plain.root / "echo.py").write_text("nothing\n", encoding="utf-8")
+    result = plain.run("--packbench-suite=echo")
+    result.stdout.fnmatch_lines(
+        ['*suite.yaml: /target: "echo:act": importing echo raised NameError*', "*echo.py:1: in <module>: nothing"]
+    )
+    assert not [line for line in result.outlines if "importlib" in line]
+
+
 def test_broken_is_another_thing_than_bad(project: Project) -> None:
     rules = 'criteria: [{python: "points:points", path: /a}, {regex: /r, value: "(a|aa)+$", timeout: 0.05}]'
     text = "def points(value, expected, given):\n    return 1 / value\n"

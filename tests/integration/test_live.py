@@ -169,6 +169,31 @@ def test_live_mode_keeps_no_recording(project: Project, server: FakeServer) -> N
     assert project.lines("records.jsonl")[0]["packbench"]["mode"] == "live"
 
 
+def test_what_re_runs_a_case_asks_the_same_server_as_often(plain: Project, server: FakeServer) -> None:
+    prepare(plain, "points 0.5")
+    result = plain.run_toy(*live(server, "--packbench-trials=2"))
+    result.stdout.fnmatch_lines(["model:    openai fake-1, 1 call", "re-run: * --packbench-trials=2"])
+    result.stdout.fnmatch_lines([f"re-run: * --packbench-model=fake-1 --packbench-base-url={server.url}/v1 *"])
+
+
+def test_an_address_that_nobody_looked_at_is_not_shown(plain: Project) -> None:
+    prepare(plain, "points 1")
+    plain.pytester.makepyfile(
+        alone="""
+        from pytest_packbench import without_model
+
+        @without_model
+        def ask(request):
+            return {"points": 0.5}
+    """
+    )
+    result = plain.run_toy(
+        "--packbench-mode=live", "--packbench-target=alone:ask", "--packbench-base-url=http://me:pw@h/"
+    )
+    result.stdout.fnmatch_lines(["re-run: * --packbench-mode=live --packbench-target=alone:ask"])
+    result.stdout.no_fnmatch_line("*me:pw*")
+
+
 def test_one_case_is_recorded_anew_and_no_other(plain: Project, server: FakeServer) -> None:
     prepare(plain, "points 1", "points 1")
     plain.run_toy(*live(server, mode="record")).assert_outcomes(passed=2)
@@ -416,7 +441,10 @@ def test_a_cap_on_time_begins_nothing_more(plain: Project) -> None:
         (("--packbench-backend=openai",), "got openai in fixture mode, where recordings answer"),
         (("--packbench-mode=live", "--packbench-backend=openai"), "--packbench-model"),
         (("--packbench-mode=live", "--packbench-backend=stub"), "the pack toy has no scripted models"),
-        (("--packbench-mode=live", "--packbench-backend=nobody"), "expected one of: , anthropic, openai, ollama, stub"),
+        (
+            ("--packbench-mode=live", "--packbench-backend=nobody"),
+            "got 'nobody'; expected one of: anthropic, openai, ollama, stub",
+        ),
         (("--packbench-trials=2",), "got 2 in fixture mode"),
         (("--packbench-concurrency=0",), "--packbench-concurrency: got '0'; expected a whole number, 1 or more"),
         (("--packbench-max-cost=-1",), "--packbench-max-cost: got '-1'; expected a number above 0"),

@@ -122,7 +122,19 @@ def test_the_spec_example_is_read() -> None:
         ),
         (
             lambda c: c["expected"].update(threshold=1.5),
-            "/expected/threshold: got 1.5; input should be less than or equal to 1",
+            "/expected/threshold: got 1.5; expected a number from 0 to 1, such as 0.95",
+        ),
+        (
+            lambda c: c["expected"].update(threshold="0.9"),
+            '/expected/threshold: got "0.9"; expected a number',
+        ),
+        (
+            lambda c: c.update(id="mug no 1"),
+            '/id: got "mug no 1"; expected letters, digits, _ and -, beginning with a letter or digit',
+        ),
+        (
+            lambda c: c["notes"].update(date="1.2.2026"),
+            '/notes/date: got "1.2.2026"; expected a date as YYYY-MM-DD',
         ),
     ],
 )
@@ -154,6 +166,24 @@ def test_what_is_not_json_is_said_with_its_place(raw: bytes, said: str) -> None:
         parse_case(raw, TariffCase, source="c.json", stem=None, pack=None)
     # the words of the standard library differ between versions of Python
     assert str(caught.value).split(": ")[:2] == said.split(": ")[:2]
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b'{"a": 1,}', "line 1 column 8: a comma too many; take out the comma before the closing bracket"),
+        (b'{"a": [1,\n2 ,\n\n]}', "line 2 column 3: a comma too many; take out the comma before the closing bracket"),
+        (b'{"a": 1, "b" 2}', "line 1 column 14: not JSON: Expecting ':' delimiter; expected JSON"),
+        (b"[,]", "line 1 column 2: not JSON: Expecting value; expected JSON"),
+        (b"a,]", "line 1 column 1: not JSON: Expecting value; expected one JSON object"),
+        (b"{} {}", "line 1 column 4: not JSON: Extra data; expected one JSON object"),
+        (b"", "line 1 column 1: not JSON: Expecting value; expected one JSON object"),
+    ],
+)
+def test_a_comma_too_many_is_named(raw: bytes, said: str) -> None:
+    with pytest.raises(ValueError, match="line") as caught:
+        parse_json(raw)
+    assert str(caught.value) == said
 
 
 def test_a_byte_order_mark_and_a_schema_key_are_fine_and_do_not_change_the_hash() -> None:
@@ -237,7 +267,19 @@ def test_suite_rules_are_read_with_the_packs_model(tmp_path: Path) -> None:
         ("pack: tariff\nscoring: {alowed: 1}\n", '/scoring/alowed: unknown key "alowed"; did you mean "allowed"?'),
         (
             "pack: tariff\nscoring: {gri_sequence: 0.1}\n",
-            "/scoring/gri_sequence: got 0.1; input should be less than or equal to 0",
+            "/scoring/gri_sequence: got 0.1; expected 0 or less",
+        ),
+        (
+            "pack: toy\ntarget: my_pipeline\n",
+            '/target: got "my_pipeline"; expected package.module:attr, http://... or cmd:...',
+        ),
+        (
+            "pack: toy\nbackend: My Own\n",
+            '/backend: got "My Own"; expected small letters, digits, _ and -, beginning with a letter or digit',
+        ),
+        (
+            "pack: toy\nthresholds: {accept: -0.1}\n",
+            "/thresholds/accept: got -0.1; expected a number from 0 to 1, such as 0.95",
         ),
         (
             "pack: toy\nscoring: {}\n",

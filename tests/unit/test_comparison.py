@@ -92,6 +92,7 @@ def test_every_kind_of_change_is_counted() -> None:
         "fixed": 1,
         "verdict_changed": 3,
         "hash_changed": 1,
+        "quarantined": 0,
         "added": 1,
         "removed": 1,
         "mean": pytest.approx((-1.0 + 0.7) / 2),
@@ -295,6 +296,21 @@ def test_a_case_that_broke_is_a_new_failure_and_no_fix() -> None:
     assert (there.counts()["new_failures"], answer(there)) == (1, "0 regressed, 0 improved, 1 new failure, 0 fixed")
     back = compare(stored(entry("a", None, verdict="error")), stored(entry("a", 1.0)))
     assert back.counts()["fixed"] == 1
+
+
+def test_the_answer_tells_of_cases_that_cannot_be_compared() -> None:
+    kept = [entry("a", 1.0)]
+    before = [*kept, entry("gone", 0.0), entry("edited", 0.0), entry("off", 1.0)]
+    quarantined = replace(entry("off", None, verdict="not_run", sha="y"), kind="skip")
+    after = [*kept, entry("edited", 1.0, sha="y"), quarantined]
+    found = compare(stored(*before), stored(*after))
+    assert answer(found) == "no score changed; 1 case removed, 1 quarantined now, 1 changed and left out"
+    assert found.counts()["quarantined"] == 1
+    assert "| quarantined now | 1 " in diff_markdown(found)
+    worse = compare(stored(*kept), stored(entry("a", 0.0), entry("new", 1.0), entry("newer", 1.0)))
+    assert answer(worse) == "1 regressed, 0 improved, 1 new failure, 0 fixed; 2 cases added"
+    other = compare(stored(entry("a", 0.0)), stored(entry("a", 1.0, sha="y")))
+    assert answer(other) == "no unchanged case in common; 1 case changed and left out"
 
 
 def test_flips_are_told_where_no_record_has_a_score() -> None:

@@ -55,7 +55,10 @@ def test_a_starter_is_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
     assert set(wrote) == files(tmp_path)
     assert len(wrote) == len(set(wrote))
     folder = tmp_path / "storage" / "benchmarks" / "2-mine"
-    assert load_suite(folder).config.pack == pack
+    rules = load_suite(folder).config
+    assert rules.pack == pack
+    # with --packbench-gate=suite nothing else judges a score
+    assert {gate.metric for gate in rules.gates} & {"pass_rate", "attack_success_rate"}
     assert len(list(folder.glob("cases/*/*.json"))) == 2
     texts = [(tmp_path / name).read_text("utf-8") for name in wrote]
     assert not [text for text in (*texts, *wrote) if "SUITE_NAME" in text or "TARGET_MODULE" in text]

@@ -490,6 +490,11 @@ def test_the_command_gives_json(small: Small, capsys: pytest.CaptureFixture[str]
     ("arguments", "said"),
     [
         (["lint", "none", "--root", "."], 'no suite is called "none"'),
+        (
+            ["lint", "none", "--root", "away"],
+            'no suite is called "none": the folder away does not exist; give --root, or',
+        ),
+        (["lint", "suite/cases", "--root", "."], "suite/cases has no suite.yaml; a suite's rules stand in that file"),
         (["lint", "suite", "--root", ".", "--hts", "none.tsv"], "none.tsv: No such file"),
         (["lint", "suite", "--root", ".", "--hts", "suite/suite.yaml"], "suite/suite.yaml: not a tariff schedule"),
     ],

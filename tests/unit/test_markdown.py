@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_packbench.reports.gates import check
 from pytest_packbench.reports.markdown import MOST_ROWS, cell
 from pytest_packbench.reports.terminal import one_line
-from tests.unit.runs import COMPLETE, Rule, entries, entry, summary
+from tests.unit.runs import COMPLETE, Rule, entries, entry, lines, summary
 
 if TYPE_CHECKING:
     from pytest_packbench.records.entry import Entry
@@ -148,7 +148,13 @@ def column(page: str, title: str, name: str) -> list[str]:
             entries(1, 1),
             {"settings": {"gate": "suite"}},
             "# packbench: toy - PASSED, 1 of 2 judged cases passed",
-            "**1 of 2 judged cases passed; the gate holds.**",
+            "**1 of 2 judged cases passed; no gate judges them: completeness holds.**",
+        ),
+        (
+            [entry("a", "failed"), entry("x", "not_run", kind="interrupted")],
+            {"settings": {"gate": "suite"}, "partial": "half"},
+            "# packbench: toy - PARTIAL, 0 of 1 judged cases passed",
+            "**0 of 1 judged case passed; no gate judges them: completeness does not hold. The run is not complete: half.**",
         ),
         (
             [*entries(1), entry("x", "error")],
@@ -181,6 +187,24 @@ def test_the_first_lines_decide(found: list[Entry], changes: dict[str, Any], tit
     assert (first, third) == (title, decides)
 
 
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (entries(2, stale=True), "- The recordings of 2 of 2 cases answered another prompt than today's."),
+        (entries(1, stale=True, llm_backend="stub"), "- The recording of 1 of 1 case answered another prompt"),
+    ],
+)
+def test_stale_recordings_are_told_beside_what_the_run_can_tell(found: list[Entry], said: str) -> None:
+    assert said in summary(found, COMPLETE)
+    assert "answered another prompt than today's." in "\n".join(lines(found, COMPLETE))
+    assert "answered another prompt than today's." not in summary(entries(2), COMPLETE)
+
+
+def test_a_gate_of_the_suites_own_judges_where_gates_alone_decide() -> None:
+    shown = summary(entries(9, 1), COMPLETE, Rule("pass_rate", min=0.9), settings={"gate": "suite"})
+    assert "**9 of 10 judged cases passed; all 2 gates hold.**" in shown
+
+
 def test_many_failing_gates_are_named_and_their_arithmetic_stands_below() -> None:
     found = [entry(f"c{number}", "failed", case_type=f"t{number}") for number in range(5)]
     rules = COMPLETE, Rule("pass_rate", min=0.5, by="case_type")
@@ -210,6 +234,11 @@ def test_many_failing_gates_are_named_and_their_arithmetic_stands_below() -> Non
         ),
         ({}, "unknown", "- Fixture mode: this run tells whether the pipeline or the scoring changed, not how good the"),
         ({"mode": "live"}, "anthropic", "- Live mode (anthropic/m-1): this run tells how good the model is on these"),
+        (
+            {"mode": "live"},
+            "unknown",
+            "- Live mode; the target asked no model through packbench: this run tells how good the target is on these",
+        ),
         ({"bundled": True}, "stub", "- The suite is bundled:"),
         ({"target": "cmd:./run"}, "unknown", "- Pipeline not run: scoring only;"),
         ({"target": "https://e.com"}, "unknown", "- Pipeline not run: scoring only;"),
@@ -217,6 +246,11 @@ def test_many_failing_gates_are_named_and_their_arithmetic_stands_below() -> Non
 )
 def test_what_a_run_can_and_can_not_tell(changes: dict[str, Any], backend: str, said: str) -> None:
     assert f"\n{said}" in summary(entries(1, llm_backend=backend), **changes)
+
+
+def test_a_model_that_nobody_named_is_not_said_to_be_asked() -> None:
+    assert "asked" not in summary(entries(1), mode="live", backend="openai")
+    assert ", live mode, asked openai / m-1;" in summary(entries(1), mode="live", backend="openai", model="m-1")
 
 
 @pytest.mark.parametrize("changes", [{}, {"mode": "live", "target": "https://e.com"}])

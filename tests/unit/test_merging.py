@@ -167,6 +167,7 @@ def test_a_case_in_two_shards_is_named_with_both(place: Path) -> None:
         ({"settings": {"gate": "suite"}}, 'settings.gate is "case"'),
         ({"settings": {"gate": "case", "trials": 3}}, "settings.trials is null"),
         ({"run_id": "A"}, "run A is given twice"),
+        ({"run_id": "A", "suite": "b"}, 'suite is "b" in run A, "toy" in run A and 1 more'),
     ],
 )
 def test_runs_of_different_kinds_do_not_belong_together(changes: dict[str, Any], said: str) -> None:
