@@ -12,6 +12,7 @@ from pytest_packbench.cases.files import (
     MANY,
     SUFFIXES,
     CaseLine,
+    case_folders,
     case_lines,
     id_of,
     is_numbered,
@@ -246,11 +247,13 @@ class CaseFolder(pytest.Directory):
 
     Attributes:
         collector: knows the suites.
+        linked: whether a link leads to it, or to a folder over it.
     """
 
     def __init__(self, *, collector: Collector, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.collector = collector
+        self.linked: bool = self.path.is_symlink() or (isinstance(self.parent, CaseFolder) and self.parent.linked)
 
     @property
     def ihook(self) -> Any:
@@ -267,10 +270,12 @@ class CaseFolder(pytest.Directory):
         with os.scandir(self.path) as found:
             entries = sorted(found, key=lambda entry: entry.name)
         for entry in entries:
-            is_folder, is_case = entry.is_dir(), entry.name.endswith(SUFFIXES)
+            is_folder, is_case = _is_folder(entry), entry.name.endswith(SUFFIXES)
             if is_case and not is_folder and not self.collector.is_due(entry.name):
                 continue
             path = self.path / entry.name
+            if is_folder and (self.linked or entry.is_symlink()) and not self.collector.is_counted(path):
+                continue
             if (ignoring or is_folder or not is_case) and self._is_ignored(path, with_parents=is_folder):
                 continue
             if is_folder:
@@ -308,6 +313,14 @@ class CaseFolder(pytest.Directory):
         )
 
 
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        # a link to itself: one case that can't be read, as a link that leads nowhere
+        return False
+
+
 class Collector:
     """The hooks of collection, registered in a session that was asked for suites.
 
@@ -323,6 +336,7 @@ class Collector:
         self.by_file = bool(asked.files)
         self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in benches.suites.values()]
         self._root = str(benches.config.rootpath) + os.sep
+        self._folders: dict[str, frozenset[str]] = {}
         self.collected: dict[str, int] = dict.fromkeys(benches.suites, 0)
         self.finished = False
 
@@ -330,6 +344,16 @@ class Collector:
         """Whether a file of cases, by its name, is to be looked at: a file of many is, and one of the shard."""
         shard = self._benches.settings.shard
         return shard is None or name.endswith(MANY) or stem_of(name) in shard
+
+    def is_counted(self, folder: Path) -> bool:
+        """Whether the cases of a folder that links lead to are counted there; looked up where there are links only."""
+        text = str(folder)
+        return any(text in self._counted(suite) for under, suite in self._suites if text.startswith(under))
+
+    def _counted(self, suite: Suite) -> frozenset[str]:
+        if suite.name not in self._folders:
+            self._folders[suite.name] = frozenset(place for place, _ in case_folders(suite.cases_path))
+        return self._folders[suite.name]
 
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> CaseFolder | None:
         """Take the folders of cases of the suites that were asked for."""

@@ -91,10 +91,45 @@ def stem_of(path: str) -> str:
     return os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - text: there may be a million
 
 
+def case_folders(folder: str | os.PathLike[str]) -> Iterator[tuple[str, list[str]]]:
+    """Give a folder of cases and those under it, each before its own, sorted, with the names of their files.
+
+    Links to folders are followed, out of the folder only, and to each folder once: none leads in a circle.
+    """
+    ways = _Ways(folder)
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in sorted(folders) if ways.lead_on(place, name)]
+        yield place, names
+
+
+class _Ways:
+    """Which folders under one are gone into; what no link leads to costs a look at its kind only."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = folder
+        self._linked: set[str] = set()
+        self._seen: set[str] = set()
+
+    def lead_on(self, parent: str, name: str) -> bool:
+        path = os.path.join(parent, name)  # noqa: PTH118 - text, as os.walk gives it
+        if parent not in self._linked and not os.path.islink(path):  # noqa: PTH114 - as above
+            return True
+        real, root = os.path.realpath(path), os.path.realpath(self._folder)
+        # what lies inside is found without the link, and what holds the folder leads back to it
+        if real in self._seen or _holds(root, real) or _holds(real, root):
+            return False
+        self._seen.add(real)
+        self._linked.add(path)
+        return True
+
+
+def _holds(outer: str, inner: str) -> bool:
+    return (inner + os.sep).startswith(outer.rstrip(os.sep) + os.sep)
+
+
 def case_paths(folder: str | os.PathLike[str]) -> Iterator[str]:
     """Give the case files under a folder, each folder's files before its folders, sorted."""
-    for place, folders, names in os.walk(folder):
-        folders.sort()
+    for place, names in case_folders(folder):
         for name in sorted(names):
             if name.endswith(SUFFIXES):
                 yield os.path.join(place, name)  # noqa: PTH118 - text: there may be a million

@@ -283,6 +283,30 @@ def test_verbose_shows_scores_and_the_summary_keeps_pytests_words(filled: Projec
     result.stdout.no_fnmatch_line("*auto-save*")
 
 
+def test_cases_behind_links_are_run_and_counted_alike(filled: Project) -> None:
+    outside = filled.root / "outside"
+    shutil.copytree(filled.root / "storage" / "benchmarks" / "toy" / "cases" / "two", outside / "deep")
+    (outside / "deep" / "gamma.json").rename(outside / "deep" / "delta.json")
+    text = (outside / "deep" / "delta.json").read_text("utf-8")
+    (outside / "deep" / "delta.json").write_text(text.replace("gamma", "delta"), "utf-8")
+    (outside / "deep" / "back").symlink_to(outside)
+    cases = filled.root / "storage" / "benchmarks" / "toy" / "cases"
+    (cases / "linked").symlink_to("../../../../outside")
+    (cases / "same").symlink_to(outside / "deep")
+    (cases / "up").symlink_to(cases)
+    (cases / "one" / "self.json").symlink_to("self.json")
+    result = filled.run_toy()
+    result.assert_outcomes(passed=4, errors=1)
+    assert filled.report()["packbench"]["run"]["partial"] == ""
+    shutil.rmtree(filled.root / "reports")
+    filled.run_toy("-k", "not gamma").assert_outcomes(passed=3, errors=1, deselected=None)
+    assert filled.report()["packbench"]["run"]["partial"] == "4 of 5 cases selected"
+    shutil.rmtree(filled.root / "reports")
+    nodeid = "storage/benchmarks/toy/cases/same/delta.json::delta"
+    filled.run(nodeid).assert_outcomes(passed=1)
+    assert filled.report()["packbench"]["run"]["partial"] == "1 of 5 cases selected"
+
+
 def test_a_bundled_case_by_its_path_writes_nothing_into_the_wheel(
     plain: Project, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

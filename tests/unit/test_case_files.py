@@ -210,6 +210,28 @@ def test_a_file_that_cannot_be_read_counts_as_one_case(tmp_path: Path) -> None:
         read_place(place, Case, file="gone.jsonl", pack=None)
 
 
+def test_links_to_folders_are_followed_out_of_the_folder_and_once(tmp_path: Path) -> None:
+    cases, outside = tmp_path / "suite" / "cases", tmp_path / "outside"
+    for path in (cases / "own" / "a.json", outside / "b.json", outside / "sub" / "c.json"):
+        many(path, case(path.stem))
+    links = {
+        "again": outside,
+        "beyond": outside / "sub",
+        "far": outside,
+        "inside": cases / "own",
+        "over": tmp_path,
+        "self": cases,
+    }
+    for name, goal in links.items():
+        (cases / name).symlink_to(goal)
+    (outside / "sub" / "back").symlink_to(outside)
+    (outside / "sub" / "home").symlink_to(cases)
+    (outside / "loop").symlink_to(outside / "loop")
+    walked = [Path(place.path).relative_to(cases).as_posix() for place in walk_cases(cases)]
+    assert walked == ["again/b.json", "beyond/c.json", "own/a.json"]
+    assert count_cases(cases) == 3
+
+
 @given(st.sampled_from(["a/b.jsonl", "a.json", "bundled:toy/cases/x.jsonl", "7.json"]), st.integers(0, 10**6))
 def test_a_located_place_comes_apart_again(file: str, line: int) -> None:
     if file.endswith(".jsonl"):
