@@ -167,9 +167,10 @@ class _Join:
         if self.shards is not None and self.shards.missing:
             missing = self.shards.missing
             reasons.append(f"{len(missing)} of {self.shards.count} shards not merged ({self.shards.named(missing)})")
-        idle = sum(entry.verdict == "not_run" and not entry.quarantined for entry in entries)
+        # by test: a case of several trials is one
+        idle = {entry.test_id for entry in entries if entry.verdict == "not_run" and not entry.quarantined}
         if idle:
-            reasons.append(f"{idle} of {len(entries)} cases did not run")
+            reasons.append(f"{len(idle)} of {len({entry.test_id for entry in entries})} cases did not run")
         if self.lost:
             shown = ", ".join(self.lost[:_MOST_NAMED]) + (" ..." if len(self.lost) > _MOST_NAMED else "")
             reasons.append(f"{len(self.lost)} of {self.known} cases are in none of the runs: {shown}")

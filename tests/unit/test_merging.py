@@ -55,8 +55,8 @@ def test_a_run_cut_at_random_is_merged_to_the_whole_in_any_order(
     root = suite(place, case_ids)
     shard = {case_id: chance.randrange(count) for case_id in case_ids}
     parts = [[each for each in entries if shard[each.case_id] == number] for number in range(count)]
-    idle = sum(each.verdict == "not_run" and not each.quarantined for each in entries)
-    partial = f"{idle} of {len(entries)} cases did not run" if idle else ""
+    idle = {each.case_id for each in entries if each.verdict == "not_run" and not each.quarantined}
+    partial = f"{len(idle)} of {len(case_ids)} cases did not run" if idle else ""
     whole = write(place / "whole", run_of(root, partial=partial), entries, root)
     folders = folders_of(place / "out", root, parts)
     code, merged, said = merge(place / "out", root, folders)
@@ -110,6 +110,16 @@ def test_missing_shards_that_are_allowed_fail_completeness(place: Path) -> None:
         ("c", "not_run", "shard_missing"),
     ]
     assert not (merged.parent / "latest").exists()
+
+
+def test_a_case_of_several_trials_that_did_not_run_is_one_case(place: Path) -> None:
+    root = suite(place, "abcd")
+    ran = [each for trial in range(3) for each in some("a", "b", trial=trial)]
+    stopped = [each for trial in range(3) for each in some("c", "d", verdict="not_run", trial=trial)]
+    code, merged, _ = merge(place / "out", root, folders_of(place / "out", root, [ran, stopped]))
+    assert code == 1
+    assert merged is not None
+    assert load_run(merged).run.partial == "2 of 4 cases did not run"
 
 
 def test_a_case_that_no_shard_has_counts_against_completeness(place: Path) -> None:
