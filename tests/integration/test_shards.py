@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -188,3 +189,24 @@ def test_marked_tests_are_sharded_too(plain: Project) -> None:
     own = {name for name in FILES if shard_of(name, COUNT) == 2}
     plain.run("test_own.py", f"--packbench-shard=2/{COUNT}").assert_outcomes(passed=len(own))
     assert {one["packbench"]["case_id"] for one in plain.lines("records.jsonl")} == own
+
+
+def test_shards_of_several_functions_are_merged(plain: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, name in enumerate(FILES):
+        plain.case(name, case_type="hard" if number == 0 else "soft")
+    body = """
+        @pytest.mark.packbench_cases("toy", case_type="{0}")
+        def test_{0}(packbench_case, packbench_check):
+            packbench_check({{"points": 1.0}})
+        """
+    plain.pytester.makepyfile(
+        test_own="import pytest\n" + "".join(dedent(body.format(name)) for name in ("hard", "soft"))
+    )
+    for number in range(1, COUNT + 1):
+        plain.run("test_own.py", f"--packbench-shard={number}/{COUNT}", f"--packbench-output=part{number}")
+    monkeypatch.chdir(plain.root)
+    monkeypatch.syspath_prepend(plain.root)
+    folders = [str(part(plain, number)) for number in range(1, COUNT + 1)]
+    assert main(["merge", "--pack", "conftest:Toy", *folders]) == 0
+    run = document(plain.left())["run"]
+    assert (run["target"], run["partial"]) == ("test:test_own.py::test_hard, test:test_own.py::test_soft", "")

@@ -186,6 +186,18 @@ def test_runs_of_different_kinds_do_not_belong_together(changes: dict[str, Any],
     assert said in str(caught.value)
 
 
+def targeting(*targets: str) -> str:
+    return joined_run([run(run_id=str(number), target=target) for number, target in enumerate(targets)], "N").target
+
+
+def test_tests_of_the_users_own_are_joined() -> None:
+    assert targeting("test:t.py::b", "test:t.py::a, test:t.py::b") == "test:t.py::a, test:t.py::b"
+    assert targeting("mine:act, test:b", "mine:act, test:a", "mine:act") == "mine:act, test:a, test:b"
+    assert targeting("cmd:run a, b", "cmd:run a, b") == "cmd:run a, b"
+    with pytest.raises(MergeError, match='target is "test:a" in run 0, "mine:act, test:a" in run 1'):
+        targeting("test:a", "mine:act, test:a")
+
+
 @pytest.mark.parametrize(
     ("shards", "said"),
     [
