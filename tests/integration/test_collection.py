@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_packbench.adapter.keys import ungrouped_name
 from tests.integration.conftest import TOY
 
 if TYPE_CHECKING:
@@ -281,6 +282,32 @@ def test_verbose_shows_scores_and_the_summary_keeps_pytests_words(filled: Projec
     result.stdout.fnmatch_lines([wanted])
     result.stdout.fnmatch_lines([f"FAILED {path} - score 0.25 < 0.80*"])
     result.stdout.no_fnmatch_line("*auto-save*")
+
+
+@pytest.mark.parametrize("dist", ["load", "loadgroup"])
+def test_an_at_sign_in_a_file_name_makes_no_other_case(plain: Project, dist: str) -> None:
+    plain.case("alpha")
+    plain.case("mail@work")
+    many = plain.root / "storage" / "benchmarks" / "toy" / "cases" / "at@home.jsonl"
+    many.write_text("{\n", "utf-8")
+    with (plain.root / "conftest.py").open("a", encoding="utf-8") as file:
+        file.write(GROUPING)
+    result = plain.run_toy("-n", "2", f"--dist={dist}")
+    result.assert_outcomes(passed=1, errors=2)
+    assert plain.report()["packbench"]["run"]["partial"] == ""
+    assert len(plain.report()["packbench"]["cases"]) == 3
+
+
+def test_a_group_is_taken_off_behind_the_name_of_the_file() -> None:
+    assert ungrouped_name("a@g", "a") == ungrouped_name("a@g", "other") == "a"
+    assert ungrouped_name("mail@work", "mail@work") == ungrouped_name("mail@work@g", "mail@work") == "mail@work"
+
+
+GROUPING = """
+def pytest_collection_modifyitems(items):
+    for item in items[1:]:
+        item.add_marker(pytest.mark.xdist_group("g"))
+"""
 
 
 def test_cases_behind_links_are_run_and_counted_alike(filled: Project) -> None:
