@@ -210,8 +210,10 @@ class CaseLines(pytest.File):
                 other = first.setdefault(item.name, item)
                 yield item if other is item else self._twin(item, other)
         except OSError as error:
-            problem = str(CaseError(self.nodeid, [unreadable(error)]))
-            yield CaseItem.from_parent(self, name=self.path.stem, suite=self.suite, loaded=None, problem=problem)
+            # it counts as one case, which is in one shard
+            if self.shard is None or self.path.stem in self.shard:
+                problem = str(CaseError(self.nodeid, [unreadable(error)]))
+                yield self._made(0, self.path.stem, None, problem)
 
     def _item(self, line: CaseLine) -> CaseItem | None:
         name = None

@@ -117,6 +117,16 @@ def test_a_selection_that_leaves_nothing_is_not_an_empty_shard(filled: Project) 
     assert not (filled.root / "part1").exists()
 
 
+def test_a_file_that_cannot_be_read_is_in_one_shard(project: Project) -> None:
+    project.case("a")
+    (project.root / MANY).symlink_to("nowhere")
+    for number in range(1, COUNT + 1):
+        shard(project, number)
+        run, cases = (document(part(project, number))[name] for name in ("run", "cases"))
+        assert {one["case_id"] for one in cases} == {one for one in ("a", "many") if shard_of(one, COUNT) == number}
+        assert run["partial"] == f"shard {number}/{COUNT}: {len(cases)} of 2 cases"
+
+
 def test_a_suite_without_cases_is_never_green(plain: Project) -> None:
     result = shard(plain, 1)
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
