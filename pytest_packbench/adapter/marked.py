@@ -192,7 +192,7 @@ class MarkedTests:
                 named = ", ".join(f"{key} {' or '.join(values)}" for key, values in asking.wanted.items())
                 raise MarkError(f'suite "{suite.name}" has no case{f" of {named}" if named else ""}')
             shard = self._benches.settings.shard
-            found += [case for case in fitting if shard is None or case.case_id in shard]
+            found += [case for case in fitting if shard is None or case.claimed in shard]
         return found
 
     def check(self, test: MarkedTest, result: object) -> Score:

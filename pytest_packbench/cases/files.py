@@ -49,12 +49,14 @@ class CasePlace(NamedTuple):
             `<stem>-line-<number>` where it has none.
         line: its line in a file of many, from 1; 0 where the file is the case.
         start: where that line begins, bytes from the file's beginning.
+        twin: the id of the line and the earlier line that has it already; None where none has.
     """
 
     path: str
     name: str
     line: int = 0
     start: int = 0
+    twin: tuple[str, int] | None = None
 
     def located(self, file: str) -> str:
         """Name the place, the file being called `file`: `FILE`, or `FILE:LINE`."""
@@ -188,13 +190,15 @@ def places_in(path: str) -> Iterator[CasePlace]:
     if not path.endswith(MANY):
         yield CasePlace(path, stem_of(path))
         return
-    seen: set[str] = set()
+    seen: dict[str, int] = {}
     try:
         for line in case_lines(path):
             name = name_of(path, line)
-            name = numbered(path, line.number) if name in seen else name
-            seen.add(name)
-            yield CasePlace(path, name, line.number, line.start)
+            earlier = seen.setdefault(name, line.number)
+            if earlier == line.number:
+                yield CasePlace(path, name, line.number, line.start)
+            else:
+                yield CasePlace(path, numbered(path, line.number), line.number, line.start, (name, earlier))
     except OSError:
         # as one case, which whoever reads it finds unreadable
         yield CasePlace(path, stem_of(path))
@@ -250,9 +254,10 @@ class CaseIndex:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         # there may be a million: a file is its path alone, lines share theirs
-        self._found: dict[str, str | tuple[str, int, int]] = {}
+        self._found: dict[str, str | tuple[str, int, int] | CasePlace] = {}
         for place in walk_cases(folder):
-            self._found.setdefault(place.name, (place.path, place.line, place.start) if place.line else place.path)
+            line = place if place.twin is not None else (place.path, place.line, place.start)
+            self._found.setdefault(place.name, line if place.line else place.path)
 
     def __iter__(self) -> Iterator[str]:
         """Give the names in the order of the files."""
@@ -265,6 +270,8 @@ class CaseIndex:
     def find(self, name: str) -> CasePlace | None:
         """Give the place of a case; None where there is none."""
         found = self._found.get(name)
+        if isinstance(found, CasePlace):
+            return found
         if isinstance(found, str):
             return CasePlace(found, name)
         return CasePlace(found[0], name, found[1], found[2]) if found is not None else None
@@ -302,7 +309,8 @@ def read_place(place: CasePlace, model: type[Case], *, file: str, pack: str | No
     if place.line:
         loaded = parse_line(CaseLine(place.line, place.start, raw), model, file=file, pack=pack)
         if loaded.case.id != place.name:
-            wrong = f'"{loaded.case.id}" stands already in an earlier line'
+            earlier = located(file, place.twin[1]) if place.twin is not None else "an earlier line"
+            wrong = f'"{loaded.case.id}" stands also in {earlier}'
             raise CaseError(place.located(file), [Problem("/id", wrong, "give it an id of its own")])
         return loaded
     if place.path.endswith(MANY):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.cases.shard import shard_of
 from pytest_packbench.cli import main
 
 if TYPE_CHECKING:
@@ -196,6 +197,28 @@ def test_marked_tests_take_lines(plain: Project) -> None:
     result.stdout.fnmatch_lines([f"case:   {MANY}:2"])
 
 
+def test_marked_tests_take_no_line_of_two_with_one_id(project: Project) -> None:
+    write(project, line("twin"), line("fine"), line("twin"), line("twin"))
+    project.pytester.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.mark.packbench_cases("toy")
+        def test_one(packbench_case, packbench_check):
+            packbench_check({"points": 1.0})
+        """
+    )
+    project.run("test_own.py").assert_outcomes(passed=1, errors=3)
+    assert sorted(one["message"] for one in project.lines("errors.jsonl")) == [
+        f'{MANY}:1: /id: "twin" stands also in {MANY}:3, {MANY}:4; give it an id of its own',
+        f'{MANY}:3: /id: "twin" stands also in {MANY}:1; give it an id of its own',
+        f'{MANY}:4: /id: "twin" stands also in {MANY}:1; give it an id of its own',
+    ]
+    twins = shard_of("twin", 2)
+    result = project.run("test_own.py", f"--packbench-shard={twins}/2", "--packbench-output=part")
+    result.assert_outcomes(passed=int(shard_of("fine", 2) == twins), errors=3)
+
+
 def test_commands_know_lines(
     plain: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,7 +230,7 @@ def test_commands_know_lines(
     main(["lint", "words"])
     said = capsys.readouterr().out
     file = "storage/benchmarks/words/cases/all.jsonl"
-    assert f'{file}:4: /id: case_unreadable: "b" stands already in an earlier line' in said
+    assert f'{file}:4: /id: case_unreadable: "b" stands also in cases/all.jsonl:3; give it' in said
     assert f"{file}:5: /: case_unreadable: column 2: not JSON" in said
     assert "folder_type" not in said
     result = plain.run("--packbench-list")

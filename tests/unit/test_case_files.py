@@ -187,7 +187,7 @@ def test_a_file_changed_since_is_looked_through_again(tmp_path: Path) -> None:
         ([case("a", id=7)], "f.jsonl:1: /id: got 7; expected a string"),
         ([case("a"), case("b", inputs=1)], 'f.jsonl:2: /inputs: unknown key "inputs"; did you mean "input"?'),
         ([case("a", pack_id="tox")], 'f.jsonl:1: /pack_id: got "tox"; expected "toy", the pack of this suite'),
-        ([case("a"), case("a")], 'f.jsonl:2: /id: "a" stands already in an earlier line; give it an id of its own'),
+        ([case("a"), case("a")], 'f.jsonl:2: /id: "a" stands also in f.jsonl:1; give it an id of its own'),
         (['{"id": "a", "id": "b"}'], 'f.jsonl:1: the key "id" stands twice in one object; keep one'),
         (["[1]"], "f.jsonl:1: got [1]; expected an object"),
     ],
