@@ -37,7 +37,7 @@ _ID_FIRST = re.compile(
 )
 _CASE_ID = re.compile(CASE_ID.removesuffix("$"))
 _BOM = b"\xef\xbb\xbf"
-_LINE = re.compile(r".*-line-[0-9]+", re.DOTALL)
+_LINE = re.compile(r".*\.line-[0-9]+", re.DOTALL)
 
 
 class CasePlace(NamedTuple):
@@ -46,7 +46,7 @@ class CasePlace(NamedTuple):
     Attributes:
         path: its file.
         name: its id as far as it can be told without parsing: of a file the stem, of a line its id, or
-            `<stem>-line-<number>` where it has none.
+            `<stem>.line-<number>` where it has none.
         line: its line in a file of many, from 1; 0 where the file is the case.
         start: where that line begins, bytes from the file's beginning.
         twin: the id of the line and the earlier line that has it already; None where none has.
@@ -176,8 +176,8 @@ def name_of(path: str, line: CaseLine) -> str:
 
 
 def numbered(path: str, line: int) -> str:
-    """Name a line by its number: `many-line-17`."""
-    return f"{stem_of(path)}-line-{line}"
+    """Name a line by its number: `many.line-17`; no id has a dot, so it is never another line's."""
+    return f"{stem_of(path)}.line-{line}"
 
 
 def is_numbered(name: str) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COUNT = 3
 FILES = [f"file_{number}" for number in range(5)]
 LINES = [f"line_{number}" for number in range(7)]
-BAD = "many-line-4"
+BAD = "many.line-4"
 OF_TIME = {"run_id", "timestamp", "wall_clock_ms", "duration_ms"}
 
 

@@ -159,9 +159,9 @@ def test_both_kinds_are_walked_in_order_and_found_by_name(tmp_path: Path) -> Non
         ("top.jsonl", "c", 1),
         ("a.json", "a", 0),
         ("all.jsonl", "b", 1),
-        ("all.jsonl", "all-line-2", 2),
-        ("all.jsonl", "all-line-3", 3),
-        ("all.jsonl", "all-line-4", 4),
+        ("all.jsonl", "all.line-2", 2),
+        ("all.jsonl", "all.line-3", 3),
+        ("all.jsonl", "all.line-4", 4),
     ]
     index = CaseIndex(tmp_path)
     assert len(index) == count_cases(tmp_path) == 6
@@ -288,4 +288,4 @@ def test_a_shard_is_counted_without_parsing(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         shard = Shard(number, 3)
         assert count_cases(tmp_path, shard) == sum(name in shard for name in names)
-    assert name_of("many.jsonl", CaseLine(17, 0, b"{")) == "many-line-17"
+    assert name_of("many.jsonl", CaseLine(17, 0, b"{")) == "many.line-17"
