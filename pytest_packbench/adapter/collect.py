@@ -15,6 +15,7 @@ from pytest_packbench.cases.files import (
     case_folders,
     case_lines,
     id_of,
+    is_hidden,
     is_numbered,
     located,
     numbered,
@@ -276,7 +277,7 @@ class CaseFolder(pytest.Directory):
             if is_case and not is_folder and not self.collector.is_due(entry.name):
                 continue
             path = self.path / entry.name
-            if is_folder and (self.linked or entry.is_symlink()) and not self.collector.is_counted(path):
+            if is_folder and (is_hidden(entry.name) or self._leads_away(entry, path)):
                 continue
             if (ignoring or is_folder or not is_case) and self._is_ignored(path, with_parents=is_folder):
                 continue
@@ -290,6 +291,9 @@ class CaseFolder(pytest.Directory):
             elif entry.is_file():
                 yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
 
+    def _leads_away(self, entry: os.DirEntry[str], path: Path) -> bool:
+        return (self.linked or entry.is_symlink()) and not self.collector.is_counted(path)
+
     def _taken(self, file: CaseFile | CaseLines | None) -> Iterable[pytest.Item | pytest.Collector]:
         """Give a file's case at once: pytest would make a report of each file, which takes longer than reading it."""
         if file is None:
@@ -300,7 +304,8 @@ class CaseFolder(pytest.Directory):
     def _is_ignored(self, path: Path, *, with_parents: bool) -> bool:
         if self.session.isinitpath(path, with_parents=with_parents):
             return False
-        return bool(self.ihook.pytest_ignore_collect(collection_path=path, config=self.config))
+        config = _AllFolders(self.config) if with_parents else self.config
+        return bool(self.ihook.pytest_ignore_collect(collection_path=path, config=config))
 
     def _something_ignores(self) -> bool:
         """Whether any file may be ignored: by an option, by a conftest.py, or by a plugin beside pytest's own."""
@@ -313,6 +318,19 @@ class CaseFolder(pytest.Directory):
             or any(hasattr(plugin, name) for plugin in plugins for name in _IGNORING)
             or asked - _IGNORING_FOLDERS
         )
+
+
+class _AllFolders:
+    """pytest's configuration without `norecursedirs`: a case type may be called `build`, and its cases are counted."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._config, name)
+
+    def getini(self, name: str) -> Any:
+        return [] if name == "norecursedirs" else self._config.getini(name)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -96,7 +96,8 @@ def stem_of(path: str) -> str:
 def case_folders(folder: str | os.PathLike[str]) -> Iterator[tuple[str, list[str]]]:
     """Give a folder of cases and those under it, each before its own, sorted, with the names of their files.
 
-    Links to folders are followed, out of the folder only, and to each folder once: none leads in a circle.
+    Links to folders are followed, out of the folder only, and to each folder once: none leads in a circle. Hidden
+    folders are left out.
     """
     ways = _Ways(folder)
     for place, folders, names in os.walk(folder, followlinks=True):
@@ -113,6 +114,8 @@ class _Ways:
         self._seen: set[str] = set()
 
     def lead_on(self, parent: str, name: str) -> bool:
+        if is_hidden(name):
+            return False
         path = os.path.join(parent, name)  # noqa: PTH118 - text, as os.walk gives it
         if parent not in self._linked and not os.path.islink(path):  # noqa: PTH114 - as above
             return True
@@ -123,6 +126,11 @@ class _Ways:
         self._seen.add(real)
         self._linked.add(path)
         return True
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a folder of this name is an editor's, a version control's or Python's, so that no case is looked for."""
+    return name.startswith(".") or name == "__pycache__"
 
 
 def _holds(outer: str, inner: str) -> bool:

@@ -310,6 +310,16 @@ def pytest_collection_modifyitems(items):
 """
 
 
+@pytest.mark.parametrize("option", ["--verbose", "--ignore=storage/benchmarks/toy/cases/two"])
+def test_folders_of_cases_may_have_any_name_that_is_not_hidden(filled: Project, option: str) -> None:
+    for name in ("build", "dist", "node_modules", "venv", ".hidden", "__pycache__"):
+        filled.case(f"in_{name.replace('.', '_')}", case_type=name)
+    filled.pytester.makeini("[pytest]\nnorecursedirs = build two\n" if filled.workers else "[pytest]\n")
+    ignored = option.startswith("--ignore")
+    filled.run_toy(option).assert_outcomes(passed=6 if ignored else 7)
+    assert filled.report()["packbench"]["run"]["partial"] == ("6 of 7 cases selected" if ignored else "")
+
+
 def test_cases_behind_links_are_run_and_counted_alike(filled: Project) -> None:
     outside = filled.root / "outside"
     shutil.copytree(filled.root / "storage" / "benchmarks" / "toy" / "cases" / "two", outside / "deep")

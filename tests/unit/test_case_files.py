@@ -210,6 +210,12 @@ def test_a_file_that_cannot_be_read_counts_as_one_case(tmp_path: Path) -> None:
         read_place(place, Case, file="gone.jsonl", pack=None)
 
 
+def test_hidden_folders_hold_no_cases(tmp_path: Path) -> None:
+    for name in (".git", "__pycache__", "build"):
+        many(tmp_path / "cases" / name / f"in{name}.json", case("a"))
+    assert [place.name for place in walk_cases(tmp_path / "cases")] == ["inbuild"]
+
+
 def test_links_to_folders_are_followed_out_of_the_folder_and_once(tmp_path: Path) -> None:
     cases, outside = tmp_path / "suite" / "cases", tmp_path / "outside"
     for path in (cases / "own" / "a.json", outside / "b.json", outside / "sub" / "c.json"):
