@@ -356,6 +356,16 @@ def test_a_merge_on_a_full_disk_leaves_nothing(place: Path, most: Callable[[Iter
     assert [path for path in sorted((place / "out").rglob("*")) if path.name != ".gitignore"] == before
 
 
+@pytest.mark.parametrize("below", ["", "deep/er"])
+def test_a_file_is_no_folder_for_reports(place: Path, below: str) -> None:
+    root = suite(place, "a")
+    folder = write(place / "out", run_of(root), some("a"), root)
+    (place / "file").touch()
+    code, _, said = merge(place / "file" / below, root, [folder])
+    assert code == 2
+    assert said == f"packbench: --output: {place / 'file'} is no folder; expected a folder, or a new name\n"
+
+
 def test_gates_may_ask_for_a_baseline(place: Path) -> None:
     root = suite(place, "ab")
     rules = root / "toy" / "suite.yaml"
