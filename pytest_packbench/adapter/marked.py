@@ -25,6 +25,7 @@ from pytest_packbench.engine.live import Live
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.engine.targets import Caller
 from pytest_packbench.plugin import MARK
+from pytest_packbench.records.run import OWN_TEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -454,7 +455,7 @@ def _refuse_doubles(tests: Sequence[MarkedTest], files: Sequence[CaseItem]) -> N
 
 
 def _target(test: MarkedTest) -> str:
-    return f"test:{test.own_test}"
+    return f"{OWN_TEST}{test.own_test}"
 
 
 def _line(error: BaseException) -> str:

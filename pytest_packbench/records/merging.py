@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.records.run import OWN_TEST
 from pytest_packbench.records.stored import StoredRunError
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ _SAME_ASKED = ("backend", "model")
 # how a run was driven, and where it stopped: neither changes an answer
 _DRIVEN = frozenset({"concurrency", "max_tokens", "max_cost", "max_seconds"})
 _OWN = frozenset({SHARD, _MERGED_FROM, _SPENT})
-_OWN_TEST = "test:"
 _SHARD = re.compile(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
 _MOST_NAMED = 10
 
@@ -144,7 +144,7 @@ def joined_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ())
 def _joined_target(runs: Sequence[Run]) -> str:
     """Name what was tested; which of the user's own tests had a case in a run is chance, the rest is not."""
     named = [set(run.target.split(", ")) for run in runs]
-    rest = {frozenset(name for name in names if not name.startswith(_OWN_TEST)) for names in named}
+    rest = {frozenset(name for name in names if not name.startswith(OWN_TEST)) for names in named}
     if len(rest) > 1:
         _check_same("target", [(run.run_id, run.target) for run in runs])
     together = {run.target for run in runs}
