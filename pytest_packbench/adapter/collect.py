@@ -12,8 +12,10 @@ from pytest_packbench.cases.files import (
     MANY,
     SUFFIXES,
     CaseLine,
+    case_folders,
     case_lines,
     id_of,
+    is_hidden,
     is_numbered,
     located,
     numbered,
@@ -209,8 +211,10 @@ class CaseLines(pytest.File):
                 other = first.setdefault(item.name, item)
                 yield item if other is item else self._twin(item, other)
         except OSError as error:
-            problem = str(CaseError(self.nodeid, [unreadable(error)]))
-            yield CaseItem.from_parent(self, name=self.path.stem, suite=self.suite, loaded=None, problem=problem)
+            # it counts as one case, which is in one shard
+            if self.shard is None or self.path.stem in self.shard:
+                problem = str(CaseError(self.nodeid, [unreadable(error)]))
+                yield self._made(0, self.path.stem, None, problem)
 
     def _item(self, line: CaseLine) -> CaseItem | None:
         name = None
@@ -246,11 +250,13 @@ class CaseFolder(pytest.Directory):
 
     Attributes:
         collector: knows the suites.
+        linked: whether a link leads to it, or to a folder over it.
     """
 
     def __init__(self, *, collector: Collector, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.collector = collector
+        self.linked: bool = self.path.is_symlink() or (isinstance(self.parent, CaseFolder) and self.parent.linked)
 
     @property
     def ihook(self) -> Any:
@@ -267,10 +273,12 @@ class CaseFolder(pytest.Directory):
         with os.scandir(self.path) as found:
             entries = sorted(found, key=lambda entry: entry.name)
         for entry in entries:
-            is_folder, is_case = entry.is_dir(), entry.name.endswith(SUFFIXES)
+            is_folder, is_case = _is_folder(entry), entry.name.endswith(SUFFIXES)
             if is_case and not is_folder and not self.collector.is_due(entry.name):
                 continue
             path = self.path / entry.name
+            if is_folder and (is_hidden(entry.name) or self._leads_away(entry, path)):
+                continue
             if (ignoring or is_folder or not is_case) and self._is_ignored(path, with_parents=is_folder):
                 continue
             if is_folder:
@@ -283,6 +291,9 @@ class CaseFolder(pytest.Directory):
             elif entry.is_file():
                 yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
 
+    def _leads_away(self, entry: os.DirEntry[str], path: Path) -> bool:
+        return (self.linked or entry.is_symlink()) and not self.collector.is_counted(path)
+
     def _taken(self, file: CaseFile | CaseLines | None) -> Iterable[pytest.Item | pytest.Collector]:
         """Give a file's case at once: pytest would make a report of each file, which takes longer than reading it."""
         if file is None:
@@ -293,7 +304,8 @@ class CaseFolder(pytest.Directory):
     def _is_ignored(self, path: Path, *, with_parents: bool) -> bool:
         if self.session.isinitpath(path, with_parents=with_parents):
             return False
-        return bool(self.ihook.pytest_ignore_collect(collection_path=path, config=self.config))
+        config = _AllFolders(self.config) if with_parents else self.config
+        return bool(self.ihook.pytest_ignore_collect(collection_path=path, config=config))
 
     def _something_ignores(self) -> bool:
         """Whether any file may be ignored: by an option, by a conftest.py, or by a plugin beside pytest's own."""
@@ -306,6 +318,27 @@ class CaseFolder(pytest.Directory):
             or any(hasattr(plugin, name) for plugin in plugins for name in _IGNORING)
             or asked - _IGNORING_FOLDERS
         )
+
+
+class _AllFolders:
+    """pytest's configuration without `norecursedirs`: a case type may be called `build`, and its cases are counted."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._config, name)
+
+    def getini(self, name: str) -> Any:
+        return [] if name == "norecursedirs" else self._config.getini(name)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        # a link to itself: one case that can't be read, as a link that leads nowhere
+        return False
 
 
 class Collector:
@@ -323,6 +356,7 @@ class Collector:
         self.by_file = bool(asked.files)
         self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in benches.suites.values()]
         self._root = str(benches.config.rootpath) + os.sep
+        self._folders: dict[str, frozenset[str]] = {}
         self.collected: dict[str, int] = dict.fromkeys(benches.suites, 0)
         self.finished = False
 
@@ -330,6 +364,16 @@ class Collector:
         """Whether a file of cases, by its name, is to be looked at: a file of many is, and one of the shard."""
         shard = self._benches.settings.shard
         return shard is None or name.endswith(MANY) or stem_of(name) in shard
+
+    def is_counted(self, folder: Path) -> bool:
+        """Whether the cases of a folder that links lead to are counted there; looked up where there are links only."""
+        text = str(folder)
+        return any(text in self._counted(suite) for under, suite in self._suites if text.startswith(under))
+
+    def _counted(self, suite: Suite) -> frozenset[str]:
+        if suite.name not in self._folders:
+            self._folders[suite.name] = frozenset(place for place, _ in case_folders(suite.cases_path))
+        return self._folders[suite.name]
 
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> CaseFolder | None:
         """Take the folders of cases of the suites that were asked for."""

@@ -23,3 +23,10 @@ ATTRIBUTE = "packbench_entries"
 def ungrouped(nodeid: str, known: Container[str]) -> str:
     """Give a node id without the group that xdist appends, where it is not known as it stands."""
     return nodeid if nodeid in known else nodeid.rpartition("@")[0] or nodeid
+
+
+def ungrouped_name(name: str, stem: str) -> str:
+    """Give a case's name without the group that xdist appends; where it begins with its file's, that may have an @."""
+    own = stem if name.startswith(stem) else ""
+    rest = name[len(own) :]
+    return own + (rest.rpartition("@")[0] if "@" in rest else rest)

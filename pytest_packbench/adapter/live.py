@@ -121,6 +121,7 @@ class Answerers:
                 "max_output_tokens": settings.max_output_tokens,
             }
             self._cache = AnswerCache(settings.cache, how, secrets)
+            _check_kept(self._cache, settings.cache)
         return self._cache
 
     def _named(self, suite: Suite, pack: Pack) -> tuple[str, str]:
@@ -184,6 +185,14 @@ class Answerers:
 
 
 _WORKER_WINDOW = 2
+
+
+def _check_kept(cache: AnswerCache, folder: Path) -> None:
+    try:
+        cache.check()
+    except OSError as error:
+        wrong = f"{folder} can't be written: {error.strerror or error}"
+        raise pytest.UsageError(f"--packbench-cache: {wrong}; expected a folder to keep answers in") from None
 
 
 def find_guards(config: pytest.Config, settings: Settings, suite: Suite, pack: Pack) -> tuple[Any, ...]:

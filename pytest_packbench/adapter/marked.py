@@ -25,6 +25,7 @@ from pytest_packbench.engine.live import Live
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.engine.targets import Caller
 from pytest_packbench.plugin import MARK
+from pytest_packbench.records.run import OWN_TEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -192,7 +193,7 @@ class MarkedTests:
                 named = ", ".join(f"{key} {' or '.join(values)}" for key, values in asking.wanted.items())
                 raise MarkError(f'suite "{suite.name}" has no case{f" of {named}" if named else ""}')
             shard = self._benches.settings.shard
-            found += [case for case in fitting if shard is None or case.case_id in shard]
+            found += [case for case in fitting if shard is None or case.claimed in shard]
         return found
 
     def check(self, test: MarkedTest, result: object) -> Score:
@@ -454,7 +455,7 @@ def _refuse_doubles(tests: Sequence[MarkedTest], files: Sequence[CaseItem]) -> N
 
 
 def _target(test: MarkedTest) -> str:
-    return f"test:{test.own_test}"
+    return f"{OWN_TEST}{test.own_test}"
 
 
 def _line(error: BaseException) -> str:

@@ -79,7 +79,8 @@ class FiledCase:
         path: its file, absolute.
         file: the file as node ids name it.
         line: its line in a file of many, from 1; 0 where the file is the case.
-        case_id: its id; where it can't be read what stands in for it.
+        case_id: its id; where it can't be read, or an earlier line has the id, what stands in for it.
+        claimed: the id that it has in its file, whether another has it or not.
         loaded: the case; None where it can't be read.
         problem: why not, in one line; empty otherwise.
     """
@@ -89,6 +90,7 @@ class FiledCase:
     file: str
     line: int
     case_id: str
+    claimed: str
     loaded: LoadedCase | None
     problem: str
 
@@ -111,8 +113,8 @@ def suite_cases(config: pytest.Config, suite: Suite, pack: Pack) -> tuple[FiledC
     found = [_read(config, suite, pack, place) for place in walk_cases(suite.cases_path)]
     places: dict[str, list[FiledCase]] = {}
     for case in found:
-        places.setdefault(case.case_id, []).append(case)
-    return tuple(_alone(case, places[case.case_id]) for case in found)
+        places.setdefault(case.claimed, []).append(case)
+    return tuple(_alone(case, places[case.claimed]) for case in found)
 
 
 def parameters(cases: Sequence[FiledCase], *, several: bool) -> list[object]:
@@ -140,7 +142,14 @@ def _read(config: pytest.Config, suite: Suite, pack: Pack, place: CasePlace) -> 
     except CaseError as error:
         problem = str(error)
     return FiledCase(
-        suite=suite, path=path, file=file, line=place.line, case_id=place.name, loaded=loaded, problem=problem
+        suite=suite,
+        path=path,
+        file=file,
+        line=place.line,
+        case_id=place.name,
+        claimed=place.name if place.twin is None else place.twin[0],
+        loaded=loaded,
+        problem=problem,
     )
 
 
@@ -148,7 +157,7 @@ def _alone(case: FiledCase, of_its_id: list[FiledCase]) -> FiledCase:
     others = [other.where for other in of_its_id if other is not case]
     if not others or case.problem:
         return case
-    wrong = f'"{case.case_id}" stands also in {", ".join(others)}'
+    wrong = f'"{case.claimed}" stands also in {", ".join(others)}'
     return replace(case, problem=str(CaseError(case.where, [Problem("/id", wrong, "give it an id of its own")])))
 
 

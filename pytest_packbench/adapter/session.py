@@ -22,9 +22,11 @@ from pytest_packbench.adapter.suites import open_benches
 from pytest_packbench.adapter.terminal import Terminal
 from pytest_packbench.adapter.workers import RUN_SEED, SEED
 from pytest_packbench.plugin import ASKED
+from pytest_packbench.records.run import OWN_TEST
 
 if TYPE_CHECKING:
     from pytest_packbench.adapter.ahead import Ahead
+    from pytest_packbench.adapter.resume import Resumed
     from pytest_packbench.adapter.suites import Benches
 
 
@@ -78,8 +80,20 @@ def _resume(config: pytest.Config, benches: Benches, *, late: bool) -> None:
         return
     if late:
         raise pytest.UsageError("--packbench-resume: tests of your own are run anew; it is for cases from files")
+    _check_from_files(resumed)
     config.stash[RUN_ID], config.stash[RESUMED] = resumed.run_id, resumed
     config.pluginmanager.register(Changes(resumed), "packbench-changes")
+
+
+def _check_from_files(resumed: Resumed) -> None:
+    """Refuse a run with tests of the user's own by that name: told as another target it would look like a change."""
+    for suite, kept in resumed.kept.items():
+        named = kept.run.target.split(", ") if kept.run is not None else []
+        if any(name.startswith(OWN_TEST) for name in named) and not resumed.anew:
+            raise pytest.UsageError(
+                f'--packbench-resume: run {resumed.run_id} of suite "{suite}" has tests of your own, which are not '
+                "resumed; start a new run"
+            )
 
 
 def _run_id(config: pytest.Config) -> str:

@@ -10,12 +10,12 @@ import pytest
 
 from pytest_packbench.adapter.execute import packed, shown_file
 from pytest_packbench.adapter.journals import WorkerJournals
-from pytest_packbench.adapter.keys import RESUMED, RUN_ID
+from pytest_packbench.adapter.keys import RESUMED, RUN_ID, ungrouped_name
 from pytest_packbench.adapter.live import expected_calls
 from pytest_packbench.adapter.resume import OPTION as RESUME
 from pytest_packbench.adapter.resume import REFUSED
 from pytest_packbench.adapter.shards import check_there
-from pytest_packbench.cases.files import SUFFIXES, find_in, located, read_place
+from pytest_packbench.cases.files import SUFFIXES, find_in, located, read_place, stem_of
 from pytest_packbench.cases.problem import CaseError
 from pytest_packbench.engine.entries import Place
 from pytest_packbench.plugin import ASKED
@@ -97,11 +97,11 @@ class Controller:
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """Note what was selected, from node ids: only workers have items."""
         named = set()
+        grouped = self._recorder.config.option.dist == "loadgroup"
         for nodeid in ids:
             path, mark, name = nodeid.rpartition("::")
             if mark and path.endswith(SUFFIXES):
-                # xdist may append a group
-                plain = name.partition("@")[0]
+                plain = ungrouped_name(name, stem_of(path)) if grouped and "@" in name else name
                 named.add(f"{path}::{plain}")
                 self._select(path, plain)
         if self._recorder.benches.settings.mode != "fixture":

@@ -37,7 +37,7 @@ _ID_FIRST = re.compile(
 )
 _CASE_ID = re.compile(CASE_ID.removesuffix("$"))
 _BOM = b"\xef\xbb\xbf"
-_LINE = re.compile(r".*-line-[0-9]+", re.DOTALL)
+_LINE = re.compile(r".*\.line-[0-9]+", re.DOTALL)
 
 
 class CasePlace(NamedTuple):
@@ -46,15 +46,17 @@ class CasePlace(NamedTuple):
     Attributes:
         path: its file.
         name: its id as far as it can be told without parsing: of a file the stem, of a line its id, or
-            `<stem>-line-<number>` where it has none.
+            `<stem>.line-<number>` where it has none.
         line: its line in a file of many, from 1; 0 where the file is the case.
         start: where that line begins, bytes from the file's beginning.
+        twin: the id of the line and the earlier line that has it already; None where none has.
     """
 
     path: str
     name: str
     line: int = 0
     start: int = 0
+    twin: tuple[str, int] | None = None
 
     def located(self, file: str) -> str:
         """Name the place, the file being called `file`: `FILE`, or `FILE:LINE`."""
@@ -91,10 +93,53 @@ def stem_of(path: str) -> str:
     return os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - text: there may be a million
 
 
+def case_folders(folder: str | os.PathLike[str]) -> Iterator[tuple[str, list[str]]]:
+    """Give a folder of cases and those under it, each before its own, sorted, with the names of their files.
+
+    Links to folders are followed, out of the folder only, and to each folder once: none leads in a circle. Hidden
+    folders are left out.
+    """
+    ways = _Ways(folder)
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in sorted(folders) if ways.lead_on(place, name)]
+        yield place, names
+
+
+class _Ways:
+    """Which folders under one are gone into; what no link leads to costs a look at its kind only."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = folder
+        self._linked: set[str] = set()
+        self._seen: set[str] = set()
+
+    def lead_on(self, parent: str, name: str) -> bool:
+        if is_hidden(name):
+            return False
+        path = os.path.join(parent, name)  # noqa: PTH118 - text, as os.walk gives it
+        if parent not in self._linked and not os.path.islink(path):  # noqa: PTH114 - as above
+            return True
+        real, root = os.path.realpath(path), os.path.realpath(self._folder)
+        # what lies inside is found without the link, and what holds the folder leads back to it
+        if real in self._seen or _holds(root, real) or _holds(real, root):
+            return False
+        self._seen.add(real)
+        self._linked.add(path)
+        return True
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a folder of this name is an editor's, a version control's or Python's, so that no case is looked for."""
+    return name.startswith(".") or name == "__pycache__"
+
+
+def _holds(outer: str, inner: str) -> bool:
+    return (inner + os.sep).startswith(outer.rstrip(os.sep) + os.sep)
+
+
 def case_paths(folder: str | os.PathLike[str]) -> Iterator[str]:
     """Give the case files under a folder, each folder's files before its folders, sorted."""
-    for place, folders, names in os.walk(folder):
-        folders.sort()
+    for place, names in case_folders(folder):
         for name in sorted(names):
             if name.endswith(SUFFIXES):
                 yield os.path.join(place, name)  # noqa: PTH118 - text: there may be a million
@@ -139,8 +184,8 @@ def name_of(path: str, line: CaseLine) -> str:
 
 
 def numbered(path: str, line: int) -> str:
-    """Name a line by its number: `many-line-17`."""
-    return f"{stem_of(path)}-line-{line}"
+    """Name a line by its number: `many.line-17`; no id has a dot, so it is never another line's."""
+    return f"{stem_of(path)}.line-{line}"
 
 
 def is_numbered(name: str) -> bool:
@@ -153,13 +198,15 @@ def places_in(path: str) -> Iterator[CasePlace]:
     if not path.endswith(MANY):
         yield CasePlace(path, stem_of(path))
         return
-    seen: set[str] = set()
+    seen: dict[str, int] = {}
     try:
         for line in case_lines(path):
             name = name_of(path, line)
-            name = numbered(path, line.number) if name in seen else name
-            seen.add(name)
-            yield CasePlace(path, name, line.number, line.start)
+            earlier = seen.setdefault(name, line.number)
+            if earlier == line.number:
+                yield CasePlace(path, name, line.number, line.start)
+            else:
+                yield CasePlace(path, numbered(path, line.number), line.number, line.start, (name, earlier))
     except OSError:
         # as one case, which whoever reads it finds unreadable
         yield CasePlace(path, stem_of(path))
@@ -215,9 +262,10 @@ class CaseIndex:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         # there may be a million: a file is its path alone, lines share theirs
-        self._found: dict[str, str | tuple[str, int, int]] = {}
+        self._found: dict[str, str | tuple[str, int, int] | CasePlace] = {}
         for place in walk_cases(folder):
-            self._found.setdefault(place.name, (place.path, place.line, place.start) if place.line else place.path)
+            line = place if place.twin is not None else (place.path, place.line, place.start)
+            self._found.setdefault(place.name, line if place.line else place.path)
 
     def __iter__(self) -> Iterator[str]:
         """Give the names in the order of the files."""
@@ -230,6 +278,8 @@ class CaseIndex:
     def find(self, name: str) -> CasePlace | None:
         """Give the place of a case; None where there is none."""
         found = self._found.get(name)
+        if isinstance(found, CasePlace):
+            return found
         if isinstance(found, str):
             return CasePlace(found, name)
         return CasePlace(found[0], name, found[1], found[2]) if found is not None else None
@@ -279,7 +329,8 @@ def read_place(place: CasePlace, model: type[Case], *, file: str, pack: str | No
     if place.line:
         loaded = parse_line(CaseLine(place.line, place.start, raw), model, file=file, pack=pack)
         if loaded.case.id != place.name:
-            wrong = f'"{loaded.case.id}" stands already in an earlier line'
+            earlier = located(file, place.twin[1]) if place.twin is not None else "an earlier line"
+            wrong = f'"{loaded.case.id}" stands also in {earlier}'
             raise CaseError(place.located(file), [Problem("/id", wrong, "give it an id of its own")])
         return loaded
     if place.path.endswith(MANY):

@@ -69,6 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.reports.terminal import table
     from pytest_packbench.reports.trials import rule_of
 
+    _check_output(arguments.output)
     folders = [run_folder(path, arguments.output) for path in arguments.runs]
     reports, empty = _looked_into([open_report(folder) for folder in folders])
     merged = joined_run([report.run for report in reports], str(ULID()), empty=empty)
@@ -106,6 +107,12 @@ def run(arguments: argparse.Namespace) -> int:
     sys.stdout.write("\n".join([*table(merged, entries, figures, gates), f"reports: {folder}", ""]))
     # the summary's own word: a failing case or a missing one fails a merge as it fails a run
     return FINE if judge(merged, figures, gates).status == "passed" else FAILED
+
+
+def _check_output(output: Path) -> None:
+    there = next(path for path in (output, *output.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UsageError(f"--output: {there} is no folder; expected a folder, or a new name")
 
 
 def _looked_into(reports: Sequence[OpenReport]) -> tuple[list[OpenReport], list[str]]:
@@ -167,9 +174,10 @@ class _Join:
         if self.shards is not None and self.shards.missing:
             missing = self.shards.missing
             reasons.append(f"{len(missing)} of {self.shards.count} shards not merged ({self.shards.named(missing)})")
-        idle = sum(entry.verdict == "not_run" and not entry.quarantined for entry in entries)
+        # by test: a case of several trials is one
+        idle = {entry.test_id for entry in entries if entry.verdict == "not_run" and not entry.quarantined}
         if idle:
-            reasons.append(f"{idle} of {len(entries)} cases did not run")
+            reasons.append(f"{len(idle)} of {len({entry.test_id for entry in entries})} cases did not run")
         if self.lost:
             shown = ", ".join(self.lost[:_MOST_NAMED]) + (" ..." if len(self.lost) > _MOST_NAMED else "")
             reasons.append(f"{len(self.lost)} of {self.known} cases are in none of the runs: {shown}")

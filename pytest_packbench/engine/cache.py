@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -56,6 +57,16 @@ class AnswerCache:
         self._how = dict(how)
         self._secrets = secrets
         self._busy: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def check(self) -> None:
+        """Make the folder, and see whether answers can be kept in it: later one that can't costs no answer.
+
+        Raises:
+            OSError: nothing can be written there.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=self._folder):
+            pass
 
     async def complete(self, backend: Backend, request: ModelRequest, *, trial: int, again: int) -> Answered:
         """Answer from the folder, or ask and keep the answer.

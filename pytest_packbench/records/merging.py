@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.records.run import OWN_TEST
 from pytest_packbench.records.stored import StoredRunError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _SPENT = "spent"
 _MONEY = frozenset({"cost", "currency"})
 _SAME = ("suite", "pack", "pack_version", "suite_sha256", "mode")
 # what a run without a case may not have got to know
-_SAME_ASKED = ("target", "backend", "model")
+_SAME_ASKED = ("backend", "model")
 # how a run was driven, and where it stopped: neither changes an answer
 _DRIVEN = frozenset({"concurrency", "max_tokens", "max_cost", "max_seconds"})
 _OWN = frozenset({SHARD, _MERGED_FROM, _SPENT})
@@ -107,8 +108,9 @@ def joined_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ())
         empty: ids of runs without a case, of which target, backend, model and settings are not asked.
 
     Returns:
-        The run. Where the runs have different versions of a library, it has both; how they were driven it has where
-        they agree; `settings.spent` is the sum, and `settings.merged_from` names the runs.
+        The run. Where the runs have different versions of a library, it has both; tests of the user's own it has from
+        all; how they were driven it has where they agree; `settings.spent` is the sum, and `settings.merged_from`
+        names the runs.
 
     Raises:
         MergeError: the runs don't belong together, or one is there twice.
@@ -121,6 +123,7 @@ def joined_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ())
         if before.run_id == after.run_id:
             raise MergeError(f"run {before.run_id} is given twice")
     asked = [run for run in runs if run.run_id not in empty] or runs
+    target = _joined_target(asked)
     for name in _SAME_ASKED:
         _check_same(name, [(run.run_id, getattr(run, name)) for run in asked])
     versions: dict[str, set[str]] = {}
@@ -133,9 +136,20 @@ def joined_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ())
         started_at=min(run.started_at for run in runs),
         finished_at=max(run.finished_at for run in runs),
         partial="",
+        target=target,
         versions={name: ", ".join(sorted(found)) for name, found in sorted(versions.items())},
         settings={**_joined_settings(asked), _MERGED_FROM: [run.run_id for run in runs]},
     )
+
+
+def _joined_target(runs: Sequence[Run]) -> str:
+    """Name what was tested; which of the user's own tests had a case in a run is chance, the rest is not."""
+    named = [set(run.target.split(", ")) for run in runs]
+    rest = {frozenset(name for name in names if not name.startswith(OWN_TEST)) for names in named}
+    if len(rest) > 1:
+        _check_same("target", [(run.run_id, run.target) for run in runs])
+    together = {run.target for run in runs}
+    return together.pop() if len(together) == 1 else ", ".join(sorted(set().union(*named)))
 
 
 def _joined_settings(runs: Sequence[Run]) -> dict[str, Any]:

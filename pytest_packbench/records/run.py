@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 RUN_DOCUMENT_VERSION = 1
+OWN_TEST = "test:"
+"""How `target` begins for a test of the user's own; a run of several lists them, joined by commas."""
 CLUSTER = "cluster"
 """The setting that names the facet whose values cases share by design, so that they are not independent."""
 

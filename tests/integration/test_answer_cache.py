@@ -71,6 +71,16 @@ def test_a_file_is_no_folder_for_answers(plain: Project) -> None:
     result.stderr.fnmatch_lines(["ERROR: --packbench-cache: * is no folder; expected a folder, or a new name"])
 
 
+def test_a_folder_that_can_not_be_written_is_said_before_anyone_is_asked(project: Project) -> None:
+    prepare(project, "points 1")
+    (project.root / "file").touch()
+    with FakeServer(points) as server:
+        result = project.run_toy(*live(server, "--packbench-cache=file/below"))
+        assert not server.requests
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --packbench-cache: *file/below can't be written: Not a directory; expected*"])
+
+
 def test_off_by_default(plain: Project) -> None:
     prepare(plain, "points 1")
     with FakeServer(points) as server:

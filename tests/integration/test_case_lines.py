@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.cases.shard import shard_of
 from pytest_packbench.cli import main
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def test_a_bad_line_is_an_error_of_its_own(project: Project) -> None:
             f"{MANY}:2: column *: not JSON:*",
             f"re-run: pytest {MANY}::torn",
             f"{MANY}:3: column 1: not JSON: Expecting value; expected one JSON object",
-            f"re-run: pytest {MANY}::many-line-3",
+            f"re-run: pytest {MANY}::many.line-3",
             f'{MANY}:4: /difficulty: got "simple"; expected*',
             f'{MANY}:5: /id: got "bad one"*',
         ]
@@ -87,10 +88,18 @@ def test_a_bad_line_is_an_error_of_its_own(project: Project) -> None:
     errors = {one["test_id"]: one["file"] for one in project.lines("errors.jsonl")}
     assert errors == {
         "toy:plain:torn": f"{MANY}:2",
-        "toy:plain:many-line-3": f"{MANY}:3",
+        "toy:plain:many.line-3": f"{MANY}:3",
         "toy:plain:wrong": f"{MANY}:4",
-        "toy:plain:many-line-5": f"{MANY}:5",
+        "toy:plain:many.line-5": f"{MANY}:5",
     }
+
+
+def test_an_id_like_the_name_of_a_bad_line_is_another_case(project: Project) -> None:
+    write(project, line("many-line-3"), line("a"), "no json", line("many-line-5"), line("a"))
+    result = project.run_toy()
+    result.assert_outcomes(passed=2, errors=3)
+    assert project.report()["packbench"]["run"]["partial"] == ""
+    assert entries(project).keys() == {"many-line-3", "a", "many.line-3", "many-line-5", "many.line-5"}
 
 
 def test_ids_given_twice_name_each_other(project: Project) -> None:
@@ -135,12 +144,12 @@ def test_a_single_line_is_run_without_looking_at_the_others(project: Project) ->
     result.assert_outcomes(failed=1)
     assert entries(project).keys() == {"b"}
     assert project.report()["packbench"]["run"]["partial"] == "1 of 4 cases selected"
-    result = project.run(f"{MANY}::many-line-4")
+    result = project.run(f"{MANY}::many.line-4")
     result.assert_outcomes(errors=1)
 
 
 @pytest.mark.parametrize(
-    "missing", [f"{MANY}::c", f"{MANY}::many-line-1", "storage/benchmarks/toy/cases/plain/alone.json::other"]
+    "missing", [f"{MANY}::c", f"{MANY}::many.line-1", "storage/benchmarks/toy/cases/plain/alone.json::other"]
 )
 def test_a_case_that_is_not_there_is_a_usage_error(project: Project, missing: str) -> None:
     project.case("alone")
@@ -153,7 +162,7 @@ def test_a_case_that_is_not_there_is_a_usage_error(project: Project, missing: st
 def test_a_single_line_with_a_twin_is_an_error_all_the_same(plain: Project) -> None:
     write(plain, line("twin"), line("b"), line("twin"))
     plain.run(f"{MANY}::twin").assert_outcomes(errors=1)
-    plain.run(f"{MANY}::many-line-3").assert_outcomes(errors=1)
+    plain.run(f"{MANY}::many.line-3").assert_outcomes(errors=1)
     plain.run(f"{MANY}::b").assert_outcomes(passed=1)
 
 
@@ -196,6 +205,28 @@ def test_marked_tests_take_lines(plain: Project) -> None:
     result.stdout.fnmatch_lines([f"case:   {MANY}:2"])
 
 
+def test_marked_tests_take_no_line_of_two_with_one_id(project: Project) -> None:
+    write(project, line("twin"), line("fine"), line("twin"), line("twin"))
+    project.pytester.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.mark.packbench_cases("toy")
+        def test_one(packbench_case, packbench_check):
+            packbench_check({"points": 1.0})
+        """
+    )
+    project.run("test_own.py").assert_outcomes(passed=1, errors=3)
+    assert sorted(one["message"] for one in project.lines("errors.jsonl")) == [
+        f'{MANY}:1: /id: "twin" stands also in {MANY}:3, {MANY}:4; give it an id of its own',
+        f'{MANY}:3: /id: "twin" stands also in {MANY}:1; give it an id of its own',
+        f'{MANY}:4: /id: "twin" stands also in {MANY}:1; give it an id of its own',
+    ]
+    twins = shard_of("twin", 2)
+    result = project.run("test_own.py", f"--packbench-shard={twins}/2", "--packbench-output=part")
+    result.assert_outcomes(passed=int(shard_of("fine", 2) == twins), errors=3)
+
+
 def test_commands_know_lines(
     plain: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,7 +238,7 @@ def test_commands_know_lines(
     main(["lint", "words"])
     said = capsys.readouterr().out
     file = "storage/benchmarks/words/cases/all.jsonl"
-    assert f'{file}:4: /id: case_unreadable: "b" stands already in an earlier line' in said
+    assert f'{file}:4: /id: case_unreadable: "b" stands also in cases/all.jsonl:3; give it' in said
     assert f"{file}:5: /: case_unreadable: column 2: not JSON" in said
     assert "folder_type" not in said
     result = plain.run("--packbench-list")

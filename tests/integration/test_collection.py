@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_packbench.adapter.keys import ungrouped_name
 from tests.integration.conftest import TOY
 
 if TYPE_CHECKING:
@@ -299,6 +300,66 @@ def test_verbose_shows_scores_and_the_summary_keeps_pytests_words(filled: Projec
     result.stdout.fnmatch_lines([wanted])
     result.stdout.fnmatch_lines([f"FAILED {path} - score 0.25 < 0.80*"])
     result.stdout.no_fnmatch_line("*auto-save*")
+
+
+@pytest.mark.parametrize("dist", ["load", "loadgroup"])
+def test_an_at_sign_in_a_file_name_makes_no_other_case(plain: Project, dist: str) -> None:
+    plain.case("alpha")
+    plain.case("mail@work")
+    many = plain.root / "storage" / "benchmarks" / "toy" / "cases" / "at@home.jsonl"
+    many.write_text("{\n", "utf-8")
+    with (plain.root / "conftest.py").open("a", encoding="utf-8") as file:
+        file.write(GROUPING)
+    result = plain.run_toy("-n", "2", f"--dist={dist}")
+    result.assert_outcomes(passed=1, errors=2)
+    assert plain.report()["packbench"]["run"]["partial"] == ""
+    assert len(plain.report()["packbench"]["cases"]) == 3
+
+
+def test_a_group_is_taken_off_behind_the_name_of_the_file() -> None:
+    assert ungrouped_name("a@g", "a") == ungrouped_name("a@g", "other") == "a"
+    assert ungrouped_name("mail@work", "mail@work") == ungrouped_name("mail@work@g", "mail@work") == "mail@work"
+
+
+GROUPING = """
+def pytest_collection_modifyitems(items):
+    for item in items[1:]:
+        item.add_marker(pytest.mark.xdist_group("g"))
+"""
+
+
+@pytest.mark.parametrize("option", ["--verbose", "--ignore=storage/benchmarks/toy/cases/two"])
+def test_folders_of_cases_may_have_any_name_that_is_not_hidden(filled: Project, option: str) -> None:
+    for name in ("build", "dist", "node_modules", "venv", ".hidden", "__pycache__"):
+        filled.case(f"in_{name.replace('.', '_')}", case_type=name)
+    filled.pytester.makeini("[pytest]\nnorecursedirs = build two\n" if filled.workers else "[pytest]\n")
+    ignored = option.startswith("--ignore")
+    filled.run_toy(option).assert_outcomes(passed=6 if ignored else 7)
+    assert filled.report()["packbench"]["run"]["partial"] == ("6 of 7 cases selected" if ignored else "")
+
+
+def test_cases_behind_links_are_run_and_counted_alike(filled: Project) -> None:
+    outside = filled.root / "outside"
+    shutil.copytree(filled.root / "storage" / "benchmarks" / "toy" / "cases" / "two", outside / "deep")
+    (outside / "deep" / "gamma.json").rename(outside / "deep" / "delta.json")
+    text = (outside / "deep" / "delta.json").read_text("utf-8")
+    (outside / "deep" / "delta.json").write_text(text.replace("gamma", "delta"), "utf-8")
+    (outside / "deep" / "back").symlink_to(outside)
+    cases = filled.root / "storage" / "benchmarks" / "toy" / "cases"
+    (cases / "linked").symlink_to("../../../../outside")
+    (cases / "same").symlink_to(outside / "deep")
+    (cases / "up").symlink_to(cases)
+    (cases / "one" / "self.json").symlink_to("self.json")
+    result = filled.run_toy()
+    result.assert_outcomes(passed=4, errors=1)
+    assert filled.report()["packbench"]["run"]["partial"] == ""
+    shutil.rmtree(filled.root / "reports")
+    filled.run_toy("-k", "not gamma").assert_outcomes(passed=3, errors=1, deselected=None)
+    assert filled.report()["packbench"]["run"]["partial"] == "4 of 5 cases selected"
+    shutil.rmtree(filled.root / "reports")
+    nodeid = "storage/benchmarks/toy/cases/same/delta.json::delta"
+    filled.run(nodeid).assert_outcomes(passed=1)
+    assert filled.report()["packbench"]["run"]["partial"] == "1 of 5 cases selected"
 
 
 def test_a_bundled_case_by_its_path_writes_nothing_into_the_wheel(

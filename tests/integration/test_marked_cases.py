@@ -461,6 +461,21 @@ def test_a_session_that_can_not_be_joined_is_refused_to_each_test(plain: Project
     )
 
 
+def test_a_run_with_tests_of_the_users_own_is_not_resumed(project: Project) -> None:
+    marked(project, 'packbench_check({"points": 1.0})', '"toy", case_type="own"')
+    project.case("mine", case_type="own")
+    project.case("down", case_type="theirs", down=True)
+    both = ("test_own.py", "storage/benchmarks/toy/cases/theirs")
+    project.run(*both).assert_outcomes(passed=1, errors=1)
+    result = project.run(*both, "--packbench-resume=latest")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [
+            'ERROR: --packbench-resume: run 01* of suite "toy" has tests of your own, which are not resumed; start a new run'
+        ]
+    )
+
+
 def test_a_group_of_xdist_is_no_part_of_a_node_id() -> None:
     known = {"test_own.py::test_toy[a@b]"}
     assert ungrouped("test_own.py::test_toy[a@b]@group", known) in known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 COUNT = 3
 FILES = [f"file_{number}" for number in range(5)]
 LINES = [f"line_{number}" for number in range(7)]
-BAD = "many-line-4"
+BAD = "many.line-4"
 OF_TIME = {"run_id", "timestamp", "wall_clock_ms", "duration_ms"}
 
 
@@ -116,6 +117,16 @@ def test_a_selection_that_leaves_nothing_is_not_an_empty_shard(filled: Project) 
     assert not (filled.root / "part1").exists()
 
 
+def test_a_file_that_cannot_be_read_is_in_one_shard(project: Project) -> None:
+    project.case("a")
+    (project.root / MANY).symlink_to("nowhere")
+    for number in range(1, COUNT + 1):
+        shard(project, number)
+        run, cases = (document(part(project, number))[name] for name in ("run", "cases"))
+        assert {one["case_id"] for one in cases} == {one for one in ("a", "many") if shard_of(one, COUNT) == number}
+        assert run["partial"] == f"shard {number}/{COUNT}: {len(cases)} of 2 cases"
+
+
 def test_a_suite_without_cases_is_never_green(plain: Project) -> None:
     result = shard(plain, 1)
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
@@ -188,3 +199,24 @@ def test_marked_tests_are_sharded_too(plain: Project) -> None:
     own = {name for name in FILES if shard_of(name, COUNT) == 2}
     plain.run("test_own.py", f"--packbench-shard=2/{COUNT}").assert_outcomes(passed=len(own))
     assert {one["packbench"]["case_id"] for one in plain.lines("records.jsonl")} == own
+
+
+def test_shards_of_several_functions_are_merged(plain: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, name in enumerate(FILES):
+        plain.case(name, case_type="hard" if number == 0 else "soft")
+    body = """
+        @pytest.mark.packbench_cases("toy", case_type="{0}")
+        def test_{0}(packbench_case, packbench_check):
+            packbench_check({{"points": 1.0}})
+        """
+    plain.pytester.makepyfile(
+        test_own="import pytest\n" + "".join(dedent(body.format(name)) for name in ("hard", "soft"))
+    )
+    for number in range(1, COUNT + 1):
+        plain.run("test_own.py", f"--packbench-shard={number}/{COUNT}", f"--packbench-output=part{number}")
+    monkeypatch.chdir(plain.root)
+    monkeypatch.syspath_prepend(plain.root)
+    folders = [str(part(plain, number)) for number in range(1, COUNT + 1)]
+    assert main(["merge", "--pack", "conftest:Toy", *folders]) == 0
+    run = document(plain.left())["run"]
+    assert (run["target"], run["partial"]) == ("test:test_own.py::test_hard, test:test_own.py::test_soft", "")

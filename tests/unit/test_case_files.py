@@ -159,9 +159,9 @@ def test_both_kinds_are_walked_in_order_and_found_by_name(tmp_path: Path) -> Non
         ("top.jsonl", "c", 1),
         ("a.json", "a", 0),
         ("all.jsonl", "b", 1),
-        ("all.jsonl", "all-line-2", 2),
-        ("all.jsonl", "all-line-3", 3),
-        ("all.jsonl", "all-line-4", 4),
+        ("all.jsonl", "all.line-2", 2),
+        ("all.jsonl", "all.line-3", 3),
+        ("all.jsonl", "all.line-4", 4),
     ]
     index = CaseIndex(tmp_path)
     assert len(index) == count_cases(tmp_path) == 6
@@ -187,7 +187,7 @@ def test_a_file_changed_since_is_looked_through_again(tmp_path: Path) -> None:
         ([case("a", id=7)], "f.jsonl:1: /id: got 7; expected a string"),
         ([case("a"), case("b", inputs=1)], 'f.jsonl:2: /inputs: unknown key "inputs"; did you mean "input"?'),
         ([case("a", pack_id="tox")], 'f.jsonl:1: /pack_id: got "tox"; expected "toy", the pack of this suite'),
-        ([case("a"), case("a")], 'f.jsonl:2: /id: "a" stands already in an earlier line; give it an id of its own'),
+        ([case("a"), case("a")], 'f.jsonl:2: /id: "a" stands also in f.jsonl:1; give it an id of its own'),
         (['{"id": "a", "id": "b"}'], 'f.jsonl:1: the key "id" stands twice in one object; keep one'),
         (["[1]"], "f.jsonl:1: got [1]; expected an object"),
     ],
@@ -208,6 +208,34 @@ def test_a_file_that_cannot_be_read_counts_as_one_case(tmp_path: Path) -> None:
     assert count_cases(tmp_path) == 1
     with pytest.raises(CaseError, match=r"gone\.jsonl: can't be read: "):
         read_place(place, Case, file="gone.jsonl", pack=None)
+
+
+def test_hidden_folders_hold_no_cases(tmp_path: Path) -> None:
+    for name in (".git", "__pycache__", "build"):
+        many(tmp_path / "cases" / name / f"in{name}.json", case("a"))
+    assert [place.name for place in walk_cases(tmp_path / "cases")] == ["inbuild"]
+
+
+def test_links_to_folders_are_followed_out_of_the_folder_and_once(tmp_path: Path) -> None:
+    cases, outside = tmp_path / "suite" / "cases", tmp_path / "outside"
+    for path in (cases / "own" / "a.json", outside / "b.json", outside / "sub" / "c.json"):
+        many(path, case(path.stem))
+    links = {
+        "again": outside,
+        "beyond": outside / "sub",
+        "far": outside,
+        "inside": cases / "own",
+        "over": tmp_path,
+        "self": cases,
+    }
+    for name, goal in links.items():
+        (cases / name).symlink_to(goal)
+    (outside / "sub" / "back").symlink_to(outside)
+    (outside / "sub" / "home").symlink_to(cases)
+    (outside / "loop").symlink_to(outside / "loop")
+    walked = [Path(place.path).relative_to(cases).as_posix() for place in walk_cases(cases)]
+    assert walked == ["again/b.json", "beyond/c.json", "own/a.json"]
+    assert count_cases(cases) == 3
 
 
 @given(st.sampled_from(["a/b.jsonl", "a.json", "bundled:toy/cases/x.jsonl", "7.json"]), st.integers(0, 10**6))
@@ -266,4 +294,4 @@ def test_a_shard_is_counted_without_parsing(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         shard = Shard(number, 3)
         assert count_cases(tmp_path, shard) == sum(name in shard for name in names)
-    assert name_of("many.jsonl", CaseLine(17, 0, b"{")) == "many-line-17"
+    assert name_of("many.jsonl", CaseLine(17, 0, b"{")) == "many.line-17"

@@ -55,8 +55,8 @@ def test_a_run_cut_at_random_is_merged_to_the_whole_in_any_order(
     root = suite(place, case_ids)
     shard = {case_id: chance.randrange(count) for case_id in case_ids}
     parts = [[each for each in entries if shard[each.case_id] == number] for number in range(count)]
-    idle = sum(each.verdict == "not_run" and not each.quarantined for each in entries)
-    partial = f"{idle} of {len(entries)} cases did not run" if idle else ""
+    idle = {each.case_id for each in entries if each.verdict == "not_run" and not each.quarantined}
+    partial = f"{len(idle)} of {len(case_ids)} cases did not run" if idle else ""
     whole = write(place / "whole", run_of(root, partial=partial), entries, root)
     folders = folders_of(place / "out", root, parts)
     code, merged, said = merge(place / "out", root, folders)
@@ -110,6 +110,16 @@ def test_missing_shards_that_are_allowed_fail_completeness(place: Path) -> None:
         ("c", "not_run", "shard_missing"),
     ]
     assert not (merged.parent / "latest").exists()
+
+
+def test_a_case_of_several_trials_that_did_not_run_is_one_case(place: Path) -> None:
+    root = suite(place, "abcd")
+    ran = [each for trial in range(3) for each in some("a", "b", trial=trial)]
+    stopped = [each for trial in range(3) for each in some("c", "d", verdict="not_run", trial=trial)]
+    code, merged, _ = merge(place / "out", root, folders_of(place / "out", root, [ran, stopped]))
+    assert code == 1
+    assert merged is not None
+    assert load_run(merged).run.partial == "2 of 4 cases did not run"
 
 
 def test_a_case_that_no_shard_has_counts_against_completeness(place: Path) -> None:
@@ -175,6 +185,18 @@ def test_runs_of_different_kinds_do_not_belong_together(changes: dict[str, Any],
     with pytest.raises(MergeError) as caught:
         joined_run([*others, run(**{"run_id": "Z", **changes})], "NEW")
     assert said in str(caught.value)
+
+
+def targeting(*targets: str) -> str:
+    return joined_run([run(run_id=str(number), target=target) for number, target in enumerate(targets)], "N").target
+
+
+def test_tests_of_the_users_own_are_joined() -> None:
+    assert targeting("test:t.py::b", "test:t.py::a, test:t.py::b") == "test:t.py::a, test:t.py::b"
+    assert targeting("mine:act, test:b", "mine:act, test:a", "mine:act") == "mine:act, test:a, test:b"
+    assert targeting("cmd:run a, b", "cmd:run a, b") == "cmd:run a, b"
+    with pytest.raises(MergeError, match='target is "test:a" in run 0, "mine:act, test:a" in run 1'):
+        targeting("test:a", "mine:act, test:a")
 
 
 @pytest.mark.parametrize(
@@ -333,6 +355,16 @@ def test_a_merge_on_a_full_disk_leaves_nothing(place: Path, most: Callable[[Iter
     assert done.stderr.startswith(f"packbench: the merged run can't be written to {place / 'out' / 'toy'}")
     assert done.stderr.count("\n") == 1
     assert [path for path in sorted((place / "out").rglob("*")) if path.name != ".gitignore"] == before
+
+
+@pytest.mark.parametrize("below", ["", "deep/er"])
+def test_a_file_is_no_folder_for_reports(place: Path, below: str) -> None:
+    root = suite(place, "a")
+    folder = write(place / "out", run_of(root), some("a"), root)
+    (place / "file").touch()
+    code, _, said = merge(place / "file" / below, root, [folder])
+    assert code == 2
+    assert said == f"packbench: --output: {place / 'file'} is no folder; expected a folder, or a new name\n"
 
 
 def test_gates_may_ask_for_a_baseline(place: Path) -> None:
