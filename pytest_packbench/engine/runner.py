@@ -200,8 +200,8 @@ class Runner:
             self._on_loop(self._work.release, key)
 
     def settle_all(self) -> None:
-        """Settle what is over and was not looked at yet; never waits."""
-        while not self._answers.empty():
+        """Settle what is over and was not looked at yet; never waits. Once closed, nothing: nobody keeps it."""
+        while not self._closed and not self._answers.empty():
             self._receive(0)
 
     def lift_limit(self) -> None:
