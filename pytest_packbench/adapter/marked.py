@@ -22,6 +22,7 @@ from pytest_packbench.adapter.workers import TOLD
 from pytest_packbench.engine.attempt import frames, settle
 from pytest_packbench.engine.bench import Bench, Draft, Failure
 from pytest_packbench.engine.live import Live
+from pytest_packbench.engine.said import text_of
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.engine.targets import Caller
 from pytest_packbench.plugin import MARK
@@ -458,7 +459,7 @@ def _target(test: MarkedTest) -> str:
 
 
 def _line(error: BaseException) -> str:
-    return " ".join((str(error).strip() or type(error).__name__).splitlines()[0].split())
+    return " ".join((text_of(error).strip() or type(error).__name__).splitlines()[0].split())
 
 
 def _asked_by_the_test(request: object) -> None:

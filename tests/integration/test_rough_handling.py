@@ -42,6 +42,76 @@ def test_whatever_a_target_raises_is_its_cases_error(project: Project, code: str
     assert (line["kind"], line["message"]) == ("target_error", f"the target raised {said}")
 
 
+BREAKING = """
+
+class Unsayable(Exception):
+    def __str__(self):
+        raise self
+
+
+def breaking(name, error):
+    plain = getattr(Toy, name)
+
+    def method(self, *given):
+        if "odd" in str(given):
+            raise error
+        return plain(self, *given)
+
+    setattr(Toy, name, method)
+
+
+def unkeepable():
+    plain = Toy.score
+
+    def score(self, case, outcome, rules):
+        if outcome.word == "odd":
+            return Score(score=None, threshold=0.5, verdict="vacuous", match_level={1})
+        return plain(self, case, outcome, rules)
+
+    Toy.score = score
+
+
+"""
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("breaking('facets', SystemExit(3))", "the pack toy raised SystemExit: 3"),
+        ("breaking('facts', SystemExit(3))", "the pack toy raised SystemExit: 3"),
+        ("breaking('explain', Unsayable())", "the pack toy raised Unsayable: (its text can't be read)"),
+        ("breaking('read', Unsayable())", "the reader raised Unsayable: (its text can't be read)"),
+        ("unkeepable()", "the pack toy raised TypeError: Object of type set is not JSON serializable"),
+    ],
+)
+def test_a_pack_that_breaks_at_one_case_breaks_no_other(
+    project: Project, concurrency: int, code: str, said: str
+) -> None:
+    _broken_pack(project, code)
+    result = project.run_toy(f"--packbench-concurrency={concurrency}")
+    result.assert_outcomes(passed=2, errors=1)
+    (line,) = project.lines("errors.jsonl")
+    assert line["message"] == said
+    assert "Traceback" not in result.stderr.str()
+
+
+def test_a_pack_that_would_end_the_run_while_another_case_is_waited_for_breaks_its_own(project: Project) -> None:
+    _broken_pack(project, "breaking('facets', pytest.exit.Exception('enough'))")
+    result = project.run_toy("--packbench-concurrency=3")
+    result.assert_outcomes(passed=2, errors=1)
+    (line,) = project.lines("errors.jsonl")
+    assert (line["kind"], line["message"]) == ("pack_error", "the case's entry can't be kept: Exit: enough")
+
+
+def _broken_pack(project: Project, code: str) -> None:
+    conftest = project.root / "conftest.py"
+    conftest.write_text(conftest.read_text("utf-8") + BREAKING + code + "\n", encoding="utf-8")
+    project.case("a_good")
+    project.case("m_odd", points=0.0, word="odd")
+    project.case("z_good")
+
+
 def test_a_raising_record_hook_is_an_error_of_that_case(project: Project) -> None:
     conftest = project.root / "conftest.py"
     hook = "def pytest_packbench_record(item, record):\n    if item.name == 'bad': raise KeyError('mine')\n    record.packbench.clear()\n"

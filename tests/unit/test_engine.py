@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -113,6 +113,34 @@ def test_a_result_that_is_no_json_object_is_that_cases_error(tmp_path: Path, res
     assert found.failure is not None
     assert found.failure.kind == "result_unreadable"
     assert found.score is None
+
+
+class Flag:
+    """What numpy gives for a boolean: like one, and no value of JSON."""
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("refused", Flag(), f"refused is a {__name__}.Flag, expected True or False"),
+        ("refused", None, "refused is nothing, expected True or False"),
+        ("answer", 5, "answer is a int, expected a text or None"),
+    ],
+)
+def test_an_outcome_that_no_record_can_hold_is_the_readers_error(
+    tmp_path: Path, field: str, value: Any, said: str
+) -> None:
+    class Odd(Echo):
+        def read(self, result: object) -> Echoed:
+            return replace(super().read(result), **{field: value})
+
+    made = replace(bench(tmp_path, lambda request: {"points": 1.0}), pack=Odd())
+    found = attempt(made, loaded_case())
+    assert found.failure is not None
+    assert (found.failure.kind, found.failure.message) == (
+        "reader_error",
+        f"the reader gave an Outcome whose {said}",
+    )
 
 
 def test_an_error_shows_the_users_frames_only(tmp_path: Path) -> None:

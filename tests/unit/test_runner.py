@@ -234,6 +234,24 @@ def test_whatever_a_target_raises_is_its_own_cases_error(
     assert kinds == ["", "target_error", "", ""]
 
 
+class UnsayableError(Exception):
+    def __str__(self) -> str:
+        raise self
+
+
+@pytest.mark.parametrize("form", [raising, raising_later])
+def test_an_error_whose_text_can_not_be_read_is_its_own_cases_error(
+    tmp_path: Path, form: Callable[[BaseException], Any]
+) -> None:
+    shared = bench(tmp_path, form(UnsayableError()))
+    jobs = [job(shared, str(number), bad=number == 1) for number in range(3)]
+    with Running() as runner:
+        runner.plan(jobs)
+        done = [take(runner, one) for one in jobs]
+    assert [kind(one) for one in done] == ["", "target_error", ""]
+    assert message(done[1]) == "the target raised UnsayableError: (its text can't be read)"
+
+
 async def cancels_itself(_: VerifyRequest) -> dict[str, Any]:
     task = asyncio.current_task()
     assert task is not None
