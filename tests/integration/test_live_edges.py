@@ -163,3 +163,38 @@ def test_fixture_mode_imports_no_client(plain: Project) -> None:
     # other plugins of the environment may bring theirs
     ours, others = imported
     assert ours <= others
+
+
+CAPTURING = """
+import contextlib, io, time
+kept = io.StringIO()
+with contextlib.redirect_stdout(kept):
+    for _ in range(4):
+        print(context.case_id)
+        time.sleep(0.02)
+assert kept.getvalue() == 4 * (context.case_id + chr(10))
+print('half of a pair:', chr(0xd83d))
+"""
+
+
+def test_what_one_case_redirects_is_its_own_and_a_test_beside_sees_its_own_streams(project: Project) -> None:
+    for number in range(6):
+        project.case(f"case_{number}", points=1.0, python=CAPTURING)
+    project.case("fails", points=0.0, python=CAPTURING)
+    project.pytester.makepyfile(
+        test_own="""
+        import io, sys
+        def test_own(monkeypatch):
+            mine = io.StringIO()
+            monkeypatch.setattr(sys, "stdout", mine)
+            print("mine")
+            assert sys.stdout is mine and mine.getvalue() == "mine\\n"
+        def test_kind():
+            assert isinstance(sys.stdout, io.TextIOBase)
+        """
+    )
+    result = project.run_toy("--packbench-concurrency=4", "test_own.py", "storage")
+    result.assert_outcomes(passed=8, failed=1)
+    assert project.lines("errors.jsonl") == []
+    result.stdout.fnmatch_lines(["half of a pair: [?]"])
+    result.stdout.no_fnmatch_line("*DumpError*")
