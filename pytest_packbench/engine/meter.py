@@ -148,7 +148,11 @@ class Meter:
             self._ledger.add_cached()
         else:
             self._ledger.add(answer.usage, asked.price)
-        said.answer = self._secrets.hide_in_answer(answer)
+        try:
+            said.answer = self._secrets.hide_in_answer(answer)
+        except RecursionError:
+            said.error = BackendError("answer_unreadable", "the answer is nested too deep to be searched for secrets")
+            raise said.error from None
         return said.answer
 
     def broken(self) -> BackendError | None:
