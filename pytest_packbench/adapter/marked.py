@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -355,10 +355,7 @@ class MarkedTests:
         if test.loaded is None:
             raise ValueError("a case that can't be read has no result")
         bench = self._bench(test)
-        left = settle(bench, test.loaded, draft)
-        # what the test does to its result afterwards is not what was scored
-        kept = replace(left, payload=json.loads(json.dumps(left.payload)))
-        return tried(place, kept, bench, self._config.stash[RUN_ID])
+        return tried(place, settle(bench, test.loaded, draft), bench, self._config.stash[RUN_ID])
 
     def _bench(self, test: MarkedTest) -> Bench:
         key = (test.suite.name, test.own_test)

@@ -24,7 +24,7 @@ from pytest_packbench.engine.offline import offline
 from pytest_packbench.engine.protocols.outcome import Outcome, ResultError
 from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
 from pytest_packbench.engine.protocols.score import Score
-from pytest_packbench.engine.said import said
+from pytest_packbench.engine.said import said, text_of
 from pytest_packbench.engine.targets import TargetFailure, in_thread
 
 if TYPE_CHECKING:
@@ -288,11 +288,7 @@ def _check(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:  # noqa: ARG
     replay = draft.replay
     if draft.trouble is None and replay is not None and not bench.caller.opaque:
         replay.finish()
-    unfit = _unfit(draft.payload)
-    if unfit:
-        draft.payload = None
-    elif bench.live is not None:
-        draft.payload = bench.live.secrets.hide_in(draft.payload)
+    unfit = _keep_result(bench, draft)
     # a target may have swallowed the refusal or the mismatch and gone on with less
     if draft.violations:
         raise _Broken("offline", draft.violations[0])
@@ -347,12 +343,15 @@ def _hidden(bench: Bench, failure: Failure | None) -> Failure | None:
     return replace(failure, message=hide(failure.message), details=tuple(map(hide, failure.details)))
 
 
-def _unfit(payload: Any) -> str:
-    """Say why a result can't be kept as JSON; empty where it can."""
+def _keep_result(bench: Bench, draft: Draft) -> str:
+    """Put what a result is as JSON in its place, or nothing; say why it can't be kept, empty where it can."""
     try:
-        _STRICT.encode(payload)
-    except (TypeError, ValueError, RecursionError) as error:
-        return str(error)
+        # what a target does to its result later is not what was scored
+        kept = json.loads(_STRICT.encode(draft.payload))
+        draft.payload = kept if bench.live is None else bench.live.secrets.hide_in(kept)
+    except Exception as error:  # noqa: BLE001 - a result's own methods may be anybody's
+        draft.payload = None
+        return text_of(error) or type(error).__name__
     return ""
 
 

@@ -115,6 +115,28 @@ def test_a_result_that_is_no_json_object_is_that_cases_error(tmp_path: Path, res
     assert found.score is None
 
 
+def test_what_a_target_does_to_its_result_later_changes_nothing(tmp_path: Path) -> None:
+    result: dict[str, Any] = {"points": 0.0, "seen": []}
+
+    def target(_: object) -> dict[str, Any]:
+        result["points"] += 0.25
+        result["seen"].append(result["points"])
+        return result
+
+    found = [tried(tmp_path, target).payload for _ in range(2)]
+    assert found == [{"points": 0.25, "seen": [0.25]}, {"points": 0.5, "seen": [0.25, 0.5]}]
+
+
+def test_a_result_that_breaks_while_it_is_read_is_that_cases_error(tmp_path: Path) -> None:
+    class Breaking(dict[str, Any]):
+        def items(self) -> Any:
+            raise KeyError("gone")
+
+    found = tried(tmp_path, lambda request: Breaking(points=1.0))
+    assert found.failure is not None
+    assert (found.failure.kind, found.payload) == ("result_unreadable", None)
+
+
 class Flag:
     """What numpy gives for a boolean: like one, and no value of JSON."""
 
