@@ -193,6 +193,17 @@ def test_without_a_terminal(plain: Project) -> None:
     assert len(plain.lines("records.jsonl")) == 2
 
 
+@pytest.mark.parametrize("option", ["--setup-plan", "--setup-only"])
+def test_a_setup_that_is_only_shown_runs_no_case(project: Project, option: str) -> None:
+    project.case("one", python="open('asked', 'w')")
+    result = project.run_toy(option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    said = f"{option}: benchmark cases have no setup to show; expected --collect-only, or no suite"
+    assert [line for line in result.stderr.lines if line] == [f"ERROR: {said}"]
+    assert not (project.root / "asked").exists()
+    assert not project.folders()
+
+
 def test_a_renamed_key_is_one_mistake_with_a_suggestion(plain: Project) -> None:
     path = plain.case("typo")
     path.write_text(path.read_text("utf-8").replace('"difficulty"', '"dificulty"'), encoding="utf-8")
