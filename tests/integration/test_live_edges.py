@@ -198,3 +198,19 @@ def test_what_one_case_redirects_is_its_own_and_a_test_beside_sees_its_own_strea
     assert project.lines("errors.jsonl") == []
     result.stdout.fnmatch_lines(["half of a pair: [?]"])
     result.stdout.no_fnmatch_line("*DumpError*")
+
+
+@pytest.mark.parametrize("tokens", ["2 ** 70", "9 * 10 ** 4299"])
+def test_tokens_that_nobody_can_have_counted_end_no_run(plain: Project, tokens: str) -> None:
+    plain.pytester.makepyfile(
+        telling=f"""
+        def tell(request):
+            usage = {{"tokens_input": {tokens}, "tokens_output": {tokens}}}
+            return {{"points": 1.0, "llm_backend": "openai", "llm_model": "x", "usage": usage}}
+        """
+    )
+    plain.case("one")
+    result = plain.run_toy("--packbench-mode=live", "--packbench-target=telling:tell")
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.OK
+    assert "Traceback" not in result.stderr.str()

@@ -137,6 +137,18 @@ def test_a_result_that_breaks_while_it_is_read_is_that_cases_error(tmp_path: Pat
     assert (found.failure.kind, found.payload) == ("result_unreadable", None)
 
 
+@pytest.mark.parametrize(
+    ("told", "counted"),
+    [(2**64 - 1, 2**64 - 1), (0, 0), (2**64, None), pytest.param(10**4200, None, id="huge"), (-1, None), (True, None)],
+)
+def test_a_result_tells_of_tokens_that_somebody_can_have_counted(
+    tmp_path: Path, told: Any, counted: int | None
+) -> None:
+    found = tried(tmp_path, lambda request: {"points": 0.5, "usage": {"tokens_input": told, "tokens_output": 1}})
+    assert found.failure is None
+    assert (found.usage.tokens_input, found.usage.tokens_output) == (counted, 1)
+
+
 class Flag:
     """What numpy gives for a boolean: like one, and no value of JSON."""
 
