@@ -176,10 +176,14 @@ class Streams:
             return
         sys.__class__, self._plain = self._plain, None
         logging.getLogger().removeHandler(self._log)
+        case = _CURRENT.get()
         for name in _STREAMS:
             stream = vars(sys).get(name)
-            if isinstance(stream, _Routed):
-                setattr(sys, name, stream.plain)
+            if case is not None:
+                # a debugger that stops in a case has put the terminal there
+                stream = case.own.pop(name, stream)
+            if name in vars(sys):
+                setattr(sys, name, stream.plain if isinstance(stream, _Routed) else stream)
 
     def _watched(self, name: str) -> property:
         """Make of a name in `sys` what is a case's own inside a case; print reads past it, and gets what is routed."""

@@ -29,6 +29,12 @@ def stop(request):
     return {"points": 1.0}
 
 
+def stop_and_say(request):
+    breakpoint()
+    print("said in the debugger")
+    return {"points": 1.0}
+
+
 async def stop_later(request):
     value = request.input["text"] * 2
     breakpoint()
@@ -93,6 +99,13 @@ def test_a_debugger_goes_to_where_the_target_raised(plain: Project, mode: str) -
     typed = "p value\nq\n"
     result = debugged(plain, typed, "--packbench-target=pipeline:fall", f"--packbench-mode={mode}", "--pdb")
     assert "'abab'" in result.stdout
+
+
+def test_what_a_case_prints_in_a_debugger_is_shown(plain: Project) -> None:
+    prepare(plain, "ab")
+    result = debugged(plain, "n\nn\nc\n", "--packbench-target=pipeline:stop_and_say", "--packbench-mode=live")
+    assert result.returncode == pytest.ExitCode.OK, result.stdout
+    assert result.stdout.splitlines().count("(Pdb) said in the debugger") == 1
 
 
 @pytest.mark.parametrize("mode", ["live", "fixture"])
