@@ -112,6 +112,27 @@ def _broken_pack(project: Project, code: str) -> None:
     project.case("z_good")
 
 
+def test_a_test_of_ones_own_may_raise_what_can_not_be_read(project: Project) -> None:
+    project.case("one")
+    project.pytester.makepyfile(
+        test_own="""
+        import pytest
+        class Unsayable(Exception):
+            def __str__(self):
+                raise self
+        @pytest.mark.packbench_cases("toy")
+        def test_own(packbench_case, packbench_check):
+            raise Unsayable
+        def test_other():
+            pass
+        """
+    )
+    result = project.run("test_own.py")
+    result.assert_outcomes(passed=1, errors=1)
+    (line,) = project.lines("errors.jsonl")
+    assert line["message"] == "the test raised Unsayable before the check: (its text can't be read)"
+
+
 def test_a_raising_record_hook_is_an_error_of_that_case(project: Project) -> None:
     conftest = project.root / "conftest.py"
     hook = "def pytest_packbench_record(item, record):\n    if item.name == 'bad': raise KeyError('mine')\n    record.packbench.clear()\n"
