@@ -9,16 +9,19 @@ import pytest
 from pytest_packbench.adapter.collect import CaseItem
 from pytest_packbench.adapter.execute import kept_trials, place_of
 from pytest_packbench.adapter.keys import RUN_ID
-from pytest_packbench.adapter.tried import Tried, not_run, tried
+from pytest_packbench.adapter.tried import Tried, broke, not_run, tried
+from pytest_packbench.engine.bench import Failure
 from pytest_packbench.engine.loop import Job, Key
 from pytest_packbench.engine.output import Streams, outside_cases
 from pytest_packbench.engine.runner import Done, Runner
+from pytest_packbench.engine.said import said
 from pytest_packbench.engine.targets import TargetError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from pytest_packbench.adapter.suites import Benches
+    from pytest_packbench.engine.entries import Place
     from pytest_packbench.records.entry import Entry
 
 _AHEAD_OF_WINDOW = 2
@@ -152,16 +155,26 @@ class Ahead:
             yield Job(key=Key(item.case_nodeid, trial), bench=bench, loaded=item.loaded)
 
     def _settled(self, done: Done) -> None:
-        key, bench = done.job.key, done.job.bench
+        key = done.job.key
         place = place_of(self._items[key.nodeid])
-        if done.attempt is None:
-            one = not_run(place, done.kind, done.message, trial=key.trial)
-        else:
-            one = tried(place, done.attempt, bench, self._config.stash[RUN_ID])
+        try:
+            one = self._entered(place, done)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a pack may be anybody's, and another case is waited for here
+            message = f"the case's entry can't be kept: {said(error)}"
+            one = broke(place, Failure(kind="pack_error", message=message), trial=key.trial)
             self.keep(one.entry)
         if one.entry.score is not None:
             self.scores = (self.scores[0] + 1, self.scores[1] + one.entry.score)
         self._tried[key] = one
+
+    def _entered(self, place: Place, done: Done) -> Tried:
+        if done.attempt is None:
+            return not_run(place, done.kind, done.message, trial=done.job.key.trial)
+        one = tried(place, done.attempt, done.job.bench, self._config.stash[RUN_ID])
+        self.keep(one.entry)
+        return one
 
     def _route(self) -> None:
         """Keep what cases print and log apart from what pytest captures."""

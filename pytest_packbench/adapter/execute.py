@@ -17,6 +17,7 @@ from pytest_packbench.cases.files import located
 from pytest_packbench.engine.attempt import attempt, frames
 from pytest_packbench.engine.bench import Failure
 from pytest_packbench.engine.entries import Place
+from pytest_packbench.engine.said import said
 from pytest_packbench.engine.targets import TargetError
 from pytest_packbench.records.entry import Entry
 from pytest_packbench.reports.terminal import printable
@@ -104,7 +105,7 @@ def shown_to_hooks(item: pytest.Item, place: Place, one: Tried) -> Tried:
     try:
         hook(item=item, record=shown)
     except Exception as error:  # noqa: BLE001 - a hook may be anybody's
-        message = f"the hook pytest_packbench_record raised {type(error).__name__}: {error}"
+        message = f"the hook pytest_packbench_record raised {said(error)}"
         return broke(place, Failure(kind="hook_error", message=message, details=frames(error)), trial=one.entry.trial)
     return one
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from pytest_packbench.adapter.workers import TOLD
 from pytest_packbench.engine.attempt import frames, settle
 from pytest_packbench.engine.bench import Bench, Draft, Failure
 from pytest_packbench.engine.live import Live
+from pytest_packbench.engine.said import text_of
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.engine.targets import Caller
 from pytest_packbench.plugin import MARK
@@ -355,10 +356,7 @@ class MarkedTests:
         if test.loaded is None:
             raise ValueError("a case that can't be read has no result")
         bench = self._bench(test)
-        left = settle(bench, test.loaded, draft)
-        # what the test does to its result afterwards is not what was scored
-        kept = replace(left, payload=json.loads(json.dumps(left.payload)))
-        return tried(place, kept, bench, self._config.stash[RUN_ID])
+        return tried(place, settle(bench, test.loaded, draft), bench, self._config.stash[RUN_ID])
 
     def _bench(self, test: MarkedTest) -> Bench:
         key = (test.suite.name, test.own_test)
@@ -459,7 +457,7 @@ def _target(test: MarkedTest) -> str:
 
 
 def _line(error: BaseException) -> str:
-    return " ".join((str(error).strip() or type(error).__name__).splitlines()[0].split())
+    return " ".join((text_of(error).strip() or type(error).__name__).splitlines()[0].split())
 
 
 def _asked_by_the_test(request: object) -> None:

@@ -40,6 +40,8 @@ def register(config: pytest.Config, *, late: bool = False) -> None:
     Raises:
         pytest.UsageError: a setting, a suite or the target can't be used.
     """
+    if not late:
+        _check_no_plan(config)
     asked = config.stash[ASKED]
     benches = open_benches(config, read_settings(config), asked.folders, bundled=asked.bundled)
     config.stash[BENCHES] = benches
@@ -72,6 +74,15 @@ def register(config: pytest.Config, *, late: bool = False) -> None:
         from pytest_packbench.adapter.xdist import Controller
 
         config.pluginmanager.register(Controller(recorder), "packbench-controller")
+
+
+def _check_no_plan(config: pytest.Config) -> None:
+    """Refuse what runs the setup of tests alone: a case's setup is all there is of it, and asks its target."""
+    for name in ("plan", "only"):
+        if getattr(config.option, f"setup{name}", False):
+            raise pytest.UsageError(
+                f"--setup-{name}: benchmark cases have no setup to show; expected --collect-only, or no suite"
+            )
 
 
 def _resume(config: pytest.Config, benches: Benches, *, late: bool) -> None:

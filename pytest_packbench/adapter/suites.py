@@ -15,6 +15,7 @@ from pytest_packbench.cases.problem import SuiteError
 from pytest_packbench.cases.rules import scoring_sha256
 from pytest_packbench.cases.suite import CONFIG_NAME, Suite
 from pytest_packbench.engine.bench import Bench
+from pytest_packbench.engine.said import said
 from pytest_packbench.engine.targets import Caller, TargetError, as_target, find_target
 from pytest_packbench.packs.known import PackError, Packs
 
@@ -37,7 +38,7 @@ def known_packs(config: pytest.Config) -> Packs:
     try:
         return Packs(pack for given in reversed(config.hook.pytest_packbench_packs()) for pack in given)
     except Exception as error:
-        raise pytest.UsageError(f"a hook pytest_packbench_packs failed: {type(error).__name__}: {error}") from error
+        raise pytest.UsageError(f"a hook pytest_packbench_packs failed: {said(error)}") from error
 
 
 def shown_path(config: pytest.Config, path: Path) -> str:
@@ -153,7 +154,7 @@ class Benches:
         try:
             given = self.config.hook.pytest_packbench_target(config=self.config, suite=suite)
         except Exception as error:
-            raise TargetError(f"the hook pytest_packbench_target raised {type(error).__name__}: {error}") from error
+            raise TargetError(f"the hook pytest_packbench_target raised {said(error)}") from error
         if given is not None:
             name = f"hook:{getattr(given, '__qualname__', None) or type(given).__qualname__}"
             return as_target(given, name), name
@@ -162,8 +163,7 @@ class Benches:
         try:
             reference = self.pack_of(suite).target(suite.config)
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-            raise TargetError(f'the pack "{suite.config.pack}" could not give its target: {said}') from error
+            raise TargetError(f'the pack "{suite.config.pack}" could not give its target: {said(error)}') from error
         if reference is None:
             raise TargetError(
                 f'suite "{suite.name}": pack "{suite.config.pack}" has no target of its own; '
@@ -227,8 +227,7 @@ def _check_pack(benches: Benches, suite: Suite) -> None:
     try:
         why = benches.pack_of(suite).unusable(rules)
     except Exception as error:
-        said = f"{type(error).__name__}: {error}"
-        raise pytest.UsageError(f'suite "{suite.name}": the pack "{rules.pack}" raised {said}') from error
+        raise pytest.UsageError(f'suite "{suite.name}": the pack "{rules.pack}" raised {said(error)}') from error
     if why:
         raise pytest.UsageError(f'suite "{suite.name}": {why}')
 

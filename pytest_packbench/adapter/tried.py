@@ -12,6 +12,7 @@ from pytest_packbench.engine.attempt import frames
 from pytest_packbench.engine.bench import Failure
 from pytest_packbench.engine.entries import clock, entry_of, unscored
 from pytest_packbench.engine.protocols.pack import Comparison
+from pytest_packbench.engine.said import said
 from pytest_packbench.records.evalrecord import EvalRecord, RecordError
 from pytest_packbench.records.serde import has_surrogate
 
@@ -46,9 +47,14 @@ def tried(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> Tried:
     """Make an attempt's entry; a pack that breaks here makes it an error."""
     try:
         entry, record = entry_of(place, attempt, bench, run_id)
+        if record is None:
+            # a record is checked when it is made; what has none breaks here and not where it is written
+            json.dumps(entry.as_json())
         # a table takes time, and only a case that failed shows one
         rows = _rows(place, attempt) if entry.verdict == "failed" else []
-    except Exception as error:  # noqa: BLE001 - a pack may be anybody's
+    except bench.stops:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
         return broke(place, _broken(place, attempt, error), trial=attempt.trial)
     failure = None
     if entry.verdict in {"error", "vacuous"}:
@@ -56,13 +62,13 @@ def tried(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> Tried:
     return Tried(entry=entry, attempt=attempt, record=record, rows=rows, failure=failure)
 
 
-def _broken(place: Place, attempt: Attempt, error: Exception) -> Failure:
+def _broken(place: Place, attempt: Attempt, error: BaseException) -> Failure:
     pointer = _surrogate_at(attempt.payload) if isinstance(error, RecordError) else None
     if pointer is not None:
         where = f"at {pointer}" if pointer else "at its top"
         message = f"the target's result holds text that is no Unicode {where}: an unpaired surrogate; expected UTF-8"
         return Failure(kind="result_unreadable", message=message)
-    message = f"the pack {place.pack.name} raised {type(error).__name__}: {error}"
+    message = f"the pack {place.pack.name} raised {said(error)}"
     return Failure(kind="pack_error", message=message, details=frames(error))
 
 

@@ -9,6 +9,8 @@ from pytest_packbench.backends.base import BackendError, Usage
 
 T = TypeVar("T")
 _MOST_SHOWN = 80
+# what a record can hold
+_MOST_TOKENS = 2**64 - 1
 
 
 class Unreadable(ValueError):  # noqa: N818 - it is turned into a BackendError with the usage beside it
@@ -62,8 +64,8 @@ def arguments(value: Any, tool: str) -> dict[str, Any]:
 
 
 def count(value: object) -> int | None:
-    """Read a number of tokens; None where there is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """Read a number of tokens; None where there is none, or one that nobody can have counted."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
 
 
 def truncated(name: str, usage: Usage, limit: int) -> BackendError:

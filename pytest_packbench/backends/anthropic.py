@@ -81,7 +81,8 @@ class _Anthropic(Posting):
 
     def _usage(self, counts: dict[str, Any]) -> Usage:
         inputs = [number for name in _INPUTS if (number := count(counts.get(name))) is not None]
-        return Usage(tokens_input=sum(inputs) if inputs else None, tokens_output=count(counts.get("output_tokens")))
+        tokens_input = count(sum(inputs)) if inputs else None
+        return Usage(tokens_input=tokens_input, tokens_output=count(counts.get("output_tokens")))
 
     def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
         blocks = member(data, "content", list)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.places import add_packs, add_root, find_suite, packs_of, run_folder, write_asked
+from pytest_packbench.engine.said import said
 
 if TYPE_CHECKING:
     import argparse
@@ -130,7 +131,7 @@ def _again(entry: Entry, result: Any, loaded: LoadedCase, bench: Bench) -> Entry
     try:
         fresh, _ = entry_of(place, rejudge(bench, loaded, result), bench, "rescored")
     except Exception as error:  # noqa: BLE001 - a pack may be anybody's, and breaks one case as it does in a run
-        message = f"the pack {bench.pack.name} raised {type(error).__name__}: {error}"
+        message = f"the pack {bench.pack.name} raised {said(error)}"
         fresh = unscored(place, "error", "pack_error", message, timestamp=entry.timestamp)
     # who answered, and how long it took, is the stored run's to tell
     kept = {name: getattr(entry, name) for name in ("llm_backend", "llm_model", "cassette_sha256", "stale", "trial")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import STUB
+from pytest_packbench.backends.answers import count
 from pytest_packbench.backends.base import Usage
 from pytest_packbench.engine.prices import price_of
 
@@ -51,9 +52,5 @@ def _told(payload: Any) -> tuple[str, str, Usage]:
         return UNKNOWN, UNKNOWN, Usage()
     backend, model = (value if isinstance(value, str) and value else UNKNOWN for value in map(payload.get, _NAMES))
     usage = payload.get("usage")
-    counts = {name: _count(usage.get(name)) for name in _COUNTS} if isinstance(usage, dict) else {}
+    counts = {name: count(usage.get(name)) for name in _COUNTS} if isinstance(usage, dict) else {}
     return backend, model, Usage(**counts)
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

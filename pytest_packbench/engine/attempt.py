@@ -25,6 +25,7 @@ from pytest_packbench.engine.offline import offline
 from pytest_packbench.engine.protocols.outcome import Outcome, ResultError
 from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
 from pytest_packbench.engine.protocols.score import Score
+from pytest_packbench.engine.said import said, text_of
 from pytest_packbench.engine.targets import TargetFailure, in_thread
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def _begin(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
     except bench.stops:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
-        raise _Broken("pack_error", f"the pack could not make the request: {_said(error)}", frames(error)) from None
+        raise _Broken("pack_error", f"the pack could not make the request: {said(error)}", frames(error)) from None
     if not isinstance(request, VerifyRequest):
         raise _Broken("pack_error", f"the pack gave {_kind(request)} as request, expected a VerifyRequest")
     draft.request = request
@@ -289,11 +290,7 @@ def _check(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:  # noqa: ARG
     replay = draft.replay
     if draft.trouble is None and replay is not None and not bench.caller.opaque:
         replay.finish()
-    unfit = _unfit(draft.payload)
-    if unfit:
-        draft.payload = None
-    elif bench.live is not None:
-        draft.payload = bench.live.secrets.hide_in(draft.payload)
+    unfit = _keep_result(bench, draft)
     # a target may have swallowed the refusal or the mismatch and gone on with less
     if draft.violations:
         raise _Broken("offline", draft.violations[0])
@@ -305,8 +302,8 @@ def _check(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:  # noqa: ARG
         raise _Broken("result_unreadable", f"the target's result is not JSON: {unfit}")
     if replay is not None and (foreign := sorted(replay.stale_roles & bench.roles)):
         # a ruling on another answer is no ruling on this one
-        said = f"the recorded answer of the role {', '.join(foreign)} is about another text than today's"
-        raise _Broken("cassette_stale", f"{said}; record it anew (--packbench-mode=record)")
+        other = f"the recorded answer of the role {', '.join(foreign)} is about another text than today's"
+        raise _Broken("cassette_stale", f"{other}; record it anew (--packbench-mode=record)")
     if replay is not None and replay.stale and bench.stale_is_error:
         advice = "record it anew (--packbench-mode=record)"
         raise _Broken("cassette_stale", f"the recording answered another prompt than today's; {advice}")
@@ -323,7 +320,7 @@ def _check_trouble(bench: Bench, draft: Draft) -> None:
         raise _Broken(trouble.kind, str(trouble), trouble.details)
     if trouble is not None:
         raised = trouble if bench.debugged else None
-        raise _Broken("target_error", f"the target raised {_said(trouble)}", frames(trouble), raised)
+        raise _Broken("target_error", f"the target raised {said(trouble)}", frames(trouble), raised)
 
 
 def _record(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
@@ -348,12 +345,15 @@ def _hidden(bench: Bench, failure: Failure | None) -> Failure | None:
     return replace(failure, message=hide(failure.message), details=tuple(map(hide, failure.details)))
 
 
-def _unfit(payload: Any) -> str:
-    """Say why a result can't be kept as JSON; empty where it can."""
+def _keep_result(bench: Bench, draft: Draft) -> str:
+    """Put what a result is as JSON in its place, or nothing; say why it can't be kept, empty where it can."""
     try:
-        _STRICT.encode(payload)
-    except (TypeError, ValueError, RecursionError) as error:
-        return str(error)
+        # what a target does to its result later is not what was scored
+        kept = json.loads(_STRICT.encode(draft.payload))
+        draft.payload = kept if bench.live is None else bench.live.secrets.hide_in(kept)
+    except Exception as error:  # noqa: BLE001 - a result's own methods may be anybody's
+        draft.payload = None
+        return text_of(error) or type(error).__name__
     return ""
 
 
@@ -365,9 +365,10 @@ def _judge(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
     except bench.stops:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
-        raise _Broken("reader_error", f"the reader raised {_said(error)}", frames(error)) from None
+        raise _Broken("reader_error", f"the reader raised {said(error)}", frames(error)) from None
     if not isinstance(outcome, Outcome):
         raise _Broken("reader_error", f"the reader gave {_kind(outcome)}, expected an Outcome")
+    _check_outcome(outcome)
     draft.outcome = outcome
     if outcome.breakdown is not None:
         down = outcome.breakdown
@@ -377,12 +378,31 @@ def _judge(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
     except bench.stops:
         raise
     except BaseException as error:  # noqa: BLE001 - a scorer may be anybody's
-        raise _Broken("scorer_error", f"the scorer raised {_said(error)}", frames(error)) from None
+        raise _Broken("scorer_error", f"the scorer raised {said(error)}", frames(error)) from None
     if not isinstance(score, Score):
         raise _Broken("scorer_error", f"the scorer gave {_kind(score)}, expected a Score")
     if not _in_range(score.score):
         raise _Broken("scorer_error", f"the scorer gave {score.score!r}, which is no score from 0 to 1")
     draft.score = score
+
+
+def _check_outcome(outcome: Outcome) -> None:
+    # what is no value of JSON, such as a boolean of numpy, would break only where the entry is written
+    refused: object = outcome.refused
+    answer: object = outcome.answer
+    wrong = ""
+    if not isinstance(refused, bool):
+        wrong = f"refused is {_exactly(refused)}, expected True or False"
+    elif not isinstance(answer, str | None):
+        wrong = f"answer is {_exactly(answer)}, expected a text or None"
+    if wrong:
+        raise _Broken("reader_error", f"the reader gave an Outcome whose {wrong}")
+
+
+def _exactly(found: object) -> str:
+    kind = type(found)
+    # numpy's own boolean is called bool as well
+    return _kind(found) if kind.__module__ == "builtins" else f"a {kind.__module__}.{kind.__qualname__}"
 
 
 def _in_range(points: object) -> bool:
@@ -393,10 +413,6 @@ def _in_range(points: object) -> bool:
 
 def _kind(found: object) -> str:
     return "nothing" if found is None else f"a {type(found).__name__}"
-
-
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def frames(error: BaseException) -> tuple[str, ...]:

@@ -76,7 +76,9 @@ def unscored(place: Place, verdict: str, kind: str, message: str, *, timestamp: 
     """Make the entry of a case that has no score."""
     try:
         outline = _outline(place)
-    except Exception:  # noqa: BLE001 - a pack may be anybody's, and what it broke still needs an entry
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - a pack may be anybody's, and what it broke still needs an entry
         outline = _outline(replace(place, loaded=None))
     return Entry(**outline, verdict=verdict, kind=kind, message=message, timestamp=timestamp, duration_ms=duration_ms)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.engine.attempt import abandoned, ask_ahead
 from pytest_packbench.engine.bench import Draft, Failure
 from pytest_packbench.engine.output import Output, collected_in
+from pytest_packbench.engine.said import said
 from pytest_packbench.engine.targets import in_thread
 
 if TYPE_CHECKING:
@@ -281,8 +282,7 @@ def _ended(one: _UnderWay, task: asyncio.Task[None] | None) -> Draft:
     error = task.exception()
     if error is None:
         return one.draft
-    said = f"{type(error).__name__}: {error}"
-    broken = Failure(kind="target_error", message=f"the attempt could not be made: {said}")
+    broken = Failure(kind="target_error", message=f"the attempt could not be made: {said(error)}")
     return Draft(trial=one.draft.trial, failure=broken)
 
 

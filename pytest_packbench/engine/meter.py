@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends.base import BackendError, ModelAnswer, Usage
 from pytest_packbench.cases.load import canonical_sha256
+from pytest_packbench.engine.said import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -135,7 +136,7 @@ class Meter:
             raise said.error from None
         except Exception as error:
             self._ledger.add(None, asked.price)
-            said.error = BackendError("backend_error", self._secrets.hide(f"{type(error).__name__}: {error}"))
+            said.error = BackendError("backend_error", self._secrets.hide(f"{type(error).__name__}: {text_of(error)}"))
             raise said.error from error
         except asyncio.CancelledError:
             # the provider may have counted it all the same
@@ -147,7 +148,11 @@ class Meter:
             self._ledger.add_cached()
         else:
             self._ledger.add(answer.usage, asked.price)
-        said.answer = self._secrets.hide_in_answer(answer)
+        try:
+            said.answer = self._secrets.hide_in_answer(answer)
+        except RecursionError:
+            said.error = BackendError("answer_unreadable", "the answer is nested too deep to be searched for secrets")
+            raise said.error from None
         return said.answer
 
     def broken(self) -> BackendError | None:

@@ -66,22 +66,24 @@ class _Guard:
             what = f"look-up of {arguments[0]!r}"
         else:
             what = f"child process ({event}{f': {arguments[0]!r}' if arguments else ''})"
-        for watch in self._watching():
-            if event in _PROCESS_EVENTS and watch.allow_processes:
-                return
-            message = f"case {watch.case}: fixture mode is offline, but the target tried: {what}{_caller()}"
-            watch.violations.append(message)
-            raise OfflineError(message)
+        concerned = [one for one in self._watching() if not (event in _PROCESS_EVENTS and one.allow_processes)]
+        if not concerned:
+            return
+        who = "the target" if len(concerned) == 1 else "one of the cases under way"
+        where = _caller()
+        for watch in concerned:
+            watch.violations.append(f"case {watch.case}: fixture mode is offline, but {who} tried: {what}{where}")
+        raise OfflineError(concerned[0].violations[-1])
 
     def _watching(self) -> list[_Watch]:
         watch = _WATCH.get()
         if watch is not None:
             # also after its case's end: a thread that was abandoned, a task that was left behind
             return [watch]
-        # a thread that a target started doesn't know its case: it is one of those that run
+        # a thread that a target started doesn't know its case: it is one of those that run, and none may pass by luck
         thread = threading.current_thread()
         ours = thread is threading.main_thread() or thread.name.startswith(THREADS)
-        return [] if ours else self.active[:1]
+        return [] if ours else list(self.active)
 
 
 THREADS = "packbench"

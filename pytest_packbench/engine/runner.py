@@ -19,6 +19,7 @@ from pytest_packbench.engine.bench import Attempt, Draft, Failure
 from pytest_packbench.engine.loop import Answer, Job, Key, Limit, Work
 from pytest_packbench.engine.offline import THREADS
 from pytest_packbench.engine.output import Output
+from pytest_packbench.engine.said import said
 from pytest_packbench.engine.targets import daemon, release_pools
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ class Runner:
             self._on_loop(self._work.release, key)
 
     def settle_all(self) -> None:
-        """Settle what is over and was not looked at yet; never waits."""
+        """Settle what is over and was not looked at yet; never waits. Once closed, nothing: nobody keeps it."""
         while not self._closed and not self._answers.empty():
             self._receive(0)
 
@@ -326,8 +327,9 @@ def _settled(job: Job, draft: Draft) -> Attempt:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
-        broken = Failure(kind="pack_error", message=f"scoring raised {type(error).__name__}: {error}")
-        return settle(job.bench, job.loaded, replace(draft, failure=broken, outcome=None, score=None))
+        broken = Failure(kind="pack_error", message=f"scoring raised {said(error)}")
+        # what the target left may be what broke
+        return settle(job.bench, job.loaded, replace(draft, failure=broken, payload=None, outcome=None, score=None))
 
 
 async def _nothing() -> None:

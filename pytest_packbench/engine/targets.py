@@ -13,6 +13,8 @@ from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.engine.said import said
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
@@ -72,8 +74,7 @@ def import_object(spec: str, what: str) -> Any:
     except ImportError as error:
         raise TargetError(f'{what} "{spec}": {error}') from error
     except (Exception, SystemExit) as error:
-        said = f"{type(error).__name__}: {error}"
-        raise TargetError(f'{what} "{spec}": importing {module_name} raised {said}') from error
+        raise TargetError(f'{what} "{spec}": importing {module_name} raised {said(error)}') from error
     for name in path.split("."):
         try:
             found = getattr(found, name)

@@ -235,6 +235,8 @@ def test_stopping_early_wastes_the_window_at_most(plain: Project) -> None:
     with FakeServer(points, latency_s=0.02) as server:
         result = plain.run_toy(*live(server, "-x", "--packbench-concurrency=3"))
     result.assert_outcomes(failed=1)
+    # what was cut off answers late, when the run's files are closed
+    assert (result.ret, "Traceback" in result.stderr.str()) == (pytest.ExitCode.TESTS_FAILED, False)
     assert len(server.requests) <= 1 + 2 * 3
     kinds = {line["kind"] for line in plain.lines("errors.jsonl")}
     assert kinds == {"stopped"}
@@ -532,7 +534,7 @@ def test_an_interrupted_run_keeps_what_it_has(plain: Project) -> None:
     )
     with FakeServer(points, latency_s=0.05) as server:
         result = plain.run_toy(*live(server, "--packbench-concurrency=2"))
-    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert (result.ret, "Traceback" in result.stderr.str()) == (pytest.ExitCode.INTERRUPTED, False)
     assert len(plain.lines("records.jsonl")) == 3
     assert {line["kind"] for line in plain.lines("errors.jsonl")} == {"interrupted"}
     assert len(server.requests) <= 3 + 2 * 2

@@ -29,6 +29,12 @@ def stop(request):
     return {"points": 1.0}
 
 
+def stop_and_say(request):
+    breakpoint()
+    print("said in the debugger")
+    return {"points": 1.0}
+
+
 async def stop_later(request):
     value = request.input["text"] * 2
     breakpoint()
@@ -93,6 +99,13 @@ def test_a_debugger_goes_to_where_the_target_raised(plain: Project, mode: str) -
     typed = "p value\nq\n"
     result = debugged(plain, typed, "--packbench-target=pipeline:fall", f"--packbench-mode={mode}", "--pdb")
     assert "'abab'" in result.stdout
+
+
+def test_what_a_case_prints_in_a_debugger_is_shown(plain: Project) -> None:
+    prepare(plain, "ab")
+    result = debugged(plain, "n\nn\nc\n", "--packbench-target=pipeline:stop_and_say", "--packbench-mode=live")
+    assert result.returncode == pytest.ExitCode.OK, result.stdout
+    assert result.stdout.splitlines().count("(Pdb) said in the debugger") == 1
 
 
 @pytest.mark.parametrize("mode", ["live", "fixture"])
@@ -163,3 +176,54 @@ def test_fixture_mode_imports_no_client(plain: Project) -> None:
     # other plugins of the environment may bring theirs
     ours, others = imported
     assert ours <= others
+
+
+CAPTURING = """
+import contextlib, io, time
+kept = io.StringIO()
+with contextlib.redirect_stdout(kept):
+    for _ in range(4):
+        print(context.case_id)
+        time.sleep(0.02)
+assert kept.getvalue() == 4 * (context.case_id + chr(10))
+print('half of a pair:', chr(0xd83d))
+"""
+
+
+def test_what_one_case_redirects_is_its_own_and_a_test_beside_sees_its_own_streams(project: Project) -> None:
+    for number in range(6):
+        project.case(f"case_{number}", points=1.0, python=CAPTURING)
+    project.case("fails", points=0.0, python=CAPTURING)
+    project.pytester.makepyfile(
+        test_own="""
+        import io, sys
+        def test_own(monkeypatch):
+            mine = io.StringIO()
+            monkeypatch.setattr(sys, "stdout", mine)
+            print("mine")
+            assert sys.stdout is mine and mine.getvalue() == "mine\\n"
+        def test_kind():
+            assert isinstance(sys.stdout, io.TextIOBase)
+        """
+    )
+    result = project.run_toy("--packbench-concurrency=4", "test_own.py", "storage")
+    result.assert_outcomes(passed=8, failed=1)
+    assert project.lines("errors.jsonl") == []
+    result.stdout.fnmatch_lines(["half of a pair: [?]"])
+    result.stdout.no_fnmatch_line("*DumpError*")
+
+
+@pytest.mark.parametrize("tokens", ["2 ** 70", "9 * 10 ** 4299"])
+def test_tokens_that_nobody_can_have_counted_end_no_run(plain: Project, tokens: str) -> None:
+    plain.pytester.makepyfile(
+        telling=f"""
+        def tell(request):
+            usage = {{"tokens_input": {tokens}, "tokens_output": {tokens}}}
+            return {{"points": 1.0, "llm_backend": "openai", "llm_model": "x", "usage": usage}}
+        """
+    )
+    plain.case("one")
+    result = plain.run_toy("--packbench-mode=live", "--packbench-target=telling:tell")
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.OK
+    assert "Traceback" not in result.stderr.str()

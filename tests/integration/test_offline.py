@@ -59,6 +59,19 @@ def test_what_leaves_the_process_is_refused_and_named(project: Project, code: st
     assert what in line["message"]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_of_a_targets_own_lets_no_case_pass_by_luck(plain: Project) -> None:
+    started = "import threading, socket, time\ntime.sleep(0.2)\n"
+    thread = "t = threading.Thread(target=socket.gethostbyname, args=('localhost',)); t.start(); t.join()"
+    # whichever begins first, the guilty one must not pass
+    plain.case("a_waits", python="import time; time.sleep(1)")
+    plain.case("b_talks", python=started + thread)
+    plain.run_toy("--packbench-concurrency=4")
+    (guilty,) = [line for line in plain.lines("errors.jsonl") if "b_talks" in line["test_id"]]
+    assert guilty["kind"] == "offline"
+    assert "look-up of 'localhost'" in guilty["message"]
+
+
 def test_child_processes_may_be_allowed(plain: Project) -> None:
     plain.case("parent", python="import subprocess, sys; subprocess.run([sys.executable, '-c', ''], check=True)")
     plain.pytester.makeini("[pytest]\npackbench_allow_processes = yes\n")

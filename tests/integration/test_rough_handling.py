@@ -42,6 +42,97 @@ def test_whatever_a_target_raises_is_its_cases_error(project: Project, code: str
     assert (line["kind"], line["message"]) == ("target_error", f"the target raised {said}")
 
 
+BREAKING = """
+
+class Unsayable(Exception):
+    def __str__(self):
+        raise self
+
+
+def breaking(name, error):
+    plain = getattr(Toy, name)
+
+    def method(self, *given):
+        if "odd" in str(given):
+            raise error
+        return plain(self, *given)
+
+    setattr(Toy, name, method)
+
+
+def unkeepable():
+    plain = Toy.score
+
+    def score(self, case, outcome, rules):
+        if outcome.word == "odd":
+            return Score(score=None, threshold=0.5, verdict="vacuous", match_level={1})
+        return plain(self, case, outcome, rules)
+
+    Toy.score = score
+
+
+"""
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("breaking('facets', SystemExit(3))", "the pack toy raised SystemExit: 3"),
+        ("breaking('facts', SystemExit(3))", "the pack toy raised SystemExit: 3"),
+        ("breaking('explain', Unsayable())", "the pack toy raised Unsayable: (its text can't be read)"),
+        ("breaking('read', Unsayable())", "the reader raised Unsayable: (its text can't be read)"),
+        ("unkeepable()", "the pack toy raised TypeError: Object of type set is not JSON serializable"),
+    ],
+)
+def test_a_pack_that_breaks_at_one_case_breaks_no_other(
+    project: Project, concurrency: int, code: str, said: str
+) -> None:
+    _broken_pack(project, code)
+    result = project.run_toy(f"--packbench-concurrency={concurrency}")
+    result.assert_outcomes(passed=2, errors=1)
+    (line,) = project.lines("errors.jsonl")
+    assert line["message"] == said
+    assert "Traceback" not in result.stderr.str()
+
+
+def test_a_pack_that_would_end_the_run_while_another_case_is_waited_for_breaks_its_own(project: Project) -> None:
+    _broken_pack(project, "breaking('facets', pytest.exit.Exception('enough'))")
+    result = project.run_toy("--packbench-concurrency=3")
+    result.assert_outcomes(passed=2, errors=1)
+    (line,) = project.lines("errors.jsonl")
+    assert (line["kind"], line["message"]) == ("pack_error", "the case's entry can't be kept: Exit: enough")
+
+
+def _broken_pack(project: Project, code: str) -> None:
+    conftest = project.root / "conftest.py"
+    conftest.write_text(conftest.read_text("utf-8") + BREAKING + code + "\n", encoding="utf-8")
+    project.case("a_good")
+    project.case("m_odd", points=0.0, word="odd")
+    project.case("z_good")
+
+
+def test_a_test_of_ones_own_may_raise_what_can_not_be_read(project: Project) -> None:
+    project.case("one")
+    project.pytester.makepyfile(
+        test_own="""
+        import pytest
+        class Unsayable(Exception):
+            def __str__(self):
+                raise self
+        @pytest.mark.packbench_cases("toy")
+        def test_own(packbench_case, packbench_check):
+            raise Unsayable
+        def test_other():
+            pass
+        """
+    )
+    result = project.run("test_own.py")
+    result.assert_outcomes(passed=1, errors=1)
+    (line,) = project.lines("errors.jsonl")
+    assert line["message"] == "the test raised Unsayable before the check: (its text can't be read)"
+
+
 def test_a_raising_record_hook_is_an_error_of_that_case(project: Project) -> None:
     conftest = project.root / "conftest.py"
     hook = "def pytest_packbench_record(item, record):\n    if item.name == 'bad': raise KeyError('mine')\n    record.packbench.clear()\n"
@@ -121,6 +212,17 @@ def test_without_a_terminal(plain: Project) -> None:
     result = plain.run_toy("-p", "no:terminal")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert len(plain.lines("records.jsonl")) == 2
+
+
+@pytest.mark.parametrize("option", ["--setup-plan", "--setup-only"])
+def test_a_setup_that_is_only_shown_runs_no_case(project: Project, option: str) -> None:
+    project.case("one", python="open('asked', 'w')")
+    result = project.run_toy(option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    said = f"{option}: benchmark cases have no setup to show; expected --collect-only, or no suite"
+    assert [line for line in result.stderr.lines if line] == [f"ERROR: {said}"]
+    assert not (project.root / "asked").exists()
+    assert not project.folders()
 
 
 def test_a_renamed_key_is_one_mistake_with_a_suggestion(plain: Project) -> None:

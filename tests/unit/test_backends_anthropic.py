@@ -69,6 +69,12 @@ def test_input_counts_with_the_cache() -> None:
     assert answer.usage == Usage(tokens_input=543, tokens_output=6)
 
 
+def test_an_input_that_nobody_can_have_counted_is_none() -> None:
+    usage = {"input_tokens": 2**63, "cache_read_input_tokens": 2**63, "output_tokens": 6}
+    answer, _server = asked("anthropic", scripted(anthropic_reply("hello", usage=usage)))
+    assert answer.usage == Usage(tokens_input=None, tokens_output=6)
+
+
 def test_json_in_words_is_read_too() -> None:
     answer, _server = asked("anthropic", scripted(anthropic_reply('{"code": "2"}')), request(output_schema=SCHEMA))
     assert answer.content == {"code": "2"}

@@ -59,7 +59,7 @@ def test_arguments_of_a_tool_that_are_none(arguments: str) -> None:
     assert (error.kind, error.usage) == ("answer_unreadable", Usage(tokens_input=11, tokens_output=7))
 
 
-@pytest.mark.parametrize("number", [-1, "7", 1.5, True, None])
+@pytest.mark.parametrize("number", [-1, "7", 1.5, True, None, 2**64, pytest.param(10**4200, id="huge")])
 def test_a_count_that_is_none(number: Any) -> None:
     reply = openai_reply("hello", usage=(3, 4))
     reply.body["usage"]["prompt_tokens"] = number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -113,6 +113,68 @@ def test_a_result_that_is_no_json_object_is_that_cases_error(tmp_path: Path, res
     assert found.failure is not None
     assert found.failure.kind == "result_unreadable"
     assert found.score is None
+
+
+def test_what_a_target_does_to_its_result_later_changes_nothing(tmp_path: Path) -> None:
+    result: dict[str, Any] = {"points": 0.0, "seen": []}
+
+    def target(_: object) -> dict[str, Any]:
+        result["points"] += 0.25
+        result["seen"].append(result["points"])
+        return result
+
+    found = [tried(tmp_path, target).payload for _ in range(2)]
+    assert found == [{"points": 0.25, "seen": [0.25]}, {"points": 0.5, "seen": [0.25, 0.5]}]
+
+
+def test_a_result_that_breaks_while_it_is_read_is_that_cases_error(tmp_path: Path) -> None:
+    class Breaking(dict[str, Any]):
+        def items(self) -> Any:
+            raise KeyError("gone")
+
+    found = tried(tmp_path, lambda request: Breaking(points=1.0))
+    assert found.failure is not None
+    assert (found.failure.kind, found.payload) == ("result_unreadable", None)
+
+
+@pytest.mark.parametrize(
+    ("told", "counted"),
+    [(2**64 - 1, 2**64 - 1), (0, 0), (2**64, None), pytest.param(10**4200, None, id="huge"), (-1, None), (True, None)],
+)
+def test_a_result_tells_of_tokens_that_somebody_can_have_counted(
+    tmp_path: Path, told: Any, counted: int | None
+) -> None:
+    found = tried(tmp_path, lambda request: {"points": 0.5, "usage": {"tokens_input": told, "tokens_output": 1}})
+    assert found.failure is None
+    assert (found.usage.tokens_input, found.usage.tokens_output) == (counted, 1)
+
+
+class Flag:
+    """What numpy gives for a boolean: like one, and no value of JSON."""
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("refused", Flag(), f"refused is a {__name__}.Flag, expected True or False"),
+        ("refused", None, "refused is nothing, expected True or False"),
+        ("answer", 5, "answer is a int, expected a text or None"),
+    ],
+)
+def test_an_outcome_that_no_record_can_hold_is_the_readers_error(
+    tmp_path: Path, field: str, value: Any, said: str
+) -> None:
+    class Odd(Echo):
+        def read(self, result: object) -> Echoed:
+            return replace(super().read(result), **{field: value})
+
+    made = replace(bench(tmp_path, lambda request: {"points": 1.0}), pack=Odd())
+    found = attempt(made, loaded_case())
+    assert found.failure is not None
+    assert (found.failure.kind, found.failure.message) == (
+        "reader_error",
+        f"the reader gave an Outcome whose {said}",
+    )
 
 
 def test_an_error_shows_the_users_frames_only(tmp_path: Path) -> None:

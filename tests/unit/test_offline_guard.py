@@ -82,6 +82,24 @@ def test_a_thread_that_knows_no_case_is_refused_while_one_runs() -> None:
     assert len(raised) == len(violations) == 1
 
 
+def test_a_thread_that_knows_no_case_is_told_of_to_all_that_run() -> None:
+    def beside() -> None:
+        with pytest.raises(OfflineError):
+            reach()
+
+    with (
+        offline("one", allow_processes=False) as first,
+        offline("two", allow_processes=False) as second,
+    ):
+        thread = threading.Thread(target=beside)
+        thread.start()
+        thread.join()
+    told = "fixture mode is offline, but one of the cases under way tried: connect"
+    assert [len(first), len(second)] == [1, 1]
+    assert first[0].startswith(f"case one: {told}")
+    assert second[0].startswith(f"case two: {told}")
+
+
 def test_cases_of_one_name_side_by_side_are_two() -> None:
     async def case(*, bad: bool, first: asyncio.Event, second: asyncio.Event) -> list[str]:
         with offline("same", allow_processes=False) as violations:

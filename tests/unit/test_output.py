@@ -69,7 +69,7 @@ def test_nothing_slips_while_streams_are_changed(streams: Streams) -> None:
     assert set("".join(output.out)) == {"x"}
 
 
-# a case whose print is under way while somebody who captures output changes streams
+# a case whose print is under way while somebody else changes streams
 PRINTING = """
 import io, sys
 from contextvars import Context
@@ -77,25 +77,36 @@ from pytest_packbench.engine.output import Output, Streams, collected_in
 
 class Slow:
     def __str__(self):
-        outside.run(change)
+        other.run(change)
         return "slow"
 
+def begin():
+    global old
+    old, sys.stdout = sys.stdout, io.StringIO()
+
 def change():
-    sys.stdout = io.StringIO()
+    sys.stdout = CHANGED
     junk = [bytearray(size % 200) for size in range(100_000)]
 
-outside = Context()
+other = OTHER
 streams, output = Streams(), Output()
 streams.start()
 for _ in range(20):
+    other.run(begin)
     collected_in(output).run(print, Slow(), "and", "more")
 streams.stop()
 sys.exit(0 if "".join(output.out) == "slow and more\\n" * 20 else "something slipped")
 """
 
 
-def test_a_stream_that_is_printed_to_stays_while_others_take_its_place() -> None:
-    found = subprocess.run([sys.executable, "-c", PRINTING], check=False, capture_output=True, text=True)
+@pytest.mark.parametrize(
+    ("other", "changed"),
+    [("Context()", "io.StringIO()"), ("collected_in(Output())", "old")],
+    ids=["who captures output", "a case that redirects its own"],
+)
+def test_a_stream_that_is_printed_to_stays_while_others_take_its_place(other: str, changed: str) -> None:
+    script = PRINTING.replace("OTHER", other).replace("CHANGED", changed)
+    found = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
     assert (found.returncode, found.stderr) == (0, "")
 
 
@@ -103,11 +114,11 @@ def test_a_stream_that_comes_back_is_routed_as_before(streams: Streams) -> None:
     before, one = sys.stdout, io.StringIO()
     try:
         sys.stdout = one
-        routed = sys.stdout
+        routed = vars(sys)["stdout"]
         sys.stdout = before
         sys.stdout = one
-        assert sys.stdout is routed
-        assert sys.stdout is not one
+        assert vars(sys)["stdout"] is routed
+        assert routed is not one
     finally:
         sys.stdout = before
 
@@ -138,8 +149,79 @@ def test_what_a_case_itself_redirects_is_its_own_affair(streams: Streams) -> Non
     assert output.sections() == [("stdout", "kept\n")]
 
 
+def test_cases_that_redirect_at_once_undo_nothing_of_each_other(streams: Streams) -> None:
+    before = sys.stdout
+    buffers, outputs = [io.StringIO(), io.StringIO()], [Output(), Output()]
+    one, two = map(collected_in, outputs)
+    first, second = map(contextlib.redirect_stdout, buffers)
+    one.run(first.__enter__)
+    two.run(second.__enter__)
+    assert two.run(lambda: sys.stdout) is buffers[1]
+    one.run(print, "first")
+    two.run(print, "second")
+    # it ends before the one that began after it
+    one.run(first.__exit__, None, None, None)
+    one.run(print, "after")
+    two.run(print, "more")
+    two.run(second.__exit__, None, None, None)
+    assert [buffer.getvalue() for buffer in buffers] == ["first\n", "second\nmore\n"]
+    assert [output.sections() for output in outputs] == [[("stdout", "after\n")], []]
+    assert sys.stdout is before
+
+
+def test_a_case_may_have_no_stream_at_all(streams: Streams) -> None:
+    output = Output()
+
+    def say() -> None:
+        sys.stdout = None
+        print("nowhere", flush=True)  # noqa: T201 - printing is what is tried
+        assert sys.stdout is None
+
+    collected_in(output).run(say)
+    assert output.sections() == []
+    assert sys.stdout is not None
+
+
+def test_outside_cases_a_stream_is_what_was_put_there(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", mine)
+    print("mine")  # noqa: T201 - printing is what is tried
+    assert sys.stdout is mine
+    assert mine.getvalue() == "mine\n"
+    monkeypatch.delattr(sys, "stdout")
+    assert not hasattr(sys, "stdout")
+
+
+def test_a_case_sees_a_text_stream_of_the_processes_kind(streams: Streams, capsys: pytest.CaptureFixture[str]) -> None:
+    plain, output = sys.stdout, Output()
+
+    def look() -> None:
+        assert sys.stdout.buffer is plain.buffer
+        assert isinstance(sys.stdout, io.TextIOBase)
+        assert (sys.stdout.encoding, sys.stdout.errors) == (plain.encoding, plain.errors)
+        assert (sys.stdout.isatty(), sys.stdout.writable(), sys.stdout.closed) == (False, True, False)
+        sys.stdout.flush()
+        with pytest.raises(TypeError, match="must be str, not bytes"):
+            sys.stdout.write(b"bytes")  # type: ignore[arg-type]  # what is tried
+        with sys.stdout:
+            print("said")  # noqa: T201 - printing is what is tried
+
+    collected_in(output).run(look)
+    assert output.sections() == [("stdout", "said\n")]
+    # a case closes nothing that is everybody's
+    print("open")  # noqa: T201 - printing is what is tried
+    assert capsys.readouterr().out == "open\n"
+
+
+def test_half_of_a_surrogate_pair_is_replaced() -> None:
+    output = Output()
+    output.add("out", "model says \ud83d")
+    output.add("log", "logs \udfff")
+    assert output.sections() == [("stdout", "model says ?"), ("log", "logs ?")]
+
+
 def test_a_debugger_that_kept_a_stream_gets_the_real_one(streams: Streams, capsys: pytest.CaptureFixture[str]) -> None:
-    kept, output = sys.stdout, Output()
+    kept, output = vars(sys)["stdout"], Output()
 
     def debug() -> None:
         streams.stop()
@@ -154,7 +236,7 @@ def test_the_streams_are_given_back() -> None:
     before, kind = sys.stdout, type(sys)
     made = Streams()
     made.start()
-    assert sys.stdout is not before
+    assert vars(sys)["stdout"] is not before
     made.stop()
     made.stop()
     assert sys.stdout is before

@@ -16,7 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_packbench.backends.base import ModelAnswer
 from pytest_packbench.engine.ledger import Caps, Ledger
+from pytest_packbench.engine.secrets import Secrets
 from tests.unit.asking import Answering, Echo, Running, bench, forever, job, never, question
 
 if TYPE_CHECKING:
@@ -232,6 +234,24 @@ def test_whatever_a_target_raises_is_its_own_cases_error(
         runner.plan(jobs)
         kinds = [kind(take(runner, one)) for one in jobs]
     assert kinds == ["", "target_error", "", ""]
+
+
+class UnsayableError(Exception):
+    def __str__(self) -> str:
+        raise self
+
+
+@pytest.mark.parametrize("form", [raising, raising_later])
+def test_an_error_whose_text_can_not_be_read_is_its_own_cases_error(
+    tmp_path: Path, form: Callable[[BaseException], Any]
+) -> None:
+    shared = bench(tmp_path, form(UnsayableError()))
+    jobs = [job(shared, str(number), bad=number == 1) for number in range(3)]
+    with Running() as runner:
+        runner.plan(jobs)
+        done = [take(runner, one) for one in jobs]
+    assert [kind(one) for one in done] == ["", "target_error", ""]
+    assert message(done[1]) == "the target raised UnsayableError: (its text can't be read)"
 
 
 async def cancels_itself(_: VerifyRequest) -> dict[str, Any]:
@@ -603,6 +623,24 @@ def test_a_call_that_breaks_in_an_unknown_way_is_an_error_although_the_target_go
     with Running() as runner:
         done = take(runner, job(bench(tmp_path, target, backend=Answering(answer=fall))))
     assert kind(done) == "backend_error"
+
+
+def test_an_answer_that_is_nested_too_deep_is_an_error_although_the_target_goes_on(tmp_path: Path) -> None:
+    def deep(_: object) -> ModelAnswer:
+        found: Any = "end"
+        for _level in range(5000):
+            found = [found]
+        return ModelAnswer(content=found)
+
+    async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+        with pytest.raises(RuntimeError):
+            await context.llm.complete(question())
+        return {"points": 1.0}
+
+    shared = bench(tmp_path, target, backend=Answering(answer=deep), secrets=Secrets({}, ["planted-to-be-hidden"]))
+    with Running() as runner:
+        done = take(runner, job(shared))
+    assert kind(done) == "answer_unreadable"
 
 
 def test_for_a_debugger_sync_targets_run_in_the_thread_that_takes_one_at_a_time(tmp_path: Path) -> None:
