@@ -305,7 +305,7 @@ def sha256_at(place: CasePlace) -> str | None:
         The hash; None where it can't be read.
     """
     try:
-        return case_sha256(parse_json(raw_of(place).rstrip(b"\r\n") if place.line else raw_of(place)))
+        return case_sha256(parse_json(raw_of(place)))
     except (OSError, ValueError):
         return None
 

@@ -34,7 +34,6 @@ _HASHES = frozenset({"suite_sha256"})
 _SETTINGS = ("trials", "guards", "temperature", "shard")
 _DEFAULTS: dict[str, Any] = {"trials": 1, "guards": []}
 _SPENT = "spent"
-_OWN_TEST = "test:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +136,7 @@ def differences(before: Run, now: Run) -> list[str]:
     told = []
     for name, words in _FACTS.items():
         was, is_now = getattr(before, name), getattr(now, name)
-        if name == "target" and _OWN_TEST in was:
-            told.append("it ran tests of your own, which are not resumed")
-        elif was != is_now:
+        if was != is_now:
             told.append(f"{words} changed" + ("" if name in _HASHES else f" ({was or 'none'}, now {is_now or 'none'})"))
     for name in _SETTINGS:
         was, is_now = (run.settings.get(name, _DEFAULTS.get(name)) for run in (before, now))

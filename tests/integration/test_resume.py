@@ -190,22 +190,6 @@ def test_what_a_report_does_not_tell_of_its_costs_is_left_out(
     assert plain.report()["packbench"]["run"]["settings"]["spent"]["calls"] == 0
 
 
-def test_tests_of_ones_own_are_not_resumed(plain: Project) -> None:
-    plain.case("a")
-    plain.pytester.makepyfile(
-        test_own="""
-        import pytest
-
-        @pytest.mark.packbench_cases("toy")
-        def test_toy(packbench_case, packbench_check):
-            packbench_check({"points": 0.1})
-        """
-    )
-    plain.run("test_own.py", "--packbench-suite=toy")
-    result = plain.run_toy(RESUME)
-    assert "can't be resumed: it ran tests of your own, which are not resumed; start a new run" in result.stderr.str()
-
-
 def change_case(project: Project) -> None:
     project.case("a", points=0.9)
 
