@@ -191,13 +191,13 @@ def test_a_run_is_judged_by_its_baseline(twice: Project) -> None:
     first, last = twice.folders()
     stored = load_run(last)
     gates = (Gate(metric="mean_score", max_ratio_to_baseline=1.0),)
-    (result,) = Earlier.find(str(first), last.parent).check(stored.run, stored.entries, gates)
+    (result,) = Earlier.find(str(first), last).check(stored.run, stored.entries, gates)
     assert result.passed
     live = replace(stored.run, mode="live")
-    (result,) = Earlier.find(str(first), last.parent).check(live, stored.entries, gates)
+    (result,) = Earlier.find(str(first), last).check(live, stored.entries, gates)
     assert not result.passed
     assert "can't be the baseline: mode: 'fixture' before, 'live' now" in result.text
-    (result,) = Earlier.find("latest", last.parent / "nowhere").check(stored.run, stored.entries, gates)
+    (result,) = Earlier.find("latest", last.parent / "nowhere" / last.name).check(stored.run, stored.entries, gates)
     assert "there is no earlier complete run to compare with" in result.text
 
 
@@ -222,5 +222,5 @@ def test_a_gate_against_the_last_run_is_judged_in_a_run(project: Project) -> Non
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"", b"../../..", b"/etc"])
 def test_a_latest_that_names_no_run_is_said(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "latest").write_bytes(content)
-    found = Earlier.find("latest", tmp_path)
+    found = Earlier.find("latest", tmp_path / "run")
     assert (found.stored, found.why) == (None, f"not compared: {tmp_path / 'latest'}: holds no run id")

@@ -535,9 +535,10 @@ def test_an_interrupted_run_keeps_what_it_has(plain: Project) -> None:
     with FakeServer(points, latency_s=0.05) as server:
         result = plain.run_toy(*live(server, "--packbench-concurrency=2"))
     assert (result.ret, "Traceback" in result.stderr.str()) == (pytest.ExitCode.INTERRUPTED, False)
-    assert len(plain.lines("records.jsonl")) == 3
-    assert {line["kind"] for line in plain.lines("errors.jsonl")} == {"interrupted"}
-    assert len(server.requests) <= 3 + 2 * 2
+    # what was answered ahead is kept as well
+    kept = len(plain.lines("records.jsonl"))
+    assert 3 <= kept <= len(server.requests) <= 3 + 2 * 2
+    assert [line["kind"] for line in plain.lines("errors.jsonl")] == ["interrupted"] * (8 - kept)
 
 
 def test_fixture_mode_runs_side_by_side_as_well(project: Project) -> None:
