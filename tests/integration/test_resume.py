@@ -160,9 +160,11 @@ DAMAGED: dict[str, Callable[[dict[str, Any]], None]] = {
 @pytest.mark.parametrize("said", DAMAGED)
 def test_a_journal_that_somebody_edited_is_refused_in_one_line(plain: Project, said: str) -> None:
     plain.case("a")
-    plain.case("b", python="import os; os.kill(os.getpid(), 9)")
+    plain.case("b", python="import os\nif os.path.exists('dying'): os.kill(os.getpid(), 9)")
+    (plain.root / "dying").touch()
     # the process dies with it
     subprocess.run([sys.executable, "-m", "pytest", "--packbench-suite=toy"], cwd=plain.root, check=False)
+    (plain.root / "dying").unlink()
     path = plain.left() / "journal.jsonl"
     head, line = path.read_text("utf-8").splitlines()
     entry = json.loads(line)
