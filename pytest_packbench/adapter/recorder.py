@@ -28,7 +28,7 @@ from pytest_packbench.records.resume import PARTS
 from pytest_packbench.records.stored import JOURNAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping
     from typing import Any
 
     from pytest_packbench.adapter.suites import Benches
@@ -98,15 +98,25 @@ class Recorder:
         kind = "worker_crashed" if report.when not in {"setup", "call", "teardown"} else "setup_broken"
         verdict = "not_run" if report.skipped else "error"
         message = "the worker died while it ran this case" if kind == "worker_crashed" else _first_line(report)
+        place = run.selected[nodeid]()
         entry = unscored(
-            run.selected[nodeid](),
+            place,
             verdict,
             "skipped_elsewhere" if report.skipped else kind,
             message,
             timestamp=clock(time.time_ns()),
         )
-        known = of_workers(run.folder).get(nodeid, {}) if kind == "worker_crashed" else {}
-        self._take(crashed(entry, known, self.benches.settings.trials))
+        if kind == "worker_crashed":
+            known = self._known(run, place, of_workers(run.folder))
+            self._take(crashed(entry, known, self.benches.settings.trials))
+        else:
+            self._take((entry,))
+
+    def _known(self, run: SuiteRun, place: Place, made: Mapping[str, Mapping[int, Entry]]) -> dict[int, Entry]:
+        """Give the attempts at a case that were made, by trial: before, by workers (`made`), and in this process."""
+        before = self.resumed.trials(run.suite, place.case_id) if self.resumed is not None else {}
+        here = run.untold.get(place.nodeid, {})
+        return {**kept_before(place, before), **made.get(place.nodeid, {}), **here}
 
     def keep(self, entry: Entry) -> None:
         """Append an entry to the journal before pytest reports its item: what was paid for is not lost."""
@@ -228,8 +238,7 @@ class Recorder:
         made = of_workers(run.folder) if idle else {}
         for nodeid in idle:
             place = run.selected[nodeid]()
-            before = self.resumed.trials(run.suite, place.case_id) if self.resumed is not None else {}
-            known = kept_before(place, before) | made.get(nodeid, {}) | run.untold.get(nodeid, {})
+            known = self._known(run, place, made)
             run.entries[nodeid] = not_reached(place, known, self.benches.settings.trials, stopped)
 
     def _as_far_as_selected(self, run: SuiteRun, gates: tuple[GateResult, ...]) -> tuple[GateResult, ...]:
