@@ -97,11 +97,11 @@ class Controller:
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """Note what was selected, from node ids: only workers have items."""
         named = set()
-        grouped = self._recorder.config.option.dist == "loadgroup"
         for nodeid in ids:
             path, mark, name = nodeid.rpartition("::")
             if mark and path.endswith(SUFFIXES):
-                plain = ungrouped_name(name, stem_of(path)) if grouped and "@" in name else name
+                # xdist may append a group
+                plain = ungrouped_name(name, stem_of(path)) if "@" in name else name
                 named.add(f"{path}::{plain}")
                 self._select(path, plain)
         if self._recorder.benches.settings.mode != "fixture":

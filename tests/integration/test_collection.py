@@ -321,9 +321,10 @@ def test_a_group_is_taken_off_behind_the_name_of_the_file() -> None:
     assert ungrouped_name("mail@work", "mail@work") == ungrouped_name("mail@work@g", "mail@work") == "mail@work"
 
 
+# before xdist looks for groups
 GROUPING = """
-def pytest_collection_modifyitems(items):
-    for item in items[1:]:
+def pytest_itemcollected(item):
+    if item.name != "alpha":
         item.add_marker(pytest.mark.xdist_group("g"))
 """
 
