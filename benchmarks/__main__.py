@@ -128,7 +128,7 @@ def _overhead(found: overhead.Found, what: str = "a trivial case") -> Row:
         beside += f"; a collector of 20 lines {share:.2f} x"
         why = f"Each case is a file: a collector of 20 lines that checks and keeps nothing takes {share:.2f} x already."
     time_said = judged(found.time, 1.3, bar=1.5, why=why)
-    memory_said = judged(found.memory, 2.5, why="Entry, record and result stay in memory for the reports.")
+    memory_said = judged(found.memory, 2.5, why="CaseResult, record and result stay in memory for the reports.")
     return Row(
         f"{what}, {found.cases:,} cases, {'with' if found.reported else 'without'} the JSON report",
         f"{found.time:.2f} x the CPU ({ours[0]:.0f} µs), {found.memory:.2f} x the memory ({ours[1]:.1f} KiB)",

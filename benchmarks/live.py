@@ -36,7 +36,7 @@ import re
 import time
 from pathlib import Path
 
-from pytest_packbench.backends.base import ModelRequest
+from pytest_packbench.model.request import ModelRequest
 
 first, last = [], [0.0]
 atexit.register(lambda: Path("calls.txt").write_text(str(last[0] - first[0])))

@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.overhead import START, Usage, suite_command, used, write_suite
-from pytest_packbench.cases.shard import shard_of
-from pytest_packbench.records.stored import load_run
-from pytest_packbench.reports.folder import RunFolder
-from pytest_packbench.reports.statistics import statistics
+from pytest_packbench.analysis.statistics import statistics
+from pytest_packbench.model.shard import shard_of
+from pytest_packbench.runs.stored import load_run
+from pytest_packbench.runs.writer import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.model.result import CaseResult
 
 CASES = (10_000, 100_000)
 SHARDS = 100
@@ -117,7 +117,7 @@ def _write_others(first: Path, ids: Sequence[str], shards: int) -> list[Path]:
     return folders
 
 
-def _entry(pattern: Entry, record: dict[str, Any], case_id: str) -> Entry:
+def _entry(pattern: CaseResult, record: dict[str, Any], case_id: str) -> CaseResult:
     test_id = f"toy:plain:{case_id}"
     own = {**record["packbench"], "case_id": case_id}
     return replace(

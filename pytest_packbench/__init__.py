@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_packbench.api import load_suite, score
-    from pytest_packbench.cases.model import Case
-    from pytest_packbench.cases.problem import CaseError, SuiteError
-    from pytest_packbench.cases.suite import Suite
-    from pytest_packbench.engine.protocols.outcome import Outcome, ResultError
-    from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest, without_model
-    from pytest_packbench.engine.protocols.score import Score, Term
-    from pytest_packbench.records.evalrecord import EvalRecord, RecordError
+    from pytest_packbench.model.case import Case
+    from pytest_packbench.model.errors import CaseError, SuiteError
+    from pytest_packbench.model.outcome import Outcome, ResultError
+    from pytest_packbench.model.record import EvalRecord, RecordError
+    from pytest_packbench.model.request import VerifyContext, VerifyRequest, without_model
+    from pytest_packbench.model.score import Score, Term
+    from pytest_packbench.model.suite import Suite
 
 __version__ = "0.1.0"
 
@@ -40,21 +40,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Case": "cases.model",
-    "CaseError": "cases.problem",
-    "EvalRecord": "records.evalrecord",
-    "Outcome": "engine.protocols.outcome",
-    "RecordError": "records.evalrecord",
-    "ResultError": "engine.protocols.outcome",
-    "Score": "engine.protocols.score",
-    "Suite": "cases.suite",
-    "SuiteError": "cases.problem",
-    "Term": "engine.protocols.score",
-    "VerifyContext": "engine.protocols.request",
-    "VerifyRequest": "engine.protocols.request",
+    "Case": "model.case",
+    "CaseError": "model.errors",
+    "EvalRecord": "model.record",
+    "Outcome": "model.outcome",
+    "RecordError": "model.record",
+    "ResultError": "model.outcome",
+    "Score": "model.score",
+    "Suite": "model.suite",
+    "SuiteError": "model.errors",
+    "Term": "model.score",
+    "VerifyContext": "model.request",
+    "VerifyRequest": "model.request",
     "load_suite": "api",
     "score": "api",
-    "without_model": "engine.protocols.request",
+    "without_model": "model.request",
 }
 
 

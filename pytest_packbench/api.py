@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from pytest_packbench.cases.load import check_case, read_config
-from pytest_packbench.cases.problem import CaseError, Problem, suggestion
-from pytest_packbench.cases.rules import scoring_sha256
-from pytest_packbench.cases.suite import CONFIG_NAME, Suite
-from pytest_packbench.packs.known import Packs
+from pytest_packbench.cases.load import check_case, read_config, scoring_sha256
+from pytest_packbench.model.errors import CaseError, Problem, suggestion
+from pytest_packbench.model.suite import CONFIG_NAME, Suite
+from pytest_packbench.packs.registry import Packs
 
 if TYPE_CHECKING:
-    from pytest_packbench.cases.model import Case
-    from pytest_packbench.engine.protocols.pack import Pack
-    from pytest_packbench.engine.protocols.score import Score
+    from pytest_packbench.model.case import Case
+    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.score import Score
 
 
 def load_suite(path: str | Path, *, packs: Packs | None = None) -> Suite:

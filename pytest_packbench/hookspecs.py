@@ -9,9 +9,9 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pytest_packbench.cases.suite import Suite
-    from pytest_packbench.engine.protocols.pack import Pack
-    from pytest_packbench.records.evalrecord import EvalRecord
+    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.record import EvalRecord
+    from pytest_packbench.model.suite import Suite
 
 
 @pytest.hookspec(firstresult=True)
@@ -26,7 +26,7 @@ def pytest_packbench_target(config: pytest.Config, suite: Suite) -> Any:
 
 @pytest.hookspec
 def pytest_packbench_packs() -> Iterable[Pack]:  # type: ignore[empty-body]  # a specification has none
-    """Give packs of your own: instances of `pytest_packbench.engine.protocols.pack.Pack`.
+    """Give packs of your own: instances of `pytest_packbench.model.pack.Pack`.
 
     A pack with a built-in's name takes its place.
     """

@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_packbench.adapter.activation import Asked
+    from pytest_packbench.pytest_plugin.selection import Asked
 
 DEFAULT_ROOT = "storage/benchmarks"
 SUITES = Path(__file__).resolve().with_name("_suites")
@@ -270,7 +270,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
     """
     namespace = early_config.known_args_namespace
     if setting_of("suite", namespace, early_config.getini)[0] or _any_under(early_config, namespace.file_or_dir):
-        from pytest_packbench.adapter.activation import activate
+        from pytest_packbench.pytest_plugin.selection import activate
 
         activate(early_config, args)
 
@@ -300,11 +300,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "packbench_case and packbench_check.",
     )
     if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
-        from pytest_packbench.adapter.workers import Workers
+        from pytest_packbench.pytest_plugin.workers import Workers
 
         config.pluginmanager.register(Workers(config), "packbench-workers")
     if ASKED in config.stash:
-        from pytest_packbench.adapter.session import register
+        from pytest_packbench.pytest_plugin.session import register
 
         register(config)
 
@@ -312,7 +312,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give marked functions their cases."""
     if metafunc.definition.get_closest_marker(MARK) is not None:
-        from pytest_packbench.adapter.marked import parametrize
+        from pytest_packbench.pytest_plugin.marked import parametrize
 
         parametrize(metafunc)
 
@@ -323,7 +323,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     methods = [item for item in items if type(item).__name__ == "TestCaseFunction"]
     marked = [item for item in methods if item.get_closest_marker(MARK) is not None]
     if marked:
-        from pytest_packbench.adapter.marked import Unsupported
+        from pytest_packbench.pytest_plugin.marked import Unsupported
 
         config.pluginmanager.register(Unsupported(marked), "packbench-unsupported")
 
@@ -339,7 +339,7 @@ def packbench_case(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture
 def packbench_request(packbench_case: Any, request: pytest.FixtureRequest) -> Any:  # noqa: ARG001 - the case comes first
     """What a target is asked for the case: the verify request, with input, options and evidence."""
-    from pytest_packbench.adapter.marked import request_of
+    from pytest_packbench.pytest_plugin.marked import request_of
 
     return request_of(request.node)
 
@@ -347,7 +347,7 @@ def packbench_request(packbench_case: Any, request: pytest.FixtureRequest) -> An
 @pytest.fixture
 def packbench_check(packbench_case: Any, request: pytest.FixtureRequest) -> Callable[[object], Any]:  # noqa: ARG001 - see above
     """Call it with the result: it scores, records, and fails the test where the score is under the threshold."""
-    from pytest_packbench.adapter.marked import check_of
+    from pytest_packbench.pytest_plugin.marked import check_of
 
     return check_of(request.node)
 
@@ -356,6 +356,6 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     """List the suites, where that was asked for."""
     if not config.option.packbench_list:
         return None
-    from pytest_packbench.adapter.listing import show_suites
+    from pytest_packbench.pytest_plugin.selection import show_suites
 
     return show_suites(config)

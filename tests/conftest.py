@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import pytest_packbench.adapter.session
-import pytest_packbench.adapter.xdist
 import pytest_packbench.packs.tariff.pack
 import pytest_packbench.packs.tariff.target
+import pytest_packbench.pytest_plugin.session
+import pytest_packbench.pytest_plugin.xdist
 import pytest_packbench.reports.document
 import pytest_packbench.reports.markdown
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SUITE = Path(__file__).parents[1] / "storage" / "benchmarks" / "tariff"
 # pytester forgets what a run imported: what is imported here is imported once
-_WARM = (pytest_packbench.adapter, pytest_packbench.packs, pytest_packbench.reports)
+_WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs, pytest_packbench.reports)
 
 
 @dataclass

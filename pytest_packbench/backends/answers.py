@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from pytest_packbench.backends.base import BackendError, Usage
+from pytest_packbench.backends.base import BackendError
+
+if TYPE_CHECKING:
+    from pytest_packbench.model.request import Usage
 
 T = TypeVar("T")
 _MOST_SHOWN = 80
@@ -73,3 +76,46 @@ def truncated(name: str, usage: Usage, limit: int) -> BackendError:
     return BackendError(
         "truncated", f"{name}: the answer was cut off at its token limit (at most {limit} asked for)", usage=usage
     )
+
+
+WRAPPED = "value"
+"""The property that holds the answer of a schema that isn't an object's."""
+# https://platform.openai.com/docs/guides/structured-outputs, "Supported schemas"
+_STRICT = frozenset(
+    {
+        *("$defs", "$ref", "additionalProperties", "anyOf", "const", "description", "enum", "items", "properties"),
+        *("required", "title", "type", "format", "pattern", "multipleOf", "maximum", "minimum", "maxItems", "minItems"),
+        *("exclusiveMaximum", "exclusiveMinimum"),
+    }
+)
+
+
+def as_object(schema: dict[str, Any]) -> dict[str, Any]:
+    """Make a schema an object's, as tool arguments and strict answers have to be; another's stands in `WRAPPED`."""
+    if schema.get("type") == "object":
+        return schema
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    outer = {"type": "object", "properties": {WRAPPED: inner}, "required": [WRAPPED], "additionalProperties": False}
+    return outer | {"$defs": schema["$defs"]} if "$defs" in schema else outer
+
+
+def unwrapped(answer: Any, schema: dict[str, Any]) -> Any:
+    """Take an answer to `as_object(schema)` out of its wrapping, if it has one."""
+    if schema.get("type") == "object" or not isinstance(answer, dict) or answer.keys() != {WRAPPED}:
+        return answer
+    return answer[WRAPPED]
+
+
+def fits_strict(schema: Any) -> bool:
+    """Tell whether OpenAI's strict mode takes a schema: every object closed, all its properties required."""
+    if not isinstance(schema, dict) or not schema.keys() <= _STRICT:
+        return False
+    properties = schema.get("properties", {})
+    if schema.get("type") == "object" or properties:
+        closed = schema.get("additionalProperties") is False
+        if not closed or set(schema.get("required", ())) != properties.keys():
+            return False
+    children = [*properties.values(), *schema.get("$defs", {}).values(), *schema.get("anyOf", ())]
+    if "items" in schema:
+        children.append(schema["items"])
+    return all(fits_strict(child) for child in children)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.answers import arguments, count, member, parsed, truncated
-from pytest_packbench.backends.base import ModelAnswer, ToolCall, Usage
+from pytest_packbench.backends.answers import arguments, as_object, count, member, parsed, truncated, unwrapped
 from pytest_packbench.backends.caller import Caller, Posting
 from pytest_packbench.backends.opened import checked_url, imported, key_from, model_named
-from pytest_packbench.backends.schema import as_object, unwrapped
+from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_packbench.backends.base import Backend, BackendOptions, ModelRequest
+    from pytest_packbench.backends.base import Backend, BackendOptions
+    from pytest_packbench.model.request import ModelRequest
 
 NAME = "anthropic"
 DEFAULT_MODEL = "claude-sonnet-4-6"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from abc import ABC, abstractmethod
+from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pytest_packbench.backends.answers import Unreadable, parsed
 from pytest_packbench.backends.base import BackendUnusable
 from pytest_packbench.backends.failures import (
     OVERLOADED,
+    known_secrets,
     network_error,
     one_line,
     status_error,
@@ -20,18 +23,16 @@ from pytest_packbench.backends.failures import (
     words_of,
 )
 from pytest_packbench.backends.opened import CONNECT_S, http_library, tls_context
-from pytest_packbench.backends.secrets import known_secrets
-from pytest_packbench.backends.slots import Slots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from types import ModuleType
 
-    from pytest_packbench.backends.base import BackendOptions, ModelAnswer, ModelRequest, Usage
+    from pytest_packbench.backends.base import BackendOptions
+    from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
+
 
 _REFUSING = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
-
-
 # a parameter as such is refused, not its value: a value that is out of range stays the user's mistake
 _REFUSES = re.compile(
     r"(?i)\b(unsupported|not support(ed)?|n't support|deprecated|not permitted|not allowed|may not|not compatible|"
@@ -199,3 +200,50 @@ class Caller:
         if not _REFUSES.search(words):
             return frozenset()
         return frozenset(self._adjustable & sent.keys() & set(re.findall(r"\w+", words)))
+
+
+ClientT = TypeVar("ClientT")
+
+
+class Slots(Generic[ClientT]):
+    """At most so many clients, opened when first needed.
+
+    Args:
+        make: opens a client; the first is opened at once, so that a wrong setting shows before the first call.
+        most: clients at most, 1 or more; whoever comes later waits.
+        close: closes a client.
+    """
+
+    def __init__(
+        self, make: Callable[[], ClientT], *, most: int, close: Callable[[ClientT], Awaitable[object]]
+    ) -> None:
+        self._make = make
+        self._close = close
+        self._free = asyncio.Semaphore(most)
+        self._turn = asyncio.Lock()
+        self._all = [make()]
+        self._idle = list(self._all)
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[ClientT]:
+        """Lend a client for one call."""
+        async with self._free:
+            # one call starts in a round of the loop: started together, calls are sent only when all are prepared,
+            # answered together, and the loop has nothing to do in between
+            async with self._turn:
+                await asyncio.sleep(0)
+            if self._idle:
+                client = self._idle.pop()
+            else:
+                client = self._make()
+                self._all.append(client)
+            try:
+                yield client
+            finally:
+                self._idle.append(client)
+
+    async def aclose(self) -> None:
+        """Close them all, lent ones too."""
+        clients, self._all, self._idle = self._all, [], []
+        for client in clients:
+            await self._close(client)

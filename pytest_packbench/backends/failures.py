@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.base import BackendError, Usage
-from pytest_packbench.backends.secrets import redacted
+from pytest_packbench.backends.base import BackendError
+
+if TYPE_CHECKING:
+    from pytest_packbench.model.request import Usage
 
 OVERLOADED = frozenset({429, 503, 529})
 """Statuses by which a server says that it is asked too much."""
-
 _KINDS = {401: "auth", 403: "auth", 408: "timeout", 429: "rate_limit", 503: "overloaded", 529: "overloaded"}
 _MOST_SHOWN = 300
 
@@ -74,3 +77,38 @@ def one_line(text: str, secrets: tuple[str, ...]) -> str:
     """Redact, fold and shorten a text from outside."""
     folded = " ".join(redacted(text, secrets).split())
     return folded if len(folded) <= _MOST_SHOWN else f"{folded[:_MOST_SHOWN]}..."
+
+
+REDACTED = "[redacted]"
+_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|HEADERS", re.IGNORECASE)
+# shorter values are words that stand in ordinary text as well
+_LEAST = 8
+_PATTERNS = (
+    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=*-]{6,}"), rf"\1 {REDACTED}"),
+    (
+        re.compile(r"(?i)\b((?:proxy-)?authorization|(?:x-)?api-key)(\W{1,4})(?!bearer|basic)[^\s\"',}]+"),
+        rf"\1\2{REDACTED}",
+    ),
+    (re.compile(r"\bsk-[\w*-]{6,}"), REDACTED),
+    (re.compile(r"(?<=://)[^/\s@]+@"), f"{REDACTED}@"),
+)
+
+
+def known_secrets() -> tuple[str, ...]:
+    """Give the values of variables whose names speak of a secret, from 8 characters on, longest first.
+
+    Where a value is a list of headers, as the clients take them from `*_CUSTOM_HEADERS`, each header's value counts.
+    """
+    values = [value for name, value in os.environ.items() if _NAMES.search(name)]
+    parts = [line.partition(":")[2] for value in values for line in value.splitlines()]
+    found = {text.strip() for text in (*values, *parts)}
+    return tuple(sorted((text for text in found if len(text) >= _LEAST), key=len, reverse=True))
+
+
+def redacted(text: str, secrets: tuple[str, ...]) -> str:
+    """Take secrets out of a message: the values given, and what has the form of a key, a header or a URL's login."""
+    for secret in secrets:
+        text = text.replace(secret, REDACTED)
+    for pattern, instead in _PATTERNS:
+        text = pattern.sub(instead, text)
+    return text

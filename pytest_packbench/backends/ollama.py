@@ -14,9 +14,11 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends.answers import Unreadable, arguments, count, parsed, truncated
-from pytest_packbench.backends.base import BackendError, BackendUnusable, ModelAnswer, ToolCall, Usage
+from pytest_packbench.backends.base import BackendError, BackendUnusable
+from pytest_packbench.backends.caller import Slots
 from pytest_packbench.backends.failures import (
     OVERLOADED,
+    known_secrets,
     network_error,
     one_line,
     status_error,
@@ -25,11 +27,11 @@ from pytest_packbench.backends.failures import (
     unsendable_error,
 )
 from pytest_packbench.backends.opened import CONNECT_S, checked_url, imported, model_named, tls_context
-from pytest_packbench.backends.secrets import known_secrets
-from pytest_packbench.backends.slots import Slots
+from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
 
 if TYPE_CHECKING:
-    from pytest_packbench.backends.base import Backend, BackendOptions, ModelRequest, Tool
+    from pytest_packbench.backends.base import Backend, BackendOptions
+    from pytest_packbench.model.request import ModelRequest, Tool
 
 NAME = "ollama"
 

@@ -6,14 +6,24 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.answers import Unreadable, arguments, count, member, parsed, truncated
-from pytest_packbench.backends.base import ModelAnswer, ToolCall, Usage
+from pytest_packbench.backends.answers import (
+    Unreadable,
+    arguments,
+    as_object,
+    count,
+    fits_strict,
+    member,
+    parsed,
+    truncated,
+    unwrapped,
+)
 from pytest_packbench.backends.caller import Caller, Posting
 from pytest_packbench.backends.opened import checked_url, imported, key_from, model_named
-from pytest_packbench.backends.schema import as_object, fits_strict, unwrapped
+from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
 
 if TYPE_CHECKING:
-    from pytest_packbench.backends.base import Backend, BackendOptions, ModelRequest
+    from pytest_packbench.backends.base import Backend, BackendOptions
+    from pytest_packbench.model.request import ModelRequest
 
 NAME = "openai"
 _LIMITS = ("max_completion_tokens", "max_tokens")

@@ -9,24 +9,26 @@ import json
 import os
 import re
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.cases.load import case_sha256, parse_case, parse_json
-from pytest_packbench.cases.model import CASE_ID, CASE_ID_LENGTH
-from pytest_packbench.cases.problem import CaseError, Problem
+from pytest_packbench.model.case import CASE_ID, CASE_ID_LENGTH
+from pytest_packbench.model.errors import CaseError, Problem
+from pytest_packbench.model.suite import CONFIG_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from pytest_packbench.cases.load import LoadedCase
-    from pytest_packbench.cases.model import Case
-    from pytest_packbench.cases.shard import Shard
+    from pytest_packbench.model.case import Case, LoadedCase
+    from pytest_packbench.model.shard import Shard
+
 
 ONE = ".json"
 MANY = ".jsonl"
 SUFFIXES = (ONE, MANY)
-
 _SPACE = rb"[ \t\r\n]*"
 _PLAIN = rb'"[^"\\]*"'
 _MEMBER = rb'(?!"id")' + _PLAIN + _SPACE + b":" + _SPACE + rb"(?:" + _PLAIN + rb"|[-+.0-9A-Za-z]+)" + _SPACE + b","
@@ -353,3 +355,20 @@ def parse_line(line: CaseLine, model: type[Case], *, file: str, pack: str | None
 def unreadable(error: OSError) -> Problem:
     """Say that a file can't be opened."""
     return Problem("", f"can't be read: {error.strerror or error}", "expected a file of cases")
+
+
+def without_rules(folder: Path) -> str:
+    """Say that a folder has no `suite.yaml`, and what to do.
+
+    Args:
+        folder: the folder of which a suite was expected, absolute or from the current one.
+
+    Returns:
+        One line; empty where there is no such folder.
+    """
+    if not folder.is_dir():
+        return ""
+    names = [path.name for path in folder.iterdir() if path.is_file() and path.name.isprintable()]
+    near = get_close_matches(CONFIG_NAME, names, n=1, cutoff=0.8)
+    advice = f"rename {near[0]} in it" if near else "a suite's rules stand in that file"
+    return f"{os.path.relpath(folder)} has no {CONFIG_NAME}; {advice}"

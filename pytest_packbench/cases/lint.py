@@ -12,27 +12,27 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.cases.finding import Finding
-from pytest_packbench.cases.problem import shown, suggestion
-from pytest_packbench.cases.suite import CONFIG_NAME
+from pytest_packbench.model.errors import shown, suggestion
+from pytest_packbench.model.finding import Finding
+from pytest_packbench.model.suite import CONFIG_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from pytest_packbench.cases.finding import FiledCase
-    from pytest_packbench.cases.suite import Gate, SuiteConfig
+    from pytest_packbench.model.finding import FiledCase
+    from pytest_packbench.model.gate import Gate
+    from pytest_packbench.model.suite import SuiteConfig
+
 
 NEAR = 0.9
 """The Jaccard similarity of word triples from which two inputs are near-duplicates."""
 PAIR = "pair_"
 """How a tag begins that joins the cases of a pair."""
-
 _GROUPS = ("case_type", "difficulty", "tag")
 _SHINGLE = 3
 _REASON_WORDS = 2
 _NOISE = 1e-9
-
 Shingles = frozenset[tuple[str, ...]]
 
 

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from pytest_packbench.cases.problem import CaseError, Problem, SuiteError, problems_of, shown, suggestion
-from pytest_packbench.cases.suite import CONFIG_NAME, SuiteConfig
+from pytest_packbench.model.case import LoadedCase, canonical_sha256
+from pytest_packbench.model.cassette import Cassette
+from pytest_packbench.model.errors import CaseError, CassetteError, Problem, SuiteError, problems_of, shown, suggestion
+from pytest_packbench.model.suite import CONFIG_NAME, SuiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from pytest_packbench.cases.model import Case
+    from pytest_packbench.model.case import Case
+    from pytest_packbench.model.suite import SuiteConfig
+
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-# made once: `json.dumps` makes one each time
-_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 class _RefusedError(ValueError):
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
         self.problem = problem
-
-
-def canonical_sha256(value: object) -> str:
-    """Hash a JSON value by its meaning: sorted keys, no spaces, UTF-8; hexadecimal SHA-256."""
-    text = _CANONICAL.encode(value)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def parse_json(raw: bytes) -> Any:
@@ -98,21 +92,6 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(word: str) -> float:
     raise _RefusedError(Problem("", f"{word} is not JSON", "expected a finite number or null"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedCase:
-    """A case with the hashes that tell whether it changed.
-
-    Attributes:
-        case: the model, in the pack's own class.
-        sha256: hash of the whole case but its `$schema`.
-        input_sha256: hash of its `input`.
-    """
-
-    case: Case
-    sha256: str
-    input_sha256: str
 
 
 def parse_case(raw: bytes, model: type[Case], *, source: str, stem: str | None, pack: str | None) -> LoadedCase:
@@ -227,3 +206,43 @@ def _validated(data: object, model: type[ModelT], source: str, error_type: type[
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
+
+
+def scoring_sha256(config: SuiteConfig) -> str:
+    """Hash the rules that turn an answer into a score and a score into passed or failed.
+
+    All that `suite.yaml` says counts, a pack's own rules too, but for the keys in `config.not_scoring`: what the run
+    demands of all cases together, what is run and by whom, what it costs, and words for people change no score.
+
+    Args:
+        config: what `suite.yaml` says, in the pack's own model; keys that it leaves out count with their defaults.
+
+    Returns:
+        Hexadecimal SHA-256 of canonical JSON.
+    """
+    return canonical_sha256(config.model_dump(mode="json", exclude=set(config.not_scoring)))
+
+
+def load_cassette(path: Path, *, source: str) -> tuple[Cassette, str]:
+    """Read a cassette.
+
+    Args:
+        path: the file.
+        source: how to call it in an error.
+
+    Returns:
+        The cassette and the hash of its meaning.
+
+    Raises:
+        FileNotFoundError: there is none.
+        CassetteError: one line with file, pointer, what is wrong, what was expected.
+    """
+    try:
+        data = parse_json(path.read_bytes())
+        cassette = Cassette.model_validate(data)
+    except ValidationError as error:
+        raise CassetteError(source, problems_of(error, Cassette)) from None
+    except ValueError as error:
+        problem = getattr(error, "problem", None) or Problem("", str(error), "expected a cassette")
+        raise CassetteError(source, [problem]) from None
+    return cassette, canonical_sha256(data)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.places import OUTPUT, run_place, write_asked
+from pytest_packbench.commands.paths import OUTPUT, run_place, write_asked
 
 if TYPE_CHECKING:
     import argparse
 
-    from pytest_packbench.reports.reading import ReadRun
+    from pytest_packbench.runs.stored import ReadRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,11 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare, write the page, and say in the exit code whether a condition failed it."""
-    from pytest_packbench.reports.comparison import compare
-    from pytest_packbench.reports.condition import parse_conditions
+    from pytest_packbench.analysis.comparison import compare, parse_conditions
     from pytest_packbench.reports.diff import answer, diff_markdown
-    from pytest_packbench.reports.reading import read_run
     from pytest_packbench.reports.terminal import printable
+    from pytest_packbench.runs.stored import read_run
 
     baseline, current = read_run(run_place(arguments.baseline)), read_run(run_place(arguments.current))
     comparison = compare(baseline.stored, current.stored)
@@ -74,7 +73,7 @@ def write_page(page: str, out: Path | None) -> Path:
         UsageError: it can't be written there.
         OSError: its folder can't be made.
     """
-    from pytest_packbench.reports.files import ensure_gitignore
+    from pytest_packbench.runs.files import ensure_gitignore
 
     if out is None:
         ensure_gitignore(OUTPUT)

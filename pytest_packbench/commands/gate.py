@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.places import add_packs, add_root, find_suite, packs_of, run_place
+from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of, run_place
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from pytest_packbench.cases.suite import SuiteConfig
-    from pytest_packbench.records.stored import StoredRun
-    from pytest_packbench.reports.reading import ReadRun
+    from pytest_packbench.model.suite import SuiteConfig
+    from pytest_packbench.runs.stored import ReadRun, StoredRun
 
 
 _SENTENCE = 1600
@@ -41,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print each gate's arithmetic, and say in the exit code whether all hold."""
-    from pytest_packbench.reports.gates import check_run
+    from pytest_packbench.analysis.gates import check_run
     from pytest_packbench.reports.terminal import one_line
 
     read = [_load(path) for path in arguments.runs]
@@ -83,7 +82,7 @@ def _baselines(
     Raises:
         UsageError: one of them is the baseline of no run here, or can't be compared with.
     """
-    from pytest_packbench.reports.baseline import baseline_for
+    from pytest_packbench.analysis.gates import baseline_for
 
     found: dict[str, StoredRun] = {}
     for path in paths:
@@ -104,7 +103,7 @@ def _baselines(
 
 
 def _load(path: Path) -> ReadRun:
-    from pytest_packbench.reports.reading import read_run
+    from pytest_packbench.runs.stored import read_run
 
     return read_run(run_place(path))
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.commands.places import OUTPUT
+from pytest_packbench.commands.paths import OUTPUT
 
 if TYPE_CHECKING:
     import argparse
 
-    from pytest_packbench.records.stored import StoredRun
+    from pytest_packbench.runs.stored import StoredRun
 
 _HEAD = ("run", "finished", "mode", "target", "status", "cases", "passed", "failed", "broken", "mean score", "rules")
 _KEYS = tuple(name.replace(" ", "_") for name in _HEAD)
@@ -70,7 +70,7 @@ def _is_run(folder: Path) -> bool:
 
 def _row(folder: Path) -> tuple[_Row, str]:
     """Give the row of a run, None for what is not known, and why it can't be read; empty where it can."""
-    from pytest_packbench.records.stored import StoredRunError, load_run
+    from pytest_packbench.runs.stored import StoredRunError, load_run
 
     try:
         return _figures(load_run(folder)), ""
@@ -81,7 +81,7 @@ def _row(folder: Path) -> tuple[_Row, str]:
 
 
 def _shown(value: str | float | None) -> str:
-    from pytest_packbench.reports.figures import DASH, average
+    from pytest_packbench.analysis.figures import DASH, average
 
     if value is None:
         return DASH
@@ -89,8 +89,8 @@ def _shown(value: str | float | None) -> str:
 
 
 def _figures(stored: StoredRun) -> _Row:
-    from pytest_packbench.reports.statistics import statistics
-    from pytest_packbench.reports.trials import rule_of
+    from pytest_packbench.analysis.statistics import statistics
+    from pytest_packbench.analysis.trials import rule_of
 
     figures = statistics(stored.entries, trials_rule=rule_of(stored.run))
     verdicts = figures.totals.verdicts

@@ -8,15 +8,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UNUSABLE
-from pytest_packbench.commands.places import ROOT, add_root
+from pytest_packbench.commands.paths import ROOT, add_root
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
     from pytest_packbench.commands.importing import Checked, Destination
-    from pytest_packbench.engine.protocols.importer import Flaw, Importer
-    from pytest_packbench.engine.protocols.pack import Pack
+    from pytest_packbench.model.pack import Flaw, Importer, Pack
 
 MOST_FLAWS = 20
 _MOST_TEXT = 4000
@@ -55,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _importers() -> Iterator[tuple[str, Pack, Importer]]:
-    from pytest_packbench.packs.known import PackError, Packs
+    from pytest_packbench.packs.registry import PackError, Packs
 
     packs = Packs()
     taken: set[str] = set()

@@ -10,19 +10,19 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_packbench.cases.files import MANY, case_lines, id_of, raw_of, walk_cases
-from pytest_packbench.cases.load import canonical_sha256, check_case, parse_json, read_config
-from pytest_packbench.cases.problem import CaseError
-from pytest_packbench.cases.suite import CONFIG_NAME
+from pytest_packbench.cases.load import check_case, parse_json, read_config
 from pytest_packbench.cli import UsageError
-from pytest_packbench.engine.protocols.importer import Flaw
+from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.model.errors import CaseError
+from pytest_packbench.model.pack import Flaw
+from pytest_packbench.model.suite import CONFIG_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_packbench.cases.files import CasePlace
-    from pytest_packbench.cases.suite import SuiteConfig
-    from pytest_packbench.engine.protocols.importer import Draft
-    from pytest_packbench.engine.protocols.pack import Pack
+    from pytest_packbench.model.pack import Draft, Pack
+    from pytest_packbench.model.suite import SuiteConfig
 
 State = Literal["new", "unchanged", "replaced"]
 
@@ -111,7 +111,7 @@ class Destination:
             ValueError: there are more or fewer now.
             OSError: one can't be written; those before it are, of lines none is.
         """
-        from pytest_packbench.records.atomic import write_atomic
+        from pytest_packbench.atomic import write_atomic
 
         cases = (one for one in checked if isinstance(one, Checked))
         if self.many is None:
@@ -150,7 +150,7 @@ class Destination:
 
 def _write_lines(path: Path, cases: Iterable[Checked], expected: int) -> None:
     """Write a file of many anew: its own lines in their order, then the new ones."""
-    from pytest_packbench.records.atomic import encoded, replacing
+    from pytest_packbench.atomic import encoded, replacing
 
     path.parent.mkdir(parents=True, exist_ok=True)
     count, replaced = 0, dict[str, bytes]()
@@ -170,7 +170,7 @@ def _write_lines(path: Path, cases: Iterable[Checked], expected: int) -> None:
 
 
 def _write_files(cases: Iterable[Checked], expected: int) -> None:
-    from pytest_packbench.records.atomic import write_atomic
+    from pytest_packbench.atomic import write_atomic
 
     count, folders = 0, set[Path]()
     for one in cases:
@@ -222,7 +222,7 @@ def destination(name: str, root: Path, pack: Pack, files: Mapping[str, str], *, 
 
 
 def _rules(folder: Path, pack: Pack, *, source: str) -> SuiteConfig:
-    from pytest_packbench.packs.known import Packs
+    from pytest_packbench.packs.registry import Packs
 
     rules = read_config(folder, Packs([pack]).suite_models, source=source)
     if rules.pack != pack.name:

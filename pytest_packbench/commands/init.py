@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.commands.places import ROOT, add_root
+from pytest_packbench.commands.paths import ROOT, add_root
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Mapping
 
-    from pytest_packbench.engine.protocols.starter import Starter
-    from pytest_packbench.packs.known import Packs
+    from pytest_packbench.model.pack import Starter
+    from pytest_packbench.packs.registry import Packs
 
 _PYTEST_GOES_BY = ("pytest.toml", "pytest.ini", "pyproject.toml")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    from pytest_packbench.packs.default import DEFAULT_PACK
+    from pytest_packbench.packs.registry import DEFAULT_PACK
 
     parser.add_argument("name", metavar="NAME", help="the new suite: lower-case letters, digits, _ and -")
     about = f"the pack of its cases, or one that is not installed, as MODULE:ATTR (default {DEFAULT_PACK})"
@@ -57,8 +57,8 @@ def suite_name(name: str) -> str:
     """
     from pydantic import TypeAdapter, ValidationError
 
-    from pytest_packbench.cases.model import Name
-    from pytest_packbench.cases.problem import shown
+    from pytest_packbench.model.case import Name
+    from pytest_packbench.model.errors import shown
 
     try:
         TypeAdapter(Name).validate_python(name)
@@ -71,7 +71,7 @@ def suite_name(name: str) -> str:
 
 
 def _starter(name: str) -> Starter:
-    from pytest_packbench.packs.known import Packs, import_pack
+    from pytest_packbench.packs.registry import Packs, import_pack
 
     packs = Packs()
     if ":" not in name and name not in packs:
@@ -83,7 +83,7 @@ def _starter(name: str) -> Starter:
 
 
 def _beginners(packs: Packs) -> str:
-    from pytest_packbench.packs.known import PackError
+    from pytest_packbench.packs.registry import PackError
 
     found = []
     for name in packs:
@@ -100,7 +100,7 @@ def _files(starter: Starter, name: str, folder: Path) -> dict[Path, str]:
 
 
 def _words(name: str) -> dict[str, str]:
-    from pytest_packbench.engine.protocols.starter import SUITE_NAME, TARGET_MODULE
+    from pytest_packbench.model.pack import SUITE_NAME, TARGET_MODULE
 
     # a module's name has no hyphen and begins with no digit
     return {SUITE_NAME: name, TARGET_MODULE: f"target_{name.replace('-', '_')}"}

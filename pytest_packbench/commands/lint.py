@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.places import add_packs, add_root, find_suite, packs_of
+from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
 
-    from pytest_packbench.cases.finding import Finding
-    from pytest_packbench.engine.protocols.pack import LintOption, Pack
+    from pytest_packbench.model.finding import Finding
+    from pytest_packbench.model.pack import LintOption, Pack
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings and their count; 1 where one of them is an error."""
-    from pytest_packbench.engine.lint import lint
+    from pytest_packbench.cases.suite_lint import lint
 
     packs = packs_of(arguments.packs)
     suite = find_suite(arguments.suite, arguments.root, packs)
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options() -> dict[str, LintOption]:
-    from pytest_packbench.packs.known import Packs
+    from pytest_packbench.packs.registry import Packs
 
     return Packs().lint_options
 

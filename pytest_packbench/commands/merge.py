@@ -10,28 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.places import (
-    OUTPUT,
-    add_packs,
-    add_root,
-    find_suite,
-    packs_of,
-    run_folder,
-    run_place,
-)
+from pytest_packbench.commands.paths import OUTPUT, add_packs, add_root, find_suite, packs_of, run_folder, run_place
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
     from pytest_packbench.cases.files import CasePlace
-    from pytest_packbench.cases.suite import Suite
-    from pytest_packbench.engine.protocols.pack import Pack
-    from pytest_packbench.records.entry import Entry
-    from pytest_packbench.records.merging import Shards
-    from pytest_packbench.records.run import Run
-    from pytest_packbench.records.stored import OpenReport
-    from pytest_packbench.reports.folder import RunFolder
+    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.run import Run
+    from pytest_packbench.model.suite import Suite
+    from pytest_packbench.runs.merging import Shards
+    from pytest_packbench.runs.stored import OpenReport
+    from pytest_packbench.runs.writer import RunFolder
 
 _MOST_NAMED = 5
 
@@ -58,16 +50,16 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from ulid import ULID
 
-    from pytest_packbench.records.atomic import write_atomic
-    from pytest_packbench.records.merging import joined_run, shards_of
-    from pytest_packbench.records.stored import load_run, open_report
-    from pytest_packbench.reports.files import ensure_gitignore
-    from pytest_packbench.reports.folder import RunFolder
-    from pytest_packbench.reports.gates import check_run
-    from pytest_packbench.reports.judgement import judge
-    from pytest_packbench.reports.statistics import statistics
+    from pytest_packbench.analysis.conclusion import judge
+    from pytest_packbench.analysis.gates import check_run
+    from pytest_packbench.analysis.statistics import statistics
+    from pytest_packbench.analysis.trials import rule_of
+    from pytest_packbench.atomic import write_atomic
     from pytest_packbench.reports.terminal import table
-    from pytest_packbench.reports.trials import rule_of
+    from pytest_packbench.runs.files import ensure_gitignore
+    from pytest_packbench.runs.merging import joined_run, shards_of
+    from pytest_packbench.runs.stored import load_run, open_report
+    from pytest_packbench.runs.writer import RunFolder
 
     _check_output(arguments.output)
     folders = [run_folder(path, arguments.output) for path in arguments.runs]
@@ -158,9 +150,9 @@ class _Join:
     lost: list[str] = field(default_factory=list)
     known: int = 0
 
-    def write(self, runs: Sequence[tuple[Path, OpenReport]], place: RunFolder) -> list[Entry]:
+    def write(self, runs: Sequence[tuple[Path, OpenReport]], place: RunFolder) -> list[CaseResult]:
         """Write every entry, and keep what figures and the page need of them."""
-        from pytest_packbench.reports.kept import KeptEntries
+        from pytest_packbench.analysis.kept import KeptEntries
 
         kept = KeptEntries(compared=self.compared)
         for entry in self._entries(runs):
@@ -168,7 +160,7 @@ class _Join:
             kept.add(entry)
         return kept.entries
 
-    def partial(self, entries: Sequence[Entry]) -> str:
+    def partial(self, entries: Sequence[CaseResult]) -> str:
         """Say why the joined run is not complete; empty where it is."""
         reasons = []
         if self.shards is not None and self.shards.missing:
@@ -183,9 +175,9 @@ class _Join:
             reasons.append(f"{len(self.lost)} of {self.known} cases are in none of the runs: {shown}")
         return "; ".join(reasons)
 
-    def _entries(self, runs: Sequence[tuple[Path, OpenReport]]) -> Iterator[Entry]:
+    def _entries(self, runs: Sequence[tuple[Path, OpenReport]]) -> Iterator[CaseResult]:
         from pytest_packbench.cases.files import CaseIndex
-        from pytest_packbench.records.merging import LinesBeside, filled, joined_entries
+        from pytest_packbench.runs.merging import LinesBeside, filled, joined_entries
 
         index = CaseIndex(self.suite.cases_path)
         self.known = len(index)
@@ -210,10 +202,10 @@ class _Join:
         for lines in (*records, *payloads):
             lines.end()
 
-    def _absent(self, case: CasePlace, shards: Shards) -> Entry:
+    def _absent(self, case: CasePlace, shards: Shards) -> CaseResult:
         from pytest_packbench.cases.files import read_place
-        from pytest_packbench.cases.problem import CaseError
-        from pytest_packbench.engine.entries import Place, unscored
+        from pytest_packbench.engine.results import Place, unscored
+        from pytest_packbench.model.errors import CaseError
 
         file = Path(os.path.relpath(case.path)).as_posix()
         loaded = None

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from pytest_packbench.reports.overview import Overview
-    from pytest_packbench.reports.stream import Source
+    from pytest_packbench.analysis.overview import Overview
+    from pytest_packbench.runs.lines import Source
 
 STDIN = _STDOUT = "-"
 
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         StreamError: a line can't be read.
         OSError: a file can't be read.
     """
-    from pytest_packbench.reports.stream import sources
+    from pytest_packbench.runs.lines import sources
 
     given = sources([_place(name) for name in arguments.files])
     _keep_inputs(arguments.out, given)
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _place(name: str) -> str:
     """Find the run that a name means; what it doesn't mean stays a file's name, for the error to say."""
-    from pytest_packbench.commands.places import LATEST, OUTPUT, run_folder
+    from pytest_packbench.commands.paths import LATEST, OUTPUT, run_folder
 
     path = Path(name)
     if name == STDIN or (path.exists() and path.name != LATEST):
@@ -94,9 +94,9 @@ def _place(name: str) -> str:
 
 
 def _count(given: Sequence[Source], arguments: argparse.Namespace) -> Overview:
-    from pytest_packbench.reports.overview import Caps, overview
-    from pytest_packbench.reports.stream import Skipped, read_errors, read_records
-    from pytest_packbench.reports.tally import Tally
+    from pytest_packbench.analysis.overview import Caps, overview
+    from pytest_packbench.analysis.tally import Tally
+    from pytest_packbench.runs.lines import Skipped, read_errors, read_records
 
     tally, skipped, wanted, others = Tally(), Skipped() if arguments.skip_bad else None, arguments.run_id, 0
     for source in given:
@@ -121,7 +121,7 @@ def _count(given: Sequence[Source], arguments: argparse.Namespace) -> Overview:
 
 def _text(found: Overview, form: str) -> str:
     if form == "json":
-        from pytest_packbench.reports.overview import overview_document
+        from pytest_packbench.analysis.overview import overview_document
 
         return json.dumps(overview_document(found), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
     from pytest_packbench.reports.overview_markdown import overview_markdown
@@ -146,7 +146,7 @@ def _write(text: str, out: str) -> None:
         sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
         sys.stdout.buffer.flush()
         return
-    from pytest_packbench.commands.places import write_asked
+    from pytest_packbench.commands.paths import write_asked
 
     write_asked(Path(out), text)
     sys.stderr.write(f"wrote report to {out}\n")

@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.places import add_packs, add_root, find_suite, packs_of, run_folder, write_asked
-from pytest_packbench.engine.said import said
+from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of, run_folder, write_asked
+from pytest_packbench.model.errors import said
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Hashable, Iterable, Iterator
 
-    from pytest_packbench.cases.load import LoadedCase
-    from pytest_packbench.cases.suite import Suite
+    from pytest_packbench.analysis.comparison import Comparison
     from pytest_packbench.engine.bench import Bench
-    from pytest_packbench.engine.protocols.pack import Pack
-    from pytest_packbench.records.entry import Entry
-    from pytest_packbench.records.run import Run
-    from pytest_packbench.reports.comparison import Comparison
+    from pytest_packbench.model.case import LoadedCase
+    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.run import Run
+    from pytest_packbench.model.suite import Suite
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,10 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Score the stored results again and print how the scores change."""
-    from pytest_packbench.records.stored import StoredRun, open_report
-    from pytest_packbench.reports.comparison import compare
-    from pytest_packbench.reports.condition import parse_conditions
+    from pytest_packbench.analysis.comparison import compare, parse_conditions
     from pytest_packbench.reports.diff import diff_markdown
+    from pytest_packbench.runs.stored import StoredRun, open_report
 
     folder = run_folder(arguments.run)
     report = open_report(folder)
@@ -65,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     return FAILED if failed else FINE
 
 
-def rescored(entries: Iterable[Entry], run: Run, payloads: Path, suite: Suite, pack: Pack) -> Iterator[Entry]:
+def rescored(entries: Iterable[CaseResult], run: Run, payloads: Path, suite: Suite, pack: Pack) -> Iterator[CaseResult]:
     """Score each stored result by the suite's rules of today, against the case as it is today.
 
     Args:
@@ -107,7 +106,7 @@ class _Shared:
     def __init__(self) -> None:
         self._terms: dict[Hashable, tuple[dict[str, Any], ...]] = {}
 
-    def light(self, entry: Entry) -> Entry:
+    def light(self, entry: CaseResult) -> CaseResult:
         key = tuple((term["name"], term["effect"], term["value"]) for term in entry.terms)
         terms = tuple({"name": name, "effect": effect, "value": value} for name, effect, value in key)
         return replace(
@@ -115,9 +114,9 @@ class _Shared:
         )
 
 
-def _again(entry: Entry, result: Any, loaded: LoadedCase, bench: Bench) -> Entry:
+def _again(entry: CaseResult, result: Any, loaded: LoadedCase, bench: Bench) -> CaseResult:
     from pytest_packbench.engine.attempt import rejudge
-    from pytest_packbench.engine.entries import Place, entry_of, unscored
+    from pytest_packbench.engine.results import Place, entry_of, unscored
 
     place = Place(
         suite=bench.suite,
@@ -160,7 +159,7 @@ class _Cases:
 
     def _read(self, case_id: str) -> LoadedCase | None:
         from pytest_packbench.cases.files import read_place
-        from pytest_packbench.cases.problem import CaseError
+        from pytest_packbench.model.errors import CaseError
         from pytest_packbench.reports.terminal import printable
 
         place = self._index.find(case_id)

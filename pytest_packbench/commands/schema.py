@@ -11,7 +11,7 @@ from pytest_packbench.cli import FINE, UsageError
 if TYPE_CHECKING:
     import argparse
 
-    from pytest_packbench.engine.protocols.pack import Pack
+    from pytest_packbench.model.pack import Pack
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 KINDS = ("case", "suite", "cassette", "record", "report")
@@ -44,10 +44,10 @@ def schema(kind: str, pack: str | None = None) -> dict[str, Any]:
     if kind in {"case", "suite"}:
         return {"$schema": DIALECT, **_of_packs(kind, pack)}
     if kind == "cassette":
-        from pytest_packbench.engine.cassette import Cassette
+        from pytest_packbench.model.cassette import Cassette
 
         return {"$schema": DIALECT, **Cassette.model_json_schema()}
-    from pytest_packbench.records.schema import RECORD, REPORT
+    from pytest_packbench.model.schema import RECORD, REPORT
 
     return {"$schema": DIALECT, **(RECORD if kind == "record" else REPORT)}
 
@@ -70,7 +70,7 @@ def _of_packs(kind: str, pack: str | None) -> dict[str, Any]:
 
 
 def _chosen(pack: str | None) -> list[Pack]:
-    from pytest_packbench.packs.known import Packs, builtin, import_pack
+    from pytest_packbench.packs.registry import Packs, builtin, import_pack
 
     if pack is None:
         own = builtin()

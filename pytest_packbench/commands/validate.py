@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cli import FINE, UNUSABLE
-from pytest_packbench.commands.places import add_packs, packs_of
+from pytest_packbench.commands.paths import add_packs, packs_of
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
     from pytest_packbench.cases.files import CaseLine
-    from pytest_packbench.packs.known import Packs
-    from pytest_packbench.records.entry import Entry
-    from pytest_packbench.records.evalrecord import EvalRecord
+    from pytest_packbench.model.record import EvalRecord
+    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.packs.registry import Packs
 
 # what a run leaves is known by its name where it has no line
 _EMPTY = {
@@ -89,19 +89,19 @@ def kind_of(path: Path, packs: Packs) -> str:
     if path.suffix == ".jsonl":
         return _lines(path, packs)
     if _is_report(path):
-        from pytest_packbench.records.run import RUN_DOCUMENT_VERSION
-        from pytest_packbench.records.stored import open_report
+        from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
+        from pytest_packbench.runs.stored import open_report
 
         return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_cases(open_report(path).entries)}"
     from pytest_packbench.cases.load import parse_json
-    from pytest_packbench.cases.problem import CaseError, Problem
+    from pytest_packbench.model.errors import CaseError, Problem
 
     try:
         data = parse_json(path.read_bytes())
     except ValueError as error:
         raise CaseError(str(path), [getattr(error, "problem", Problem("", str(error), "expected JSON"))]) from None
     if isinstance(data, dict) and "cassette_version" in data:
-        from pytest_packbench.engine.cassette import load_cassette
+        from pytest_packbench.cases.load import load_cassette
 
         cassette, _ = load_cassette(path, source=str(path))
         return f"cassette, version {cassette.cassette_version}, {cassette.origin}"
@@ -110,8 +110,8 @@ def kind_of(path: Path, packs: Packs) -> str:
 
 def _case(path: Path, data: Any, packs: Packs) -> str:
     from pytest_packbench.cases.load import check_case
-    from pytest_packbench.cases.model import Case
-    from pytest_packbench.cases.problem import CaseError, Problem, suggestion
+    from pytest_packbench.model.case import Case
+    from pytest_packbench.model.errors import CaseError, Problem, suggestion
 
     name = data.get("pack_id") if isinstance(data, dict) else None
     if isinstance(name, str) and name not in packs:
@@ -124,7 +124,7 @@ def _case(path: Path, data: Any, packs: Packs) -> str:
 
 def _is_report(path: Path) -> bool:
     """Look for our key in a document that may be too large to hold."""
-    from pytest_packbench.records.walk import Walk, WalkError
+    from pytest_packbench.runs.json_walk import Walk, WalkError
 
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -139,7 +139,7 @@ def _is_report(path: Path) -> bool:
     return False
 
 
-def _cases(entries: Iterable[Entry]) -> str:
+def _cases(entries: Iterable[CaseResult]) -> str:
     cases: set[tuple[str, str]] = set()
     trials = 0
     for entry in entries:
@@ -151,7 +151,7 @@ def _cases(entries: Iterable[Entry]) -> str:
 
 def _lines(path: Path, packs: Packs) -> str:
     from pytest_packbench.cases.files import case_lines
-    from pytest_packbench.cases.problem import InputError
+    from pytest_packbench.model.errors import InputError
 
     kinds: dict[str, int] = {}
     ids: dict[str, int] = {}
@@ -192,8 +192,8 @@ _HEAD = "head of a journal, version 1"
 
 def _line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
     """Tell what a line is by the keys that it has, then check it as that."""
-    from pytest_packbench.records.evalrecord import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
-    from pytest_packbench.records.journal import HEAD
+    from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
+    from pytest_packbench.runs.journal import HEAD
 
     try:
         record = EvalRecord.from_json_line(line.raw, strict=False)
@@ -219,7 +219,7 @@ def _line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
 
 def _case_line(line: CaseLine, name: Any, path: Path, packs: Packs, ids: dict[str, int]) -> str:
     from pytest_packbench.cases.files import located, parse_line
-    from pytest_packbench.cases.problem import CaseError, Problem, suggestion
+    from pytest_packbench.model.errors import CaseError, Problem, suggestion
 
     if not isinstance(name, str) or name not in packs:
         problem = Problem("/pack_id", f'no pack is called "{name!s:.60}"', suggestion(str(name), sorted(packs)))
@@ -235,7 +235,7 @@ def _case_line(line: CaseLine, name: Any, path: Path, packs: Packs, ids: dict[st
 def _torn_case(line: CaseLine, path: Path) -> None:
     """Say where a line among cases is no JSON: the reader of records speaks of records."""
     from pytest_packbench.cases.files import parse_line
-    from pytest_packbench.cases.model import Case
+    from pytest_packbench.model.case import Case
 
     parse_line(line, Case, file=str(path), pack=None)
 
@@ -249,7 +249,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _record(record: EvalRecord, version: int) -> str:
-    from pytest_packbench.records.own import own_problem
+    from pytest_packbench.model.extension import own_problem
 
     problem = own_problem(record.packbench) if record.packbench is not None else None
     if problem is not None:
@@ -258,7 +258,7 @@ def _record(record: EvalRecord, version: int) -> str:
 
 
 def _journal_head(found: dict[str, Any]) -> str:
-    from pytest_packbench.records.journal import HEAD, JOURNAL_VERSION
+    from pytest_packbench.runs.journal import HEAD, JOURNAL_VERSION
 
     if type(found[HEAD]) is not int or found[HEAD] != JOURNAL_VERSION:
         raise ValueError(f"{HEAD}: got {found[HEAD]!r:.60}; this program reads {JOURNAL_VERSION}")
@@ -268,7 +268,7 @@ def _journal_head(found: dict[str, Any]) -> str:
 
 
 def _journal_entry(found: dict[str, Any]) -> str:
-    from pytest_packbench.records.journal import parse_entry
+    from pytest_packbench.runs.journal import parse_entry
 
     parse_entry(found)
     return _JOURNAL
@@ -281,7 +281,7 @@ def _result(found: dict[str, Any]) -> str:
 
 
 def _error(found: dict[str, Any]) -> str:
-    from pytest_packbench.records.entry import VERDICTS
+    from pytest_packbench.model.result import VERDICTS
 
     _check_texts(found, _TEXTS)
     _check_trial(found)

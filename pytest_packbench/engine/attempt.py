@@ -17,25 +17,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import STUB
-from pytest_packbench.cases.problem import CassetteError
-from pytest_packbench.engine.answered import answered_by, told_usage
-from pytest_packbench.engine.bench import Attempt, Bench, Draft, Failure
-from pytest_packbench.engine.cassette import Replay, check_belongs, load_cassette
+from pytest_packbench.backends.answers import count
+from pytest_packbench.cases.load import load_cassette
+from pytest_packbench.engine.bench import UNKNOWN, Attempt, Bench, Draft, Failure
+from pytest_packbench.engine.metering import price_of
 from pytest_packbench.engine.offline import offline
-from pytest_packbench.engine.protocols.outcome import Outcome, ResultError
-from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
-from pytest_packbench.engine.protocols.score import Score
-from pytest_packbench.engine.said import said, text_of
+from pytest_packbench.engine.recordings import Replay, check_belongs
 from pytest_packbench.engine.targets import TargetFailure, in_thread
+from pytest_packbench.model.errors import CassetteError, said, text_of
+from pytest_packbench.model.outcome import Outcome, ResultError
+from pytest_packbench.model.request import Usage, VerifyContext, VerifyRequest
+from pytest_packbench.model.score import Score
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from pytest_packbench.backends.base import LLM
-    from pytest_packbench.cases.load import LoadedCase
-    from pytest_packbench.engine.live import Live
+    from pytest_packbench.engine.bench import Bench
+    from pytest_packbench.engine.metering import Live
     from pytest_packbench.engine.targets import Aside
+    from pytest_packbench.model.case import LoadedCase
+    from pytest_packbench.model.request import LLM
+
 
 _HOUSE = str(Path(__file__).resolve().parent.parent)
 _LOOP = str(Path(asyncio.__file__).parent)
@@ -326,7 +329,7 @@ def _check_trouble(bench: Bench, draft: Draft) -> None:
 def _record(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
     if bench.mode != "record" or draft.trial != 0:
         return
-    from pytest_packbench.engine.recording import UnrecordableError, keep
+    from pytest_packbench.engine.recordings import UnrecordableError, keep
 
     try:
         kept = keep(bench, loaded, draft, *answered_by(bench, draft))
@@ -422,3 +425,46 @@ def frames(error: BaseException) -> tuple[str, ...]:
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith((_HOUSE, _LOOP, *_IMPORTING))
     )
+
+
+_NAMES = ("llm_backend", "llm_model")
+_COUNTS = ("tokens_input", "tokens_output")
+
+
+def answered_by(bench: Bench, draft: Draft) -> tuple[str, str, Usage]:
+    """Say who answered, which model and at what price in tokens: what is not told is unknown, never a guess."""
+    if draft.meter is not None and any(not one.aside for one in draft.meter.said):
+        return bench.backend, bench.model, draft.meter.usage
+    told = _told(draft.payload)
+    if draft.cassette is not None and bench.live is None:
+        cassette = draft.cassette
+        return cassette.llm_backend, cassette.llm_model, cassette.usage(bench.roles)
+    if told[0] == UNKNOWN and bench.backend and (bench.backend == STUB or bench.caller.opaque):
+        # a scripted model, or what the user says of a target outside this process
+        return bench.backend, bench.model or UNKNOWN, told[2]
+    return told
+
+
+def told_usage(bench: Bench, draft: Draft) -> None:
+    """Book what a result tells of its own use of a model, so that the run's caps hold for it as well."""
+    metered = draft.meter is not None and any(not one.aside for one in draft.meter.said)
+    if bench.live is None or draft.trouble is not None or metered:
+        return
+    backend, model, usage = _told(draft.payload)
+    if usage == Usage():
+        if bench.caller.opaque:
+            bench.live.ledger.tell(None, None)
+        return
+    if backend == UNKNOWN and bench.backend:
+        backend, model = bench.backend, bench.model
+    bench.live.ledger.tell(usage, price_of(bench.suite.config, backend, model))
+
+
+def _told(payload: Any) -> tuple[str, str, Usage]:
+    """Read what a result says of the model behind it: `llm_backend`, `llm_model`, `usage` at its top."""
+    if not isinstance(payload, dict):
+        return UNKNOWN, UNKNOWN, Usage()
+    backend, model = (value if isinstance(value, str) and value else UNKNOWN for value in map(payload.get, _NAMES))
+    usage = payload.get("usage")
+    counts = {name: count(usage.get(name)) for name in _COUNTS} if isinstance(usage, dict) else {}
+    return backend, model, Usage(**counts)

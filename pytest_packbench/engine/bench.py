@@ -7,22 +7,24 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_packbench.backends import STUB
-from pytest_packbench.backends.base import Usage
-from pytest_packbench.engine.answered import UNKNOWN
+from pytest_packbench.model.request import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_packbench.cases.suite import Suite
-    from pytest_packbench.engine.cassette import Cassette, Replay
-    from pytest_packbench.engine.live import Live
-    from pytest_packbench.engine.meter import Meter
-    from pytest_packbench.engine.protocols.outcome import Outcome
-    from pytest_packbench.engine.protocols.pack import Pack
-    from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
-    from pytest_packbench.engine.protocols.score import Score
+    from pytest_packbench.engine.metering import Live, Meter
+    from pytest_packbench.engine.recordings import Replay
     from pytest_packbench.engine.targets import Caller
+    from pytest_packbench.model.cassette import Cassette
+    from pytest_packbench.model.outcome import Outcome
+    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.request import VerifyContext, VerifyRequest
+    from pytest_packbench.model.score import Score
+    from pytest_packbench.model.suite import Suite
+
+UNKNOWN = "unknown"
+"""What a backend or model is called where nothing tells who answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,16 +13,17 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from pytest_packbench.backends.base import ModelAnswer, ToolCall, Usage
-from pytest_packbench.cases.load import canonical_sha256
-from pytest_packbench.records.atomic import write_atomic
+from pytest_packbench.atomic import write_atomic
+from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_packbench.backends.base import Backend, ModelRequest
+    from pytest_packbench.backends.base import Backend
     from pytest_packbench.engine.secrets import Secrets
+    from pytest_packbench.model.request import ModelRequest
 
 CACHE_VERSION = 1
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1)

@@ -14,15 +14,14 @@ from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 from pytest_packbench import __version__
 from pytest_packbench.cases.load import parse_json
-from pytest_packbench.engine.outside import MOST_BYTES, Veil, request_json
-from pytest_packbench.engine.targets import TargetError, TargetFailure
+from pytest_packbench.engine.targets import MOST_BYTES, TargetError, TargetFailure, Veil, request_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import httpx2
 
-    from pytest_packbench.engine.protocols.request import VerifyRequest
+    from pytest_packbench.model.request import VerifyRequest
 
 HEADERS_VARIABLE = "PACKBENCH_HTTP_HEADERS"
 """Environment variable with headers of the user's, `Name: value`, a line each."""

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.attempt import settle
 from pytest_packbench.engine.bench import Attempt, Draft, Failure
-from pytest_packbench.engine.loop import Answer, Job, Key, Limit, Work
 from pytest_packbench.engine.offline import THREADS
 from pytest_packbench.engine.output import Output
-from pytest_packbench.engine.said import said
+from pytest_packbench.engine.scheduler import Answer, Job, Key, Limit, Work
 from pytest_packbench.engine.targets import daemon, release_pools
+from pytest_packbench.model.errors import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
-    from pytest_packbench.engine.ledger import Ledger
-    from pytest_packbench.engine.throttle import Throttle
+    from pytest_packbench.engine.metering import Ledger
+    from pytest_packbench.engine.scheduler import Throttle
 
 _TICK_S = 0.5
 _GRACE_S = 5.0

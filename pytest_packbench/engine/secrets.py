@@ -11,7 +11,7 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pytest_packbench.backends.base import ModelAnswer
+    from pytest_packbench.model.request import ModelAnswer
 
 HIDDEN = "[hidden]"
 _NAMES = re.compile(

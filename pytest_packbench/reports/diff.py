@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_packbench.reports.clusters import facet_of, name_of, remark
-from pytest_packbench.reports.figures import DASH, TOLERANCE, average
-from pytest_packbench.reports.judgement import count
+from pytest_packbench.analysis.conclusion import count
+from pytest_packbench.analysis.figures import DASH, TOLERANCE, average
+from pytest_packbench.analysis.intervals import RESAMPLES, unseen
+from pytest_packbench.analysis.statistics import AUTHORED
+from pytest_packbench.analysis.trials import facet_of, folded, name_of, remark
 from pytest_packbench.reports.markdown import MOST_ROWS, cell, section
-from pytest_packbench.reports.paired import RESAMPLES, unseen
-from pytest_packbench.reports.statistics import AUTHORED
-from pytest_packbench.reports.trials import folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_packbench.records.entry import Entry
-    from pytest_packbench.records.stored import StoredRun
-    from pytest_packbench.reports.comparison import Change, Comparison
-    from pytest_packbench.reports.condition import Condition
-    from pytest_packbench.reports.paired import PairedMean
+    from pytest_packbench.analysis.comparison import Change, Comparison, Condition
+    from pytest_packbench.analysis.intervals import PairedMean
+    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.runs.stored import StoredRun
 
 _HEAD = ("case", "before", "now", "score before", "score now", "change", "why")
 _SMALLER = "smaller_changes"
@@ -230,5 +228,5 @@ def _points(delta: float) -> str:
     return text if abs(delta) <= TOLERANCE or float(text) else f"{delta:+.2g}"
 
 
-def _entry_row(entry: Entry) -> tuple[str, ...]:
+def _entry_row(entry: CaseResult) -> tuple[str, ...]:
     return entry.test_id, entry.verdict, average(entry.score)

@@ -7,27 +7,27 @@ import math
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.records.atomic import encoded, replacing
-from pytest_packbench.records.compact import compact
-from pytest_packbench.records.entry import Entry
-from pytest_packbench.records.run import RUN_DOCUMENT_VERSION
-from pytest_packbench.reports.judgement import judge
+from pytest_packbench.analysis.conclusion import judge
+from pytest_packbench.atomic import encoded, replacing
+from pytest_packbench.model.result import CaseResult
+from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
+from pytest_packbench.runs.files import compact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.records.run import Run
-    from pytest_packbench.reports.gates import GateResult
-    from pytest_packbench.reports.statistics import Statistics
+    from pytest_packbench.analysis.statistics import Statistics
+    from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.model.run import Run
 
 # the run tells the suite; records and payloads stand in files of their own
-_ROW = tuple(each.name for each in fields(Entry) if each.name not in {"suite", "record", "payload"})
+_ROW = tuple(each.name for each in fields(CaseResult) if each.name not in {"suite", "record", "payload"})
 _SCALARS = (str, int)
 
 
 def run_document(
-    run: Run, entries: Iterable[Entry], statistics: Statistics, gate_results: Sequence[GateResult]
+    run: Run, entries: Iterable[CaseResult], statistics: Statistics, gate_results: Sequence[GateResult]
 ) -> dict[str, Any]:
     """Put a run into plain JSON.
 
@@ -68,7 +68,7 @@ def run_document(
     return document
 
 
-def row_line(entry: Entry) -> bytes:
+def row_line(entry: CaseResult) -> bytes:
     """Write the row of one entry under `cases` as compact JSON; a number that is not finite as null."""
     row = _row(entry)
     try:
@@ -114,11 +114,11 @@ def _trials(run: Run, statistics: Statistics) -> dict[str, Any]:
     return {"trials": {**asdict(statistics.trials), "temperature": run.settings.get("temperature")}}
 
 
-def _place(entry: Entry) -> tuple[str, str, int]:
+def _place(entry: CaseResult) -> tuple[str, str, int]:
     return entry.case_id, entry.test_id, entry.trial
 
 
-def _row(entry: Entry) -> dict[str, Any]:
+def _row(entry: CaseResult) -> dict[str, Any]:
     return {name: getattr(entry, name) for name in _ROW}
 
 

@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
-from pytest_packbench.reports.figures import score, terms_text
-from pytest_packbench.reports.judgement import count, judge
+from pytest_packbench.analysis.conclusion import count, judge
+from pytest_packbench.analysis.figures import score, terms_text
+from pytest_packbench.analysis.trials import folded, rule_of
 from pytest_packbench.reports.markdown import MOST_ROWS, cell, summary_markdown
 from pytest_packbench.reports.terminal import one_line
-from pytest_packbench.reports.trials import folded, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_packbench.records.entry import Entry
-    from pytest_packbench.records.run import Run
-    from pytest_packbench.reports.gates import GateResult
-    from pytest_packbench.reports.statistics import Statistics
+    from pytest_packbench.analysis.statistics import Statistics
+    from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.run import Run
 
 # of more, GitHub shows the first
 MOST_ANNOTATIONS = 10
@@ -49,7 +49,7 @@ class Judged:
     """
 
     run: Run
-    entries: Sequence[Entry]
+    entries: Sequence[CaseResult]
     statistics: Statistics
     gates: Sequence[GateResult]
     rules: str = ""
@@ -169,7 +169,7 @@ def _of_gates(one: Judged) -> list[Annotation]:
     return found
 
 
-def _of_broken(entry: Entry) -> Annotation:
+def _of_broken(entry: CaseResult) -> Annotation:
     return Annotation(
         level="error",
         title=f"{entry.suite}: {entry.case_id} broke ({entry.kind or entry.verdict})",
@@ -178,7 +178,7 @@ def _of_broken(entry: Entry) -> Annotation:
     )
 
 
-def _of_failed(run: Run, entry: Entry) -> Annotation:
+def _of_failed(run: Run, entry: CaseResult) -> Annotation:
     reached, needed = score(entry.score, entry.threshold)
     answer = f"answer: {one_line(entry.answer)}\n" if entry.answer else ""
     return Annotation(

@@ -10,19 +10,20 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pytest_packbench.reports.figures import DASH, UNREADABLE, aligned, average, interval, percent, score, terms_text
-from pytest_packbench.reports.judgement import count, judge, limits
+from pytest_packbench.analysis.conclusion import count, judge, limits
+from pytest_packbench.analysis.figures import DASH, aligned, average, interval, percent, score, terms_text
+from pytest_packbench.analysis.trials import case_trials, folded, rule_of
+from pytest_packbench.model.gate import UNREADABLE
 from pytest_packbench.reports.terminal import one_line
-from pytest_packbench.reports.trials import case_trials, folded, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.records.entry import Entry
-    from pytest_packbench.records.run import Run
-    from pytest_packbench.reports.gates import GateResult
-    from pytest_packbench.reports.statistics import Group, Statistics, Totals
-    from pytest_packbench.reports.trials import TrialFigures
+    from pytest_packbench.analysis.statistics import Group, Statistics, Totals
+    from pytest_packbench.analysis.trials import TrialFigures
+    from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.run import Run
 
     Rows = Iterable[tuple[str | None, ...]]
 
@@ -73,7 +74,7 @@ def cell(text: str | None, limit: int = _WIDTH) -> str:
 
 def summary_markdown(
     run: Run,
-    entries: Iterable[Entry],
+    entries: Iterable[CaseResult],
     statistics: Statistics,
     gate_results: Sequence[GateResult],
     *,
@@ -113,11 +114,11 @@ def summary_markdown(
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _by_id(entry: Entry) -> tuple[str, str, int]:
+def _by_id(entry: CaseResult) -> tuple[str, str, int]:
     return entry.case_id, entry.test_id, entry.trial
 
 
-def _badness(entry: Entry) -> tuple[int, float, str]:
+def _badness(entry: CaseResult) -> tuple[int, float, str]:
     rank = 0 if entry.verdict in {"error", "vacuous"} else 1 if entry.verdict == "failed" else 2
     return rank, (entry.score or 0.0) - (entry.threshold or 0.0), entry.case_id
 
@@ -235,7 +236,7 @@ _UNJUDGED = {
 
 
 def _case_sections(
-    entries: Sequence[Entry], trials: Mapping[tuple[str, str], tuple[int, int]], most: int
+    entries: Sequence[CaseResult], trials: Mapping[tuple[str, str], tuple[int, int]], most: int
 ) -> tuple[list[str], list[str]]:
     """Give the sections of what went wrong, and those of all cases."""
     failed = [entry for entry in entries if entry.counted and entry.verdict == "failed"]
@@ -255,28 +256,28 @@ def _case_sections(
     return wrong, [everything, stale]
 
 
-def _reasons(title: str, entries: Sequence[Entry], most: int) -> str:
+def _reasons(title: str, entries: Sequence[CaseResult], most: int) -> str:
     rows = ((entry.case_id, entry.kind, entry.message, entry.file) for entry in entries)
     return section(title, ("case", "kind", "message", "file"), rows, widths={2: _WIDE}, most=most)
 
 
-def _passes(entry: Entry, trials: Mapping[tuple[str, str], tuple[int, int]]) -> tuple[str, ...]:
+def _passes(entry: CaseResult, trials: Mapping[tuple[str, str], tuple[int, int]]) -> tuple[str, ...]:
     if not trials:
         return ()
     passed, n = trials.get((entry.test_id, entry.file), (int(entry.verdict == "passed"), 1))
     return (f"{passed} / {n}",)
 
 
-def _failed_row(entry: Entry, passes: tuple[str, ...]) -> tuple[str | None, ...]:
+def _failed_row(entry: CaseResult, passes: tuple[str, ...]) -> tuple[str | None, ...]:
     return entry.case_id, entry.case_type, *_result(entry), *passes, terms_text(entry.terms, details=True)
 
 
-def _case_row(entry: Entry, passes: tuple[str, ...]) -> tuple[str | None, ...]:
+def _case_row(entry: CaseResult, passes: tuple[str, ...]) -> tuple[str | None, ...]:
     verdict = f"quarantined: {entry.kind}" if entry.quarantined else entry.verdict
     return entry.case_id, verdict, *_result(entry), *passes, terms_text(entry.terms)
 
 
-def _result(entry: Entry) -> tuple[str | None, ...]:
+def _result(entry: CaseResult) -> tuple[str | None, ...]:
     depth = None if entry.match_depth is None else str(entry.match_depth)
     return *score(entry.score, entry.threshold), entry.match_level, depth, entry.answer
 

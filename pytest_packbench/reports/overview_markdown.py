@@ -10,21 +10,21 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pytest_packbench.records.evalrecord import EVAL_SUITES
-from pytest_packbench.reports.figures import DASH, average, interval, percent, score
-from pytest_packbench.reports.judgement import count
+from pytest_packbench.analysis.conclusion import count
+from pytest_packbench.analysis.figures import DASH, average, interval, percent, score
+from pytest_packbench.analysis.overview import FIXTURE
+from pytest_packbench.analysis.rust_report import CONDITIONS, original_markdown
+from pytest_packbench.analysis.statistics import AUTHORED, CONFIDENCE
+from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.reports.markdown import MOST_ROWS, cell
-from pytest_packbench.reports.original import CONDITIONS, original_markdown
-from pytest_packbench.reports.overview import FIXTURE
-from pytest_packbench.reports.statistics import AUTHORED, CONFIDENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_packbench.reports.original import Original
-    from pytest_packbench.reports.overview import Effort, Overview, Rate, Row, RunFigures, SuiteFigures
-    from pytest_packbench.reports.stream import Skipped
-    from pytest_packbench.reports.tally import Duplicates, FailingCase, TrialId
+    from pytest_packbench.analysis.overview import Effort, Overview, Rate, Row, RunFigures, SuiteFigures
+    from pytest_packbench.analysis.rust_report import Original
+    from pytest_packbench.analysis.tally import Duplicates, FailingCase, TrialId
+    from pytest_packbench.runs.lines import Skipped
 
 _WILSON = f"{100 * CONFIDENCE:g} % interval (Wilson)"
 _WIDE = 400

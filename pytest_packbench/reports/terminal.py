@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_packbench.reports.figures import UNREADABLE, average, interval, percent, score, terms_text
-from pytest_packbench.reports.judgement import count, judge, limits
-from pytest_packbench.reports.trials import folded, rule_of
+from pytest_packbench.analysis.conclusion import count, judge, limits
+from pytest_packbench.analysis.figures import average, interval, percent, score, terms_text
+from pytest_packbench.analysis.trials import folded, rule_of
+from pytest_packbench.model.gate import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_packbench.records.entry import Entry
-    from pytest_packbench.records.run import Run
-    from pytest_packbench.reports.gates import GateResult
-    from pytest_packbench.reports.statistics import Statistics, Totals
+    from pytest_packbench.analysis.statistics import Statistics, Totals
+    from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.run import Run
 
 MOST_CASES = 20
 _WIDTH = 160
@@ -44,7 +45,9 @@ def one_line(text: str, limit: int = _WIDTH) -> str:
     return line if len(line) <= limit and len(seen) == len(text) else f"{line[: limit - 1].rstrip()}…"
 
 
-def table(run: Run, entries: Iterable[Entry], statistics: Statistics, gate_results: Sequence[GateResult]) -> list[str]:
+def table(
+    run: Run, entries: Iterable[CaseResult], statistics: Statistics, gate_results: Sequence[GateResult]
+) -> list[str]:
     """Say how a run ended.
 
     Args:
@@ -105,7 +108,7 @@ def _group_rows(statistics: Statistics) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _comparison(entry: Entry) -> str:
+def _comparison(entry: CaseResult) -> str:
     shown, bound = score(entry.score, entry.threshold)
     return f"{shown} < {bound}"
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import pytest_packbench.adapter.session
 import pytest_packbench.packs.generic.pack
+import pytest_packbench.pytest_plugin.session
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 # pytester forgets what a run imported: what is imported here is imported once
-_WARM = (pytest_packbench.adapter, pytest_packbench.packs.generic)
+_WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs.generic)
 TARGET = "def act(request):\n    return request.input\n"
 POINTS = """
 def half_of_the_way(value, expected, given):

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_packbench import load_suite
-from pytest_packbench.cases.load import LoadedCase, parse_case
+from pytest_packbench.cases.load import parse_case
 from pytest_packbench.engine.attempt import attempt, rejudge
 from pytest_packbench.engine.bench import Attempt, Bench
 from pytest_packbench.engine.targets import Caller
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pytest_packbench.engine.protocols.score import Score
+    from pytest_packbench.model.case import LoadedCase
+    from pytest_packbench.model.score import Score
     from pytest_packbench.packs.tariff.model import Expected
 
 Json = dict[str, Any]

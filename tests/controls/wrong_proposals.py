@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_packbench.engine.attempt import rejudge
-from pytest_packbench.engine.cassette import Replay
-from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
+from pytest_packbench.engine.recordings import Replay
+from pytest_packbench.model.request import VerifyContext, VerifyRequest
 from pytest_packbench.packs.tariff.codes import digits
 from tests.controls.wrong_answers import Tally
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import pytest_packbench.adapter.listing
-import pytest_packbench.adapter.session
-import pytest_packbench.adapter.xdist
 import pytest_packbench.packs.tariff.pack
 import pytest_packbench.packs.tariff.target
+import pytest_packbench.pytest_plugin.selection
+import pytest_packbench.pytest_plugin.session
+import pytest_packbench.pytest_plugin.xdist
 import pytest_packbench.reports.document
 import pytest_packbench.reports.markdown
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # pytester forgets what a run imported: what is imported here is imported once
-_WARM = (pytest_packbench.adapter, pytest_packbench.packs, pytest_packbench.reports)
+_WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs, pytest_packbench.reports)
 
 TOY = """
 from dataclasses import dataclass
 import pytest
-from pytest_packbench.engine.protocols.outcome import Breakdown, Outcome, ResultError
-from pytest_packbench.engine.protocols.pack import Comparison, Pack, RecordFacts
-from pytest_packbench.engine.protocols.score import Score, Term, judged
+from pytest_packbench.model.outcome import Breakdown, Outcome, ResultError
+from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
+from pytest_packbench.model.score import Score, Term, judged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,12 +25,12 @@ from typing import Any
 # what children need is imported before they are forked
 import pytest
 
-import pytest_packbench.adapter.session
-import pytest_packbench.adapter.xdist
+import pytest_packbench.pytest_plugin.session
+import pytest_packbench.pytest_plugin.xdist
 import pytest_packbench.reports.markdown
-from pytest_packbench.records.journal import read_journal
+from pytest_packbench.runs.journal import read_journal
 
-_WARM = (pytest_packbench.adapter, pytest_packbench.reports)
+_WARM = (pytest_packbench.pytest_plugin, pytest_packbench.reports)
 MOMENT = "KILLED_AT"
 CALLS = "calls.txt"
 _WRITING = os.O_WRONLY | os.O_RDWR
@@ -76,7 +76,7 @@ def _die() -> None:
 
 
 def _tear(number: int, per_mille: int) -> None:
-    from pytest_packbench.records import journal
+    from pytest_packbench.runs import journal
 
     left, whole = number, journal._write_whole
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import pytest_packbench.adapter.session
 import pytest_packbench.packs.agent_safety.pack
+import pytest_packbench.pytest_plugin.session
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.plugin import SETTINGS
 from tests.doc_blocks import BLOCK, ROOT, Block, Walk, quiet
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # pytester forgets what a run imported: what is imported here is imported once
-_WARM = [pytest_packbench.adapter, pytest_packbench.packs]
+_WARM = [pytest_packbench.pytest_plugin, pytest_packbench.packs]
 if find_spec("agentdojo") is not None:
     _WARM.append(import_module("pytest_packbench.packs.agent_safety.agentdojo.pair"))
 

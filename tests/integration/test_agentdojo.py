@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cli import main
+from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.packs.agent_safety.agentdojo import extra
 from pytest_packbench.packs.agent_safety.agentdojo.importer import SEED
 from pytest_packbench.packs.agent_safety.agentdojo.pair import play  # noqa: F401 - imported once, not by each run
-from pytest_packbench.records.evalrecord import EvalRecord
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Project

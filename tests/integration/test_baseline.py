@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.adapter.baseline import Earlier
-from pytest_packbench.cases.suite import Gate
 from pytest_packbench.cli import main
-from pytest_packbench.records.stored import load_run
+from pytest_packbench.model.gate import Gate
+from pytest_packbench.pytest_plugin.baseline import Earlier
+from pytest_packbench.runs.stored import load_run
 from tests.integration.conftest import TOY
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
-import pytest_packbench.adapter.session
 import pytest_packbench.packs.generic.pack
+import pytest_packbench.pytest_plugin.session
 from tests.doc_blocks import ROOT, Walk, blocks, quiet
 
 # pytester forgets what a run imported: what is imported here is imported once
-_WARM = (pytest_packbench.adapter, pytest_packbench.packs)
+_WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs)
 FILES = {block.file: block.text for block in blocks(ROOT / "docs" / "ci.md") if block.file is not None}
 MENDED = """
 def answer(request):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.adapter.keys import ungrouped_name
+from pytest_packbench.pytest_plugin.stash import ungrouped_name
 from tests.integration.conftest import TOY
 
 if TYPE_CHECKING:
@@ -411,7 +411,7 @@ def test_a_folder_of_cases_may_hold_other_things(project: Project) -> None:
 def test_a_model_that_breaks_on_one_case_hides_no_other(project: Project) -> None:
     fragile = """
         from pydantic import field_validator
-        from pytest_packbench.cases.model import Case
+        from pytest_packbench.model.case import Case
 
         class Fragile(Case):
             @field_validator("input", mode="before")

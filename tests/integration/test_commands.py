@@ -10,8 +10,8 @@ import pytest
 
 from pytest_packbench.cli import main
 from pytest_packbench.commands.schema import schema
-from pytest_packbench.records.entry import Entry
-from pytest_packbench.records.journal import Journal
+from pytest_packbench.model.result import CaseResult
+from pytest_packbench.runs.journal import Journal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def test_validate_knows_all_of_our_files(ran: Copy, capsys: pytest.CaptureFixtur
 
 
 def test_validate_knows_a_journal_that_a_killed_run_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    entry = Entry(suite="s", test_id="s:a:b", case_id="b", nodeid="f::b", file="f", verdict="passed")
+    entry = CaseResult(suite="s", test_id="s:a:b", case_id="b", nodeid="f::b", file="f", verdict="passed")
     with Journal(tmp_path / "journal.jsonl") as journal:
         journal.append(entry)
     assert main(["validate", str(tmp_path / "journal.jsonl")]) == 0

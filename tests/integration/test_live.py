@@ -33,7 +33,7 @@ import logging
 import sys
 import time
 
-from pytest_packbench.backends.base import ModelRequest
+from pytest_packbench.model.request import ModelRequest
 
 SCHEMA = {"type": "object", "properties": {"points": {"type": "number"}}, "required": ["points"]}
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import pytest_packbench.adapter.marked
-from pytest_packbench.adapter.keys import ungrouped
+import pytest_packbench.pytest_plugin.marked
+from pytest_packbench.pytest_plugin.stash import ungrouped
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.integration.conftest import Project
 
 # pytester forgets what a run imported: what is imported here is imported once
-_WARM = pytest_packbench.adapter
+_WARM = pytest_packbench.pytest_plugin
 
 BODY = """
 import pytest
@@ -118,7 +118,7 @@ def test_each_verdict_as_for_items_from_files(project: Project) -> None:
     assert (junit.count("<error"), junit.count("<failure")) == (5, 0)
     assert '<property name="verdict" value="vacuous"' in junit
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
-    result.stdout.no_fnmatch_line("*adapter/marked.py*")
+    result.stdout.no_fnmatch_line("*pytest_plugin/*.py*")
 
 
 def errors(project: Project) -> list[dict[str, Any]]:

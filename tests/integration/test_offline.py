@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cases.load import canonical_sha256
+from pytest_packbench.model.case import canonical_sha256
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CONNECT = "import socket\nwith socket.socket() as s: s.connect(('127.0.0.1', 9))"
 ASK = """
-from pytest_packbench.engine.protocols.request import ModelRequest
+from pytest_packbench.model.request import ModelRequest
 for role in request.input["roles"]:
     print(context.llm.complete_sync(ModelRequest(role=role, system="s", messages=())).content)
 """

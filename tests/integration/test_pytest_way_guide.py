@@ -7,14 +7,14 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest_packbench.adapter.marked
 import pytest_packbench.packs.generic.pack
+import pytest_packbench.pytest_plugin.marked
 
 if TYPE_CHECKING:
     import pytest
 
 # pytester forgets what a run imported: what is imported here is imported once
-_WARM = (pytest_packbench.adapter, pytest_packbench.packs)
+_WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs)
 PAGE = Path(__file__).parents[2] / "docs" / "pytest-way.md"
 # the line before a block of a file ends with the file's name
 BLOCK = re.compile(r"(?:`(?P<file>[^`\n]+)`:\n\n)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.records.journal import Journal, read_journal
+from pytest_packbench.runs.journal import Journal, read_journal
 from tests.integration.test_live import SECRET, live, points, prepare
 from tests.servers.fake import FakeServer, Received, Reply
 from tests.servers.wire import asked, error_reply
@@ -274,7 +274,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_torn(plain: Project, most: i
         plain.case(f"case_{number}")
     code = (
         "import resource, signal, sys, pytest\n"
-        "import pytest_packbench.adapter.session, pytest_packbench.reports.markdown\n"
+        "import pytest_packbench.pytest_plugin.session, pytest_packbench.reports.markdown\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, resource.RLIM_INFINITY))\n"
         "sys.exit(pytest.main(sys.argv[1:]))"

@@ -18,17 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.backends.base import ModelAnswer
 from pytest_packbench.cases.load import read_config
 from pytest_packbench.engine.command_target import CommandTarget
-from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
 from pytest_packbench.engine.targets import Caller, import_target
+from pytest_packbench.model.request import ModelAnswer, VerifyContext, VerifyRequest
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.plugin import SETTINGS
 from tests.servers.fake import closed_port
 
 if TYPE_CHECKING:
-    from pytest_packbench.backends.base import ModelRequest
+    from pytest_packbench.model.request import ModelRequest
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "targets.md").read_text("utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -20,7 +20,7 @@ import pytest_packbench.commands.schema
 import pytest_packbench.commands.validate
 from pytest_packbench.api import load_suite, score
 from pytest_packbench.cli import main
-from pytest_packbench.engine.protocols.pack import Pack
+from pytest_packbench.model.pack import Pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -349,8 +349,8 @@ def broken(project: Project, text: str) -> None:
 BROKEN = [
     ("import nothing_like_it", "ModuleNotFoundError: No module named 'nothing_like_it'"),
     ("raise SystemError('no')", "SystemError: no"),
-    ("Broken = 5", "expected an instance of pytest_packbench.engine.protocols.pack.Pack, got 5"),
-    ("from pytest_packbench.engine.protocols.pack import Pack as Broken", "Can't instantiate abstract class"),
+    ("Broken = 5", "expected an instance of pytest_packbench.model.pack.Pack, got 5"),
+    ("from pytest_packbench.model.pack import Pack as Broken", "Can't instantiate abstract class"),
     (
         "from pytest_packbench.packs.generic.pack import GenericPack as Broken",
         'is called "generic"; the entry point has to have that name',

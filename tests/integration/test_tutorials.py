@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import pytest_packbench.adapter.session
 import pytest_packbench.packs.generic.pack
 import pytest_packbench.packs.tariff.pack
+import pytest_packbench.pytest_plugin.session
 from pytest_packbench.cli import main
-from pytest_packbench.packs.known import Packs
+from pytest_packbench.packs.registry import Packs
 from tests.doc_blocks import ROOT, Walk, quiet
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 # pytester forgets what a run imported: what is imported here is imported once
-_WARM = (pytest_packbench.adapter, pytest_packbench.packs)
+_WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs)
 
 
 @pytest.fixture

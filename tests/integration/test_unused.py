@@ -20,7 +20,7 @@ def pytest_unconfigure(config):
 """
 OURS = {"pytest_packbench", "pytest_packbench.plugin", "pytest_packbench.hookspecs", "pytest_packbench.packs"}
 # what `json-report` brings stands in the comparison on both sides
-HEAVY = {"pydantic", "yaml", "tabulate", "ulid", "asyncio", "pytest_packbench.adapter"}
+HEAVY = {"pydantic", "yaml", "tabulate", "ulid", "asyncio", "pytest_packbench.pytest_plugin"}
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_an_unrelated_run_imports_the_entry_point_and_nothing_else(unrelated: py
 def test_an_unrelated_run_under_xdist_is_untouched(unrelated: pytest.Pytester) -> None:
     _, modules, left = run(unrelated, "-n", "1")
     ours = {name for name in modules if name.startswith("pytest_packbench")}
-    assert ours <= {*OURS, "pytest_packbench.adapter", "pytest_packbench.adapter.workers"}
+    assert ours <= {*OURS, "pytest_packbench.pytest_plugin", "pytest_packbench.pytest_plugin.workers"}
     assert not [name for name in left if name.startswith("reports")]
 
 

@@ -20,7 +20,7 @@ from pytest_packbench.packs.tariff.scoring import score
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_packbench.engine.protocols.score import Score
+    from pytest_packbench.model.score import Score
 
 Json = dict[str, Any]
 Ledger = dict[str, float | None]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_packbench.records.evalrecord import EvalRecord, RecordError
+from pytest_packbench.model.record import EvalRecord, RecordError
 
 FOLDER = Path(os.environ.get("PACKBENCH_PARITY", Path(__file__).parents[2].parent / "shared" / "parity"))
 EDGES = FOLDER / "eval_record_edges.jsonl"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.api import score
-from pytest_packbench.cases.problem import CaseError
-from pytest_packbench.engine.protocols.outcome import ResultError
-from pytest_packbench.engine.protocols.score import Score
+from pytest_packbench.model.errors import CaseError
+from pytest_packbench.model.outcome import ResultError
+from pytest_packbench.model.score import Score
 from tests.parity.test_tariff_scoring import vectors
 
 if TYPE_CHECKING:

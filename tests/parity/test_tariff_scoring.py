@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from pytest_packbench.api import score
-from pytest_packbench.cases.problem import CaseError
-from pytest_packbench.engine.protocols.outcome import ResultError
+from pytest_packbench.model.errors import CaseError
+from pytest_packbench.model.outcome import ResultError
 from tests.parity.departures import DEPARTURES, READINGS, RULES, ledger_of, ours_of, predict
 from tests.unit.tariff_cases import RIGHT, Json, answer, case, classified
 

@@ -10,14 +10,14 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.engine.protocols.request import ModelAnswer, VerifyContext, VerifyRequest
+from pytest_packbench.model.request import ModelAnswer, VerifyContext, VerifyRequest
 from pytest_packbench.packs.tariff.target import verify
 from tests.servers.wire import Asked, answering, reply
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_packbench.engine.protocols.request import ModelRequest
+    from pytest_packbench.model.request import ModelRequest
     from tests.servers.fake import Handler, Reply
 
 _CHARACTERS_A_TOKEN = 4

@@ -7,22 +7,19 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.base import ModelAnswer, ModelRequest, Usage
-from pytest_packbench.cases.load import LoadedCase, check_case
-from pytest_packbench.cases.model import Case
-from pytest_packbench.cases.suite import Suite, SuiteConfig
+from pytest_packbench.cases.load import check_case
 from pytest_packbench.engine.bench import Bench
-from pytest_packbench.engine.ledger import Caps, Ledger, Price
-from pytest_packbench.engine.live import Live
-from pytest_packbench.engine.loop import Job, Key
-from pytest_packbench.engine.meter import Asked
-from pytest_packbench.engine.protocols.outcome import Outcome, ResultError
-from pytest_packbench.engine.protocols.pack import Pack, RecordFacts
-from pytest_packbench.engine.protocols.score import Score, judged
+from pytest_packbench.engine.metering import Asked, Caps, Ledger, Live, Price
 from pytest_packbench.engine.runner import Done, Runner
+from pytest_packbench.engine.scheduler import Job, Key, Throttle
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.engine.targets import Caller
-from pytest_packbench.engine.throttle import Throttle
+from pytest_packbench.model.case import Case, LoadedCase
+from pytest_packbench.model.outcome import Outcome, ResultError
+from pytest_packbench.model.pack import Pack, RecordFacts
+from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
+from pytest_packbench.model.score import Score, judged
+from pytest_packbench.model.suite import Suite, SuiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable

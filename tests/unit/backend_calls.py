@@ -7,7 +7,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import open_backend
-from pytest_packbench.backends.base import Backend, BackendError, BackendOptions, ModelAnswer, ModelRequest, Tool
+from pytest_packbench.backends.base import Backend, BackendError, BackendOptions
+from pytest_packbench.model.request import ModelAnswer, ModelRequest, Tool
 from tests.servers.fake import FakeServer
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pytest_packbench.packs.generic.pack import GenericPack
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_packbench.engine.protocols.score import Score
+    from pytest_packbench.model.score import Score
 
 
 def suite(text: str) -> GenericSuiteConfig:

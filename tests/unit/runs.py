@@ -7,11 +7,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from pytest_packbench.records.entry import Entry
-from pytest_packbench.records.run import Run
-from pytest_packbench.reports.gates import GateRule, check
+from pytest_packbench.analysis.gates import GateRule, check
+from pytest_packbench.analysis.statistics import statistics
+from pytest_packbench.model.result import CaseResult
+from pytest_packbench.model.run import Run
 from pytest_packbench.reports.markdown import summary_markdown
-from pytest_packbench.reports.statistics import statistics
 from pytest_packbench.reports.terminal import table
 
 
@@ -32,7 +32,7 @@ class Rule:
 COMPLETE = Rule("completeness", min=1.0)
 
 
-def entry(case_id: str = "one", verdict: str = "passed", **changes: Any) -> Entry:
+def entry(case_id: str = "one", verdict: str = "passed", **changes: Any) -> CaseResult:
     """An entry; a judged one has a score, a threshold of 0.8 and a model's answer."""
     judged: dict[str, Any] = {}
     if verdict in {"passed", "failed"}:
@@ -54,10 +54,10 @@ def entry(case_id: str = "one", verdict: str = "passed", **changes: Any) -> Entr
         "case_type": "plain",
         "difficulty": "easy",
     }
-    return Entry(**{**common, **judged, **changes})
+    return CaseResult(**{**common, **judged, **changes})
 
 
-def entries(passed: int, failed: int = 0, **changes: Any) -> list[Entry]:
+def entries(passed: int, failed: int = 0, **changes: Any) -> list[CaseResult]:
     """So many entries that passed and that failed."""
     verdicts = ["passed"] * passed + ["failed"] * failed
     return [entry(f"c{number}", verdict, **changes) for number, verdict in enumerate(verdicts)]
@@ -83,18 +83,18 @@ def run(**changes: Any) -> Run:
     return Run(**{**common, **changes})
 
 
-def summary(found: list[Entry], *rules: GateRule, **changes: Any) -> str:
+def summary(found: list[CaseResult], *rules: GateRule, **changes: Any) -> str:
     """The Markdown of a run of these entries."""
     return summary_markdown(run(**changes), found, statistics(found), check(found, rules))
 
 
-def lines(found: list[Entry], *rules: GateRule, **changes: Any) -> list[str]:
+def lines(found: list[CaseResult], *rules: GateRule, **changes: Any) -> list[str]:
     """The terminal's lines for a run of these entries."""
     return table(run(**changes), found, statistics(found), check(found, rules))
 
 
 @st.composite
-def any_entry(draw: st.DrawFn) -> Entry:
+def any_entry(draw: st.DrawFn) -> CaseResult:
     """An entry of any verdict, quarantined or not, with few values to group by."""
     verdict = draw(st.sampled_from(["passed", "failed", "error", "vacuous", "known_hole", "not_run"]))
     kind = draw(st.sampled_from(["", "", "", "skip", "xfail"]))

@@ -9,20 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.base import ModelAnswer
 from pytest_packbench.cases.load import parse_case, read_config
-from pytest_packbench.engine.protocols.request import VerifyContext
+from pytest_packbench.model.record import EvalRecord
+from pytest_packbench.model.request import ModelAnswer, VerifyContext
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
-from pytest_packbench.records.evalrecord import EvalRecord
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
 
     import pytest
 
-    from pytest_packbench.engine.protocols.request import ModelRequest
-    from pytest_packbench.engine.protocols.score import Score
+    from pytest_packbench.model.request import ModelRequest
+    from pytest_packbench.model.score import Score
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
 
 ROOT = Path(__file__).parents[2]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.api import load_suite
-from pytest_packbench.cases.load import canonical_sha256
-from pytest_packbench.engine.lint import lint
+from pytest_packbench.cases.suite_lint import lint
+from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.packs.tariff.pack import TariffPack
 from tests.unit.builders import answer, citation, classification, evidence, objection, optimized, refusing, what_if
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.cases.finding import Finding
+    from pytest_packbench.model.finding import Finding
 
 Json = dict[str, Any]
 EDITION = "2026 revision 10"

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
+from pytest_packbench.analysis.gates import check
+from pytest_packbench.analysis.statistics import statistics
 from pytest_packbench.api import load_suite
+from pytest_packbench.atomic import write_atomic
 from pytest_packbench.cli import main
-from pytest_packbench.packs.known import builtin
-from pytest_packbench.records.atomic import write_atomic
+from pytest_packbench.packs.registry import builtin
 from pytest_packbench.reports.document import run_document
-from pytest_packbench.reports.folder import in_order, write_run
-from pytest_packbench.reports.gates import check
-from pytest_packbench.reports.statistics import statistics
+from pytest_packbench.runs.writer import in_order, write_run
 from tests.unit.runs import any_entry, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_packbench.records.entry import Entry
-    from pytest_packbench.records.run import Run
+    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.run import Run
 
 RULES = """pack: generic
 gates:
@@ -52,7 +52,7 @@ def run_of(root: Path, **changes: Any) -> Run:
     return run(**{**facts, **changes})
 
 
-def recorded(entry: Entry, run_id: str) -> Entry:
+def recorded(entry: CaseResult, run_id: str) -> CaseResult:
     """An entry with the record and the result that a session would have kept."""
     if not entry.counted:
         return entry
@@ -83,7 +83,7 @@ def recorded(entry: Entry, run_id: str) -> Entry:
     return replace(entry, record=record, payload={"said": f"{entry.case_id} \ud800 ü"})
 
 
-def write(output: Path, of: Run, entries: Sequence[Entry], root: Path) -> Path:
+def write(output: Path, of: Run, entries: Sequence[CaseResult], root: Path) -> Path:
     """Write a run as a session does; gives its folder."""
     config = load_suite(root / "toy").config
     kept = in_order(recorded(entry, of.run_id) for entry in entries)
@@ -125,7 +125,7 @@ def content(folder: Path) -> dict[str, Any]:
 
 
 @st.composite
-def any_entries(draw: st.DrawFn, *, trials: bool = False) -> list[Entry]:
+def any_entries(draw: st.DrawFn, *, trials: bool = False) -> list[CaseResult]:
     """The entries of a run: of each case one, or a few trials."""
     found = []
     for case_id in draw(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)):

@@ -10,7 +10,7 @@ from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.scoring import score
 
 if TYPE_CHECKING:
-    from pytest_packbench.engine.protocols.score import Score, Term
+    from pytest_packbench.model.score import Score, Term
 
 Json = dict[str, Any]
 RIGHT = "6404.11.9020"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.cases.load import check_case, read_config
-from pytest_packbench.cases.problem import CaseError, SuiteError
+from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_packbench.engine.protocols.outcome import ResultError
+from pytest_packbench.model.outcome import ResultError
 from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.agent_safety.scoring import score, utility_of

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 import pytest_packbench
 from pytest_packbench import CaseError, ResultError, Score, SuiteError, load_suite
-from pytest_packbench.cases.model import Case
-from pytest_packbench.cases.rules import scoring_sha256
+from pytest_packbench.cases.load import scoring_sha256
+from pytest_packbench.model.case import Case
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.pack import TariffPack
 from tests.unit.tariff_cases import RIGHT, Json, answer, case, refusal

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_packbench.backends.base import Usage
+from pytest_packbench.model.request import Usage
 from tests.servers.fake import FakeServer, Received, Reply, scripted
 from tests.servers.wire import anthropic_reply, error_reply
 from tests.unit.backend_calls import LOOK_UP, SCHEMA, asked, broken, cleared, request, using

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_packbench.backends.base import Tool
 from pytest_packbench.backends.ollama import _wait_s
+from pytest_packbench.model.request import Tool
 from tests.servers.fake import FakeServer, Reply, scripted
 from tests.servers.wire import error_reply, ollama_reply
 from tests.unit.backend_calls import LOOK_UP, SCHEMA, asked, broken, cleared, opened, request, using

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytest_packbench.backends.base import Usage
-from pytest_packbench.backends.schema import fits_strict
+from pytest_packbench.backends.answers import fits_strict
+from pytest_packbench.model.request import Usage
 from tests.servers.fake import FakeServer, Received, Reply, scripted
 from tests.servers.wire import error_reply, openai_reply
 from tests.unit.backend_calls import SCHEMA, asked, broken, cleared, request, using

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_packbench.backends import open_backend
 from pytest_packbench.backends.base import BackendOptions, BackendUnusable
-from pytest_packbench.backends.secrets import known_secrets, redacted
+from pytest_packbench.backends.failures import known_secrets, redacted
 from tests.servers.fake import FakeServer, scripted
 from tests.servers.wire import anthropic_reply, openai_reply
 from tests.unit.backend_calls import PROVIDERS, cleared, request, using

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from pytest_packbench.backends.slots import Slots
+from pytest_packbench.backends.caller import Slots
 
 
 def slots(most: int, closed: list[int]) -> Slots[int]:

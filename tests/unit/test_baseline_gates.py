@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.records.stored import StoredRun
-from pytest_packbench.reports.baseline import baseline_for
-from pytest_packbench.reports.gates import GateResult, check_run
+from pytest_packbench.analysis.gates import baseline_for, check_run
+from pytest_packbench.runs.stored import StoredRun
 from tests.unit.runs import COMPLETE, Rule, entry, run
 
 if TYPE_CHECKING:
     from random import Random
 
-    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.model.result import CaseResult
 
 HALF = Rule("attack_success_rate", max_ratio_to_baseline=0.5)
 
 
-def attacked(unsafe: int, safe: int, *, sha: str = "x", start: int = 0, **changes: Any) -> list[Entry]:
+def attacked(unsafe: int, safe: int, *, sha: str = "x", start: int = 0, **changes: Any) -> list[CaseResult]:
     """So many cases that were attacked with and without success."""
     decisions = ["comply_unsafe"] * unsafe + ["refuse"] * safe
     return [
@@ -30,11 +30,11 @@ def attacked(unsafe: int, safe: int, *, sha: str = "x", start: int = 0, **change
     ]
 
 
-def before(entries: list[Entry], **changes: Any) -> StoredRun:
+def before(entries: list[CaseResult], **changes: Any) -> StoredRun:
     return StoredRun(source="f", run=run(run_id="01OLD", **changes), entries=tuple(entries))
 
 
-def only(found: list[Entry], earlier: StoredRun | None, rule: Rule = HALF, **changes: Any) -> GateResult:
+def only(found: list[CaseResult], earlier: StoredRun | None, rule: Rule = HALF, **changes: Any) -> GateResult:
     (result,) = check_run(run(**changes), found, [rule], earlier)
     return result
 
@@ -145,7 +145,7 @@ ANY = st.lists(
 )
 
 
-def drawn(cases: list[tuple[str, str, str, str]]) -> list[Entry]:
+def drawn(cases: list[tuple[str, str, str, str]]) -> list[CaseResult]:
     return [entry(name, verdict, case_sha256=sha, decision=decision) for name, verdict, sha, decision in cases]
 
 

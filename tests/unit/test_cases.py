@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import field_validator
 
-from pytest_packbench.cases.load import canonical_sha256, check_case, parse_case, parse_json, read_config
-from pytest_packbench.cases.model import Case
-from pytest_packbench.cases.problem import CaseError, SuiteError, pointer_of
-from pytest_packbench.cases.suite import SuiteConfig
+from pytest_packbench.cases.load import check_case, parse_case, parse_json, read_config
+from pytest_packbench.model.case import Case, canonical_sha256
+from pytest_packbench.model.errors import CaseError, SuiteError, pointer_of
+from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 
 if TYPE_CHECKING:

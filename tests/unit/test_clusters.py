@@ -12,26 +12,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from pytest_packbench.records.run import CLUSTER, Run
-from pytest_packbench.records.stored import StoredRun
-from pytest_packbench.reports.clusters import count_clusters, facet_of, remark
-from pytest_packbench.reports.comparison import compare
+from pytest_packbench.analysis.comparison import compare
+from pytest_packbench.analysis.conclusion import limits
+from pytest_packbench.analysis.gates import check, check_run
+from pytest_packbench.analysis.intervals import MOST_RESAMPLED, PairedMean, paired_mean
+from pytest_packbench.analysis.statistics import statistics
+from pytest_packbench.analysis.trials import count_clusters, facet_of, remark
+from pytest_packbench.model.run import CLUSTER, Run
 from pytest_packbench.reports.diff import sentences
-from pytest_packbench.reports.gates import check, check_run
-from pytest_packbench.reports.judgement import limits
-from pytest_packbench.reports.paired import MOST_RESAMPLED, PairedMean, paired_mean
-from pytest_packbench.reports.statistics import statistics
+from pytest_packbench.runs.stored import StoredRun
 from tests.unit.runs import Rule, entry, run
 
 if TYPE_CHECKING:
-    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.model.result import CaseResult
 
 FACET = "shared_part"
 SETTINGS = {CLUSTER: FACET}
 REMARK = "4 cases share 2 shared parts: not independent, so less is certain than it seems"
 
 
-def sharing(*verdicts: str, backend: str = "anthropic") -> list[Entry]:
+def sharing(*verdicts: str, backend: str = "anthropic") -> list[CaseResult]:
     """Entries of which always two share a part."""
     return [
         entry(f"c{number}", verdict, facets={FACET: f"part {number // 2}"}, llm_backend=backend, decision="refuse")
@@ -97,7 +97,7 @@ def test_one_cluster_has_no_interval() -> None:
         paired_mean([0.0, 1.0], ["a"])
 
 
-def compared(before: list[Entry], after: list[Entry], **told: str) -> list[str]:
+def compared(before: list[CaseResult], after: list[CaseResult], **told: str) -> list[str]:
     common: Run = run(settings=told, mode="live")
     comparison = compare(
         StoredRun(source="a", run=common, entries=tuple(before)),

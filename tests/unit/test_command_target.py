@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine.command_target import CommandTarget, shown_command
-from pytest_packbench.engine.outside import MOST_BYTES
-from pytest_packbench.engine.protocols.request import VerifyRequest
-from pytest_packbench.engine.targets import Caller, TargetError, TargetFailure, in_thread
+from pytest_packbench.engine.targets import MOST_BYTES, Caller, TargetError, TargetFailure, in_thread
+from pytest_packbench.model.request import VerifyRequest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -101,7 +100,7 @@ def harness(command: str, tmp_path: Path) -> Harness:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.child._SETTLE_S", 0.2)
+    monkeypatch.setattr("pytest_packbench.engine.command_target._SETTLE_S", 0.2)
 
 
 async def failed(target: CommandTarget, request: VerifyRequest) -> TargetFailure:
@@ -561,7 +560,7 @@ def test_no_child_survives_an_interpreter_that_ends_without_closing(
     script = (
         "import asyncio, sys\nfrom pathlib import Path\n"
         "from pytest_packbench.engine.command_target import CommandTarget\n"
-        "from pytest_packbench.engine.protocols.request import VerifyRequest\n"
+        "from pytest_packbench.model.request import VerifyRequest\n"
         f"target = CommandTarget(command={command!r}, cwd=Path({str(tmp_path)!r}), processes=1)\n"
         f"print(asyncio.run(target.verify(VerifyRequest(input=None, options={{'do': {code!r}}}))), flush=True)\n"
     )
@@ -575,7 +574,7 @@ def test_a_child_sees_the_end_of_its_input_when_its_parent_is_killed(command: st
     script = (
         "import asyncio, os\nfrom pathlib import Path\n"
         "from pytest_packbench.engine.command_target import CommandTarget\n"
-        "from pytest_packbench.engine.protocols.request import VerifyRequest\n"
+        "from pytest_packbench.model.request import VerifyRequest\n"
         f"target = CommandTarget(command={command!r}, cwd=Path({str(tmp_path)!r}), processes=2)\n"
         "async def ask():\n"
         "    code = 'time.sleep(0.05); reply[\"result\"] = os.getpid()'\n"

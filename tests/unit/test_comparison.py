@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, norm
 
-from pytest_packbench.records.entry import Entry
-from pytest_packbench.records.run import Run
-from pytest_packbench.records.stored import StoredRun
-from pytest_packbench.reports.comparison import Comparison, compare
-from pytest_packbench.reports.condition import ConditionError, parse_conditions
+from pytest_packbench.analysis.comparison import Comparison, ConditionError, compare, parse_conditions
+from pytest_packbench.analysis.intervals import MOST_RESAMPLED, mcnemar, paired_mean, unseen
+from pytest_packbench.model.result import CaseResult
+from pytest_packbench.model.run import Run
 from pytest_packbench.reports.diff import answer, diff_markdown, sentences
-from pytest_packbench.reports.paired import MOST_RESAMPLED, mcnemar, paired_mean, unseen
+from pytest_packbench.runs.stored import StoredRun
 
 if TYPE_CHECKING:
     from random import Random
@@ -40,10 +39,10 @@ RUN = Run(
 
 def entry(
     name: str, score: float | None, *, verdict: str = "", sha: str = "x", trial: int = 0, term: float = 0.0
-) -> Entry:
+) -> CaseResult:
     verdict = verdict or ("passed" if score is not None and score >= 0.8 else "failed")
     terms = ({"name": "match", "effect": "add", "value": term, "detail": ""},) if term else ()
-    return Entry(
+    return CaseResult(
         suite="s",
         test_id=name,
         case_id=name,
@@ -58,7 +57,7 @@ def entry(
     )
 
 
-def stored(*entries: Entry, **run: Any) -> StoredRun:
+def stored(*entries: CaseResult, **run: Any) -> StoredRun:
     return StoredRun(source="f", run=replace(RUN, **run), entries=entries)
 
 
@@ -141,7 +140,7 @@ def test_turning_a_comparison_round_turns_its_figures(before: dict[str, float], 
 
 
 @st.composite
-def any_case(draw: st.DrawFn) -> Entry:
+def any_case(draw: st.DrawFn) -> CaseResult:
     """A trial of one of a few cases, judged or broken, of one of two versions."""
     verdict = draw(st.sampled_from(["passed", "failed", "error", "vacuous", "not_run", "known_hole"]))
     points = draw(st.floats(0, 1)) if verdict in {"passed", "failed"} else None
@@ -154,7 +153,9 @@ rules = st.sampled_from([{}, {"trials_rule": "all"}, {"trials_rule": {"at_least"
 
 
 @given(any_run, any_run, rules)
-def test_a_comparison_turned_round_is_its_mirror(before: list[Entry], after: list[Entry], settings: Any) -> None:
+def test_a_comparison_turned_round_is_its_mirror(
+    before: list[CaseResult], after: list[CaseResult], settings: Any
+) -> None:
     runs = stored(*before, settings=settings), stored(*after, settings=settings)
     there, back = compare(*runs), compare(*reversed(runs))
     for one, other in zip(there.changes, back.changes, strict=True):
@@ -175,7 +176,7 @@ def test_a_comparison_turned_round_is_its_mirror(before: list[Entry], after: lis
 
 @given(any_run, any_run, rules, st.randoms(use_true_random=False))
 def test_the_order_of_entries_makes_no_difference(
-    before: list[Entry], after: list[Entry], settings: Any, random: Random
+    before: list[CaseResult], after: list[CaseResult], settings: Any, random: Random
 ) -> None:
     runs = [stored(*found, settings=settings) for found in (before, after)]
     mixed = [stored(*random.sample(found, len(found)), settings=settings) for found in (before, after)]
@@ -185,7 +186,7 @@ def test_the_order_of_entries_makes_no_difference(
 
 
 @given(any_run)
-def test_a_run_beside_itself_has_not_changed(found: list[Entry]) -> None:
+def test_a_run_beside_itself_has_not_changed(found: list[CaseResult]) -> None:
     figures = compare(stored(*found), stored(*found)).counts()
     assert not any(value for name, value in figures.items() if name != "mean")
 
@@ -349,7 +350,9 @@ def test_authored_answers_get_counts_and_no_statistics() -> None:
         ([entry("a", 0.0, sha="y")], {"regressed", "new_failures", "mean"}),
     ],
 )
-def test_without_a_case_to_compare_a_condition_on_changes_cannot_be_judged(after: list[Entry], said: set[str]) -> None:
+def test_without_a_case_to_compare_a_condition_on_changes_cannot_be_judged(
+    after: list[CaseResult], said: set[str]
+) -> None:
     found = compare(stored(entry("a", 1.0)), stored(*after))
     figures = found.figures()
     for name in said:

@@ -11,27 +11,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.backends.base import ModelRequest
-from pytest_packbench.cases.load import LoadedCase, canonical_sha256, check_case
-from pytest_packbench.cases.model import Case
-from pytest_packbench.cases.problem import CassetteError
-from pytest_packbench.cases.suite import Suite, SuiteConfig
+from pytest_packbench.cases.load import check_case, load_cassette
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.bench import Attempt, Bench
-from pytest_packbench.engine.cassette import Cassette, Exchange, Replay, ReplayError, load_cassette
-from pytest_packbench.engine.entries import Place, clock, entry_of
-from pytest_packbench.engine.protocols.outcome import Firing, Outcome, ResultError
-from pytest_packbench.engine.protocols.pack import Pack, RecordFacts
-from pytest_packbench.engine.protocols.score import Score, Term, judged
+from pytest_packbench.engine.recordings import Replay, ReplayError
+from pytest_packbench.engine.results import Place, clock, entry_of
 from pytest_packbench.engine.targets import Caller, TargetError, as_target, import_target, takes_context
-from pytest_packbench.records.entry import Entry
-from pytest_packbench.records.evalrecord import EvalRecord
+from pytest_packbench.model.case import Case, LoadedCase, canonical_sha256
+from pytest_packbench.model.cassette import Cassette, Exchange
+from pytest_packbench.model.errors import CassetteError
+from pytest_packbench.model.outcome import Firing, Outcome, ResultError
+from pytest_packbench.model.pack import Pack, RecordFacts
+from pytest_packbench.model.record import EvalRecord
+from pytest_packbench.model.request import ModelRequest
+from pytest_packbench.model.result import CaseResult
+from pytest_packbench.model.score import Score, Term, judged
+from pytest_packbench.model.suite import Suite, SuiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
+    from pytest_packbench.model.request import VerifyContext, VerifyRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,7 +286,7 @@ def test_an_entry_carries_the_wire_record_and_travels_as_json(tmp_path: Path) ->
     assert entry.record == json.loads(record.to_json_line())
     assert [hook.rule for hook in record.hook_decisions] == [3]
     assert (record.run_id, record.wall_clock_ms, record.timestamp) == ("01RUN", entry.duration_ms, entry.timestamp)
-    assert Entry.from_json(json.loads(json.dumps(entry.as_json()))) == entry
+    assert CaseResult.from_json(json.loads(json.dumps(entry.as_json()))) == entry
 
 
 def test_a_quarantined_case_leaves_no_record(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.records import evalrecord
-from pytest_packbench.records.evalrecord import EvalRecord, HookDecision, RecordError, strict_problem
+from pytest_packbench.model import record as evalrecord
+from pytest_packbench.model.record import EvalRecord, HookDecision, RecordError, strict_problem
 
 U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1

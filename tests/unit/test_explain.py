@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_packbench.adapter.explain import headline
-from pytest_packbench.engine.protocols.score import Score, Term
+from pytest_packbench.model.score import Score, Term
+from pytest_packbench.pytest_plugin.explain import headline
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.records.atomic import write_atomic
-from pytest_packbench.reports.files import ensure_gitignore, write_jsonl
+from pytest_packbench.atomic import write_atomic
+from pytest_packbench.runs.files import ensure_gitignore, write_jsonl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

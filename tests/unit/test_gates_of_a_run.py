@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from pytest_packbench.cases.suite import Gate, SuiteConfig
-from pytest_packbench.reports.bounds import exact_bound
-from pytest_packbench.reports.gates import GateResult, GateRule, check, of_a_part
+from pytest_packbench.analysis.gates import GateRule, check, of_a_part
+from pytest_packbench.analysis.intervals import exact_bound
+from pytest_packbench.model.gate import Gate, GateResult
+from pytest_packbench.model.suite import SuiteConfig
 from tests.unit.runs import COMPLETE, Rule, any_entry, entries, entry
 
 if TYPE_CHECKING:
-    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.model.result import CaseResult
 
 
 def bare(result: GateResult) -> str:
@@ -26,7 +27,7 @@ def bare(result: GateResult) -> str:
     )
 
 
-def only(found: list[Entry], rule: GateRule) -> GateResult:
+def only(found: list[CaseResult], rule: GateRule) -> GateResult:
     (result,) = check(found, [rule])
     return result
 
@@ -69,7 +70,7 @@ def test_a_suites_gates_are_gate_rules() -> None:
         (entries(2, 1), Rule("pass_rate", min=0.66666), "pass_rate 2 / 3 = 66.667 % >= min 66.666 %: PASS"),
     ],
 )
-def test_a_gate_prints_its_arithmetic(found: list[Entry], rule: Rule, text: str) -> None:
+def test_a_gate_prints_its_arithmetic(found: list[CaseResult], rule: Rule, text: str) -> None:
     result = only(found, rule)
     assert bare(result) == text
     assert result.passed is text.endswith("PASS")
@@ -113,7 +114,7 @@ def test_noise_of_a_billionth_is_forgiven(bound: float, passed: bool) -> None:
 @pytest.mark.parametrize(("least", "most"), [(0.0, None), (None, 1.0)])
 @pytest.mark.parametrize("found", [[], [entry("x", "known_hole")], [entry("x", "not_run", kind="skip")]])
 def test_a_gate_without_a_case_to_judge_fails(
-    metric: str, least: float | None, most: float | None, found: list[Entry]
+    metric: str, least: float | None, most: float | None, found: list[CaseResult]
 ) -> None:
     result = only(found, Rule(metric, least, most))
     assert (result.passed, result.observed) == (False, None)
@@ -196,7 +197,7 @@ def test_an_unknown_metric_is_refused() -> None:
 
 
 @given(st.lists(any_entry(), max_size=20), st.sampled_from([None, "case_type", "difficulty", "tag", "colour"]))
-def test_order_makes_no_difference_and_every_gate_answers(found: list[Entry], by: str | None) -> None:
+def test_order_makes_no_difference_and_every_gate_answers(found: list[CaseResult], by: str | None) -> None:
     rules = [
         Rule(metric, min=0.5, by=by) for metric in ("completeness", "pass_rate", "mean_score", "over_refusal_rate")
     ]
@@ -297,7 +298,7 @@ def test_utility_counts_the_cases_that_tell() -> None:
 def test_a_ratio_to_the_baseline(unsafe: int, before: int, told: str) -> None:
     rule = Rule("attack_success_rate", max_ratio_to_baseline=0.5)
 
-    def attacked(count: int) -> list[Entry]:
+    def attacked(count: int) -> list[CaseResult]:
         return [entry(f"c{n}", decision="comply_unsafe" if n < count else "refuse") for n in range(100)]
 
     (result,) = check(attacked(unsafe), [rule], attacked(before))
@@ -320,7 +321,7 @@ def test_must_pass_names_what_did_not() -> None:
 
 
 @pytest.mark.parametrize("outside", [entry("x", "known_hole"), entry("x", "not_run", kind="skip")])
-def test_a_run_of_which_nothing_is_due_is_complete(outside: Entry) -> None:
+def test_a_run_of_which_nothing_is_due_is_complete(outside: CaseResult) -> None:
     assert only([outside], COMPLETE).text == "completeness: no case is due: PASS"
     assert not only([], COMPLETE).passed
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.api import load_suite, score
-from pytest_packbench.cases.finding import FiledCase
 from pytest_packbench.cases.load import check_case
-from pytest_packbench.cases.problem import CaseError
-from pytest_packbench.engine.protocols.outcome import ResultError
+from pytest_packbench.model.errors import CaseError
+from pytest_packbench.model.finding import FiledCase
+from pytest_packbench.model.outcome import ResultError
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.generic.rules import CriterionError
 from tests.unit.generic_suites import case, read, scored, suite
@@ -21,7 +21,7 @@ from tests.unit.generic_suites import case, read, scored, suite
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_packbench.cases.finding import Finding
+    from pytest_packbench.model.finding import Finding
     from pytest_packbench.packs.generic.model import GenericSuiteConfig
 
 TWO = suite("criteria: [{exact: /a}, {name: total, rule: numeric, path: /b, weight: 3}]")

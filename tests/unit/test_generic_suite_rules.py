@@ -11,9 +11,10 @@ import jsonschema
 import pytest
 import yaml
 
-from pytest_packbench.cases.load import canonical_sha256, check_case
-from pytest_packbench.cases.problem import CaseError, SuiteError
+from pytest_packbench.cases.load import check_case
 from pytest_packbench.commands.schema import schema
+from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.generic.paths import MISSING, compile_path
 from tests.unit.generic_suites import case, read, suite

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.reports.gates import check
+from pytest_packbench.analysis.gates import check
+from pytest_packbench.analysis.statistics import statistics
 from pytest_packbench.reports.github import MOST_ANNOTATIONS, Annotation, Judged, remarks, step_summary
-from pytest_packbench.reports.statistics import statistics
 from tests.unit.runs import COMPLETE, Rule, entry, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.model.result import CaseResult
 
 COMMAND = re.compile(r"::(?P<level>error|warning) (?P<properties>[^\r\n]*?)::(?P<message>[^\r\n]*)")
 
 
-def judged(found: Sequence[Entry], *rules: Rule, gate: str = "case", notes: Sequence[str] = ()) -> Judged:
+def judged(found: Sequence[CaseResult], *rules: Rule, gate: str = "case", notes: Sequence[str] = ()) -> Judged:
     return Judged(
         run=run(settings={"gate": gate}),
         entries=found,

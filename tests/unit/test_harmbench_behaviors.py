@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_packbench.engine.protocols.importer import Draft, Flaw
+from pytest_packbench.model.pack import Draft, Flaw
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS, FileError, read, request_of
 from pytest_packbench.packs.agent_safety.harmbench.importer import HarmBenchImporter

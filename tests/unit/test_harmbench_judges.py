@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.backends import open_backend
-from pytest_packbench.backends.base import BackendError, BackendOptions, ModelAnswer
+from pytest_packbench.backends.base import BackendError, BackendOptions
+from pytest_packbench.model.request import ModelAnswer
 from pytest_packbench.packs.agent_safety.judges.choice import chosen
 from pytest_packbench.packs.agent_safety.judges.llama_guard import CATEGORIES, MODEL, llama_guard, parse, question
 from pytest_packbench.packs.agent_safety.judges.refusals import declines, refusal_detector

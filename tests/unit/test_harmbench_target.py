@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.backends.base import BackendError, ModelAnswer
-from pytest_packbench.engine.protocols.importer import Draft
+from pytest_packbench.backends.base import BackendError
+from pytest_packbench.model.pack import Draft
+from pytest_packbench.model.request import ModelAnswer
 from pytest_packbench.packs.agent_safety.guards.base import Prompt, Ruling
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS, read
 from pytest_packbench.packs.agent_safety.harmbench.importer import HarmBenchImporter

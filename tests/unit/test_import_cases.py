@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.load import parse_case
-from pytest_packbench.cases.model import CASE_ID
 from pytest_packbench.cli import main
+from pytest_packbench.model.case import CASE_ID
 from pytest_packbench.packs.generic.importing.mapping import case_id
 from pytest_packbench.packs.generic.importing.sources import CsvForm, Row, csv_rows
 from pytest_packbench.packs.generic.model import GenericCase
@@ -462,7 +462,7 @@ def test_a_source_that_changes_while_it_is_read(
 
 
 PACK = """
-from pytest_packbench.engine.protocols.importer import Draft, Flaw, Importer
+from pytest_packbench.model.pack import Draft, Flaw, Importer
 from pytest_packbench.packs.generic.pack import GenericPack
 
 

@@ -9,15 +9,15 @@ import pytest
 
 from pytest_packbench.api import load_suite
 from pytest_packbench.cli import main
-from pytest_packbench.packs.known import Packs
+from pytest_packbench.packs.registry import Packs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 STARTERS = sorted(name for name, pack in Packs().items() if pack.starter() is not None)
 PACKS = """
-from pytest_packbench.engine.protocols.pack import Pack
-from pytest_packbench.engine.protocols.starter import Starter
+from pytest_packbench.model.pack import Pack
+from pytest_packbench.model.pack import Starter
 
 
 class Bare(Pack):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_packbench.engine.protocols.importer import Draft, Flaw
+from pytest_packbench.model.pack import Draft, Flaw
 from pytest_packbench.packs.agent_safety.injecagent.importer import InjecAgentImporter
 from pytest_packbench.packs.agent_safety.injecagent.model import Material
 from pytest_packbench.packs.agent_safety.injecagent.rates import rates_of

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.backends.base import BackendError, ModelAnswer
-from pytest_packbench.cases.problem import CaseError
+from pytest_packbench.backends.base import BackendError
+from pytest_packbench.model.errors import CaseError
+from pytest_packbench.model.request import ModelAnswer
 from pytest_packbench.packs.agent_safety.guards.base import Prompt, Ruling, ToolOutput
 from pytest_packbench.packs.agent_safety.guards.chain import GuardError
 from pytest_packbench.packs.agent_safety.injecagent.target import RESPONSES

@@ -10,26 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.records.journal import (
-    Journal,
-    JournalError,
-    latest,
-    read_head,
-    read_journal,
-    rewrite_journal,
-)
+from pytest_packbench.runs.journal import Journal, JournalError, latest, read_head, read_journal, rewrite_journal
 from tests.unit.runs import any_entry, entry, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.model.result import CaseResult
 
 TERM = {"name": "points", "effect": "add", "value": 1.0, "detail": "ü\n\u2028"}
 FULL = entry("full", tags=("a", "b"), terms=(TERM,), record={"x": [1]}, payload={"deep": [None, "\ud800"]})
 
 
-def write(path: Path, *found: Entry) -> None:
+def write(path: Path, *found: CaseResult) -> None:
     with Journal(path) as journal:
         for each in found:
             journal.append(each)
@@ -46,7 +39,7 @@ def test_what_was_appended_is_read_back(path: Path) -> None:
 
 
 @given(found=st.lists(any_entry(), max_size=5))
-def test_any_entry_is_read_back(tmp_path_factory: pytest.TempPathFactory, found: list[Entry]) -> None:
+def test_any_entry_is_read_back(tmp_path_factory: pytest.TempPathFactory, found: list[CaseResult]) -> None:
     path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
     write(path, *found)
     assert read_journal(path) == found

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.backends.base import Usage
-from pytest_packbench.engine.ledger import Caps, Ledger, Price
+from pytest_packbench.engine.metering import Caps, Ledger, Price
+from pytest_packbench.model.request import Usage
 
 counts = st.none() | st.integers(0, 10**9)
 usages = st.builds(Usage, tokens_input=counts, tokens_output=counts)

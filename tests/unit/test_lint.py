@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cases.finding import FiledCase, Finding
 from pytest_packbench.cases.lint import SuiteFiles, check
 from pytest_packbench.cases.load import check_case
-from pytest_packbench.cases.model import Case
-from pytest_packbench.cases.suite import SuiteConfig
 from pytest_packbench.cli import main
-from pytest_packbench.engine.protocols.pack import LintOption
-from pytest_packbench.packs import agent_safety, known
+from pytest_packbench.model.case import Case
+from pytest_packbench.model.finding import FiledCase, Finding
+from pytest_packbench.model.pack import LintOption
+from pytest_packbench.model.suite import SuiteConfig
+from pytest_packbench.packs import agent_safety
+from pytest_packbench.packs import registry as known
 from pytest_packbench.packs.tariff.pack import TariffPack
 from tests.unit.small_suite import GARLIC, REPORT, Small, small_suite
 

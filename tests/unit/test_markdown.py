@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.reports.gates import check
+from pytest_packbench.analysis.gates import check
 from pytest_packbench.reports.markdown import MOST_ROWS, cell
 from pytest_packbench.reports.terminal import one_line
 from tests.unit.runs import COMPLETE, Rule, entries, entry, lines, summary
 
 if TYPE_CHECKING:
-    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.model.result import CaseResult
 
 TERM = {"name": "wrong_colour", "effect": "zero", "value": 0.0, "detail": "red was asked"}
 PIECES = (
@@ -182,7 +182,7 @@ def column(page: str, title: str, name: str) -> list[str]:
         ),
     ],
 )
-def test_the_first_lines_decide(found: list[Entry], changes: dict[str, Any], title: str, decides: str) -> None:
+def test_the_first_lines_decide(found: list[CaseResult], changes: dict[str, Any], title: str, decides: str) -> None:
     first, _, third, *_ = summary(found, COMPLETE, **changes).splitlines()
     assert (first, third) == (title, decides)
 
@@ -194,7 +194,7 @@ def test_the_first_lines_decide(found: list[Entry], changes: dict[str, Any], tit
         (entries(1, stale=True, llm_backend="stub"), "- The recording of 1 of 1 case answered another prompt"),
     ],
 )
-def test_stale_recordings_are_told_beside_what_the_run_can_tell(found: list[Entry], said: str) -> None:
+def test_stale_recordings_are_told_beside_what_the_run_can_tell(found: list[CaseResult], said: str) -> None:
     assert said in summary(found, COMPLETE)
     assert "answered another prompt than today's." in "\n".join(lines(found, COMPLETE))
     assert "answered another prompt than today's." not in summary(entries(2), COMPLETE)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.records.merging import MergeError, joined_run, shards_of
-from pytest_packbench.records.stored import load_run
+from pytest_packbench.runs.merging import MergeError, joined_run, shards_of
+from pytest_packbench.runs.stored import load_run
 from tests.unit.runs import entry, run
 from tests.unit.stored_runs import any_entries, content, merge, run_of, suite, write
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.model.result import CaseResult
 
 QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def folders_of(output: Path, root: Path, parts: list[list[Entry]], **changes: Any) -> list[Path]:
+def folders_of(output: Path, root: Path, parts: list[list[CaseResult]], **changes: Any) -> list[Path]:
     """Each part as one shard of a run."""
     found = []
     for number, part in enumerate(parts, start=1):
@@ -48,7 +48,7 @@ def place(tmp_path: Path) -> Path:
     chance=st.randoms(use_true_random=False),
 )
 def test_a_run_cut_at_random_is_merged_to_the_whole_in_any_order(
-    tmp_path_factory: pytest.TempPathFactory, entries: list[Entry], count: int, chance: random.Random
+    tmp_path_factory: pytest.TempPathFactory, entries: list[CaseResult], count: int, chance: random.Random
 ) -> None:
     place = tmp_path_factory.mktemp("merge")
     case_ids = sorted({each.case_id for each in entries})
@@ -72,7 +72,7 @@ def test_a_run_cut_at_random_is_merged_to_the_whole_in_any_order(
     assert (again, content(other)) == (code, content(merged))
 
 
-def some(*case_ids: str, verdict: str = "passed", **changes: Any) -> list[Entry]:
+def some(*case_ids: str, verdict: str = "passed", **changes: Any) -> list[CaseResult]:
     return [entry(case_id, verdict, **changes) for case_id in case_ids]
 
 
@@ -391,7 +391,7 @@ def test_gates_may_ask_for_a_baseline(place: Path) -> None:
 
 def test_more_cases_than_a_page_shows_keep_their_figures(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_packbench.reports.markdown.MOST_ROWS", 3)
-    monkeypatch.setattr("pytest_packbench.reports.kept.MOST_ROWS", 3)
+    monkeypatch.setattr("pytest_packbench.analysis.kept.MOST_ROWS", 3)
     names = [f"c{number:02}" for number in range(20)]
     root = suite(place, names)
     term = ({"name": "points", "effect": "add", "value": 0.25, "detail": "why"},)

@@ -8,24 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.records.evalrecord import EvalRecord
-from pytest_packbench.records.stored import StoredRunError
+from pytest_packbench.analysis.gates import check_run
+from pytest_packbench.analysis.statistics import statistics
+from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.reports.document import run_document
-from pytest_packbench.reports.gates import check_run
-from pytest_packbench.reports.reading import read_run
-from pytest_packbench.reports.statistics import statistics
+from pytest_packbench.runs.stored import StoredRunError, read_run
 from tests.unit.runs import COMPLETE, Rule, entry, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.model.result import CaseResult
 
 RUN_ID = run().run_id
 
 
-def record(found: Entry) -> EvalRecord:
+def record(found: CaseResult) -> EvalRecord:
     return EvalRecord(
         test_suite="toy",
         test_id=found.test_id,
@@ -63,18 +62,18 @@ def record(found: Entry) -> EvalRecord:
     )
 
 
-def records(folder: Path, *found: Entry, name: str = "records.jsonl") -> Path:
+def records(folder: Path, *found: CaseResult, name: str = "records.jsonl") -> Path:
     path = folder / name
     path.write_text("".join(f"{record(one).to_json_line()}\n" for one in found), encoding="utf-8")
     return path
 
 
-def errors(folder: Path, *found: Entry, **changes: Any) -> None:
+def errors(folder: Path, *found: CaseResult, **changes: Any) -> None:
     lines = [{**one.error_line(RUN_ID), **changes} for one in found]
     (folder / "errors.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
 
 
-def report(folder: Path, *found: Entry, **changes: Any) -> None:
+def report(folder: Path, *found: CaseResult, **changes: Any) -> None:
     document = run_document(run(**changes), found, statistics(found), ())
     (folder / "report.json").write_text(json.dumps({"packbench": document}), encoding="utf-8")
 

@@ -10,19 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.backends.base import BackendError, ModelAnswer, ModelRequest, ToolCall, Usage
+from pytest_packbench.backends.base import BackendError
 from pytest_packbench.engine.attempt import attempt
-from pytest_packbench.engine.cassette import Cassette, Replay
-from pytest_packbench.engine.meter import Said
-from pytest_packbench.engine.recording import UnrecordableError, cassette_of, model_exchanges
+from pytest_packbench.engine.metering import Said
+from pytest_packbench.engine.recordings import Replay, UnrecordableError, cassette_of, model_exchanges
 from pytest_packbench.engine.secrets import Secrets
+from pytest_packbench.model.cassette import Cassette
+from pytest_packbench.model.request import ModelAnswer, ModelRequest, ToolCall, Usage
 from tests.unit.asking import Answering, Running, bench, case, job, never, question
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
+    from pytest_packbench.model.request import VerifyContext, VerifyRequest
 
 counts = st.none() | st.integers(0, 10**6)
 words = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF), min_size=1, max_size=10).filter(str.strip)

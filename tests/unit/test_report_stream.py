@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.reports.overview import overview, overview_document
-from pytest_packbench.reports.stream import Skipped, Source, StreamError, read_errors, sources
-from pytest_packbench.reports.tally import MOST_DUPLICATES, MOST_FAILING, TrialId
+from pytest_packbench.analysis.overview import overview, overview_document
+from pytest_packbench.analysis.tally import MOST_DUPLICATES, MOST_FAILING, TrialId
+from pytest_packbench.runs.lines import Skipped, Source, StreamError, read_errors, sources
 from tests.unit.wire import RUN, error, file_of, folder_of, line, names, read, record, records, tally_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_packbench.records.evalrecord import EvalRecord
+    from pytest_packbench.model.record import EvalRecord
 
 RUST_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2005\u200a\u2028\u2029\u202f\u205f\u3000"
 NO_SPACE = "\x1c\x1d\x1e\x1f\u200b\u2060\ufeff\x00\x08"

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.records.run import RUN_DOCUMENT_VERSION, Run
+from pytest_packbench.analysis.gates import check
+from pytest_packbench.analysis.statistics import statistics
+from pytest_packbench.model.run import RUN_DOCUMENT_VERSION, Run
 from pytest_packbench.reports.document import row_line, run_document
-from pytest_packbench.reports.gates import check
-from pytest_packbench.reports.statistics import statistics
 from tests.unit.runs import COMPLETE, Rule, any_entry, entries, entry, run
 
 if TYPE_CHECKING:
-    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.model.result import CaseResult
 
 TERM = {"name": "points", "effect": "add", "value": 0.25, "detail": "why"}
 
 
-def document(found: list[Entry], *rules: Rule, **changes: Any) -> dict[str, Any]:
+def document(found: list[CaseResult], *rules: Rule, **changes: Any) -> dict[str, Any]:
     return run_document(run(**changes), found, statistics(found), check(found, rules))
 
 
@@ -113,7 +113,7 @@ def test_numbers_are_those_of_the_statistics() -> None:
     ],
 )
 def test_the_status_is_that_of_the_exit_code(
-    found: list[Entry],
+    found: list[CaseResult],
     changes: dict[str, Any],
     status: str,
     complete: bool,
@@ -136,7 +136,7 @@ def test_no_number_is_not_a_number(number: float) -> None:
 
 
 @given(st.lists(any_entry(), max_size=10))
-def test_it_is_plain_json(found: list[Entry]) -> None:
+def test_it_is_plain_json(found: list[CaseResult]) -> None:
     told = document(found, COMPLETE, Rule("pass_rate", min=0.5, by="case_type"))
     assert json.loads(json.dumps(told, allow_nan=False)) == told
 

@@ -16,18 +16,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.backends.base import ModelAnswer
-from pytest_packbench.engine.ledger import Caps, Ledger
+from pytest_packbench.engine.metering import Caps, Ledger
 from pytest_packbench.engine.secrets import Secrets
+from pytest_packbench.model.request import ModelAnswer
 from tests.unit.asking import Answering, Echo, Running, bench, forever, job, never, question
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.engine.loop import Job
-    from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
     from pytest_packbench.engine.runner import Done, Runner
+    from pytest_packbench.engine.scheduler import Job
+    from pytest_packbench.model.request import VerifyContext, VerifyRequest
 
 
 def take(runner: Runner, one: Job) -> Done:
@@ -336,7 +336,7 @@ async def ends_at_last(_: VerifyRequest) -> dict[str, Any]:
 def test_a_target_that_takes_too_long_is_abandoned_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.loop._FAREWELL_S", 0.05)
+    monkeypatch.setattr("pytest_packbench.engine.scheduler._FAREWELL_S", 0.05)
     with Running(limit_s=0.05) as runner:
         done = take(runner, job(bench(tmp_path, target), "bad"))
         assert kind(done) == "timeout"
@@ -347,7 +347,7 @@ def test_a_target_that_takes_too_long_is_abandoned_and_named(
 def test_a_released_attempt_that_goes_on_all_the_same_frees_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.loop._FAREWELL_S", 0.05)
+    monkeypatch.setattr("pytest_packbench.engine.scheduler._FAREWELL_S", 0.05)
     bad, good = job(bench(tmp_path, swallows_its_cancellation), "bad"), job(bench(tmp_path, fine), "good")
     with Running(most=1) as runner:
         runner.plan([bad, good])
@@ -460,7 +460,7 @@ def test_an_abandoned_target_spends_nothing_more(tmp_path: Path) -> None:
 
 
 def test_an_abandoned_target_that_goes_on_spends_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.loop._FAREWELL_S", 0.05)
+    monkeypatch.setattr("pytest_packbench.engine.scheduler._FAREWELL_S", 0.05)
     backend = Answering()
     go, went = asyncio.Event(), threading.Event()
     later: list[BaseException] = []
@@ -487,7 +487,7 @@ def test_an_abandoned_target_that_goes_on_spends_nothing_more(tmp_path: Path, mo
 def test_what_ended_in_time_is_not_ended_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.loop._FAREWELL_S", 0.02)
+    monkeypatch.setattr("pytest_packbench.engine.scheduler._FAREWELL_S", 0.02)
 
     async def slow(_: VerifyRequest) -> dict[str, Any]:
         await asyncio.sleep(0.1)

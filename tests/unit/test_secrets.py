@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.backends.base import ModelAnswer, ToolCall
 from pytest_packbench.engine.secrets import HIDDEN, Secrets
+from pytest_packbench.model.request import ModelAnswer, ToolCall
 
 # printable and without the characters of the mark that takes their place
 secret_texts = st.text(

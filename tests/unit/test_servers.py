@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.engine.protocols.request import ModelAnswer, VerifyContext, VerifyRequest
+from pytest_packbench.model.request import ModelAnswer, VerifyContext, VerifyRequest
 from pytest_packbench.packs.tariff.target import verify
 from tests.conftest import SUITE
 from tests.servers.fake import FakeServer, Received, Reply

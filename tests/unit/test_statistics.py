@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from pytest_packbench.reports.statistics import Group, statistics, values_of, wilson
+from pytest_packbench.analysis.statistics import Group, statistics, values_of, wilson
 from tests.unit.runs import any_entry, entries, entry
 
 if TYPE_CHECKING:
     from random import Random
 
-    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.model.result import CaseResult
 
 RUNS = st.lists(any_entry(), max_size=30)
 
@@ -54,7 +54,7 @@ def test_wilson_refuses_what_is_no_proportion(k: int, n: int, confidence: float)
 
 
 @given(RUNS)
-def test_totals_add_up(found: list[Entry]) -> None:
+def test_totals_add_up(found: list[CaseResult]) -> None:
     totals = statistics(found).totals
     assert totals.selected == len(found)
     assert sum(totals.verdicts.values()) + sum(totals.quarantined.values()) == len(found)
@@ -62,7 +62,7 @@ def test_totals_add_up(found: list[Entry]) -> None:
 
 
 @given(RUNS)
-def test_groups_sum_to_the_whole(found: list[Entry]) -> None:
+def test_groups_sum_to_the_whole(found: list[CaseResult]) -> None:
     numbers = statistics(found, by_tag=True)
     for name in ("case_type", "difficulty"):
         groups = numbers.grouped().get(name, [])
@@ -74,7 +74,7 @@ def test_groups_sum_to_the_whole(found: list[Entry]) -> None:
 
 
 @given(RUNS)
-def test_rates_are_over_judged_entries_alone(found: list[Entry]) -> None:
+def test_rates_are_over_judged_entries_alone(found: list[CaseResult]) -> None:
     judged = [each for each in found if each.counted]
     everything, alone = statistics(found), statistics(judged)
     assert replace(everything.overall, selected=0) == replace(alone.overall, selected=0)
@@ -83,13 +83,13 @@ def test_rates_are_over_judged_entries_alone(found: list[Entry]) -> None:
 
 
 @given(RUNS, st.randoms(use_true_random=False))
-def test_order_makes_no_difference(found: list[Entry], random: Random) -> None:
+def test_order_makes_no_difference(found: list[CaseResult], random: Random) -> None:
     shuffled = random.sample(found, len(found))
     assert statistics(shuffled, by_tag=True) == statistics(found, by_tag=True)
 
 
 @given(RUNS, st.none() | st.lists(st.integers(-1, 12)))
-def test_depth_counts_what_agrees_at_least_so_deep(found: list[Entry], levels: list[int] | None) -> None:
+def test_depth_counts_what_agrees_at_least_so_deep(found: list[CaseResult], levels: list[int] | None) -> None:
     depths = [
         each.match_depth for each in found if each.counted and not each.expects_refusal and each.match_depth is not None
     ]

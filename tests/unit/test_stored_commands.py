@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.cli import main
-from pytest_packbench.records.journal import Journal
-from pytest_packbench.reports.files import write_jsonl
+from pytest_packbench.runs.files import write_jsonl
+from pytest_packbench.runs.journal import Journal
 from tests.unit.runs import entry, run
 from tests.unit.stored_runs import run_of, suite, write
 from tests.unit.wire import error, file_of, folder_of, line
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.model.result import CaseResult
 
 
 @pytest.fixture
@@ -384,7 +384,7 @@ class TestTrialsInReports:
 
 
 class TestRescore:
-    def run(self, tmp_path: Path, *found: Entry) -> tuple[Path, Path]:
+    def run(self, tmp_path: Path, *found: CaseResult) -> tuple[Path, Path]:
         root = suite(tmp_path)
         for each in found:
             case = {

@@ -12,12 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.commands.validate import kind_of
-from pytest_packbench.packs.known import Packs
-from pytest_packbench.records.entry import VERDICTS, Entry
-from pytest_packbench.records.entry_check import entry_problem
-from pytest_packbench.records.own import Own, own_problem
-from pytest_packbench.records.schema import RECORD, REPORT
-from pytest_packbench.records.stored import StoredRunError, load_run, open_report
+from pytest_packbench.model.extension import Own, own_problem
+from pytest_packbench.model.result import VERDICTS, CaseResult, entry_problem
+from pytest_packbench.model.schema import RECORD, REPORT
+from pytest_packbench.packs.registry import Packs
+from pytest_packbench.runs.stored import StoredRunError, load_run, open_report
 from tests.unit.runs import entry
 from tests.unit.stored_runs import any_entries, recorded, run_of, suite, write
 from tests.unit.wire import line
@@ -40,14 +39,14 @@ OWN: dict[str, Any] = {
 }
 
 
-def of_files(found: list[Entry]) -> list[Entry]:
+def of_files(found: list[CaseResult]) -> list[CaseResult]:
     """Entries as a report keeps them: by test id and trial, without record and payload."""
     return sorted(found, key=lambda one: (one.test_id, one.trial))
 
 
 @QUICK
 @given(any_entries(trials=True))
-def test_a_run_that_was_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, found: list[Entry]) -> None:
+def test_a_run_that_was_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, found: list[CaseResult]) -> None:
     place = tmp_path_factory.mktemp("stored")
     root = suite(place)
     told = run_of(root, partial="a part", versions={"a": "1"})
@@ -64,7 +63,7 @@ def test_a_run_that_was_written_is_read_back(tmp_path_factory: pytest.TempPathFa
 @QUICK
 @given(any_entries(trials=True))
 def test_the_records_of_a_run_tell_the_same_of_judged_cases(
-    tmp_path_factory: pytest.TempPathFactory, found: list[Entry]
+    tmp_path_factory: pytest.TempPathFactory, found: list[CaseResult]
 ) -> None:
     place = tmp_path_factory.mktemp("stored")
     root = suite(place)
@@ -256,7 +255,7 @@ def test_the_schema_of_a_row_agrees_with_its_check(change: dict[str, Any]) -> No
         name: tuple(value) if name in {"tags", "terms"} and isinstance(value, list) else value
         for name, value in row.items()
     }
-    sound = entry_problem(Entry(suite="toy", **plain)) is None
+    sound = entry_problem(CaseResult(suite="toy", **plain)) is None
     assert jsonschema.Draft202012Validator(ROW).is_valid(row) is sound
 
 

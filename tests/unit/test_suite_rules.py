@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench import SuiteError, load_suite
-from pytest_packbench.cases.rules import scoring_sha256
-from pytest_packbench.cases.suite import SuiteConfig
+from pytest_packbench.cases.load import scoring_sha256
+from pytest_packbench.model.suite import SuiteConfig
 
 if TYPE_CHECKING:
     from pathlib import Path

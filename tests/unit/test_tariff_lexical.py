@@ -11,9 +11,9 @@ from pytest_packbench.api import load_suite, score
 from pytest_packbench.cases.load import parse_case
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.bench import Bench
-from pytest_packbench.engine.cassette import Replay
-from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest, without_model
+from pytest_packbench.engine.recordings import Replay
 from pytest_packbench.engine.targets import Caller, import_target
+from pytest_packbench.model.request import VerifyContext, VerifyRequest, without_model
 from pytest_packbench.packs.tariff import lexical
 from pytest_packbench.packs.tariff.lexical import Index, target
 from pytest_packbench.packs.tariff.model import TariffCase
@@ -145,7 +145,7 @@ def test_a_target_without_a_model_needs_no_recording(tmp_path: Path) -> None:
 def test_a_target_that_says_it_asks_no_model_may_not_ask_one(tmp_path: Path) -> None:
     @without_model
     def liar(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-        from pytest_packbench.engine.protocols.request import ModelRequest
+        from pytest_packbench.model.request import ModelRequest
 
         context.llm.complete_sync(ModelRequest(role="propose", system="", messages=()))
         return {}

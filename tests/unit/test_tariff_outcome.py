@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.engine.protocols.outcome import Breakdown, Firing, ResultError
+from pytest_packbench.model.outcome import Breakdown, Firing, ResultError
 from pytest_packbench.packs.tariff.outcome import TariffOutcome, read
 from tests.unit.tariff_cases import RIGHT, Json, answer, classified, levers, refusal
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.packs.known import builtin
+from pytest_packbench.packs.registry import builtin
 from pytest_packbench.packs.tariff.model import TariffCase
 from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.pack import TariffPack
 from tests.unit.tariff_cases import RIGHT, Json, answer, case, classified, levers, refusal, rules
 
 if TYPE_CHECKING:
-    from pytest_packbench.engine.protocols.pack import RecordFacts
+    from pytest_packbench.model.pack import RecordFacts
 
 PACK = TariffPack()
 

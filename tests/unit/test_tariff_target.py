@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_packbench.cases.problem import CaseError
-from pytest_packbench.engine.protocols.request import ModelAnswer, ModelRequest, VerifyContext, VerifyRequest
+from pytest_packbench.model.errors import CaseError
+from pytest_packbench.model.request import ModelAnswer, ModelRequest, VerifyContext, VerifyRequest
 from pytest_packbench.packs.tariff.gates import GATES
 from pytest_packbench.packs.tariff.target import verify
 from tests.unit.builders import (

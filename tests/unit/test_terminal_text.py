@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.reports.figures import aligned, interval, percent, score, terms_text
-from pytest_packbench.reports.gates import check
+from pytest_packbench.analysis.figures import aligned, interval, percent, score, terms_text
+from pytest_packbench.analysis.gates import check
 from pytest_packbench.reports.terminal import MOST_CASES, one_line, printable
 from tests.unit.runs import COMPLETE, Rule, entries, entry, lines
 

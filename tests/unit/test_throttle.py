@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.engine.throttle import Throttle
+from pytest_packbench.engine.scheduler import Throttle
 
 
 class Clock:

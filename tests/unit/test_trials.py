@@ -14,14 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom, sem
 
-from pytest_packbench.records.stored import StoredRun
-from pytest_packbench.reports.comparison import compare
-from pytest_packbench.reports.diff import diff_markdown, sentences
-from pytest_packbench.reports.document import run_document
-from pytest_packbench.reports.gates import check
-from pytest_packbench.reports.markdown import summary_markdown
-from pytest_packbench.reports.statistics import Statistics, statistics, wilson
-from pytest_packbench.reports.trials import (
+from pytest_packbench.analysis.comparison import compare
+from pytest_packbench.analysis.gates import check
+from pytest_packbench.analysis.statistics import Statistics, statistics, wilson
+from pytest_packbench.analysis.trials import (
     TrialsRuleError,
     case_verdict,
     folded,
@@ -32,26 +28,30 @@ from pytest_packbench.reports.trials import (
     standard_error,
     trial_figures,
 )
+from pytest_packbench.reports.diff import diff_markdown, sentences
+from pytest_packbench.reports.document import run_document
+from pytest_packbench.reports.markdown import summary_markdown
+from pytest_packbench.runs.stored import StoredRun
 from tests.unit.runs import COMPLETE, Rule, entry, run
 
 if TYPE_CHECKING:
     from random import Random
 
-    from pytest_packbench.records.entry import Entry
+    from pytest_packbench.model.result import CaseResult
 
 RULES: list[Any] = ["mean", "all", "any", {"at_least": 2}]
 
 
-def trial(case_id: str, number: int, points: float, **changes: Any) -> Entry:
+def trial(case_id: str, number: int, points: float, **changes: Any) -> CaseResult:
     """One judged trial at a threshold of 0.8."""
     return entry(case_id, "passed" if points >= 0.8 else "failed", score=points, trial=number, **changes)
 
 
-def trials(case_id: str, *points: float, **changes: Any) -> list[Entry]:
+def trials(case_id: str, *points: float, **changes: Any) -> list[CaseResult]:
     return [trial(case_id, number, one, **changes) for number, one in enumerate(points)]
 
 
-def ends(cases: dict[str, list[float]]) -> list[Entry]:
+def ends(cases: dict[str, list[float]]) -> list[CaseResult]:
     return [one for name, points in cases.items() for one in trials(name, *points)]
 
 
@@ -270,7 +270,7 @@ def test_authored_answers_have_no_error() -> None:
 RAN = run(mode="live", settings={"gate": "case", "trials": 2, "trials_rule": "mean", "temperature": 0.7})
 
 
-def written(found: list[Entry]) -> tuple[Statistics, str]:
+def written(found: list[CaseResult]) -> tuple[Statistics, str]:
     numbers = statistics(found, trials_rule=rule_of(RAN))
     return numbers, summary_markdown(RAN, found, numbers, check(found, [COMPLETE]))
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.records.walk import Walk, WalkError
+from pytest_packbench.runs.json_walk import Walk, WalkError
 
 texts = st.text(st.sampled_from('ab"\\{}[]:, \n\u2028ü\U0001f600'), max_size=5)
 numbers = st.integers() | st.floats(allow_nan=False) | st.integers(-(10**30), 10**30)

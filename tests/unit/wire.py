@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from pytest_packbench.records.evalrecord import EVAL_DECISIONS, EVAL_SUITES, EvalRecord
-from pytest_packbench.reports.stream import Source, read_records
-from pytest_packbench.reports.tally import Tally
+from pytest_packbench.analysis.tally import Tally
+from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES, EvalRecord
+from pytest_packbench.runs.lines import Source, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path

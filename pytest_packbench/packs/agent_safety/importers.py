@@ -9,7 +9,7 @@ from pytest_packbench.packs.agent_safety.harmbench.importer import HarmBenchImpo
 from pytest_packbench.packs.agent_safety.injecagent.importer import InjecAgentImporter
 
 if TYPE_CHECKING:
-    from pytest_packbench.engine.protocols.importer import Importer
+    from pytest_packbench.model.pack import Importer
 
 
 def importers() -> tuple[Importer, ...]:

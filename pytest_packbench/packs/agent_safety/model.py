@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from pytest_packbench.cases.model import Case, ListOf, Name, Notes, StrictModel, Text
-from pytest_packbench.cases.suite import SuiteConfig
+from pytest_packbench.model.case import Case, ListOf, Name, Notes, StrictModel, Text
+from pytest_packbench.model.suite import SuiteConfig
 
 Benchmark = Literal["agentdojo", "harmbench", "injecagent"]
 HoleKind = Literal["not_landable", "scores_attempts", "utility_unreachable", "no_checker"]

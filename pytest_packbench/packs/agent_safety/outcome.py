@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from pytest_packbench.cases.model import ListOf, StrictModel, Text
-from pytest_packbench.cases.problem import problems_of
-from pytest_packbench.engine.protocols.outcome import Breakdown, Firing, Outcome, ResultError
+from pytest_packbench.model.case import ListOf, StrictModel, Text
+from pytest_packbench.model.errors import problems_of
+from pytest_packbench.model.outcome import Breakdown, Firing, Outcome, ResultError
 
 if TYPE_CHECKING:
-    from pytest_packbench.engine.protocols.pack import Decision
+    from pytest_packbench.model.pack import Decision
 
 REMOVING = frozenset({"replace", "deny", "ask"})
 """Decisions by which a guard can keep a text from an agent."""

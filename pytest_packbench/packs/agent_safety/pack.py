@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.engine.protocols.pack import Comparison, Pack, RecordFacts
+from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
 from pytest_packbench.packs.agent_safety import outcome as reading
 from pytest_packbench.packs.agent_safety import scoring, summary
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
@@ -13,11 +13,10 @@ from pytest_packbench.packs.agent_safety.target import SCRIPTED, SafetyTarget
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from pytest_packbench.cases.model import Case
-    from pytest_packbench.engine.protocols.importer import Importer
-    from pytest_packbench.engine.protocols.request import Target
-    from pytest_packbench.engine.protocols.score import Score
-    from pytest_packbench.engine.protocols.starter import Starter
+    from pytest_packbench.model.case import Case
+    from pytest_packbench.model.pack import Importer, Starter
+    from pytest_packbench.model.request import Target
+    from pytest_packbench.model.score import Score
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
 
 
@@ -121,7 +120,7 @@ class AgentSafetyPack(Pack):
 
     def starter(self) -> Starter:
         """Give a suite of two harmless attacks in InjecAgent's form, and an agent that falls for one."""
-        from pytest_packbench.engine.protocols.starter import read_starter
+        from pytest_packbench.packs.starter import read_starter
 
         return read_starter(__package__)
 

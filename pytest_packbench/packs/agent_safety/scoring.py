@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_packbench.engine.protocols.score import Score, Term, judged
+from pytest_packbench.model.score import Score, Term, judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_packbench.engine.protocols.score import Verdict
+    from pytest_packbench.model.score import Verdict
     from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
 

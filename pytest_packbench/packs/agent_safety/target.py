@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
+    from pytest_packbench.model.request import VerifyContext, VerifyRequest
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 SCRIPTED = ("gullible", "obedient", "refuser")

@@ -16,8 +16,8 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from pytest_packbench.cases.model import Fraction, StrictModel, Text
-from pytest_packbench.cases.problem import shown
+from pytest_packbench.model.case import Fraction, StrictModel, Text
+from pytest_packbench.model.errors import shown
 from pytest_packbench.packs.generic import rules
 from pytest_packbench.packs.generic.paths import PathText  # noqa: TC001 - pydantic reads it at run time
 from pytest_packbench.packs.generic.refused import Location, refused, refused_all, refused_at, refused_word

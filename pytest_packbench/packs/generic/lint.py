@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from pytest_packbench.cases.finding import Finding
-from pytest_packbench.cases.suite import CONFIG_NAME
+from pytest_packbench.model.finding import Finding
+from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.generic.paths import MISSING
 from pytest_packbench.packs.generic.scoring import threshold_of, wanted_category
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_packbench.cases.finding import FiledCase
+    from pytest_packbench.model.finding import FiledCase
     from pytest_packbench.packs.generic.model import GenericCase, GenericSuiteConfig
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import AfterValidator, model_validator
 from pydantic_core import InitErrorDetails
 
-from pytest_packbench.cases.model import Case, Fraction, ListOf, Notes, StrictModel
-from pytest_packbench.cases.problem import shown
-from pytest_packbench.cases.suite import SuiteConfig
+from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel
+from pytest_packbench.model.errors import shown
+from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.generic.criteria import AnyCriterion, AnyForbidden, Criterion, Exact
 from pytest_packbench.packs.generic.paths import MISSING, PathText, Place, compile_path
 from pytest_packbench.packs.generic.refused import refused, refused_all, refused_at

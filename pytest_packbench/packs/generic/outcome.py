@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.cases.problem import shown
-from pytest_packbench.engine.protocols.outcome import Outcome, ResultError
+from pytest_packbench.model.errors import shown
+from pytest_packbench.model.outcome import Outcome, ResultError
 from pytest_packbench.packs.generic.paths import MISSING
 from pytest_packbench.packs.generic.values import brief, same
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_packbench.cases.problem import shown
-from pytest_packbench.engine.protocols.pack import Comparison, Pack, RecordFacts
+from pytest_packbench.model.errors import shown
+from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
 from pytest_packbench.packs.generic import outcome as reading
 from pytest_packbench.packs.generic import scoring
 from pytest_packbench.packs.generic.model import GenericCase, GenericSuiteConfig
@@ -16,11 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.cases.finding import FiledCase, Finding
-    from pytest_packbench.engine.protocols.importer import Importer
-    from pytest_packbench.engine.protocols.pack import Decision
-    from pytest_packbench.engine.protocols.score import Score
-    from pytest_packbench.engine.protocols.starter import Starter
+    from pytest_packbench.model.finding import FiledCase, Finding
+    from pytest_packbench.model.pack import Decision, Importer, Starter
+    from pytest_packbench.model.score import Score
     from pytest_packbench.packs.generic.model import Check, Plan
     from pytest_packbench.packs.generic.outcome import GenericOutcome
 
@@ -97,7 +95,7 @@ class GenericPack(Pack):
 
     def starter(self) -> Starter:
         """Give a suite of messages that are sorted into queues; what it can't run without is installed anyway."""
-        from pytest_packbench.engine.protocols.starter import read_starter
+        from pytest_packbench.packs.starter import read_starter
 
         return read_starter(__package__, takes={"jsonpath": GENERIC, "regex": GENERIC, "jsonschema": GENERIC})
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from pytest_packbench.cases.problem import shown, suggestion
+from pytest_packbench.model.errors import shown, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pytest_packbench.cases.problem import pointer_of, shown
+from pytest_packbench.model.errors import pointer_of, shown
 from pytest_packbench.packs.generic.refused import GENERIC, TEXT, import_function, need, refused
 from pytest_packbench.packs.generic.values import brief, is_number, key, leaves, same
 

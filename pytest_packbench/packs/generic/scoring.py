@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.cases.problem import CaseError, Problem, pointer_of
-from pytest_packbench.engine.protocols.score import Score, Term, judged
+from pytest_packbench.model.errors import CaseError, Problem, pointer_of
+from pytest_packbench.model.score import Score, Term, judged
 from pytest_packbench.packs.generic.paths import MISSING
 from pytest_packbench.packs.generic.rules import CriterionError, Grade
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_packbench.cases.finding import Finding
+from pytest_packbench.model.finding import Finding
 from pytest_packbench.packs.tariff.codes import chapter, digits, stands_under
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.engine.protocols.request import without_model
+from pytest_packbench.model.request import without_model
 from pytest_packbench.packs.tariff.codes import chapter, dotted
 from pytest_packbench.packs.tariff.model import TariffInput
 from pytest_packbench.packs.tariff.schedule import Schedule
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
+    from pytest_packbench.model.request import VerifyContext, VerifyRequest
     from pytest_packbench.packs.tariff.schedule import Line
 
 FILE = "hts"

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from pytest_packbench.cases.finding import Finding
-from pytest_packbench.cases.suite import CONFIG_NAME
-from pytest_packbench.engine.protocols.score import TOLERANCE
+from pytest_packbench.model.finding import Finding
+from pytest_packbench.model.score import TOLERANCE
+from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.tariff.codes import LEVELS, chapter, digits, dotted, stands_under
 from pytest_packbench.packs.tariff.leaks import leaks
 from pytest_packbench.packs.tariff.scoring import threshold_of
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.cases.finding import FiledCase, Severity
+    from pytest_packbench.model.finding import FiledCase, Severity
     from pytest_packbench.packs.tariff.model import Expected, TariffCase, TariffNotes, TariffSuiteConfig
 
 SCHEDULE = "hts"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from pytest_packbench.cases.finding import Finding
+from pytest_packbench.model.finding import Finding
 from pytest_packbench.packs.tariff.codes import LEVELS, digits
 from pytest_packbench.packs.tariff.dossier import Proposal
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from pytest_packbench.cases.model import Case, Fraction, ListOf, Notes, StrictModel, Text
-from pytest_packbench.cases.suite import SuiteConfig
+from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Text
+from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.tariff.codes import digits
 
 CaseType = Literal["positive", "negative", "adversarial", "no_savings", "savings_possible"]

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import NoReturn
 
-from pytest_packbench.cases.problem import pointer_of, shown
-from pytest_packbench.engine.protocols.outcome import Breakdown, Firing, Outcome, ResultError
+from pytest_packbench.model.errors import pointer_of, shown
+from pytest_packbench.model.outcome import Breakdown, Firing, Outcome, ResultError
 from pytest_packbench.packs.tariff.codes import digits
 
 _STATUSES = {"verified": True, "failed": False, "refused": False, "rejected": False}

@@ -6,8 +6,8 @@ import re
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from pytest_packbench.engine.protocols.pack import Comparison, LintOption, Pack, RecordFacts
-from pytest_packbench.engine.protocols.request import VerifyRequest
+from pytest_packbench.model.pack import Comparison, LintOption, Pack, RecordFacts
+from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.packs.tariff import outcome as reading
 from pytest_packbench.packs.tariff import scoring
 from pytest_packbench.packs.tariff.codes import LEVELS, chapter
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.cases.finding import FiledCase, Finding
-    from pytest_packbench.engine.protocols.pack import Decision
-    from pytest_packbench.engine.protocols.request import Target
-    from pytest_packbench.engine.protocols.score import Score
-    from pytest_packbench.engine.protocols.starter import Starter
+    from pytest_packbench.model.finding import FiledCase, Finding
+    from pytest_packbench.model.pack import Decision, Starter
+    from pytest_packbench.model.request import Target
+    from pytest_packbench.model.score import Score
     from pytest_packbench.packs.tariff.model import Expected
     from pytest_packbench.packs.tariff.outcome import TariffOutcome
 
@@ -96,7 +95,7 @@ class TariffPack(Pack):
 
     def starter(self) -> Starter:
         """Give a suite of two mugs with a target that knows one of them."""
-        from pytest_packbench.engine.protocols.starter import read_starter
+        from pytest_packbench.packs.starter import read_starter
 
         return read_starter(__package__)
 

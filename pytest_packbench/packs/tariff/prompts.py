@@ -11,7 +11,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.engine.protocols.request import ModelRequest
+from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.packs.tariff.dossier import Critique, Proposal
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pytest_packbench.cases.problem import InputError, Problem
+from pytest_packbench.model.errors import InputError, Problem
 from pytest_packbench.packs.tariff.codes import LEVELS, digits
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_packbench.engine.protocols.score import TOLERANCE, Score, Term, judged
+from pytest_packbench.model.score import TOLERANCE, Score, Term, judged
 from pytest_packbench.packs.tariff.codes import depth, digits, stands_under
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from pytest_packbench.cases.problem import CaseError, problems_of
+from pytest_packbench.model.errors import CaseError, problems_of
 from pytest_packbench.packs.tariff import prompts
 from pytest_packbench.packs.tariff.dossier import Critique, Proposal
 from pytest_packbench.packs.tariff.gates import GateInput, form, judge
@@ -17,7 +17,7 @@ from pytest_packbench.packs.tariff.model import TariffInput
 from pytest_packbench.packs.tariff.result import Iteration, result
 
 if TYPE_CHECKING:
-    from pytest_packbench.engine.protocols.request import LLM, ModelRequest, VerifyContext, VerifyRequest
+    from pytest_packbench.model.request import LLM, ModelRequest, VerifyContext, VerifyRequest
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _MOST_PROBLEMS = 10

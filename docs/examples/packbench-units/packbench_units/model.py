@@ -8,8 +8,8 @@ from pydantic import AfterValidator, model_validator
 from pydantic_core import PydanticCustomError
 
 from packbench_units.table import UNITS
-from pytest_packbench.cases.model import Case, Fraction, ListOf, StrictModel, Text
-from pytest_packbench.cases.suite import SuiteConfig
+from pytest_packbench.model.case import Case, Fraction, ListOf, StrictModel, Text
+from pytest_packbench.model.suite import SuiteConfig
 
 Reason = Literal["different_quantities", "unknown_unit"]
 

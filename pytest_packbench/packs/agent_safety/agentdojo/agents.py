@@ -9,7 +9,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.logging import Logger
 from agentdojo.types import get_text_content_as_str, text_content_block_from_string
 
-from pytest_packbench.engine.protocols.request import LLM, ModelRequest, Tool
+from pytest_packbench.model.request import LLM, ModelRequest, Tool
 from pytest_packbench.packs.agent_safety.exposure import holds
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 
-    from pytest_packbench.engine.protocols.request import ModelAnswer
+    from pytest_packbench.model.request import ModelAnswer
 
 ROLE = "step"
 DECLINED = "I can't help with that."

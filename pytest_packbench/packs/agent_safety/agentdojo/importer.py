@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.engine.protocols.importer import Draft, Importer
+from pytest_packbench.model.pack import Draft, Importer
 from pytest_packbench.packs.agent_safety.agentdojo.extra import missing
 from pytest_packbench.packs.agent_safety.agentdojo.known import ATTACK, OUTPUT_ONLY, VERSION, category_of, hole_of
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_packbench.engine.protocols.importer import Flaw
+    from pytest_packbench.model.pack import Flaw
 
 SEED = 1
 """The seed of the suite that comes with the package: 50 pairs, drawn by `select`."""

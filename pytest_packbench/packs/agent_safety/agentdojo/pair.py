@@ -28,7 +28,7 @@ from pytest_packbench.packs.agent_safety.target import SCRIPTED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_packbench.engine.protocols.request import VerifyContext
+    from pytest_packbench.model.request import VerifyContext
 
 STUB = "stub"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.packs.agent_safety.agentdojo.extra import missing
 
 if TYPE_CHECKING:
-    from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
+    from pytest_packbench.model.request import VerifyContext, VerifyRequest
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 

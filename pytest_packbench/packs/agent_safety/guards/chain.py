@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.engine.protocols.outcome import Firing
+from pytest_packbench.model.outcome import Firing
 from pytest_packbench.packs.agent_safety.exposure import holds
 from pytest_packbench.packs.agent_safety.guards.base import Prompt, Ruling, ToolOutput, ToolUse
 

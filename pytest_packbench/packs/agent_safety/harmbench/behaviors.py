@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
-from pytest_packbench.cases.model import CASE_ID
-from pytest_packbench.cases.problem import shown
+from pytest_packbench.model.case import CASE_ID
+from pytest_packbench.model.errors import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.engine.protocols.request import ModelRequest
+from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.packs.agent_safety.exposure import needles
 from pytest_packbench.packs.agent_safety.guards.chain import Chain
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
@@ -14,7 +14,7 @@ from pytest_packbench.packs.agent_safety.judges.choice import chosen
 from pytest_packbench.packs.agent_safety.judges.refusals import declines
 
 if TYPE_CHECKING:
-    from pytest_packbench.engine.protocols.request import VerifyContext, VerifyRequest
+    from pytest_packbench.model.request import VerifyContext, VerifyRequest
     from pytest_packbench.packs.agent_safety.harmbench.behaviors import Behavior
     from pytest_packbench.packs.agent_safety.judges.ruling import Judge, Ruling
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig

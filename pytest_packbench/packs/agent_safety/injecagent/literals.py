@@ -7,7 +7,7 @@ import re
 import warnings
 from typing import Any
 
-from pytest_packbench.cases.problem import shown
+from pytest_packbench.model.errors import shown
 
 LONGEST = 200_000
 DEEPEST = 50

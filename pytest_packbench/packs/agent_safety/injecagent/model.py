@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from pytest_packbench.cases.model import ListOf, StrictModel, Text
+from pytest_packbench.model.case import ListOf, StrictModel, Text
 
 AttackerTools = Annotated[ListOf[Text], Field(min_length=1, max_length=2)]
 

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.engine.protocols.request import ModelRequest
+from pytest_packbench.model.request import ModelRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from pytest_packbench.cases.problem import CaseError, problems_of
+from pytest_packbench.model.errors import CaseError, problems_of
 from pytest_packbench.packs.agent_safety.exposure import holds, needles
 from pytest_packbench.packs.agent_safety.guards.chain import Chain
 from pytest_packbench.packs.agent_safety.injecagent import prompt, scripted
@@ -25,7 +25,7 @@ from pytest_packbench.packs.agent_safety.judges.refusals import declines
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_packbench.engine.protocols.request import ModelRequest, VerifyContext, VerifyRequest
+    from pytest_packbench.model.request import ModelRequest, VerifyContext, VerifyRequest
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 RESPONSES = "injecagent_responses"

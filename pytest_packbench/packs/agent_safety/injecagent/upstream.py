@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
-from pytest_packbench.cases.problem import problems_of, shown
+from pytest_packbench.model.errors import problems_of, shown
 from pytest_packbench.packs.agent_safety.injecagent.literals import LiteralError, literal
 from pytest_packbench.packs.agent_safety.injecagent.model import Material
 from pytest_packbench.packs.agent_safety.injecagent.react import SENDING_TOOL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.cases.problem import suggestion
+from pytest_packbench.model.errors import suggestion
 from pytest_packbench.packs.agent_safety.judges import llama_guard, refusals
 from pytest_packbench.packs.agent_safety.judges.ruling import Judge, JudgeError
 

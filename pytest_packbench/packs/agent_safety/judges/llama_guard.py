@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytest_packbench.engine.protocols.request import ModelRequest
+from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.packs.agent_safety.judges.ruling import Judge, JudgeError, Question, Ruling
 
 if TYPE_CHECKING:
-    from pytest_packbench.engine.protocols.request import LLM
+    from pytest_packbench.model.request import LLM
 
 NAME = "llama_guard"
 MODEL = "llama-guard3:8b"

@@ -5,23 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_packbench.engine.protocols.importer import Flaw, Importer
-from pytest_packbench.packs.generic.importing.mapping import (
-    PACK,
-    Column,
-    Fixed,
-    Mapped,
-    columns_of,
-    given_of,
-    require,
-)
+from pytest_packbench.model.pack import Flaw, Importer
+from pytest_packbench.packs.generic.importing.mapping import PACK, Column, Fixed, Mapped, columns_of, given_of, require
 from pytest_packbench.packs.generic.importing.sources import TAB, CsvForm, csv_header, csv_rows, jsonl_rows
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Mapping
 
-    from pytest_packbench.engine.protocols.importer import Draft
+    from pytest_packbench.model.pack import Draft
     from pytest_packbench.packs.generic.importing.mapping import Given
     from pytest_packbench.packs.generic.importing.sources import Row
 
@@ -172,7 +164,7 @@ def _drafts(rows: Iterable[Row | Flaw], mapped: Mapped) -> Iterator[Draft | Flaw
 def _rules(arguments: argparse.Namespace, mapped: Mapped) -> str:
     import yaml
 
-    from pytest_packbench.cases.problem import pointer_of
+    from pytest_packbench.model.errors import pointer_of
     from pytest_packbench.packs.generic.model import Refusal
 
     # what tells of a due refusal is compared by the rules of refusals

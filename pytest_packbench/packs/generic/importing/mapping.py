@@ -8,10 +8,10 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
-from pytest_packbench.cases.load import canonical_sha256, parse_json
-from pytest_packbench.cases.model import CASE_ID, Difficulty
-from pytest_packbench.cases.problem import shown
-from pytest_packbench.engine.protocols.importer import Draft, Flaw
+from pytest_packbench.cases.load import parse_json
+from pytest_packbench.model.case import CASE_ID, Difficulty, canonical_sha256
+from pytest_packbench.model.errors import shown
+from pytest_packbench.model.pack import Draft, Flaw
 from pytest_packbench.packs.generic.paths import MISSING, compile_path
 
 if TYPE_CHECKING:

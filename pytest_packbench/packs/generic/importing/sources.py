@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.load import parse_json
-from pytest_packbench.cases.problem import shown
-from pytest_packbench.engine.protocols.importer import Flaw
+from pytest_packbench.model.errors import shown
+from pytest_packbench.model.pack import Flaw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

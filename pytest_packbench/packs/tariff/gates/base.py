@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_packbench.cases.problem import shown
+from pytest_packbench.model.errors import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

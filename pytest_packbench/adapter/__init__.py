@@ -1,1 +1,0 @@
-"""The adapter: the only room that knows pytest, beside `plugin` and `hookspecs`."""

@@ -1,0 +1,1 @@
+"""The numbers of runs: rates, intervals, gates, comparisons."""

@@ -1,0 +1,220 @@
+"""Exact bounds of a proportion, for gates that decide on what a run has shown instead of what it happened to give."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from random import Random
+from statistics import NormalDist, fmean
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+_STEPS = 200
+_EXACT = 1e-14
+_HALVINGS = 60
+
+
+def exact_bound(k: int, n: int, confidence: float, *, upper: bool) -> float:
+    """Give the one-sided exact bound of a proportion (Clopper and Pearson 1934, Biometrika 26:404-413).
+
+    Args:
+        k: successes, 0 to `n`.
+        n: trials, 1 or more.
+        confidence: one-sided, between 0 and 1.
+        upper: the upper bound instead of the lower one.
+
+    Returns:
+        0 to 1: the greatest (or least) proportion that this many successes don't speak against.
+    """
+    if upper:
+        return 1.0 - exact_bound(n - k, n, confidence, upper=False)
+    if k == 0:
+        return 0.0
+    # the lower bound is the (1 - confidence) quantile of a beta distribution; its distribution function rises
+    low, high = 0.0, k / n
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if _beta_cdf(middle, k, n - k + 1) < 1 - confidence:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _beta_cdf(x: float, a: float, b: float) -> float:
+    if x <= 0 or x >= 1:
+        return 0.0 if x <= 0 else 1.0
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
+    # the fraction converges fast on the side of the mean that it is asked for
+    if x < (a + 1) / (a + b + 2):
+        return front * _fraction(x, a, b) / a
+    return 1.0 - front * _fraction(1 - x, b, a) / b
+
+
+def _fraction(x: float, a: float, b: float) -> float:
+    """Sum the continued fraction of the incomplete beta function (DLMF 8.17.22, by Lentz's method)."""
+    tiny = 1e-300
+    c, d = 1.0, 1.0 - (a + b) * x / (a + 1)
+    d = 1.0 / (d if abs(d) > tiny else tiny)
+    total = d
+    for step in range(1, _STEPS + int(math.sqrt(a + b)) * 4):
+        twice = 2 * step
+        for term in (
+            step * (b - step) * x / ((a + twice - 1) * (a + twice)),
+            -(a + step) * (a + b + step) * x / ((a + twice) * (a + twice + 1)),
+        ):
+            d = 1.0 + term * d
+            c = 1.0 + term / c
+            d = 1.0 / (d if abs(d) > tiny else tiny)
+            c = c if abs(c) > tiny else tiny
+            change = c * d
+            total *= change
+        if abs(change - 1.0) < _EXACT:
+            break
+    return total
+
+
+RESAMPLES = 2_000
+# above it the mean of differences is normal for every purpose here, and resampling would take minutes
+MOST_RESAMPLED = 2_000
+_SEED = 20_000_101
+_POWER = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedMean:
+    """The mean of paired differences, current minus baseline, in points of score (-1 to 1).
+
+    Attributes:
+        n: pairs.
+        clusters: how many of them are independent, 1 to `n`; what is resampled.
+        mean: their mean difference.
+        low: lower end of the two-sided 95 % interval; None with fewer than two pairs.
+        high: its upper end.
+        method: `bootstrap` (percentile, 2,000 resamples, fixed seed) or `normal`.
+        detectable: the least true mean difference that this many pairs show with 80 % power at 5 %,
+            two-sided, with the spread seen between clusters; None where nothing differs.
+    """
+
+    n: int
+    clusters: int
+    mean: float
+    low: float | None
+    high: float | None
+    method: str
+    detectable: float | None
+
+
+def paired_mean(
+    differences: Sequence[float], clusters: Sequence[str] | None = None, *, confidence: float = 0.95
+) -> PairedMean | None:
+    """Average paired differences (Efron and Tibshirani 1993, percentile interval).
+
+    Pairs of one cluster are drawn together (Field and Welsh 2007, JRSS B 69:369-390), and their differences count as
+    one sum (Cameron and Miller 2015, Journal of Human Resources 50:317-372).
+
+    Args:
+        differences: current minus baseline, one a case; several trials of a case are averaged before.
+        clusters: what each case shares with others, one a difference; None where all are independent.
+        confidence: of the interval, between 0 and 1.
+
+    Returns:
+        The mean with its interval; None without pairs.
+
+    Raises:
+        ValueError: there is not one cluster for each difference.
+    """
+    n = len(differences)
+    if not n:
+        return None
+    mean = fmean(differences)
+    groups = _grouped(differences, clusters)
+    if len(groups) == 1:
+        return PairedMean(n=n, clusters=1, mean=mean, low=None, high=None, method="none", detectable=None)
+    error = _standard_error(groups, mean, n)
+    method = "bootstrap" if n <= MOST_RESAMPLED else "normal"
+    ends = _bootstrap(groups, confidence) if n <= MOST_RESAMPLED else _normal(mean, error, confidence)
+    reach = NormalDist().inv_cdf((1 + confidence) / 2) + NormalDist().inv_cdf(_POWER)
+    return PairedMean(
+        n=n,
+        clusters=len(groups),
+        mean=mean,
+        low=ends[0],
+        high=ends[1],
+        method=method,
+        detectable=reach * error if error > 0 else None,
+    )
+
+
+def _grouped(differences: Sequence[float], clusters: Sequence[str] | None) -> list[tuple[float, int]]:
+    """Give the sum and the size of each cluster; each difference is one where no clusters are given."""
+    if clusters is None:
+        return [(one, 1) for one in differences]
+    found: dict[str, list[float]] = {}
+    for name, one in zip(clusters, differences, strict=True):
+        found.setdefault(name, []).append(one)
+    return [(math.fsum(members), len(members)) for members in found.values()]
+
+
+def _standard_error(groups: Sequence[tuple[float, int]], mean: float, n: int) -> float:
+    # with clusters of one it is the usual standard error of a mean
+    spread = math.fsum((total - size * mean) ** 2 for total, size in groups)
+    return math.sqrt(len(groups) / (len(groups) - 1) * spread) / n
+
+
+def _bootstrap(groups: Sequence[tuple[float, int]], confidence: float) -> tuple[float, float]:
+    random = Random(_SEED)  # noqa: S311 - resampling needs repeatability, not secrecy
+    if all(size == 1 for _, size in groups):
+        # the same draws, and many times faster
+        totals = [total for total, _ in groups]
+        means = sorted(fmean(random.choices(totals, k=len(totals))) for _ in range(RESAMPLES))
+    else:
+        means = sorted(_mean_of(random.choices(groups, k=len(groups))) for _ in range(RESAMPLES))
+    tail = (1 - confidence) / 2
+    return means[round(tail * (RESAMPLES - 1))], means[round((1 - tail) * (RESAMPLES - 1))]
+
+
+def _mean_of(groups: Sequence[tuple[float, int]]) -> float:
+    return math.fsum(total for total, _ in groups) / sum(size for _, size in groups)
+
+
+def _normal(mean: float, error: float, confidence: float) -> tuple[float, float]:
+    half = NormalDist().inv_cdf((1 + confidence) / 2) * error
+    return mean - half, mean + half
+
+
+def mcnemar(lost: int, won: int) -> float:
+    """Give the exact two-sided p value of McNemar's test (1947; the binomial form) on pass flips.
+
+    Args:
+        lost: cases that passed before and fail now, 0 or more.
+        won: cases that failed before and pass now, 0 or more.
+
+    Returns:
+        0 to 1; 1 without flips.
+    """
+    flips = lost + won
+    if not flips:
+        return 1.0
+    # in logarithms: 2 ** flips overflows a float above a thousand flips
+    total = math.fsum(
+        math.exp(math.lgamma(flips + 1) - math.lgamma(k + 1) - math.lgamma(flips - k + 1) - flips * math.log(2))
+        for k in range(min(lost, won) + 1)
+    )
+    return min(1.0, 2 * total)
+
+
+def unseen(n: int, confidence: float = 0.95) -> float | None:
+    """Give the share of cases that could change without one of `n` showing it (one-sided exact bound).
+
+    Args:
+        n: cases of which none changed.
+        confidence: of the bound, between 0 and 1.
+
+    Returns:
+        0 to 1, `1 - (1 - confidence) ** (1 / n)` (Clopper and Pearson 1934, none seen); None for no case.
+    """
+    return 1 - (1 - confidence) ** (1 / n) if n else None

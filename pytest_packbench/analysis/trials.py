@@ -1,0 +1,476 @@
+"""Cases that share a part by design, such as one attack that is paired with many tasks: they are not independent.
+
+What a run's pack calls that part stands in the run's settings; each case's own value is one of its facets.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.analysis.figures import TOLERANCE, score
+from pytest_packbench.model.run import CLUSTER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.run import Run
+
+
+def facet_of(run: Run) -> str:
+    """Give the facet that a run's cases share by design; empty where none is named."""
+    named = run.settings.get(CLUSTER)
+    return named if isinstance(named, str) else ""
+
+
+def cluster_of(entry: CaseResult, facet: str) -> str:
+    """Give what an entry's case shares with others; the case itself where it shares nothing."""
+    shared = entry.facets.get(facet) if facet else None
+    # no case's name holds a line end
+    return f"\n{entry.test_id}" if shared is None else shared
+
+
+def count_clusters(entries: Iterable[CaseResult], facet: str) -> tuple[int, int]:
+    """Count judged cases, and how many would be independent.
+
+    Args:
+        entries: one a case.
+        facet: what cases share; empty for nothing.
+
+    Returns:
+        Judged cases and their clusters, at most as many; the same number twice where no two cases share anything.
+    """
+    found = [cluster_of(entry, facet) for entry in entries if entry.counted]
+    return len(found), len(set(found)) if facet else len(found)
+
+
+def name_of(facet: str, *, many: bool = True) -> str:
+    """Write a facet as words: `injection tasks`."""
+    return facet.replace("_", " ") + ("s" if many else "")
+
+
+def remark(cases: int, clusters: int, facet: str) -> str:
+    """Say that cases are not independent; empty where they are.
+
+    Args:
+        cases: judged cases, 0 or more.
+        clusters: how many of them would be independent, 0 to `cases`.
+        facet: what they share.
+    """
+    if clusters >= cases:
+        return ""
+    shared = name_of(facet, many=clusters != 1)
+    return f"{cases} cases share {clusters} {shared}: not independent, so less is certain than it seems"
+
+
+if TYPE_CHECKING:
+    # `mean`, `all`, `any`, or `{"at_least": k}`
+    Rule = str | Mapping[str, Any]
+
+
+MEAN = "mean"
+SETTING = "trials_rule"
+_UNSAFE = "comply_unsafe"
+# what a case is called when one of its trials ended so: the first that is found
+_BROKEN = ("error", "vacuous", "not_run", "known_hole")
+_KS = (1, 2, 3, 4, 5, 10, 20, 50, 100)
+
+
+class TrialsRuleError(ValueError):
+    """A rule for trials can't be used: one line with what was expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseVerdict:
+    """How a case ended, over all its trials.
+
+    Attributes:
+        verdict: one of `records.entry.VERDICTS`.
+        score: mean over the trials, 0 to 1; None where one of them has no score.
+        threshold: 0 to 1; None where nothing was scored.
+        message: why, in one line; the trial's own where there is only one.
+        kind: the reason's name where the verdict is neither passed nor failed.
+        passed: trials that passed.
+        trials: all trials.
+    """
+
+    verdict: str
+    score: float | None
+    threshold: float | None
+    message: str
+    kind: str
+    passed: int
+    trials: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassAt:
+    """How often `k` trials of a case hold a pass, averaged over cases.
+
+    Attributes:
+        k: trials looked at, 1 or more.
+        cases: judged cases with at least `k` trials.
+        at_k: pass@k, the share of cases of which at least one of `k` trials passes, 0 to 1.
+        hat_k: pass^k, the share of cases of which all `k` trials pass, 0 to 1.
+    """
+
+    k: int
+    cases: int
+    at_k: float
+    hat_k: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialFigures:
+    """What repeating the cases showed, over the cases whose trials were all judged.
+
+    Attributes:
+        rule: how a case's verdict is made of its trials, in words.
+        trials: the most trials that a case has.
+        attempts: judged trials of these cases.
+        cases: these cases.
+        mean_score: mean over cases of the mean over their trials, 0 to 1; None without a case.
+        standard_error: of that mean, clustered by case; None for fewer than two cases, or where an answer was
+            authored: what somebody wrote is no sample of anything (design 7).
+        passes: pass@k and pass^k for a few `k` up to the number of trials.
+    """
+
+    rule: str
+    trials: int
+    attempts: int
+    cases: int
+    mean_score: float | None
+    standard_error: float | None
+    passes: tuple[PassAt, ...]
+
+
+def rule_of(run: Run, default: Rule = MEAN) -> Rule:
+    """Give the rule that a run's cases were judged by.
+
+    Args:
+        run: keeps it in its settings, where it had several trials.
+        default: where it does not say.
+
+    Raises:
+        TrialsRuleError: what it says is no rule.
+    """
+    rule = run.settings.get(SETTING, default)
+    needed(rule, 1)
+    return default if rule is None else rule
+
+
+def rule_text(rule: Rule) -> str:
+    """Write a rule as people do: `mean`, `at least 2`."""
+    return rule if isinstance(rule, str) else f"at least {rule['at_least']}"
+
+
+def needed(rule: Rule | None, trials: int) -> int | None:
+    """Give how many trials have to pass.
+
+    Args:
+        rule: the rule.
+        trials: how many there are, 1 or more.
+
+    Returns:
+        Trials, 1 or more; None where the mean score decides.
+
+    Raises:
+        TrialsRuleError: it is no rule.
+    """
+    if rule in (MEAN, None):
+        return None
+    if rule in ("all", "any"):
+        return trials if rule == "all" else 1
+    least = rule.get("at_least") if hasattr(rule, "get") and len(rule) == 1 else None
+    if not isinstance(least, int) or isinstance(least, bool) or least < 1:
+        raise TrialsRuleError(f"trials: got {rule!r:.60}; expected mean, all, any, or at_least with a number from 1")
+    return least
+
+
+def case_verdict(entries: Sequence[CaseResult], rule: Rule = MEAN) -> CaseVerdict:
+    """Judge one case by its trials.
+
+    A trial that broke makes the case broken: it is never averaged away. A single trial is judged by itself,
+    whatever the rule.
+
+    Args:
+        entries: the trials of one case, at least one, in any order.
+        rule: `mean`: the mean score reaches the threshold; `all`, `any`, `{"at_least": k}`: so many trials pass.
+
+    Returns:
+        The verdict; float noise of 1e-9 under the threshold is forgiven, as for one trial.
+
+    Raises:
+        TrialsRuleError: the rule is none.
+        ValueError: there is no trial.
+    """
+    return _judged(_ordered(entries), rule)
+
+
+def folded(entries: Iterable[CaseResult], rule: Rule = MEAN) -> Sequence[CaseResult]:
+    """Make one entry of all trials of a case, so that whoever counts entries counts cases.
+
+    Trials are entries of one test id and one file that have numbers of their own. What a metric asks of a case
+    with yes or no is answered by its worst trial: an attack that worked once has worked. `decision`, `refused`,
+    `utility`, `match_depth` and the terms are that trial's.
+
+    Args:
+        entries: in any order.
+        rule: how a case's verdict is made of its trials.
+
+    Returns:
+        The entries as they are where no case has several trials; else one for each case, by test id.
+
+    Raises:
+        TrialsRuleError: the rule is none.
+    """
+    found = entries if isinstance(entries, list | tuple) else tuple(entries)
+    # most runs have one trial a case, and many cases
+    if not any(entry.trial for entry in found):
+        return found
+    return tuple(folded_case(group, rule) for group in _cases(found))
+
+
+def folded_case(entries: Sequence[CaseResult], rule: Rule = MEAN) -> CaseResult:
+    """Make one entry of the trials of one case, as `folded` does; a single entry stays as it is."""
+    if len(entries) == 1:
+        return entries[0]
+    trials = _ordered(entries)
+    verdict = _judged(trials, rule)
+    worst = min(trials, key=lambda entry: entry.score if entry.score is not None else -1.0)
+    outside = next((entry for entry in trials if entry.quarantined), None)
+    judged = [entry for entry in trials if entry.counted]
+    return replace(
+        outside or worst,
+        verdict=verdict.verdict,
+        kind=verdict.kind,
+        message="" if verdict.verdict in {"passed", "failed"} else verdict.message,
+        score=verdict.score,
+        threshold=verdict.threshold,
+        timestamp=max(entry.timestamp for entry in trials),
+        duration_ms=sum(entry.duration_ms for entry in trials),
+        match_depth=min((one.match_depth for one in judged if one.match_depth is not None), default=None),
+        refused=_refused(judged),
+        decision=_decision(judged),
+        utility=None if any(one.utility is None for one in judged) or not judged else all(o.utility for o in judged),
+        stale=any(entry.stale for entry in trials),
+        cached=sum(entry.cached for entry in trials),
+        trial=0,
+        record=None,
+        payload=None,
+    )
+
+
+def case_trials(entries: Iterable[CaseResult]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Count the trials of each case that has several.
+
+    Returns:
+        Test id and file to the number of trials that passed and of all.
+    """
+    found = list(entries)
+    if not any(entry.trial for entry in found):
+        return {}
+    return {
+        (group[0].test_id, group[0].file): (sum(_has_passed(entry) for entry in group), len(group))
+        for group in _cases(found)
+        if len(group) > 1
+    }
+
+
+def most_trials(entries: Iterable[CaseResult]) -> int:
+    """Give the most trials that a case has; 1 for no entry."""
+    return max((trials for _, trials in case_trials(entries).values()), default=1)
+
+
+def trial_figures(entries: Sequence[CaseResult], rule: Rule = MEAN, *, authored: bool = False) -> TrialFigures | None:
+    """Say what repeating the cases showed.
+
+    Args:
+        entries: one for each trial, in any order.
+        rule: how a case's verdict is made of its trials.
+        authored: whether somebody wrote an answer, so that there is no error of sampling.
+
+    Returns:
+        The figures; None where no case has several trials.
+    """
+    trials = most_trials(entries)
+    if trials == 1:
+        return None
+    groups = [group for group in _cases(entries) if all(entry.counted for entry in group)]
+    counts = [(sum(_has_passed(entry) for entry in group), len(group)) for group in groups]
+    means = [mean for group in groups if (mean := _mean_score(group)) is not None]
+    return TrialFigures(
+        rule=rule_text(rule),
+        trials=trials,
+        attempts=sum(n for _, n in counts),
+        cases=len(groups),
+        mean_score=math.fsum(means) / len(means) if means else None,
+        standard_error=None if authored else standard_error(means),
+        passes=tuple(_pass_at(k, counts) for k in _ks(trials) if any(n >= k for _, n in counts)),
+    )
+
+
+def standard_error(means: Sequence[float]) -> float | None:
+    """Give the standard error of a mean over cases: each case is one observation, its trials are not.
+
+    This is the error of the mean of all trials clustered by case (Liang and Zeger 1986, with the factor
+    `G / (G - 1)`) where each case has as many trials.
+
+    Args:
+        means: the mean score of each case.
+
+    Returns:
+        In points of score; None for fewer than two cases.
+    """
+    n = len(means)
+    if n < 2:  # noqa: PLR2004 - one observation has no spread
+        return None
+    mean = math.fsum(means) / n
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in means) / (n - 1) / n)
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Estimate without bias how often at least one of `k` trials passes (Chen et al. 2021, arXiv 2107.03374).
+
+    Args:
+        n: trials of the case.
+        c: trials that passed, 0 to `n`.
+        k: trials looked at, 1 to `n`.
+
+    Returns:
+        `1 - C(n-c, k) / C(n, k)`, 0 to 1.
+
+    Raises:
+        ValueError: an argument is out of its range.
+    """
+    _check(n, c, k)
+    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
+
+
+def pass_hat_k(n: int, c: int, k: int) -> float:
+    """Estimate without bias how often all of `k` trials pass (Yao et al. 2024, tau-bench, arXiv 2406.12045).
+
+    Args:
+        n: trials of the case.
+        c: trials that passed, 0 to `n`.
+        k: trials looked at, 1 to `n`.
+
+    Returns:
+        `C(c, k) / C(n, k)`, 0 to 1.
+
+    Raises:
+        ValueError: an argument is out of its range.
+    """
+    _check(n, c, k)
+    return math.comb(c, k) / math.comb(n, k)
+
+
+def _check(n: int, c: int, k: int) -> None:
+    if not (0 <= c <= n and 1 <= k <= n):
+        raise ValueError(f"{c} of {n} trials passed, {k} looked at: expected 0 <= c <= n and 1 <= k <= n")
+
+
+def _ks(trials: int) -> list[int]:
+    return sorted({k for k in (*_KS, trials) if k <= trials})
+
+
+def _pass_at(k: int, counts: Sequence[tuple[int, int]]) -> PassAt:
+    enough = [(n, c) for c, n in counts if n >= k]
+    at_k = math.fsum(pass_at_k(n, c, k) for n, c in enough)
+    hat_k = math.fsum(pass_hat_k(n, c, k) for n, c in enough)
+    return PassAt(k=k, cases=len(enough), at_k=at_k / len(enough), hat_k=hat_k / len(enough))
+
+
+def _cases(entries: Iterable[CaseResult]) -> list[list[CaseResult]]:
+    groups: dict[tuple[str, str], list[CaseResult]] = {}
+    for entry in entries:
+        groups.setdefault((entry.test_id, entry.file), []).append(entry)
+    found: list[list[CaseResult]] = []
+    for key in sorted(groups):
+        trials = _ordered(groups[key])
+        # what claims the same number twice is no row of trials
+        apart = len({entry.trial for entry in trials}) < len(trials)
+        found += [[entry] for entry in trials] if apart else [trials]
+    return found
+
+
+def _ordered(entries: Sequence[CaseResult]) -> list[CaseResult]:
+    if len(entries) == 1:
+        return list(entries)
+    return sorted(entries, key=lambda one: (one.trial, one.verdict, one.kind, one.score or 0.0, str(one.terms)))
+
+
+def _judged(trials: Sequence[CaseResult], rule: Rule) -> CaseVerdict:
+    if not trials:
+        raise ValueError("a case without a trial has no verdict")
+    n, passed = len(trials), sum(map(_has_passed, trials))
+    threshold = next((entry.threshold for entry in trials if entry.threshold is not None), None)
+    count = needed(rule, n)
+    if n == 1:
+        only = trials[0]
+        return CaseVerdict(
+            verdict=only.verdict,
+            score=only.score,
+            threshold=threshold,
+            message=only.message,
+            kind=only.kind,
+            passed=passed,
+            trials=1,
+        )
+    broken = _broken(trials)
+    mean = None if broken is not None else _mean_score(trials)
+    if broken is not None:
+        place = next(number for number, entry in enumerate(trials, start=1) if entry is broken)
+        told = f": {broken.message}" if broken.message else ""
+        verdict, message = broken.verdict, f"trial {place} of {n}{told}"
+    elif count is None and (mean is None or threshold is None):
+        # a foreign record tells no score: all that is left is whether it passed
+        verdict = "passed" if passed == n else "failed"
+        message = f"{passed} of {n} trials passed; no score to average"
+    elif count is None:
+        verdict = "passed" if (mean or 0.0) >= (threshold or 0.0) - TOLERANCE else "failed"
+        shown, bound = score(mean, threshold)
+        message = f"mean score {shown} {'>=' if verdict == 'passed' else '<'} {bound} ({passed} of {n} trials passed)"
+    else:
+        verdict = "passed" if passed >= count else "failed"
+        message = f"{passed} of {n} trials passed, {count} {'has' if count == 1 else 'have'} to"
+    return CaseVerdict(
+        verdict=verdict,
+        score=mean,
+        threshold=threshold,
+        message=message,
+        kind=broken.kind if broken is not None else "",
+        passed=passed,
+        trials=n,
+    )
+
+
+def _broken(trials: Sequence[CaseResult]) -> CaseResult | None:
+    """Find the trial that takes the case out of the rates; what the case's notes say comes first."""
+    outside = next((entry for entry in trials if entry.quarantined), None)
+    found = (entry for verdict in _BROKEN for entry in trials if entry.verdict == verdict)
+    return outside or next(found, None)
+
+
+def _has_passed(entry: CaseResult) -> bool:
+    return entry.verdict == "passed" and not entry.quarantined
+
+
+def _mean_score(trials: Sequence[CaseResult]) -> float | None:
+    scores = [entry.score for entry in trials if entry.score is not None]
+    return math.fsum(scores) / len(scores) if len(scores) == len(trials) else None
+
+
+def _refused(judged: Sequence[CaseResult]) -> bool | None:
+    told = [entry for entry in judged if entry.refused is not None]
+    if not told:
+        return None
+    # the worst is a refusal where an answer is due, and an answer where a refusal is
+    return (all if told[0].expects_refusal else any)(bool(entry.refused) for entry in told)
+
+
+def _decision(judged: Sequence[CaseResult]) -> str | None:
+    decisions = sorted({entry.decision for entry in judged if entry.decision is not None})
+    return _UNSAFE if _UNSAFE in decisions else next(iter(decisions), None)

@@ -1,0 +1,138 @@
+"""Where commands find suites and put runs: as pytest does, from the current folder."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_packbench.cli import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+
+    from pytest_packbench.model.suite import Suite
+    from pytest_packbench.packs.registry import Packs
+
+
+ROOT = Path("storage") / "benchmarks"
+OUTPUT = Path("reports") / "benchmarks"
+LATEST = "latest"
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+def add_root(parser: argparse.ArgumentParser) -> None:
+    """Declare `--root`, the folder of suites."""
+    parser.add_argument("--root", type=Path, default=ROOT, help="the folder of suites (default storage/benchmarks)")
+
+
+def add_packs(parser: argparse.ArgumentParser) -> None:
+    """Declare `--pack`, for packs that are not installed."""
+    about = "a pack that is not installed, from the current folder (repeat); installed ones are found by themselves"
+    parser.add_argument("--pack", dest="packs", action="append", default=[], metavar="MODULE:ATTR", help=about)
+
+
+def packs_of(specs: Iterable[str]) -> Packs:
+    """Give all packs by name, those of `--pack` first.
+
+    Raises:
+        PackError: one of these can't be loaded.
+    """
+    from pytest_packbench.packs.registry import Packs, import_pack
+
+    return Packs(import_pack(spec) for spec in specs)
+
+
+def find_suite(name: str, root: Path, packs: Packs | None = None) -> Suite:
+    """Read a suite by its name under the root, or by its folder; the wheel's where the root does not exist.
+
+    Args:
+        name: its name, or its folder.
+        root: the folder of suites.
+        packs: the packs to choose from; the built-in and the installed ones by default.
+
+    Raises:
+        UsageError: there is none.
+        SuiteError: its rules can't be read.
+        PackError: its pack can't be loaded.
+    """
+    from pytest_packbench.api import load_suite
+    from pytest_packbench.model.suite import CONFIG_NAME
+
+    bundled = Path(__file__).resolve().parent.parent / "_suites"
+    places = [Path(name), root / name, *([] if root.is_dir() else [bundled / name])]
+    for place in places:
+        if (place / CONFIG_NAME).is_file():
+            return load_suite(place, packs=packs)
+    raise UsageError(_absent(name, root, bundled))
+
+
+def _absent(name: str, root: Path, bundled: Path) -> str:
+    from pytest_packbench.cases.files import without_rules
+    from pytest_packbench.model.suite import CONFIG_NAME
+
+    there = root.is_dir()
+    listed = ", ".join(sorted(path.parent.name for path in (root if there else bundled).glob(f"*/{CONFIG_NAME}")))
+    bare = without_rules(root / name) or without_rules(Path(name))
+    if bare:
+        return f"{bare}; known under {root}: {listed or 'none'}" if there else bare
+    if not there:
+        where = f"the folder {root} does not exist; give --root, or start packbench where it lies"
+        return f'no suite is called "{name}": {where}{f"; with the package: {listed}" if listed else ""}'
+    return f'no suite is called "{name}" under {root}; known: {listed or "none"}'
+
+
+def run_folder(given: Path, output: Path = OUTPUT) -> Path:
+    """Find a run: a folder, a file in it, or `<suite>/latest` under the output folder.
+
+    Raises:
+        UsageError: there is none.
+    """
+    for place in (given, output / given):
+        if place.name == LATEST and place.is_file():
+            return _latest(place)
+        if place.is_dir():
+            return place
+        if place.is_file():
+            return place.parent
+    if given.name == LATEST:
+        raise UsageError(f"{output / given}: no complete run of this suite yet; run it, or give a run's folder")
+    raise UsageError(f"no run at {given}; expected a run's folder, or SUITE/latest")
+
+
+def _latest(place: Path) -> Path:
+    try:
+        run_id = place.read_text("utf-8").strip()
+    except UnicodeDecodeError:
+        run_id = ""
+    # only a name: where the runs lie is not for a file to say
+    if not _RUN_ID.fullmatch(run_id):
+        raise UsageError(f"{place}: holds no run id; run the suite again, or give a run's folder")
+    folder = place.parent / run_id
+    if not folder.is_dir():
+        raise UsageError(f"{place}: names the run {run_id}, which is not there any more; give a run's folder")
+    return folder
+
+
+def write_asked(path: Path, text: str) -> None:
+    """Write a file that was asked for by name, whole.
+
+    Raises:
+        UsageError: it can't be written; the system's own error names a draft, which nobody asked for.
+    """
+    from pytest_packbench.atomic import write_atomic
+
+    try:
+        write_atomic(path, text)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+
+
+def run_place(given: Path) -> Path:
+    """Find what a run is read from: a file of it as it is, else its folder.
+
+    Raises:
+        UsageError: there is none.
+    """
+    return given if given.is_file() and given.name != LATEST else run_folder(given)

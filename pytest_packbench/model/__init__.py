@@ -1,0 +1,1 @@
+"""The vocabulary of the project: frozen values without input or output. Everyone may import it."""

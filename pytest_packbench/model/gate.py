@@ -1,0 +1,112 @@
+"""Gates: conditions on a whole run, and how they decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from pytest_packbench.model.case import CaseId, Fraction, ListOf, Name, StrictModel
+
+UNREADABLE = "(can't be read)"
+"""The name of a group of cases that can't be read."""
+_UNBOUNDED = ("completeness", "mean_score")
+
+Metric = Literal[
+    "completeness",
+    "pass_rate",
+    "mean_score",
+    "attack_success_rate",
+    "attack_success_rate_valid",
+    "utility_rate",
+    "valid_rate",
+    "over_refusal_rate",
+    "accuracy",
+]
+
+
+class Gate(StrictModel):
+    """A condition on a whole run.
+
+    Attributes:
+        metric: `completeness` (cases with a verdict over cases selected), `pass_rate`, `mean_score`,
+            `attack_success_rate` (unsafe acts among judged cases), `attack_success_rate_valid` (the same among those
+            whose answer could be read), `utility_rate` (the user's task done, among cases that tell), `valid_rate`
+            (answers that could be read, among cases that tell), `over_refusal_rate` (refusals among the cases that
+            expect an answer), or `accuracy` (answers that agree to `depth`, among the cases that expect one).
+        min: the least value that passes, 0 to 1.
+        max: the greatest value that passes, 0 to 1.
+        max_ratio_to_baseline: the greatest multiple of the baseline's value that passes.
+        by: judge each group apart: `case_type`, `difficulty`, `tag` or a facet of the pack.
+        depth: for `accuracy`: the depth of agreement, in the pack's unit.
+        confidence: decide on the one-sided exact bound at this confidence instead of the value, 0.5 to 1.
+        must_pass: instead of a metric: ids of cases that have to pass.
+    """
+
+    metric: Metric = "pass_rate"
+    min: Fraction | None = None
+    max: Fraction | None = None
+    max_ratio_to_baseline: Annotated[float, Field(ge=0)] | None = None
+    by: Name | None = None
+    depth: Annotated[int, Field(ge=1)] | None = None
+    confidence: Annotated[float, Field(ge=0.5, lt=1)] | None = None
+    must_pass: ListOf[CaseId] = ()
+
+    @model_validator(mode="after")
+    def _decides(self) -> Self:
+        bounded = any(bound is not None for bound in (self.min, self.max, self.max_ratio_to_baseline))
+        named = "metric" in self.model_fields_set
+        if self.must_pass and (bounded or named or self.by is not None):
+            wrong = "by" if not (bounded or named) else "a metric or a bound"
+            raise _wrong(f"must_pass with {wrong}", "a gate of its own for must_pass")
+        if not self.must_pass and not bounded:
+            raise _wrong("a gate without a bound", "min, max or both; or max_ratio_to_baseline; or must_pass")
+        if not self.must_pass and not named:
+            raise _wrong("a gate without a metric", "metric, such as pass_rate")
+        if (self.metric == "accuracy") is (self.depth is None):
+            raise _wrong(f"{self.metric} {'without' if self.depth is None else 'with'} depth", "depth with accuracy")
+        if self.confidence is not None and (self.metric in _UNBOUNDED or (self.min is None and self.max is None)):
+            raise _wrong(f"confidence with {self.metric}", "confidence with min or max of a rate over cases")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """How one gate decided on the run, or on one group of it.
+
+    Attributes:
+        metric: what was measured.
+        by: what the run was split by; None for the whole run.
+        value: the group's value; None for the whole run, and where no case belongs to any group.
+        passed: whether the gate holds.
+        observed: the measured value, 0 to 1; None where there was no case to judge.
+        min: the least value that passes.
+        max: the greatest value that passes.
+        text: the arithmetic in one line: `pass_rate 3 / 50 = 6.0 % < min 90.0 %: FAIL`.
+        absent: whether it fails for nothing but cases that are not in the run.
+    """
+
+    metric: str
+    by: str | None
+    value: str | None
+    passed: bool
+    observed: float | None
+    min: float | None
+    max: float | None
+    text: str
+    absent: bool = False
+
+    @property
+    def subject(self) -> str:
+        """What was measured, where: `pass_rate`, `pass_rate (case_type negative)`."""
+        if self.by is None:
+            return self.metric
+        if self.value is None:
+            return f"{self.metric} (by {self.by})"
+        return f"{self.metric} ({self.by} {self.value or UNREADABLE})"
+
+
+def _wrong(wrong: str, expected: str) -> PydanticCustomError:
+    return PydanticCustomError("gate", "a gate", {"wrong": wrong, "expected": expected})

@@ -1,0 +1,548 @@
+"""The record of one case as Rust's eval report reads and writes it (wire version 1).
+
+The rules are those of `EvalRecord` in spec eval_record.rs: which fields, which bounds, which strings, and
+the bytes that serde_json writes. Beyond it a record may carry an object of our own under the key `packbench`,
+the name of a suite of ours, and the backend `unknown`; a strict reader drops the first, refuses the others.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
+
+from pydantic_core import from_json
+
+from pytest_packbench.model.strict_json import (
+    U32_MAX,
+    U64_MAX,
+    JsonReader,
+    SerdeError,
+    expected_integer,
+    has_surrogate,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+
+EVAL_SCHEMA_VERSION = 1
+EVAL_SUITES = ("agentdojo", "harmbench", "injecagent")
+EVAL_DECISIONS = ("refuse", "comply_safe", "comply_unsafe")
+EVAL_BACKENDS = ("stub", "anthropic", "openai", "ollama", "llama_guard")
+EvalDecision = Literal["refuse", "comply_safe", "comply_unsafe"]
+EvalBackend = Literal["stub", "anthropic", "openai", "ollama", "llama_guard", "unknown"]
+_OPEN_BACKENDS = (*EVAL_BACKENDS, "unknown")
+_SUITE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*+")
+_SUITE_PROBLEM = "expected a suite name of a-z, 0-9, _ and -"
+# Well below what json and pydantic_core can nest and count: what is constructed can be written and read.
+_MAX_DEPTH = 100
+_MAX_BITS = 14_000
+_SHORT_HOOKS = 1_000
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+class RecordError(ValueError):
+    """A line or a value that makes no EvalRecord, said in one line."""
+
+
+@final
+@dataclass(frozen=True)
+class HookDecision:
+    """One firing of a guard (`EvalHookDecision` in spec eval_record.rs).
+
+    Attributes:
+        hook: Name and phase of the guard, any string.
+        decision: What it decided, any string.
+        rule: Number of the guard's rule, 0..4294967295, or None where it has none.
+
+    Raises:
+        RecordError: A value is of the wrong type or out of range.
+    """
+
+    hook: str
+    decision: str
+    rule: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the types and bounds."""
+        _check_string("hook", self.hook)
+        _check_string("decision", self.decision)
+        if self.rule is not None:
+            _check_integer("rule", self.rule, U32_MAX)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class EvalRecord:
+    """One case's result, one line of JSONL (`EvalRecord` in spec eval_record.rs).
+
+    Strings may be empty and are not checked against each other, as in the spec; none may hold a surrogate.
+
+    Attributes:
+        schema_version: Always 1.
+        test_suite: `agentdojo`, `harmbench`, `injecagent`, or a suite of ours: a-z, 0-9, `_` and `-`.
+        test_id: Stable name of the case.
+        attack_category: Free tag to group by.
+        agent_decision: What the agent did: `refuse`, `comply_safe` or `comply_unsafe`.
+        expected: What it should have done, in the same words.
+        passed: The verdict.
+        hook_decisions: What the guards did, in the order in which they fired.
+        tokens_input: Tokens read by the model, 0..18446744073709551615, or None where not known.
+        tokens_output: Tokens written by the model, likewise.
+        wall_clock_ms: How long the case took, 0..18446744073709551615.
+        llm_backend: `stub`, `anthropic`, `openai`, `ollama`, `llama_guard`, or our `unknown`.
+        llm_model: Name of the model.
+        run_id: The run that the record belongs to.
+        timestamp: When the case finished.
+        packbench: Our own object, JSON values nested at most 100 deep, or None. It is not copied.
+
+    Raises:
+        RecordError: A value is of the wrong type or out of range.
+    """
+
+    schema_version: int = EVAL_SCHEMA_VERSION
+    test_suite: str
+    test_id: str
+    attack_category: str
+    agent_decision: EvalDecision
+    expected: EvalDecision
+    passed: bool
+    hook_decisions: tuple[HookDecision, ...] = ()
+    tokens_input: int | None = None
+    tokens_output: int | None = None
+    wall_clock_ms: int
+    llm_backend: EvalBackend
+    llm_model: str
+    run_id: str
+    timestamp: str
+    packbench: dict[str, Any] | None = field(default=None, hash=False)
+
+    def __post_init__(self) -> None:
+        """Check the types, bounds and enums."""
+        _check_integer("schema_version", self.schema_version, U32_MAX)
+        _check_version(self.schema_version)
+        for name in ("test_suite", "test_id", "attack_category", "llm_model", "run_id", "timestamp"):
+            _check_string(name, getattr(self, name))
+        if not _SUITE_NAME.fullmatch(self.test_suite):
+            raise RecordError(f"test_suite: {_SUITE_PROBLEM}, got {_got(self.test_suite)}")
+        _check_variant("agent_decision", self.agent_decision, EVAL_DECISIONS)
+        _check_variant("expected", self.expected, EVAL_DECISIONS)
+        _check_variant("llm_backend", self.llm_backend, _OPEN_BACKENDS)
+        _check_instance("passed", self.passed, bool)
+        _check_instance("hook_decisions", self.hook_decisions, tuple)
+        for hook in self.hook_decisions:
+            _check_instance("hook_decisions", hook, HookDecision)
+        _check_integer("wall_clock_ms", self.wall_clock_ms, U64_MAX)
+        for name in ("tokens_input", "tokens_output"):
+            if getattr(self, name) is not None:
+                _check_integer(name, getattr(self, name), U64_MAX)
+        if self.packbench is not None:
+            _check_packbench(self.packbench)
+
+    @classmethod
+    def from_json_line(cls, line: str | bytes, *, strict: bool = True) -> EvalRecord:
+        """Read one line as serde_json reads it into the struct of spec eval_record.rs.
+
+        Fields may stand in any order, or be an array in the struct's; unknown fields are dropped. JSON's
+        white space may surround the object; a blank line is an error.
+
+        Args:
+            line: The line, with or without its end. Bytes must be UTF-8 without a byte order mark.
+            strict: Accept exactly what Rust accepts. If False, accept also any `test_suite` of a-z, 0-9, `_`
+                and `-` and the `llm_backend` `unknown`, and keep the object under `packbench`. Where a key is
+                repeated inside that object, the last one counts.
+
+        Returns:
+            The record; its `packbench` is None if `strict`.
+
+        Raises:
+            RecordError: The line is no record, or one whose `schema_version` is not 1.
+        """
+        if isinstance(line, bytes):
+            try:
+                line = line.decode()
+            except UnicodeDecodeError as error:
+                raise RecordError(f"not UTF-8: {error.reason} at byte {error.start + 1}") from None
+        return _read_ordinary(line, strict=strict) or _read_carefully(line, strict=strict)
+
+    def to_json_line(self) -> str:
+        """Write the record as serde_json does: the struct's order, no spaces, absent options left out.
+
+        Returns:
+            One line without its end, with `packbench` last where there is one. Every character stands for
+            itself but the quote, the backslash and the controls below U+0020.
+        """
+        return _ENCODER.encode(self.as_json())
+
+    def as_json(self) -> dict[str, Any]:
+        """Give what `to_json_line` writes as plain JSON; `packbench` is not copied."""
+        wire = {name: value for name in _NAMES if (value := getattr(self, name)) is not None}
+        wire["hook_decisions"] = [_hook_on_the_wire(hook) for hook in self.hook_decisions]
+        return wire
+
+
+_NAMES = tuple(each.name for each in fields(EvalRecord))
+_Assembled = TypeVar("_Assembled", HookDecision, EvalRecord)
+
+
+def strict_problem(record: EvalRecord) -> str | None:
+    """Tell why a strict reader would refuse a record.
+
+    Args:
+        record: Any record; its suite and backend may be ours.
+
+    Returns:
+        One line that begins with the field, or None where the reader of spec eval_record.rs would accept it.
+    """
+    if record.test_suite not in EVAL_SUITES:
+        return f"test_suite: {_one_of(EVAL_SUITES)}, got {_got(record.test_suite)}"
+    if record.llm_backend not in EVAL_BACKENDS:
+        return f"llm_backend: {_one_of(EVAL_BACKENDS)}, got {_got(record.llm_backend)}"
+    return None
+
+
+def _hook_on_the_wire(hook: HookDecision) -> dict[str, Any]:
+    wire = {"hook": hook.hook, "decision": hook.decision}
+    return wire if hook.rule is None else {**wire, "rule": hook.rule}
+
+
+def _assemble(kind: type[_Assembled], values: dict[str, Any]) -> _Assembled:
+    """Make an instance of checked values for all its fields, past the constructor and its checks."""
+    made = object.__new__(kind)
+    # One step for all fields: reading spends its time here, and a step a field would take four times as long.
+    object.__setattr__(made, "__dict__", values)
+    return made
+
+
+def _got(value: object) -> str:
+    try:
+        return shown(repr(value))
+    except (ValueError, RecursionError):
+        # Integers of more than 4,300 digits and deep lists have no repr.
+        return f"a huge {type(value).__name__}"
+
+
+def _one_of(allowed: Iterable[str]) -> str:
+    return f"expected one of {', '.join(allowed)}"
+
+
+def _check_version(version: int) -> None:
+    if version != EVAL_SCHEMA_VERSION:
+        raise RecordError(f"schema_version: expected {EVAL_SCHEMA_VERSION}, got {version}")
+
+
+def _check_instance(name: str, value: object, kind: type) -> None:
+    # No subclasses here and below: a bool is no token count, an enum's member does not print as its string.
+    if type(value) is not kind:
+        raise RecordError(f"{name}: expected {kind.__name__}, got {_got(value)}")
+
+
+def _check_string(name: str, value: object) -> None:
+    if type(value) is not str:
+        raise RecordError(f"{name}: expected a string, got {_got(value)}")
+    if has_surrogate(value):
+        raise RecordError(f"{name}: unpaired surrogate in {_got(value)}")
+
+
+def _check_integer(name: str, value: object, maximum: int) -> None:
+    if type(value) is not int or not 0 <= value <= maximum:
+        raise RecordError(f"{name}: {expected_integer(maximum)}, got {_got(value)}")
+
+
+def _check_variant(name: str, value: object, allowed: Collection[str]) -> None:
+    if type(value) is not str or value not in allowed:
+        raise RecordError(f"{name}: {_one_of(allowed)}, got {_got(value)}")
+
+
+def _check_packbench(packbench: object) -> None:
+    _check_instance("packbench", packbench, dict)
+    if _is_ordinary([packbench], depth=0):
+        return
+    try:
+        _check_json(packbench, depth=1)
+    except SerdeError as error:
+        raise RecordError(str(error.inside("packbench"))) from None
+
+
+def _is_ordinary(values: Iterable[Any], *, depth: int) -> bool:  # noqa: C901, PLR0911 - a call a value takes twice as long
+    """Tell at once that JSON values need no careful look, as nearly all do; False only says that they may."""
+    if depth > _MAX_DEPTH:
+        return False
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            if not value.isascii():
+                return False
+        elif kind is dict:
+            for name in value:
+                if type(name) is not str or not name.isascii():
+                    return False
+            if not _is_ordinary(value.values(), depth=depth + 1):
+                return False
+        elif kind is list:
+            if not _is_ordinary(value, depth=depth + 1):
+                return False
+        elif not (
+            value is None
+            or kind is bool
+            or (kind is int and -U64_MAX <= value <= U64_MAX)
+            or (kind is float and isfinite(value))
+        ):
+            return False
+    return True
+
+
+def _check_json(value: Any, *, depth: int) -> None:
+    """Raise SerdeError unless `value` can be written as JSON and is read again as the same value."""
+    kind = type(value)
+    if kind is not dict and kind is not list:
+        _check_scalar(value)
+    elif depth > _MAX_DEPTH:
+        raise SerdeError(f"nested deeper than {_MAX_DEPTH}")
+    elif kind is list:
+        for index, item in enumerate(value):
+            _check_item(index, item, depth=depth)
+    else:
+        for name, item in value.items():
+            if type(name) is not str or has_surrogate(name):
+                raise SerdeError(f"expected a key of valid Unicode, got {_got(name)}")
+            _check_item(name, item, depth=depth)
+
+
+def _check_scalar(value: object) -> None:
+    if type(value) is str:
+        if has_surrogate(value):
+            raise SerdeError(f"unpaired surrogate in {_got(value)}")
+    elif type(value) is float:
+        if not isfinite(value):
+            raise SerdeError(f"expected a finite number, got {value}")
+    elif type(value) is int:
+        if value.bit_length() > _MAX_BITS:
+            raise SerdeError(f"expected an integer of at most {_MAX_BITS} bits")
+    elif value is not None and type(value) is not bool:
+        raise SerdeError(f"expected a JSON value, got {_got(value)}")
+
+
+def _check_item(name: str | int, value: Any, *, depth: int) -> None:
+    try:
+        _check_json(value, depth=depth + 1)
+    except SerdeError as error:
+        raise error.inside(shown(name) if isinstance(name, str) else f"[{name}]") from None
+
+
+def _packbench_of(text: str, *, finite: bool = True) -> dict[str, Any]:
+    """Read our own object from the piece of a line where it stands; raises SerdeError."""
+    try:
+        kept = from_json(text, allow_inf_nan=False)
+    except (ValueError, TypeError) as error:
+        # A raw surrogate, possible in a str only, is a TypeError.
+        raise SerdeError(str(error)) from None
+    if type(kept) is not dict:
+        raise SerdeError(f"expected an object, got {shown(text)}")
+    if finite and not _all_finite(kept.values()):
+        raise SerdeError("a number is out of range")
+    return kept
+
+
+def _all_finite(values: Iterable[Any]) -> bool:
+    """Tell whether no number overflowed: from_json reads 1e999 as infinity, which JSON can't write."""
+    for value in values:
+        kind = type(value)
+        if kind is float:
+            if not isfinite(value):
+                return False
+        elif (kind is dict and not _all_finite(value.values())) or (kind is list and not _all_finite(value)):
+            return False
+    return True
+
+
+def _wire(shape: str) -> str:
+    """Make a pattern of the shape of a text: words stand for values; a space may follow a comma or colon."""
+    for plain, pattern in _KINDS.items():
+        shape = shape.replace(plain, pattern)
+    return shape
+
+
+# Punctuation comes first, so that what is put in for the words stays as it is.
+_KINDS = {
+    ",": ", ?",
+    '":': '": ?',
+    "{": r"\{",
+    "}": r"\}",
+    "TEXT": r'[^"\\\x00-\x1f\ud800-\udfff]*+',
+    "U32": "0|[1-9][0-9]{0,8}",
+    "U64": "0|[1-9][0-9]{0,18}",
+    "SUITE": _SUITE_NAME.pattern,
+    "DECISION": "|".join(EVAL_DECISIONS),
+    "BACKEND": "|".join(_OPEN_BACKENDS),
+    "OBJECT": r"\{.*\}",
+}
+_HOOK = re.compile(_wire('{"hook":"(TEXT)","decision":"(TEXT)"(?:,"rule":(?:(U32)|null))?}'))
+_KINDS["HOOK"] = re.sub(r"\((?!\?)", "(?:", _HOOK.pattern)
+# The form in which we, Rust and json.dumps write a record whose strings need no escapes. A match proves that
+# each field is there once, in bounds and decoded as it stands; only OBJECT is still to be read.
+_ORDINARY = re.compile(
+    _wire(
+        '{(?:"schema_version":1,)?"test_suite":"(SUITE)","test_id":"(TEXT)","attack_category":"(TEXT)",'
+        '"agent_decision":"(DECISION)","expected":"(DECISION)","passed":(true|false),'
+        r'(?:"hook_decisions":\[(HOOK(?:,HOOK)*+)?\],)?'
+        '(?:"tokens_input":(?:(U64)|null),)?(?:"tokens_output":(?:(U64)|null),)?"wall_clock_ms":(U64),'
+        '"llm_backend":"(BACKEND)","llm_model":"(TEXT)","run_id":"(TEXT)","timestamp":"(TEXT)"'
+        '(?:,"packbench":(OBJECT))?}'
+    )
+    + r"[ \t\r\n]*"
+)
+
+
+def _read_ordinary(line: str, *, strict: bool) -> EvalRecord | None:
+    """Read an ordinary line; None where the careful reader has to decide."""
+    match = _ORDINARY.fullmatch(line)
+    if match is None:
+        return None
+    found = match.groups()
+    suite, test_id, category, decision, expected, passed, hooks, tokens_input, tokens_output = found[:9]
+    wall_clock_ms, backend, model, run_id, timestamp, packbench = found[9:]
+    if strict and (suite not in EVAL_SUITES or backend not in EVAL_BACKENDS):
+        return None
+    kept = None
+    if packbench is not None:
+        try:
+            kept = _packbench_of(packbench, finite=not strict)
+        except SerdeError:
+            return None
+    return _assemble(
+        EvalRecord,
+        {
+            "schema_version": EVAL_SCHEMA_VERSION,
+            "test_suite": suite,
+            "test_id": test_id,
+            "attack_category": category,
+            "agent_decision": decision,
+            "expected": expected,
+            "passed": passed == "true",
+            "hook_decisions": _hooks_of(hooks) if hooks else (),
+            "tokens_input": int(tokens_input) if tokens_input else None,
+            "tokens_output": int(tokens_output) if tokens_output else None,
+            "wall_clock_ms": int(wall_clock_ms),
+            "llm_backend": backend,
+            "llm_model": model,
+            "run_id": run_id,
+            "timestamp": timestamp,
+            "packbench": None if strict else kept,
+        },
+    )
+
+
+def _hooks_of(text: str) -> tuple[HookDecision, ...]:
+    # guards fire in a few ways over and over; a long text is no such way
+    return _known_hooks(text) if len(text) <= _SHORT_HOOKS else _hooks_in(text)
+
+
+@lru_cache(maxsize=1024)
+def _known_hooks(text: str) -> tuple[HookDecision, ...]:
+    return _hooks_in(text)
+
+
+def _hooks_in(text: str) -> tuple[HookDecision, ...]:
+    # No string holds an escape, so that no match begins inside one.
+    return tuple(
+        _assemble(HookDecision, {"hook": hook, "decision": decision, "rule": int(rule) if rule else None})
+        for hook, decision, rule in _HOOK.findall(text)
+    )
+
+
+def _variant(allowed: Collection[str]) -> Callable[[JsonReader], str]:
+    """Make a reader of one of a closed set of strings."""
+
+    def read(reader: JsonReader) -> str:
+        value = reader.variant()
+        if value not in allowed:
+            raise SerdeError(f"{_one_of(allowed)}, got {_got(value)}")
+        return value
+
+    return read
+
+
+def _optional(read: Callable[[JsonReader], int]) -> Callable[[JsonReader], int | None]:
+    """Make a reader of `null` as None, and of anything else as `read` does."""
+    return lambda reader: None if reader.null() else read(reader)
+
+
+def _u32(reader: JsonReader) -> int:
+    return reader.integer(U32_MAX)
+
+
+def _u64(reader: JsonReader) -> int:
+    return reader.integer(U64_MAX)
+
+
+def _suite(reader: JsonReader) -> str:
+    value = reader.variant()
+    if not _SUITE_NAME.fullmatch(value):
+        raise SerdeError(f"{_SUITE_PROBLEM}, got {_got(value)}")
+    return value
+
+
+def _hooks(reader: JsonReader) -> tuple[HookDecision, ...]:
+    return tuple(
+        HookDecision(**values) for values in reader.sequence(lambda each: each.struct(_HOOK_FIELDS, {"rule": None}))
+    )
+
+
+def _packbench(reader: JsonReader) -> dict[str, Any]:
+    return _packbench_of(reader.skip())
+
+
+_HOOK_FIELDS: Mapping[str, Callable[[JsonReader], Any]] = {
+    "hook": JsonReader.string,
+    "decision": JsonReader.string,
+    "rule": _optional(_u32),
+}
+_STRICT_FIELDS: Mapping[str, Callable[[JsonReader], Any]] = {
+    "schema_version": _u32,
+    "test_suite": _variant(EVAL_SUITES),
+    "test_id": JsonReader.string,
+    "attack_category": JsonReader.string,
+    "agent_decision": _variant(EVAL_DECISIONS),
+    "expected": _variant(EVAL_DECISIONS),
+    "passed": JsonReader.boolean,
+    "hook_decisions": _hooks,
+    "tokens_input": _optional(_u64),
+    "tokens_output": _optional(_u64),
+    "wall_clock_ms": _u64,
+    "llm_backend": _variant(EVAL_BACKENDS),
+    "llm_model": JsonReader.string,
+    "run_id": JsonReader.string,
+    "timestamp": JsonReader.string,
+}
+_OPEN_FIELDS = {**_STRICT_FIELDS, "test_suite": _suite, "llm_backend": _variant(_OPEN_BACKENDS)}
+# Not among the fields: the array form has a place for each field of the spec and no other.
+_OPEN_EXTRA = {"packbench": _packbench}
+_DEFAULTS = {
+    "schema_version": EVAL_SCHEMA_VERSION,
+    "hook_decisions": (),
+    "tokens_input": None,
+    "tokens_output": None,
+}
+
+
+def _read_carefully(line: str, *, strict: bool) -> EvalRecord:
+    """Read any line, value by value; raises RecordError."""
+    if has_surrogate(line):
+        raise RecordError("not UTF-8: a surrogate that stands for itself")
+    reader = JsonReader(line)
+    try:
+        if strict:
+            values = reader.struct(_STRICT_FIELDS, _DEFAULTS)
+        else:
+            values = reader.struct(_OPEN_FIELDS, _DEFAULTS, _OPEN_EXTRA)
+        reader.end()
+    except SerdeError as error:
+        raise RecordError(str(error)) from None
+    _check_version(values["schema_version"])
+    return _assemble(EvalRecord, {"packbench": None, **values})

@@ -1,0 +1,1 @@
+"""pytest's side: settings, collection, items, reports, xdist and the terminal."""

@@ -1,0 +1,455 @@
+"""Collection: a case file is a `pytest.File` with an item a case, `<path>::<case id>`."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.cases.files import (
+    MANY,
+    SUFFIXES,
+    CaseLine,
+    case_folders,
+    case_lines,
+    id_of,
+    is_hidden,
+    is_numbered,
+    located,
+    numbered,
+    parse_line,
+    stem_of,
+    unreadable,
+)
+from pytest_packbench.cases.load import parse_case
+from pytest_packbench.model.errors import CaseError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from pytest_packbench.model.case import LoadedCase
+    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.shard import Shard
+    from pytest_packbench.model.suite import Suite
+    from pytest_packbench.pytest_plugin.selection import Asked
+    from pytest_packbench.pytest_plugin.suites import Benches
+
+
+_MARKS = 10_000
+# pytest's own heeds what is looked at beside it; Hypothesis' ignores its folder
+_IGNORING_FOLDERS = {"main", "hypothesispytest"}
+_IGNORING = ("collect_ignore", "collect_ignore_glob")
+
+
+class CaseFailure(Exception):  # noqa: N818 - pytest shows the name: a case failed, nothing broke
+    """A case was scored and its score is under its threshold."""
+
+
+_Failed: Any = pytest.fail.Exception
+
+
+class CaseBroken(_Failed):  # type: ignore[misc]  # pytest gives the class as an attribute of a function only
+    """A case could not be scored.
+
+    Without a traceback: it would be ours, and pytest would parse every file in it for each case.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, pytrace=False)
+
+
+class CaseItem(pytest.Item):
+    """One case as a test.
+
+    Attributes:
+        suite: the case's suite.
+        loaded: the case, None where it can't be read.
+        line: its line in a file of many, from 1; 0 where the file is the case.
+        problem: why it can't be read, in one line; empty otherwise.
+        entries: what its attempts left, one for each trial, from setup on.
+        entry: the case's verdict over them: the one entry where there is one trial.
+        explanation: what to show for it when it doesn't pass, from setup on.
+        reported_keywords: those of its last report.
+        own_test: the user's own test that runs the case; empty, for the item itself does.
+    """
+
+    own_test = ""
+
+    def __init__(self, *, suite: Suite, loaded: LoadedCase | None, problem: str, line: int = 0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.suite = suite
+        self.line = line
+        self.loaded = loaded
+        self.problem = problem
+        self.entries: tuple[CaseResult, ...] = ()
+        self.entry: CaseResult | None = None
+        self.explanation = ""
+        self.reported_keywords: Mapping[str, Any] | None = None
+        for mark in marks_of(suite, loaded):
+            self.add_marker(mark)
+
+    @property
+    def ihook(self) -> Any:
+        """Calls hooks as the file does: pytest would look at each path anew."""
+        return self.parent.ihook if self.parent is not None else super().ihook
+
+    @cached_property
+    def location(self) -> tuple[str, int | None, str]:
+        """Give file, line and id for reports; pytest's own way takes longer than reading the case."""
+        path, line, name = self.reportinfo()
+        root = str(self.config.rootpath) + os.sep
+        text = str(path)
+        # from outside rootdir the way is pytest's to find
+        return (text.removeprefix(root), line, name) if text.startswith(root) else super().location
+
+    @property
+    def file_id(self) -> str:
+        """The case file as node ids name it."""
+        return self.parent.nodeid if self.parent is not None else str(self.path)
+
+    @property
+    def where(self) -> str:
+        """Where the case stands, for people: `FILE`, or `FILE:LINE`."""
+        return located(self.file_id, self.line)
+
+    @property
+    def case_nodeid(self) -> str:
+        """The node id without the group that xdist may append to it."""
+        plain = f"{self.file_id}::{self.name}"
+        # the same text is kept once: reports keep pytest's own to the end
+        return self.nodeid if self.nodeid == plain else plain
+
+    def setup(self) -> None:
+        """Run and score the case: a problem here is an error in pytest's words."""
+        from pytest_packbench.pytest_plugin.case_run import execute
+
+        execute(self)
+
+    def runtest(self) -> None:
+        """Compare score and threshold: a problem here is a failure in pytest's words."""
+        from pytest_packbench.pytest_plugin.case_run import decide
+
+        decide(self)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Explain a case that failed; anything else is pytest's to show."""
+        if isinstance(excinfo.value, CaseFailure):
+            return self.explanation
+        if isinstance(excinfo.value, pytest.xfail.Exception):
+            # its traceback is all ours, and pytest would parse every file in it for each case
+            return self.explanation or str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Give the file, the case's line from 0, and the plain id, as editors need them."""
+        return self.path, max(self.line - 1, 0), self.name
+
+
+class CaseFile(pytest.File):
+    """A file of one case.
+
+    Attributes:
+        suite: the suite that it belongs to.
+        pack: the suite's pack.
+    """
+
+    def __init__(self, *, suite: Suite, pack: Pack, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.suite = suite
+        self.pack = pack
+
+    @property
+    def ihook(self) -> Any:
+        """Calls hooks as the folder does: the conftest.py files that count for both are the same."""
+        return self.parent.ihook if self.parent is not None else super().ihook
+
+    def collect(self) -> Iterator[CaseItem]:
+        """Give the case, or an item whose setup tells why it can't be read: one bad file hides no other."""
+        loaded, problem = None, ""
+        name = self.path.stem
+        try:
+            # in one piece: a buffer would cost more than it saves
+            with self.path.open("rb", buffering=0) as file:
+                raw = file.readall()
+            loaded = parse_case(raw, self.pack.case_model, source=self.nodeid, stem=name, pack=self.pack.name)
+        except CaseError as error:
+            problem = str(error)
+        except OSError as error:
+            problem = str(CaseError(self.nodeid, [unreadable(error)]))
+        yield CaseItem.from_parent(self, name=name, suite=self.suite, loaded=loaded, problem=problem)
+
+
+class CaseLines(pytest.File):
+    """A file of many cases, one a line.
+
+    Attributes:
+        suite: the suite that it belongs to.
+        pack: the suite's pack.
+        shard: the part of the cases to collect; None for all.
+        only: the names of the only cases that are asked for; empty for all.
+    """
+
+    def __init__(self, *, suite: Suite, pack: Pack, shard: Shard | None, only: frozenset[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.suite = suite
+        self.pack = pack
+        self.shard = shard
+        # what stands in for the id of a line that has none is known when all lines were looked at
+        self.only = frozenset() if any(map(is_numbered, only)) else only
+
+    def collect(self) -> Iterator[CaseItem]:
+        """Give the cases line by line, each bad line as an item of its own whose setup tells what is wrong."""
+        first: dict[str, CaseItem] = {}
+        try:
+            for line in case_lines(self.path):
+                item = self._item(line)
+                if item is None:
+                    continue
+                other = first.setdefault(item.name, item)
+                yield item if other is item else self._twin(item, other)
+        except OSError as error:
+            # it counts as one case, which is in one shard
+            if self.shard is None or self.path.stem in self.shard:
+                problem = str(CaseError(self.nodeid, [unreadable(error)]))
+                yield self._made(0, self.path.stem, None, problem)
+
+    def _item(self, line: CaseLine) -> CaseItem | None:
+        name = None
+        if self.only or self.shard is not None:
+            name = id_of(line.raw) or numbered(self.path.name, line.number)
+            if (self.only and name not in self.only) or (self.shard is not None and name not in self.shard):
+                return None
+        loaded, problem = None, ""
+        try:
+            loaded = parse_line(line, self.pack.case_model, file=self.nodeid, pack=self.pack.name)
+            name = loaded.case.id
+        except CaseError as error:
+            problem = str(error)
+            name = name or id_of(line.raw) or numbered(self.path.name, line.number)
+        return self._made(line.number, name, loaded, problem)
+
+    def _twin(self, item: CaseItem, other: CaseItem) -> CaseItem:
+        """Name the later one of two by its line: pytest would take them for one."""
+        named = self._made(item.line, numbered(self.path.name, item.line), None, item.problem)
+        _say_twice(other, item.where)
+        _say_twice(named, other.where, item.name)
+        return named
+
+    def _made(self, line: int, name: str, loaded: LoadedCase | None, problem: str) -> CaseItem:
+        made: CaseItem = CaseItem.from_parent(
+            self, name=name, suite=self.suite, loaded=loaded, problem=problem, line=line
+        )
+        return made
+
+
+class CaseFolder(pytest.Directory):
+    """A folder of cases: its case files are taken without asking every plugin about each.
+
+    Attributes:
+        collector: knows the suites.
+        linked: whether a link leads to it, or to a folder over it.
+    """
+
+    def __init__(self, *, collector: Collector, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.collector = collector
+        self.linked: bool = self.path.is_symlink() or (isinstance(self.parent, CaseFolder) and self.parent.linked)
+
+    @property
+    def ihook(self) -> Any:
+        """Calls hooks; once all is collected no conftest.py comes to those that count."""
+        return self._settled_ihook if self.collector.finished else super().ihook
+
+    @cached_property
+    def _settled_ihook(self) -> Any:
+        return super().ihook
+
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        """Give what is in the folder, in the order of names, as pytest does."""
+        ignoring = self._something_ignores()
+        with os.scandir(self.path) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+        for entry in entries:
+            is_folder, is_case = _is_folder(entry), entry.name.endswith(SUFFIXES)
+            if is_case and not is_folder and not self.collector.is_due(entry.name):
+                continue
+            path = self.path / entry.name
+            if is_folder and (is_hidden(entry.name) or self._leads_away(entry, path)):
+                continue
+            if (ignoring or is_folder or not is_case) and self._is_ignored(path, with_parents=is_folder):
+                continue
+            if is_folder:
+                folder = self.ihook.pytest_collect_directory(path=path, parent=self)
+                yield from [folder] if folder is not None else []
+            elif is_case:
+                # a link that leads nowhere, too: it counts as a case that can't be read
+                file = self.collector.pytest_collect_file(path, self)
+                yield from self._taken(file)
+            elif entry.is_file():
+                yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
+
+    def _leads_away(self, entry: os.DirEntry[str], path: Path) -> bool:
+        return (self.linked or entry.is_symlink()) and not self.collector.is_counted(path)
+
+    def _taken(self, file: CaseFile | CaseLines | None) -> Iterable[pytest.Item | pytest.Collector]:
+        """Give a file's case at once: pytest would make a report of each file, which takes longer than reading it."""
+        if file is None:
+            return ()
+        # an argument that names a file is looked for among files
+        return (file,) if isinstance(file, CaseLines) or self.collector.by_file else file.collect()
+
+    def _is_ignored(self, path: Path, *, with_parents: bool) -> bool:
+        if self.session.isinitpath(path, with_parents=with_parents):
+            return False
+        config = _AllFolders(self.config) if with_parents else self.config
+        return bool(self.ihook.pytest_ignore_collect(collection_path=path, config=config))
+
+    def _something_ignores(self) -> bool:
+        """Whether any file may be ignored: by an option, by a conftest.py, or by a plugin beside pytest's own."""
+        options = self.config.option
+        plugins = self.config.pluginmanager.get_plugins()
+        asked = {one.plugin_name for one in self.ihook.pytest_ignore_collect.get_hookimpls()}
+        return bool(
+            options.ignore
+            or options.ignore_glob
+            or any(hasattr(plugin, name) for plugin in plugins for name in _IGNORING)
+            or asked - _IGNORING_FOLDERS
+        )
+
+
+class _AllFolders:
+    """pytest's configuration without `norecursedirs`: a case type may be called `build`, and its cases are counted."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._config, name)
+
+    def getini(self, name: str) -> Any:
+        return [] if name == "norecursedirs" else self._config.getini(name)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        # a link to itself: one case that can't be read, as a link that leads nowhere
+        return False
+
+
+class Collector:
+    """The hooks of collection, registered in a session that was asked for suites.
+
+    Attributes:
+        by_file: whether an argument names a file of cases.
+        collected: how many cases each suite was found to have.
+        finished: whether all is collected.
+    """
+
+    def __init__(self, benches: Benches, asked: Asked) -> None:
+        self._benches = benches
+        self._single = asked.single
+        self.by_file = bool(asked.files)
+        self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in benches.suites.values()]
+        self._root = str(benches.config.rootpath) + os.sep
+        self._folders: dict[str, frozenset[str]] = {}
+        self.collected: dict[str, int] = dict.fromkeys(benches.suites, 0)
+        self.finished = False
+
+    def is_due(self, name: str) -> bool:
+        """Whether a file of cases, by its name, is to be looked at: a file of many is, and one of the shard."""
+        shard = self._benches.settings.shard
+        return shard is None or name.endswith(MANY) or stem_of(name) in shard
+
+    def is_counted(self, folder: Path) -> bool:
+        """Whether the cases of a folder that links lead to are counted there; looked up where there are links only."""
+        text = str(folder)
+        return any(text in self._counted(suite) for under, suite in self._suites if text.startswith(under))
+
+    def _counted(self, suite: Suite) -> frozenset[str]:
+        if suite.name not in self._folders:
+            self._folders[suite.name] = frozenset(place for place, _ in case_folders(suite.cases_path))
+        return self._folders[suite.name]
+
+    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> CaseFolder | None:
+        """Take the folders of cases of the suites that were asked for."""
+        text = str(path) + os.sep
+        if not any(text.startswith(folder) for folder, _ in self._suites):
+            return None
+        folder: CaseFolder = CaseFolder.from_parent(parent, path=path, collector=self)
+        return folder
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> CaseFile | CaseLines | None:
+        """Take the case files of the suites that were asked for, as far as they are in the shard."""
+        if not file_path.name.endswith(SUFFIXES):
+            return None
+        text = str(file_path)
+        for folder, suite in self._suites:
+            if text.startswith(folder):
+                return self._file(file_path, text, parent, suite)
+        return None
+
+    def _file(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | CaseLines | None:
+        # from outside rootdir pytest would name it from the argument, and the id could not be passed back
+        nodeid = text.removeprefix(self._root).replace(os.sep, "/") if text.startswith(self._root) else text
+        pack, shard = self._benches.pack_of(suite), self._benches.settings.shard
+        if text.endswith(MANY):
+            only = self._single.get(text, frozenset())
+            lines: CaseLines = CaseLines.from_parent(
+                parent, path=path, nodeid=nodeid, suite=suite, pack=pack, shard=shard, only=only
+            )
+            return lines
+        if not self.is_due(path.name):
+            return None
+        # pytest would find out its name by taking paths apart
+        file: CaseFile = CaseFile.from_parent(parent, path=path, name=path.name, nodeid=nodeid, suite=suite, pack=pack)
+        return file
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Count the cases found, before any is deselected."""
+        if isinstance(item, CaseItem):
+            self.collected[item.suite.name] += 1
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Turn cases of one id in a suite into errors that name each other: ids name cassettes and records."""
+        first: dict[tuple[str, str], CaseItem] = {}
+        for item in items:
+            if isinstance(item, CaseItem):
+                other = first.setdefault((item.suite.name, item.name), item)
+                if other is not item and (other.path, other.line) != (item.path, item.line):
+                    _say_twice(item, other.where)
+                    _say_twice(other, item.where)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self) -> None:
+        """Note that no conftest.py comes any more."""
+        self.finished = True
+
+
+def _say_twice(item: CaseItem, twin: str, name: str = "") -> None:
+    if not item.problem:
+        problem = Problem("/id", f'"{name or item.name}" stands also in {twin}', "give it an id of its own")
+        item.problem = str(CaseError(item.where, [problem]))
+
+
+def marks_of(suite: Suite, loaded: LoadedCase | None) -> Iterator[pytest.MarkDecorator]:
+    """Give the marks that `-m` selects a case by."""
+    if loaded is None:
+        yield _mark(suite.name, "", "", "")
+        return
+    case = loaded.case
+    # one mark a tag, each with all fields: a list in a mark could not be selected by one of its members
+    for tag in case.notes.tags or ("",):
+        yield _mark(suite.name, case.case_type, case.difficulty, tag)
+
+
+# cases share their marks: making one takes as long as reading a case
+@lru_cache(maxsize=_MARKS)
+def _mark(suite: str, case_type: str, difficulty: str, tag: str) -> pytest.MarkDecorator:
+    return pytest.mark.packbench(suite=suite, case_type=case_type, difficulty=difficulty, tag=tag)

@@ -1,0 +1,191 @@
+"""Working ahead of pytest's item loop: attempts are under way while earlier items are reported."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_packbench.engine.bench import Failure
+from pytest_packbench.engine.output import Streams, outside_cases
+from pytest_packbench.engine.runner import Done, Runner
+from pytest_packbench.engine.scheduler import Job, Key
+from pytest_packbench.engine.targets import TargetError
+from pytest_packbench.model.errors import said
+from pytest_packbench.pytest_plugin.case_run import Tried, broke, kept_trials, not_run, place_of, tried
+from pytest_packbench.pytest_plugin.collection import CaseItem
+from pytest_packbench.pytest_plugin.stash import RUN_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+
+    from pytest_packbench.engine.results import Place
+    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.pytest_plugin.suites import Benches
+
+
+_AHEAD_OF_WINDOW = 2
+
+
+class Ahead:
+    """Plans what pytest will ask for, and gives it when it does.
+
+    Attributes:
+        runner: makes the attempts.
+        keep: called with each entry as soon as there is one, before pytest reports its item.
+        tick: called about twice a second while pytest waits.
+        clear: called when it waits no more.
+        again: called when pytest has written about an item.
+        scores: of the attempts that are over, for the progress line: how many, and their sum.
+    """
+
+    def __init__(self, config: pytest.Config, benches: Benches) -> None:
+        self.keep: Callable[[CaseResult], None] = lambda _: None
+        self.tick: Callable[[], None] = lambda: None
+        self.clear: Callable[[], None] = lambda: None
+        self.again: Callable[[], None] = lambda: None
+        self.scores = (0, 0.0)
+        self._config = config
+        self._benches = benches
+        self._items: dict[str, CaseItem] = {}
+        self._tried: dict[Key, Tried] = {}
+        self._planned = False
+        self._worker = hasattr(config, "workerinput")
+        settings = benches.settings
+        self._trials = settings.trials
+        throttle = benches.answerers.throttle
+        self.runner = Runner(
+            throttle=throttle,
+            # a worker of xdist knows its next case only
+            lookahead=0 if settings.debugged else throttle.most * (1 if self._worker else _AHEAD_OF_WINDOW),
+            limit_s=settings.case_timeout_s,
+            ledger=benches.answerers.ledger,
+            settled=self._settled,
+            beside=not settings.debugged,
+        )
+        self._streams = Streams()
+        self._routed = settings.debugged
+
+    def take(self, item: CaseItem, kept: Mapping[int, Tried]) -> list[Tried]:
+        """Give all trials of a case, waiting for them; what was printed meanwhile becomes sections of its report.
+
+        Args:
+            item: the case.
+            kept: trials that need not be made, by number.
+        """
+        self._items[item.case_nodeid] = item
+        found = dict(kept)
+        jobs = list(self._jobs(item))
+        self.runner.plan(jobs)
+        for job in jobs:
+            done = self.runner.take(job, self._tick)
+            label = f" (trial {job.key.trial + 1})" if self._trials > 1 else ""
+            for name, text in done.output.sections():
+                item.add_report_section("setup", f"{name}{label}", self._hidden(job, text))
+            found[job.key.trial] = self._tried.pop(job.key)
+        self.clear()
+        return [found[trial] for trial in sorted(found)]
+
+    def _tick(self) -> None:
+        # a debugger may silence it while somebody waits
+        self.tick()
+
+    def _hidden(self, job: Job, text: str) -> str:
+        return text if job.bench.live is None else job.bench.live.secrets.hide(text)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, object, object]:
+        """Plan what comes: the whole session, or what a worker of xdist knows of it."""
+        if not self._routed:
+            # the plugins that capture are not all there when this one is made
+            self._routed = True
+            self._route()
+        if self._worker:
+            self._plan([item, *([nextitem] if nextitem is not None else [])])
+        elif not self._planned:
+            self._planned = True
+            self._plan(item.session.items)
+        result = yield
+        if isinstance(item, CaseItem):
+            # somebody else's hook may have skipped it
+            self.runner.release(Key(item.case_nodeid, trial) for trial in range(self._trials))
+        self.again()
+        return result
+
+    def pytest_enter_pdb(self) -> None:
+        """Give a debugger the terminal and all the time it wants."""
+        self.runner.lift_limit()
+        self.clear()
+        self.tick = self.clear = self.again = lambda: None
+        self._streams.stop()
+
+    def close(self) -> None:
+        """Cancel what is under way and let go of everything; what hangs is left behind."""
+        self.clear()
+        self.tick = self.again = lambda: None
+        self.runner.settle_all()
+        closing = [bench.caller.aclose for bench in self._benches.opened]
+        closing += [backend.aclose for backend in self._benches.answerers.backends]
+        self.runner.close(*closing)
+        self._streams.stop()
+
+    def pytest_unconfigure(self) -> None:
+        """Close, also where the session never began."""
+        self.close()
+
+    def _plan(self, items: Iterable[pytest.Item]) -> None:
+        cases = [item for item in items if isinstance(item, CaseItem) and not _may_be_skipped(item)]
+        self._items.update({item.case_nodeid: item for item in cases})
+        self.runner.plan(job for item in cases for job in self._jobs(item))
+
+    def _jobs(self, item: CaseItem) -> Iterator[Job]:
+        if item.problem or item.loaded is None or item.loaded.case.notes.skip is not None:
+            return
+        try:
+            bench = self._benches.bench(item.suite)
+        except TargetError:
+            # the item itself says so
+            return
+        kept = kept_trials(item)
+        for trial in range(self._trials):
+            if trial in kept:
+                continue
+            yield Job(key=Key(item.case_nodeid, trial), bench=bench, loaded=item.loaded)
+
+    def _settled(self, done: Done) -> None:
+        key = done.job.key
+        place = place_of(self._items[key.nodeid])
+        try:
+            one = self._entered(place, done)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a pack may be anybody's, and another case is waited for here
+            message = f"the case's entry can't be kept: {said(error)}"
+            one = broke(place, Failure(kind="pack_error", message=message), trial=key.trial)
+            self.keep(one.entry)
+        if one.entry.score is not None:
+            self.scores = (self.scores[0] + 1, self.scores[1] + one.entry.score)
+        self._tried[key] = one
+
+    def _entered(self, place: Place, done: Done) -> Tried:
+        if done.attempt is None:
+            return not_run(place, done.kind, done.message, trial=done.job.key.trial)
+        one = tried(place, done.attempt, done.job.bench, self._config.stash[RUN_ID])
+        self.keep(one.entry)
+        return one
+
+    def _route(self) -> None:
+        """Keep what cases print and log apart from what pytest captures."""
+        self._streams.start()
+        logs = self._config.pluginmanager.getplugin("logging-plugin")
+        for name in ("caplog_handler", "report_handler"):
+            handler = getattr(logs, name, None)
+            if handler is not None:
+                handler.addFilter(outside_cases)
+
+
+def _may_be_skipped(item: pytest.Item) -> bool:
+    """Whether a mark may skip an item: it is asked for when pytest runs it, and not before."""
+    return any(item.iter_markers("skip")) or any(item.iter_markers("skipif"))

@@ -1,0 +1,404 @@
+"""The recorder: entries come in on reports, go to the journals at once, and become files and an exit code at the end.
+
+Only the process that the user started keeps one; a worker of xdist runs cases and reports them.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_packbench.engine.results import Place, clock, unscored
+from pytest_packbench.plugin import ASKED
+from pytest_packbench.pytest_plugin.baseline import Earlier
+from pytest_packbench.pytest_plugin.case_run import place_of, taken_from
+from pytest_packbench.pytest_plugin.collection import CaseItem, Collector
+from pytest_packbench.pytest_plugin.jsonreport import plugin_report
+from pytest_packbench.pytest_plugin.resume import check_run, crashed, kept_before, not_reached, of_workers, spent_of
+from pytest_packbench.pytest_plugin.run_metadata import run_facts
+from pytest_packbench.pytest_plugin.selection import sizes
+from pytest_packbench.pytest_plugin.stash import AHEAD, RESUMED, RUN_ID, ungrouped
+from pytest_packbench.runs.resume import PARTS
+from pytest_packbench.runs.stored import JOURNAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from pytest_packbench.analysis.statistics import Statistics
+    from pytest_packbench.engine.results import Place
+    from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.run import Run
+    from pytest_packbench.model.suite import Suite
+    from pytest_packbench.pytest_plugin.suites import Benches
+    from pytest_packbench.runs.journal import Journal
+
+
+_RAN = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+
+
+class Recorder:
+    """Collects the entries of all suites and writes what a run leaves (design 5)."""
+
+    def __init__(self, config: pytest.Config, benches: Benches, collector: Collector) -> None:
+        self.config = config
+        self.benches = benches
+        self.run_id = config.stash[RUN_ID]
+        self.started_ns = time.time_ns()
+        self._collector = collector
+        self._runs_by_nodeid: dict[str, SuiteRun] = {}
+        self._spent: list[dict[str, Any]] = []
+        self._kept: set[tuple[str, int, str]] = set()
+        self.resumed = config.stash.get(RESUMED, None)
+        self.base = self.resumed.base if self.resumed is not None else benches.settings.output
+        self.runs: dict[str, SuiteRun] = {}
+        for suite in benches.suites.values():
+            self.add(suite)
+
+    def add(self, suite: Suite) -> None:
+        """Keep a run of a suite, if there is none yet."""
+        folder = self.base / suite.name / self.run_id
+        self.runs.setdefault(suite.name, SuiteRun(suite=suite, folder=folder))
+
+    def select(self, suite_name: str, nodeid: str, place: Callable[[], Place], target: str = "") -> None:
+        """Note a case that has to run, once; with the name of the user's own test where one runs it."""
+        run = self.runs[suite_name]
+        run.selected.setdefault(nodeid, place)
+        run.targets.update([target] if target else [])
+        self._runs_by_nodeid[nodeid] = run
+
+    def note_collected(self, found: dict[str, int]) -> None:
+        """Note how many cases a worker found before any was deselected."""
+        for name, count in found.items():
+            self._collector.collected[name] = max(self._collector.collected.get(name, 0), count)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note what was selected; under xdist the workers tell."""
+        for item in session.items:
+            if isinstance(item, CaseItem):
+                self.select(item.suite.name, item.case_nodeid, partial(place_of, item))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the entry from a report; a report of a case without one tells of a breakdown around it."""
+        entries = taken_from(report)
+        if entries:
+            self._take(entries)
+            return
+        if report.passed:
+            return
+        nodeid = ungrouped(report.nodeid, self._runs_by_nodeid)
+        run = self._runs_by_nodeid.get(nodeid)
+        if run is None or nodeid in run.entries:
+            return
+        kind = "worker_crashed" if report.when not in {"setup", "call", "teardown"} else "setup_broken"
+        verdict = "not_run" if report.skipped else "error"
+        message = "the worker died while it ran this case" if kind == "worker_crashed" else _first_line(report)
+        place = run.selected[nodeid]()
+        entry = unscored(
+            place,
+            verdict,
+            "skipped_elsewhere" if report.skipped else kind,
+            message,
+            timestamp=clock(time.time_ns()),
+        )
+        if kind == "worker_crashed":
+            known = self._known(run, place, of_workers(run.folder))
+            self._take(crashed(entry, known, self.benches.settings.trials))
+        else:
+            self._take((entry,))
+
+    def _known(
+        self, run: SuiteRun, place: Place, made: Mapping[str, Mapping[int, CaseResult]]
+    ) -> dict[int, CaseResult]:
+        """Give the attempts at a case that were made, by trial: before, by workers (`made`), and in this process."""
+        before = self.resumed.trials(run.suite, place.case_id) if self.resumed is not None else {}
+        here = run.untold.get(place.nodeid, {})
+        return {**kept_before(place, before), **made.get(place.nodeid, {}), **here}
+
+    def keep(self, entry: CaseResult) -> None:
+        """Append an entry to the journal before pytest reports its item: what was paid for is not lost."""
+        run = self.runs[entry.suite]
+        self._kept.add(_identity(entry))
+        run.untold.setdefault(entry.nodeid, {})[entry.trial] = entry
+        self._append(run, entry)
+
+    def _take(self, trials: tuple[CaseResult, ...]) -> None:
+        run = self.runs[trials[0].suite]
+        run.entries[trials[0].nodeid] = trials
+        run.untold.pop(trials[0].nodeid, None)
+        for entry in trials:
+            identity = _identity(entry)
+            if identity in self._kept:
+                self._kept.discard(identity)
+            else:
+                self._append(run, entry)
+
+    def check_resumed(self) -> None:
+        """See that what is resumed is the same run, and know what of it is in the journal already.
+
+        Raises:
+            pytest.UsageError: it is not; one line names what changed.
+        """
+        if self.resumed is None:
+            return
+        # what was paid stays paid, whatever of it is dropped
+        spent = spent_of(self.resumed)
+        for run in self.runs.values():
+            check_run(self.config, self.resumed, run.suite.name, self._head(run))
+        for kept in self.resumed.kept.values():
+            self._kept.update(map(_identity, kept.all_entries()))
+        self._spent += [spent] if spent is not None else []
+
+    def begin_journals(self) -> None:
+        """Begin the journals of what was selected, before workers put theirs beside them."""
+        for run in self.runs.values():
+            if run.selected:
+                self._guarded(run, self._journal)
+
+    def _append(self, run: SuiteRun, entry: CaseResult) -> None:
+        self._guarded(run, lambda run: self._journal(run).append(entry))
+
+    def _guarded(self, run: SuiteRun, write: Callable[[SuiteRun], object]) -> None:
+        try:
+            write(run)
+        except OSError as error:
+            _note_trouble(run, error)
+
+    def _journal(self, run: SuiteRun) -> Journal:
+        from pytest_packbench.runs.files import ensure_gitignore
+        from pytest_packbench.runs.journal import Journal, rewrite_journal
+
+        if run.journal is None:
+            run.folder.mkdir(parents=True, exist_ok=True)
+            ensure_gitignore(self.base)
+            path = run.folder / JOURNAL
+            kept = self.resumed.kept.get(run.suite.name) if self.resumed is not None else None
+            if kept is not None:
+                # what is not kept must not come back after a second crash
+                rewrite_journal(path, self._head(run), [*kept.all_entries(), *kept.broken_entries()])
+                for part in kept.parts:
+                    part.unlink(missing_ok=True)
+            run.journal = Journal(path, partial(self._head, run))
+        return run.journal
+
+    def _head(self, run: SuiteRun) -> Run:
+        return replace(run_facts(self, run, [], self.started_ns), finished_at="", partial="")
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Complete, judge and write the run: before other plugins build their reports and the terminal speaks."""
+        if self.config.option.collectonly or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
+            return (yield)
+        ahead = self.config.stash.get(AHEAD, None)
+        if ahead is not None:
+            ahead.close()
+        for run in self.runs.values():
+            self._finish(run, session)
+        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and all(run.run for run in self.runs.values()):
+            session.exitstatus = pytest.ExitCode.OK
+        if any(run.failed for run in self.runs.values()) and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        result = yield
+        for run in self.runs.values():
+            self._write_report(run, session)
+        self.benches.close()
+        return result
+
+    def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
+        from pytest_packbench.analysis.statistics import statistics
+        from pytest_packbench.runs.writer import in_order
+
+        run.present, run.due = sizes(run.suite, self.benches.settings.shard)
+        if not run.selected and not self._is_empty_shard(run, session):
+            self._note_empty(run)
+            return
+        stopped = "interrupted" if session.exitstatus == pytest.ExitCode.INTERRUPTED else "stopped"
+        self._take_unreported(run, stopped)
+        self._carry_over(run)
+        run.ordered = entries = in_order(entry for trials in run.entries.values() for entry in trials)
+        run.run = replace(run_facts(self, run, entries, time.time_ns()), findings=self._findings(run, entries))
+        levels, rules = self.benches.pack_of(run.suite).depths or None, run.suite.config
+        run.statistics = statistics(entries, levels=levels, trials_rule=rules.trials_rule())
+        earlier = Earlier.find(self.benches.settings.baseline, run.folder)
+        run.gates = self._as_far_as_selected(run, earlier.check(run.run, entries, rules.all_gates()))
+        if run.journal is not None:
+            run.journal.close()
+        try:
+            self._write(run, entries)
+            run.baseline = self._compared(run, entries, earlier)
+        except OSError as error:
+            _note_trouble(run, error)
+
+    def _take_unreported(self, run: SuiteRun, stopped: str) -> None:
+        """Complete the entries of a session that ended early: what was made is kept, the rest was not run."""
+        idle = [nodeid for nodeid in run.selected if nodeid not in run.entries]
+        made = of_workers(run.folder) if idle else {}
+        for nodeid in idle:
+            place = run.selected[nodeid]()
+            known = self._known(run, place, made)
+            run.entries[nodeid] = not_reached(place, known, self.benches.settings.trials, stopped)
+
+    def _as_far_as_selected(self, run: SuiteRun, gates: tuple[GateResult, ...]) -> tuple[GateResult, ...]:
+        from pytest_packbench.analysis.gates import of_a_part, of_a_shard
+
+        if self.benches.settings.shard is not None:
+            return of_a_shard(gates)
+        return of_a_part(gates) if len(run.selected) < run.present else gates
+
+    def _compared(self, run: SuiteRun, entries: list[CaseResult], earlier: Earlier) -> list[str]:
+        if run.run is None:
+            raise ValueError("a run is compared when it is finished")
+        if self.benches.settings.shard is None:
+            return earlier.compared(run.run, entries, run.folder)
+        asked = self.benches.settings.baseline != "none"
+        return ["not compared: this is a part; packbench compare takes the merged run"] if asked else []
+
+    def _findings(self, run: SuiteRun, entries: list[CaseResult]) -> tuple[str, ...]:
+        records = (entry.record for entry in entries if entry.record is not None)
+        try:
+            return tuple(self.benches.pack_of(run.suite).summary(records))
+        except Exception as error:  # noqa: BLE001 - a pack may be anybody's
+            run.trouble.append(f"the pack {run.suite.config.pack} raised in summary: {type(error).__name__}: {error}")
+            return ()
+
+    def _carry_over(self, run: SuiteRun) -> None:
+        """Keep what an earlier session of the run has of cases that were not selected in this one."""
+        kept = self.resumed.kept.get(run.suite.name) if self.resumed is not None else None
+        if kept is None:
+            return
+        ran = {trials[0].case_id for trials in run.entries.values()}
+        for case_id in {**kept.entries, **kept.broken}:
+            if case_id not in ran:
+                found = kept.broken.get(case_id, {}) | kept.entries.get(case_id, {})
+                trials = tuple(found[number] for number in sorted(found))
+                run.entries[trials[0].nodeid] = trials
+                run.selected[trials[0].nodeid] = partial(_never_asked, case_id)
+
+    def _is_empty_shard(self, run: SuiteRun, session: pytest.Session) -> bool:
+        """Whether the suite has cases and this shard none of them: then it is complete, and merging wants to see it."""
+        ended = session.exitstatus in {pytest.ExitCode.NO_TESTS_COLLECTED, *_RAN}
+        return self.benches.settings.shard is not None and ended and run.present > 0 and run.due == 0
+
+    def _note_empty(self, run: SuiteRun) -> None:
+        named = run.suite.name in self.config.stash[ASKED].named
+        if named and not self._collector.collected[run.suite.name]:
+            run.trouble.append(f'suite "{run.suite.name}" has no case under {run.suite.cases_path}')
+
+    def note_spent(self, spent: dict[str, Any]) -> None:
+        """Note what a worker used."""
+        self._spent.append(spent)
+
+    def spent(self) -> dict[str, Any]:
+        """Give what the session used: calls, tokens, and cost where every price is known."""
+        found = [*self._spent, self.benches.answerers.ledger.as_json()]
+        costs = [one["cost"] for one in found]
+        return {
+            "calls": sum(one["calls"] for one in found),
+            "tokens": sum(one["tokens"] for one in found),
+            "uncounted": sum(one["uncounted"] for one in found),
+            "cost": None if any(cost is None for cost in costs) else sum(costs),
+            "currency": found[0]["currency"],
+            **({"cached": cached} if (cached := sum(one.get("cached", 0) for one in found)) else {}),
+        }
+
+    def _write(self, run: SuiteRun, entries: list[CaseResult]) -> None:
+        from pytest_packbench.runs.files import ensure_gitignore
+        from pytest_packbench.runs.writer import write_run
+
+        if run.run is None or run.statistics is None:
+            raise ValueError("a run is written when it is finished")
+        ensure_gitignore(self.base)
+        write_run(run.folder, run.run, entries, run.statistics, run.gates)
+
+    def _write_report(self, run: SuiteRun, session: pytest.Session) -> None:
+        from pytest_packbench.atomic import write_atomic
+        from pytest_packbench.reports.document import row_line, run_document, write_report
+
+        if run.run is None or run.statistics is None or run.trouble:
+            return
+        document = run_document(run.run, (), run.statistics, run.gates)
+        report = plugin_report(self.config, session, run.selected)
+        try:
+            write_report(run.folder / "report.json", report, document, map(row_line, run.ordered))
+            if not run.run.partial and not run.trouble:
+                write_atomic(run.folder.parent / "latest", self.run_id + "\n")
+            # a process that was killed may have left drafts
+            drafts = run.folder.glob(".*.tmp") if self.resumed is not None else ()
+            for path in (run.folder / JOURNAL, *run.folder.glob(PARTS), *drafts):
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+            self.config.get_terminal_writer().line(f"packbench: {run.folder / 'report.json'}: {error}", red=True)
+
+
+def _note_trouble(run: SuiteRun, error: OSError) -> None:
+    trouble = f"reports can't be written to {run.folder}: {error.strerror or error}"
+    if trouble not in run.trouble:
+        run.trouble.append(trouble)
+
+
+def _never_asked(case_id: str) -> Place:
+    raise RuntimeError(f"{case_id} has an entry: nobody asks where it stands")
+
+
+def _identity(entry: CaseResult) -> tuple[str, int, str]:
+    return entry.nodeid, entry.trial, entry.timestamp
+
+
+def _first_line(report: pytest.TestReport) -> str:
+    if report.skipped and isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2])
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else report.longreprtext
+    return (text.strip() or "no report").splitlines()[0]
+
+
+@dataclass(slots=True, kw_only=True)
+class SuiteRun:
+    """One suite's share of the session, while it runs and after.
+
+    Attributes:
+        suite: the suite.
+        folder: where its reports go.
+        selected: what has to run, by node id; the place is looked at only for a case that left no entry.
+        targets: how records name the tests that run its cases; empty where items from files do.
+        entries: what ran, by node id, each trial; the last run of an item counts.
+        untold: attempts that are in the journal and that no report told of yet, by node id and trial.
+        journal: open from the first entry on.
+        ordered: all that ran, in the order in which every file shows them, at the end.
+        present: how many cases the suite has, at the end.
+        due: how many of them the whole suite, or the shard, has to run.
+        run: what is true of all entries, at the end.
+        statistics: the numbers, at the end.
+        gates: how the gates decided, at the end.
+        baseline: what the comparison with an earlier run said, a line each.
+        trouble: what went wrong with the suite as a whole, a line each.
+    """
+
+    suite: Suite
+    folder: Path
+    selected: dict[str, Callable[[], Place]] = field(default_factory=dict)
+    targets: set[str] = field(default_factory=set)
+    entries: dict[str, tuple[CaseResult, ...]] = field(default_factory=dict)
+    untold: dict[str, dict[int, CaseResult]] = field(default_factory=dict)
+    journal: Journal | None = None
+    ordered: Sequence[CaseResult] = ()
+    present: int = 0
+    due: int = 0
+    run: Run | None = None
+    statistics: Statistics | None = None
+    gates: tuple[GateResult, ...] = ()
+    baseline: list[str] = field(default_factory=list)
+    trouble: list[str] = field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the suite as a whole fails the session."""
+        return bool(self.trouble) or any(not gate.passed for gate in self.gates)

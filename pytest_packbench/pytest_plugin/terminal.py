@@ -1,0 +1,167 @@
+"""What the terminal shows: a line at the start, a score beside each item with -v, a table and the paths at the end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.pytest_plugin.clients import caps_text, expected_calls, guard_name, spent_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_packbench.model.suite import Suite
+    from pytest_packbench.pytest_plugin.prefetch import Ahead
+    from pytest_packbench.pytest_plugin.recorder import Recorder, SuiteRun
+
+
+class Terminal:
+    """The terminal's hooks; they run in the process that the user started."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._summing_up = False
+
+    def pytest_report_header(self) -> list[str]:
+        """Say what runs, on what, before it runs."""
+        benches, config = self._recorder.benches, self._recorder.config
+        lines = [line for suite in benches.suites.values() for line in self._header(suite)]
+        if benches.settings.mode != "fixture" and getattr(config.option, "dist", "no") != "no":
+            lines.append("packbench: a worker runs two attempts at a time; for live runs one process (-n 0) is faster")
+            lines.append(caps_text(benches.settings, shared=True))
+        return lines
+
+    def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
+        """Say before a live run what it will ask for, and what stops it."""
+        benches = self._recorder.benches
+        if benches.settings.mode == "fixture" or self._recorder.config.option.collectonly:
+            return []
+        from pytest_packbench.pytest_plugin.case_run import place_of
+        from pytest_packbench.pytest_plugin.collection import CaseItem
+
+        cases = [place_of(item) for item in items if isinstance(item, CaseItem)]
+        return [expected_calls(benches, cases), caps_text(benches.settings, shared=False)] if cases else []
+
+    def _header(self, suite: Suite) -> list[str]:
+        benches = self._recorder.benches
+        settings, target = benches.settings, benches.target_name(suite)
+        bench = benches.known(suite)
+        answered = f", {bench.backend} {bench.model}".rstrip() if bench is not None and bench.backend else ""
+        guards = f", guards {', '.join(map(guard_name, bench.guards))}" if bench is not None and bench.guards else ""
+        head = (
+            f"packbench: suite {suite.name}{' (bundled)' if suite.bundled else ''}, pack {suite.config.pack}, "
+            f"{settings.mode} mode, target {target}{answered}{guards}"
+        )
+        lines = [head]
+        if self._recorder.resumed is not None:
+            lines.append(self._recorder.resumed.told(suite.name))
+        if bench is not None and bench.caller.opaque and settings.mode == "fixture":
+            lines.append(f"packbench: suite {suite.name}: pipeline not run: scoring only")
+        return lines
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """Put the score beside the word that -v shows; categories, and the words of the summary, stay pytest's own."""
+        if self._summing_up or report.when != "call" or hasattr(report, "wasxfail"):
+            return None
+        properties = dict(report.user_properties)
+        score = properties.get("score")
+        if score is None or "threshold" not in properties or report.outcome not in {"passed", "failed"}:
+            return None
+        letter = "." if report.passed else "F"
+        return report.outcome, letter, f"{report.outcome.upper()} {score:.2f}"
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Show each suite's table, its gates and where its reports are."""
+        # people and tools look for `FAILED <node id>` in what pytest prints after this
+        self._summing_up = True
+        for run in self._recorder.runs.values():
+            self._show(terminalreporter, run)
+
+    def _show(self, reporter: pytest.TerminalReporter, run: SuiteRun) -> None:
+        from pytest_packbench.reports.terminal import table
+
+        if run.run is None and not run.trouble:
+            return
+        reporter.section(f"packbench: {run.suite.name}")
+        if run.run is not None and run.statistics is not None:
+            for line in table(run.run, run.ordered, run.statistics, run.gates):
+                reporter.line(line)
+            if run.run.settings.get("spent"):
+                reporter.line(spent_text(run.run.settings["spent"]))
+            for line in run.baseline:
+                reporter.line(f"baseline: {line}")
+            here = self._recorder.config.invocation_params.dir
+            reporter.line(f"reports: {os.path.relpath(run.folder, here)}")
+        for trouble in run.trouble:
+            reporter.line(f"packbench: {trouble}", red=True)
+        if run.failed:
+            reporter.line(f"packbench: {run.suite.name}: FAILED", red=True, bold=True)
+
+
+class Progress:
+    """Says how far a run is while pytest waits for a case.
+
+    Quiet where output is no terminal, with `-q`, and where pytest's terminal is switched off.
+    """
+
+    def __init__(self, config: pytest.Config, ahead: Ahead) -> None:
+        self._config = config
+        self._ahead = ahead
+        self._shown = False
+        self._wanted = False
+
+    def tick(self) -> None:
+        """Write the line anew."""
+        self._below(self.text())
+        self._shown = self._wanted = True
+
+    def clear(self) -> None:
+        """Take the line away before pytest writes."""
+        if self._shown:
+            self._below("")
+            self._shown = False
+
+    def again(self) -> None:
+        """Write the line again after pytest wrote, where there was one."""
+        if self._wanted and not self._shown:
+            self.tick()
+
+    def text(self) -> str:
+        """Give the line: done and known attempts, mean score, tokens and cost so far, the oldest one's age."""
+        progress, ledger = self._ahead.runner.progress(), self._ahead.runner.ledger
+        count, total = self._ahead.scores
+        parts = [
+            f"packbench: {progress.done} of {progress.planned} done",
+            f"mean score {total / count:.2f}" if count else "no score yet",
+            f"{ledger.tokens:,} tokens",
+        ]
+        if ledger.cost:
+            parts.append(f"{ledger.cost:.4f} {ledger.currency}")
+        if progress.under_way:
+            parts.append(f"{progress.under_way} under way, the oldest for {progress.oldest_s:.0f} s")
+        return ", ".join(parts)
+
+    def _below(self, text: str) -> None:
+        """Write on the line below, and come back to where pytest writes."""
+        plugins = self._config.pluginmanager
+        reporter: Any = plugins.getplugin("terminalreporter")
+        out = sys.__stdout__
+        if reporter is None or out is None or not reporter.isatty or self._config.get_verbosity() < 0:
+            return
+        writer = self._config.get_terminal_writer()
+        line = text[: writer.fullwidth - 1]
+        column = min(writer.width_of_current_line, writer.fullwidth - 1) + 1
+        moved = f"\n\r\x1b[K{line}\x1b[1A\x1b[{column}G"
+        capture: Any = plugins.getplugin("capturemanager")
+        writer.flush()
+        if capture is None:
+            out.write(moved)
+            out.flush()
+            return
+        with capture.global_and_fixture_disabled():
+            out.write(moved)
+            out.flush()

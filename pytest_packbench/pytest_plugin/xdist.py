@@ -1,0 +1,208 @@
+"""xdist: what the controller knows only from its workers."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.cases.files import SUFFIXES, find_in, located, read_place, stem_of
+from pytest_packbench.engine.results import Place
+from pytest_packbench.model.errors import CaseError
+from pytest_packbench.plugin import ASKED
+from pytest_packbench.pytest_plugin.case_run import packed, shown_file
+from pytest_packbench.pytest_plugin.clients import expected_calls
+from pytest_packbench.pytest_plugin.resume import OPTION as RESUME
+from pytest_packbench.pytest_plugin.resume import REFUSED
+from pytest_packbench.pytest_plugin.selection import check_there
+from pytest_packbench.pytest_plugin.stash import RESUMED, RUN_ID, ungrouped_name
+from pytest_packbench.runs.journal import Journal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+    from pathlib import Path
+
+    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.suite import Suite
+    from pytest_packbench.pytest_plugin.collection import Collector
+    from pytest_packbench.pytest_plugin.prefetch import Ahead
+    from pytest_packbench.pytest_plugin.recorder import Recorder
+    from pytest_packbench.pytest_plugin.suites import Benches
+
+
+_OUTPUT = "packbench_collected"
+_SPENT = "packbench_spent"
+
+
+class Worker:
+    """What a worker tells at its end."""
+
+    def __init__(self, collector: Collector, benches: Benches, ahead: Ahead | None) -> None:
+        self._collector = collector
+        self._benches = benches
+        self._ahead = ahead
+        self._journals: WorkerJournals | None = None
+        if ahead is not None and benches.settings.mode != "fixture":
+            config = benches.config
+            resumed = config.stash.get(RESUMED, None)
+            base = resumed.base if resumed is not None else benches.settings.output
+            name: str = config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist sets it on workers
+            self._journals = WorkerJournals(base, config.stash[RUN_ID], name)
+            ahead.keep = self._journals.keep
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Make a report fit to be sent."""
+        packed(report)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Tell how many cases were found before any was deselected, and what was used; end what is under way."""
+        if self._ahead is not None:
+            self._ahead.close()
+        if self._journals is not None:
+            self._journals.close()
+        self._benches.close()
+        output: dict[str, Any] = session.config.workeroutput  # type: ignore[attr-defined]  # xdist sets it on workers
+        output[_OUTPUT] = dict(self._collector.collected)
+        output[_SPENT] = self._benches.answerers.ledger.as_json()
+
+
+class Controller:
+    """What the controller learns from the workers."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._last: tuple[str, Path] | None = None
+        self._told = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Refuse cases that are not there: xdist has no word for an argument that its workers do not find.
+
+        Raises:
+            pytest.UsageError: a case that the command line names is not there.
+        """
+        if getattr(session.config.option, "dist", "no") != "no":
+            check_there(self._recorder.benches, session.config.stash[ASKED])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker which run is resumed."""
+        if self._recorder.resumed is not None:
+            node.workerinput[RESUME] = self._recorder.resumed.for_worker()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """Note what was selected, from node ids: only workers have items."""
+        named = set()
+        for nodeid in ids:
+            path, mark, name = nodeid.rpartition("::")
+            if mark and path.endswith(SUFFIXES):
+                # xdist may append a group
+                plain = ungrouped_name(name, stem_of(path)) if "@" in name else name
+                named.add(f"{path}::{plain}")
+                self._select(path, plain)
+        if self._recorder.benches.settings.mode != "fixture":
+            self._recorder.begin_journals()
+            self._tell_expected(named)
+
+    def _tell_expected(self, named: AbstractSet[str]) -> None:
+        """Say once what a live run will ask for, as a run in one process does."""
+        recorder = self._recorder
+        reporter: Any = recorder.config.pluginmanager.get_plugin("terminalreporter")
+        if self._told or reporter is None or recorder.config.option.collectonly:
+            return
+        self._told = True
+        due = [place for run in recorder.runs.values() for nodeid, place in run.selected.items() if nodeid in named]
+        if due:
+            reporter.ensure_newline()
+            reporter.write_line(expected_calls(recorder.benches, (place() for place in due)))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Learn how many cases the worker had found; a crashed one tells nothing."""
+        told = getattr(node, "workeroutput", None) or {}
+        self._recorder.note_collected(told.get(_OUTPUT, {}))
+        if REFUSED in told:
+            raise pytest.UsageError(told[REFUSED])
+        if _SPENT in told:
+            self._recorder.note_spent(told[_SPENT])
+
+    def _path(self, file: str) -> Path:
+        # lines of one file share its path
+        if self._last is None or self._last[0] != file:
+            self._last = file, self._recorder.config.rootpath / file
+        return self._last[1]
+
+    def _select(self, file: str, name: str) -> None:
+        recorder = self._recorder
+        path = self._path(file)
+        for suite in recorder.benches.suites.values():
+            if path.is_relative_to(suite.cases_path):
+                pack = recorder.benches.pack_of(suite)
+                nodeid = f"{file}::{name}"
+                place = partial(late_place, suite, pack, path, file=file, name=name, nodeid=nodeid)
+                recorder.select(suite.name, nodeid, place)
+                return
+
+
+def late_place(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, nodeid: str) -> Place:
+    """Say where a case stands that only workers collected: it is read again, for its entry alone.
+
+    Args:
+        suite: its suite.
+        pack: the suite's pack.
+        path: its file.
+        file: the file as the node id names it.
+        name: its id.
+        nodeid: what pytest calls its item.
+    """
+    place = find_in(str(path), name)
+    loaded = None
+    if place is not None:
+        with suppress(CaseError):
+            loaded = read_place(place, pack.case_model, file=file, pack=pack.name)
+    return Place(
+        suite=suite,
+        pack=pack,
+        case_id=name,
+        nodeid=nodeid,
+        file=located(shown_file(suite, path, file), place.line if place is not None else 0),
+        folder=path.parent.name,
+        loaded=loaded,
+    )
+
+
+class WorkerJournals:
+    """Keeps the attempts of a live run as they end: a case is told when all its trials are over.
+
+    Args:
+        base: the folder of reports.
+        run_id: the session's.
+        worker: the worker's name.
+    """
+
+    def __init__(self, base: Path, run_id: str, worker: str) -> None:
+        self._base = base
+        self._run_id = run_id
+        self._name = f"journal.{worker}-{os.getpid()}.jsonl"
+        self._open: dict[str, Journal] = {}
+
+    def keep(self, entry: CaseResult) -> None:
+        """Append an entry; where that can't be done the controller says so, which writes to the same folder."""
+        # the folder is the controller's to make: on another machine there is none, and nothing is to be left there
+        folder = self._base / entry.suite / self._run_id
+        with suppress(OSError):
+            if entry.suite not in self._open:
+                self._open[entry.suite] = Journal(folder / self._name)
+            self._open[entry.suite].append(entry)
+
+    def close(self) -> None:
+        """Close them."""
+        for journal in self._open.values():
+            journal.close()

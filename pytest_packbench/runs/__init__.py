@@ -1,0 +1,1 @@
+"""A run's folder: written, read, resumed and merged here and nowhere else."""

@@ -1,0 +1,246 @@
+"""The journal: entries as they come, one line each, so that a run that dies keeps what it had (design 4).
+
+Its first line is a head: what is true of the run, so that it can be resumed by what it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Self
+
+from pytest_packbench.atomic import replacing
+from pytest_packbench.model.result import CaseResult, entry_problem
+from pytest_packbench.runs.files import compact, hold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from io import FileIO
+    from pathlib import Path
+
+    from pytest_packbench.model.run import Run
+
+
+HEAD = "packbench_journal"
+JOURNAL_VERSION = 1
+
+
+class JournalError(ValueError):
+    """A line of a journal is no entry, said in one line as `FILE:LINE: why`."""
+
+
+class Journal:
+    """Appends entries to a file. A last line that a crash cut short is completed or taken away when it is opened.
+
+    While it is open it is held (`records.held`), so that nobody resumes a run that is under way.
+
+    Args:
+        path: the file; made where it is missing, its folder exists.
+        head: gives what is true of the run; asked where the file is empty, and not written where it is None.
+
+    Attributes:
+        path: the file.
+
+    Raises:
+        OSError: the file can't be opened.
+    """
+
+    def __init__(self, path: Path, head: Callable[[], Run] | None = None) -> None:
+        self.path = path
+        _mend(path)
+        # unbuffered: what a full disk refuses must not come back with a later line
+        self._file = path.open("ab", buffering=0)
+        hold(self._file)
+        self._end = self._file.seek(0, os.SEEK_END)
+        if head is not None and self._end == 0:
+            self._write(_head_line(head()))
+
+    def append(self, entry: CaseResult) -> None:
+        """Hand an entry to the operating system at once, as one line in one write.
+
+        Raises:
+            OSError: it can't be written; the journal ends with the entry before.
+            TypeError: the entry holds something that is not JSON.
+            ValueError: the journal is closed.
+        """
+        self._write(_line(entry.as_json()))
+
+    def _write(self, line: bytes) -> None:
+        try:
+            _write_whole(self._file, line)
+        except OSError:
+            with suppress(OSError):
+                self._file.truncate(self._end)
+            raise
+        self._end += len(line)
+
+    def close(self) -> None:
+        """Close the file; once more does nothing."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        """Give the journal."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close it."""
+        self.close()
+
+
+def read_journal(path: Path) -> list[CaseResult]:
+    """Read the entries of a journal in the order in which they came.
+
+    A last line without its end that can't be read was cut short by a crash and is left out.
+
+    Args:
+        path: the file.
+
+    Returns:
+        All entries, of cases that ran twice both.
+
+    Raises:
+        OSError: the file can't be read.
+        JournalError: any other line is no entry.
+    """
+    return [line.entry() for line in _objects(path) if HEAD not in line.data]
+
+
+def read_head(path: Path) -> dict[str, Any] | None:
+    """Read what a journal says of its run.
+
+    Args:
+        path: the file.
+
+    Returns:
+        What `Run` holds, unchecked; None where the file has no head: it is empty, or an older version wrote it.
+
+    Raises:
+        OSError: the file can't be read.
+        JournalError: the head is of another version or no object, or the first line is nothing of a journal.
+    """
+    first = next(_objects(path), None)
+    if first is None or HEAD not in first.data:
+        return None
+    if first.data[HEAD] != JOURNAL_VERSION:
+        raise JournalError(f"{path}:1: /{HEAD}: got {first.data[HEAD]!r:.60}; this program reads {JOURNAL_VERSION}")
+    run = first.data.get("run")
+    if not isinstance(run, dict):
+        raise JournalError(f"{path}:1: /run: expected an object")
+    return run
+
+
+def rewrite_journal(path: Path, run: Run, entries: Iterable[CaseResult]) -> None:
+    """Put a journal of a run and its entries in the place of an older one, whole or not at all.
+
+    Args:
+        path: the file; its folder exists.
+        run: what is true of the run.
+        entries: what it has so far.
+
+    Raises:
+        OSError: it can't be written; an older one is untouched.
+    """
+    with replacing(path) as file:
+        file.write(_head_line(run))
+        for entry in entries:
+            file.write(_line(entry.as_json()))
+
+
+def latest(entries: Iterable[CaseResult]) -> list[CaseResult]:
+    """Keep the last entry of each trial of each case, in the order in which they came first."""
+    return list({(entry.suite, entry.test_id, entry.trial): entry for entry in entries}.values())
+
+
+def parse_entry(data: dict[str, Any]) -> CaseResult:
+    """Make an entry of what a line holds.
+
+    Raises:
+        JournalError: a key is missing or unknown, or a value is of another type or range.
+    """
+    try:
+        entry = CaseResult.from_json(data)
+    except (TypeError, KeyError, ValueError) as error:
+        raise JournalError(f"no entry: {type(error).__name__}: {' '.join(str(error).split())}") from None
+    problem = entry_problem(entry)
+    if problem is not None:
+        raise JournalError(f"no entry: {problem[0]}: {problem[1]}")
+    return entry
+
+
+def _write_whole(file: FileIO, line: bytes) -> None:
+    written = file.write(line)
+    while written < len(line):
+        # what is left says why there is no room for it
+        written += file.write(line[written:])
+
+
+class _Line:
+    """One line of a journal.
+
+    Attributes:
+        data: the object that it holds.
+    """
+
+    def __init__(self, data: dict[str, Any], where: str) -> None:
+        self.data = data
+        self._where = where
+
+    def entry(self) -> CaseResult:
+        try:
+            return parse_entry(self.data)
+        except JournalError as error:
+            raise JournalError(f"{self._where}: {error}") from None
+
+
+def _objects(path: Path) -> Iterator[_Line]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            where = f"{path}:{number}"
+            try:
+                found = _Line(_object(line), where)
+                if not line.endswith(b"\n") and HEAD not in found.data:
+                    found.entry()
+            except JournalError as error:
+                if not line.endswith(b"\n"):
+                    return
+                raise JournalError(f"{where}: {error}") from None
+            yield found
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        data = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise JournalError(f"no entry: {type(error).__name__}: {' '.join(str(error).split())}") from None
+    if not isinstance(data, dict):
+        raise JournalError("no entry: expected an object")
+    return data
+
+
+def _line(data: dict[str, Any]) -> bytes:
+    return compact(data, finite=False) + b"\n"
+
+
+def _head_line(run: Run) -> bytes:
+    return _line({HEAD: JOURNAL_VERSION, "run": asdict(run)})
+
+
+def _mend(path: Path) -> None:
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        start, last = 0, b""
+        for line in file:
+            start, last = start + len(last), line
+        if not last or last.endswith(b"\n"):
+            return
+        try:
+            data = _object(last)
+            if HEAD not in data:
+                parse_entry(data)
+        except JournalError:
+            file.truncate(start)
+        else:
+            file.write(b"\n")

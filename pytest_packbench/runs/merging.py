@@ -1,0 +1,337 @@
+"""Joining runs that belong together: what has to be the same, and one stream of all entries in order."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import re
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.model.run import OWN_TEST
+from pytest_packbench.runs.stored import StoredRunError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.run import Run
+    from pytest_packbench.runs.stored import OpenReport
+
+
+SHARD = "shard"
+_MERGED_FROM = "merged_from"
+_SPENT = "spent"
+_MONEY = frozenset({"cost", "currency"})
+_SAME = ("suite", "pack", "pack_version", "suite_sha256", "mode")
+# what a run without a case may not have got to know
+_SAME_ASKED = ("backend", "model")
+# how a run was driven, and where it stopped: neither changes an answer
+_DRIVEN = frozenset({"concurrency", "max_tokens", "max_cost", "max_seconds"})
+_OWN = frozenset({SHARD, _MERGED_FROM, _SPENT})
+_SHARD = re.compile(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
+_MOST_NAMED = 10
+
+
+class MergeError(ValueError):
+    """Runs can't be joined: one line that says which, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shards:
+    """The parts of one suite that were run apart (`--packbench-shard I/N`).
+
+    Attributes:
+        count: how many there should be.
+        given: the numbers of those that are there, from 1, ascending.
+    """
+
+    count: int
+    given: tuple[int, ...]
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """The numbers of the others."""
+        return tuple(sorted(set(range(1, self.count + 1)) - set(self.given)))
+
+    def named(self, numbers: Sequence[int]) -> str:
+        """Name some of them: `1/4, 3/4`; of many the first ones."""
+        more = f" and {len(numbers) - _MOST_NAMED} more" if len(numbers) > _MOST_NAMED else ""
+        return ", ".join(f"{number}/{self.count}" for number in numbers[:_MOST_NAMED]) + more
+
+
+def shards_of(runs: Sequence[Run]) -> Shards | None:
+    """Tell which shards runs are.
+
+    Args:
+        runs: at least one.
+
+    Returns:
+        The shards; None where no run is one.
+
+    Raises:
+        MergeError: some runs are shards and others aren't, they are shards of different numbers, or one is there
+            twice.
+    """
+    numbers: dict[int, str] = {}
+    counts: dict[int, str] = {}
+    others = [run.run_id for run in runs if SHARD not in run.settings]
+    for run in runs:
+        if SHARD in run.settings:
+            number, count = _parsed(run)
+            if others:
+                raise MergeError(f"run {run.run_id} is shard {number}/{count}, and run {others[0]} is none")
+            counts.setdefault(count, f"{number}/{count} (run {run.run_id})")
+            if len(counts) > 1:
+                raise MergeError(f"shards of different numbers: {', '.join(sorted(counts.values()))}")
+            if number in numbers:
+                raise MergeError(f"shard {number}/{count} stands there twice: run {numbers[number]}, run {run.run_id}")
+            numbers[number] = run.run_id
+    return Shards(count=next(iter(counts)), given=tuple(sorted(numbers))) if counts else None
+
+
+def _parsed(run: Run) -> tuple[int, int]:
+    text = run.settings[SHARD]
+    found = _SHARD.fullmatch(text) if isinstance(text, str) else None
+    if found is None or int(found[1]) > int(found[2]):
+        raise MergeError(f"run {run.run_id}: settings.shard: got {text!r}, expected I/N with I from 1 to N")
+    return int(found[1]), int(found[2])
+
+
+def joined_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ()) -> Run:
+    """Say what is true of the joined run. The order of the runs makes no difference.
+
+    Args:
+        runs: at least one.
+        run_id: the id of the joined run.
+        empty: ids of runs without a case, of which target, backend, model and settings are not asked.
+
+    Returns:
+        The run. Where the runs have different versions of a library, it has both; tests of the user's own it has from
+        all; how they were driven it has where they agree; `settings.spent` is the sum, and `settings.merged_from`
+        names the runs.
+
+    Raises:
+        MergeError: the runs don't belong together, or one is there twice.
+    """
+    runs = sorted(runs, key=lambda run: (run.run_id, run.suite))
+    # first, for the suites of one session share its id
+    for name in _SAME:
+        _check_same(name, [(run.run_id, getattr(run, name)) for run in runs])
+    for before, after in pairwise(runs):
+        if before.run_id == after.run_id:
+            raise MergeError(f"run {before.run_id} is given twice")
+    asked = [run for run in runs if run.run_id not in empty] or runs
+    target = _joined_target(asked)
+    for name in _SAME_ASKED:
+        _check_same(name, [(run.run_id, getattr(run, name)) for run in asked])
+    versions: dict[str, set[str]] = {}
+    for run in runs:
+        for name, version in run.versions.items():
+            versions.setdefault(name, set()).add(version)
+    return replace(
+        asked[0],
+        run_id=run_id,
+        started_at=min(run.started_at for run in runs),
+        finished_at=max(run.finished_at for run in runs),
+        partial="",
+        target=target,
+        versions={name: ", ".join(sorted(found)) for name, found in sorted(versions.items())},
+        settings={**_joined_settings(asked), _MERGED_FROM: [run.run_id for run in runs]},
+    )
+
+
+def _joined_target(runs: Sequence[Run]) -> str:
+    """Name what was tested; which of the user's own tests had a case in a run is chance, the rest is not."""
+    named = [set(run.target.split(", ")) for run in runs]
+    rest = {frozenset(name for name in names if not name.startswith(OWN_TEST)) for names in named}
+    if len(rest) > 1:
+        _check_same("target", [(run.run_id, run.target) for run in runs])
+    together = {run.target for run in runs}
+    return together.pop() if len(together) == 1 else ", ".join(sorted(set().union(*named)))
+
+
+def _joined_settings(runs: Sequence[Run]) -> dict[str, Any]:
+    names = dict.fromkeys(name for run in runs for name in run.settings if name not in _OWN)
+    joined: dict[str, Any] = {}
+    for name in names:
+        values = [run.settings.get(name) for run in runs]
+        if name not in _DRIVEN:
+            _check_same(f"settings.{name}", [(run.run_id, run.settings.get(name)) for run in runs])
+        if all(value == values[0] for value in values):
+            joined[name] = values[0]
+    spent = [run.settings[_SPENT] for run in runs if isinstance(run.settings.get(_SPENT), dict)]
+    return {**joined, _SPENT: _sum(spent)} if spent else joined
+
+
+def _sum(spent: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Add up what runs used; a cost that one of them doesn't know, or in another currency, is not known.
+
+    A count that one of them does not tell is 0 there: a run without kept answers has no count of them.
+    """
+    same = all(each.get("currency") == spent[0].get("currency") for each in spent)
+    total: dict[str, Any] = {}
+    for name in dict.fromkeys(name for each in spent for name in each):
+        values = [each.get(name, None if name in _MONEY else 0) for each in spent]
+        if all(isinstance(value, int | float) for value in values) and (same or name != "cost"):
+            total[name] = sum(values)
+        else:
+            total[name] = values[0] if name == "currency" and same else None
+    return total
+
+
+def _check_same(name: str, found: Sequence[tuple[str, Any]]) -> None:
+    by_value: dict[str, list[str]] = {}
+    for run_id, value in found:
+        by_value.setdefault(json.dumps(value, sort_keys=True), []).append(run_id)
+    if len(by_value) > 1:
+        told = [
+            f"{value} in run {ids[0]}{f' and {len(ids) - 1} more' if len(ids) > 1 else ''}"
+            for value, ids in by_value.items()
+        ]
+        raise MergeError(f"the runs don't belong together: {name} is {', '.join(told)}")
+
+
+def joined_entries(reports: Sequence[OpenReport], *, apart: bool) -> Iterator[tuple[int, CaseResult]]:
+    """Give the entries of all runs in the order of a run's files, holding one case at a time.
+
+    An attempt may stand in one run only; of one that did not run in some of them the attempt that ran counts.
+
+    Args:
+        reports: the runs, each in the order in which a run is written.
+        apart: whether no case may stand in two runs, as in shards, not even one that did not run.
+
+    Yields:
+        The place of the entry's run in `reports`, and the entry.
+
+    Raises:
+        MergeError: an attempt stands in two runs, or a run is not in order.
+        StoredRunError: a report can't be read.
+    """
+    # by run id, so that the order of the arguments makes no difference
+    ranked = sorted(range(len(reports)), key=lambda number: reports[number].run.run_id)
+    streams = [_numbered(reports[number], number) for number in ranked]
+    merged = heapq.merge(*streams, key=lambda each: _key(each[1]))
+    for _, group in groupby(merged, key=lambda each: each[1].case_id):
+        members = list(group)
+        if len({number for number, _ in members}) == 1:
+            yield from members
+        elif apart:
+            raise _twice(members, reports)
+        else:
+            yield from _resolved(members, reports)
+
+
+def _key(entry: CaseResult) -> tuple[str, str, int]:
+    return entry.case_id, entry.test_id, entry.trial
+
+
+def _numbered(report: OpenReport, number: int) -> Iterator[tuple[int, CaseResult]]:
+    last = ("", "", 0)
+    for entry in report.entries:
+        key = _key(entry)
+        if key < last:
+            raise MergeError(f"{report.source}: {entry.test_id} stands behind {last[1]}; expected cases by their id")
+        last = key
+        yield number, entry
+
+
+def _resolved(members: list[tuple[int, CaseResult]], reports: Sequence[OpenReport]) -> Iterator[tuple[int, CaseResult]]:
+    for _, group in groupby(members, key=lambda each: _key(each[1])):
+        attempts = list(group)
+        ran = [each for each in attempts if each[1].verdict != "not_run" or each[1].quarantined]
+        kept = ran or attempts[:1]
+        if len({number for number, _ in kept}) > 1:
+            raise _twice(kept, reports)
+        yield from kept
+
+
+def _twice(members: list[tuple[int, CaseResult]], reports: Sequence[OpenReport]) -> MergeError:
+    runs = [reports[number].run for number in dict.fromkeys(number for number, _ in members)]
+    named = [f"run {run.run_id}{f' (shard {run.settings[SHARD]})' if SHARD in run.settings else ''}" for run in runs]
+    return MergeError(f"{members[0][1].test_id} stands in {' and in '.join(named[:2])}; each case may be in one run")
+
+
+class LinesBeside:
+    """The lines of a `.jsonl` of a run, taken along with the run's entries, one by one.
+
+    Args:
+        path: the file; one that isn't there has no line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines = _objects(path)
+        self._next = next(self._lines, None)
+
+    def take(self, entry: CaseResult) -> dict[str, Any] | None:
+        """Give the line of an entry; None where the file has none for it at this place.
+
+        Raises:
+            StoredRunError: the line after it can't be read.
+        """
+        if self._next is None or self._next[1:3] != (entry.test_id, entry.trial):
+            return None
+        line = self._next[3]
+        self._next = next(self._lines, None)
+        return line
+
+    def end(self) -> None:
+        """Check that all lines were taken.
+
+        Raises:
+            StoredRunError: a line belongs to no entry, or stands out of order.
+        """
+        if self._next is not None:
+            number, test_id = self._next[:2]
+            raise StoredRunError(f"{self._path}:{number}: {test_id} stands out of order, or not in the run's report")
+
+
+def _objects(path: Path) -> Iterator[tuple[int, str, int, dict[str, Any]]]:
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                found = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise StoredRunError(f"{path}:{number}: not JSON: {error}") from None
+            if not isinstance(found, dict) or not isinstance(found.get("test_id"), str):
+                raise StoredRunError(f"{path}:{number}: expected an object with test_id")
+            yield number, found["test_id"], _trial(found, f"{path}:{number}"), found
+
+
+def _trial(line: dict[str, Any], where: str) -> int:
+    own = line.get("packbench", line)
+    trial = own.get("trial", 0) if isinstance(own, dict) else None
+    if type(trial) is not int or trial < 0:
+        name = "packbench.trial" if "packbench" in line else "trial"
+        raise StoredRunError(f"{where}: {name}: got {trial!r:.60}, expected an integer of 0 or more")
+    return trial
+
+
+def filled(
+    entries: Iterable[tuple[int, CaseResult]], case_ids: Iterable[str]
+) -> Iterator[tuple[int, CaseResult] | str]:
+    """Put the ids of cases without an entry where their entries would stand.
+
+    Args:
+        entries: as `joined_entries` gives them.
+        case_ids: the ids of all cases, sorted.
+    """
+    rest = iter(case_ids)
+    due = next(rest, None)
+    for each in entries:
+        while due is not None and due < each[1].case_id:
+            yield due
+            due = next(rest, None)
+        if due == each[1].case_id:
+            due = next(rest, None)
+        yield each
+    while due is not None:
+        yield due
+        due = next(rest, None)
