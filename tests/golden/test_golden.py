@@ -6,11 +6,9 @@ Each test is a scenario: real commands in a project of its own, held against `ex
 
 from __future__ import annotations
 
-import json
 import shutil
 from hashlib import sha256
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +20,7 @@ from tests.servers.wire import Asked, answering, openai_reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 DESK = "--packbench-suite=desk"
 SUMMARY = ("summary.md",)
@@ -50,8 +49,10 @@ def live(project: Project) -> Iterator[tuple[str, ...]]:
     """Options for a run on a model's server on loopback."""
     project.env["OPENAI_API_KEY"] = "sk-planted-0123456789"
     with FakeServer(answering(act)) as server:
+        # what is recorded names the address, and the server's port is another in each run
+        project.env["HTTP_PROXY"] = server.url
         backend = ("--packbench-backend=openai", "--packbench-model=fake-1")
-        yield (*backend, f"--packbench-base-url={server.url}/v1", "--packbench-concurrency=1")
+        yield (*backend, "--packbench-base-url=http://model.test/v1", "--packbench-concurrency=1")
 
 
 def test_tariff(project: Project) -> None:
@@ -62,7 +63,9 @@ def test_tariff(project: Project) -> None:
         only=("summary.md", "records.jsonl", "payloads.jsonl"),
         hashing=("records.jsonl", "payloads.jsonl"),
     )
-    project.pytest("workers", "--packbench-suite=tariff", "-n", "2", only=("records.jsonl",), hashing=("records.jsonl",))
+    project.pytest(
+        "workers", "--packbench-suite=tariff", "-n", "2", only=("records.jsonl",), hashing=("records.jsonl",)
+    )
     project.packbench("rescore", "rescore", "tariff/latest")
     project.packbench("lint", "lint", "tariff")
     project.check()
@@ -72,7 +75,9 @@ def test_tariff_some(project: Project) -> None:
     project.suite("tariff", "adv_61", "neg_21_s", "nos_07", "pos_70_glass", "sav_61")
     project.pytest("some", "--packbench-suite=tariff")
     project.write("careless.py", CARELESS)
-    project.pytest("careless", "--packbench-suite=tariff", "--packbench-target=careless:verify", "-k", "pos_70 or neg_21")
+    project.pytest(
+        "careless", "--packbench-suite=tariff", "--packbench-target=careless:verify", "-k", "pos_70 or neg_21"
+    )
     project.check()
 
 
@@ -98,7 +103,7 @@ def test_safety(project: Project) -> None:
     project.pytest("harmbench", "--packbench-suite=harmbench")
     project.pytest("injecagent", "--packbench-suite=injecagent")
     project.pytest("unguarded", "--packbench-suite=injecagent", "--packbench-guard=none")
-    project.pytest("vacuous", "--packbench-suite=injecagent", "--packbench-model=refuser", "--packbench-guard=none")
+    project.pytest("refuser", "--packbench-suite=injecagent", "--packbench-model=refuser", "--packbench-guard=none")
     project.check()
 
 
@@ -135,6 +140,7 @@ def test_usage(project: Project) -> None:
     project.pytest("bad_shard", DESK, "--packbench-shard=4/3")
     project.pytest("no_run", DESK, "--packbench-resume=latest")
     project.pytest("no_backend", DESK, "--packbench-mode=live")
+    project.pytest("nothing_selected", DESK, "-k", "nowhere")
     project.packbench("no_command", "dance")
     project.packbench("help", "--help")
     project.packbench("compare_nothing", "compare", "--baseline", "desk/latest", "--current", "nowhere")
@@ -153,6 +159,18 @@ def test_partial(project: Project) -> None:
     project.pytest("nothing_missing", DESK, "--packbench-resume=latest", only=SUMMARY)
     put(project, case("pause", "interrupt 5", "general", 5))
     project.pytest("changed", DESK, "--packbench-resume=latest")
+    project.pytest("changed_run", DESK, "--packbench-resume=latest", "-o", "packbench_resume_changed=run", only=SUMMARY)
+    project.check()
+
+
+def test_killed(project: Project) -> None:
+    desk(project)
+    put(project, case("late", "die 4", "general", 4))
+    project.pytest("killed", DESK)
+    project.packbench("validate", "validate", "reports/benchmarks/desk")
+    project.write("alive", "")
+    project.pytest("resumed", DESK, "--packbench-resume=latest")
+    project.pytest("capped", DESK, "--packbench-max-seconds=0.000001")
     project.check()
 
 
@@ -164,17 +182,24 @@ def test_gates(project: Project) -> None:
     first, second = (str(path) for path in project.runs("desk"))
     project.packbench("gate", "gate", first, "desk/latest", "--require", "letters")
     project.packbench("compare", "compare", "--baseline", first, "--current", second, "--out", "page.md")
-    project.packbench("worse", "compare", "--baseline", second, "--current", first, "--fail-on", "regressed>0, mean<-0.02")
+    project.packbench(
+        "worse", "compare", "--baseline", second, "--current", first, "--fail-on", "regressed>0, mean<-0.02"
+    )
     project.packbench("history", "history", "desk")
     project.packbench("history_json", "history", "desk", "--format", "json")
     project.packbench("report", "report", first)
-    project.packbench("report_of_both", "report", f"{first}/records.jsonl", f"{second}/records.jsonl", "--format", "json")
-    project.packbench("report_strict", "report", "--strict", "-", stdin=(project.root / first / "records.jsonl").read_text())
+    project.packbench(
+        "report_of_both", "report", f"{first}/records.jsonl", f"{second}/records.jsonl", "--format", "json"
+    )
+    project.packbench(
+        "report_strict", "report", "--strict", "-", stdin=(project.root / first / "records.jsonl").read_text()
+    )
     project.write("storage/benchmarks/desk/suite.yaml", RULES + "thresholds: {accept: 0.3}\n")
     project.packbench("rescore", "rescore", first, "--out", "rescored.md")
     project.check()
 
 
+@NEEDS_OPENAI
 def test_trials_and_live(project: Project, live: tuple[str, ...]) -> None:
     desk(project, RULES + "trials: {at_least: 2}\n")
     put(project, case("declined", "decline 1017", "general", 1017))
@@ -185,7 +210,9 @@ def test_trials_and_live(project: Project, live: tuple[str, ...]) -> None:
     project.check()
 
 
+@NEEDS_OPENAI
 def test_record(project: Project, live: tuple[str, ...]) -> None:
+    project.normal.expect_cassettes()
     desk(project)
     put(project, case("declined", "decline 1017", "general", 1017))
     ask = (DESK, "--packbench-target=desk:ask")
@@ -261,7 +288,7 @@ def test_imported(project: Project) -> None:
     project.write("more.csv", "id,text,queue,order\nlate,a refund for 5,billing,5\nodd,hello 6,general,\n")
     columns = ("--suite", "desk", "--input", "message=text", "--expected", "queue,order", "--json", "order")
     project.packbench("csv", "import", "csv", "more.csv", *columns)
-    project.packbench("csv_written", "import", "csv", "more.csv", *columns, "--omit-empty", "--write")
+    project.packbench("csv_written", "import", "csv", "more.csv", *columns, "--skip-bad", "--write")
     project.write("lines.jsonl", '{"input": "x", "expected": {"a": 1}}\n{"input": "y"}\n')
     project.packbench("jsonl", "import", "jsonl", "lines.jsonl", "--suite", "fresh", "--skip-bad", "--write")
     project.check()
@@ -305,7 +332,8 @@ for line in folder.joinpath("records.jsonl").read_text().splitlines():
     record = EvalRecord.from_json_line(line, strict=False)
     print(record.test_id, record.passed, record.to_json_line() == line)
 refused(RecordError, lambda: EvalRecord.from_json_line(line))
-refused(RecordError, lambda: EvalRecord.from_json_line(line.replace("schema_version", "version"), strict=False))
+refused(RecordError, lambda: EvalRecord.from_json_line(line[:-1], strict=False))
+refused(RecordError, lambda: EvalRecord.from_json_line(line.replace('_version":1', '_version":2'), strict=False))
 """
 
 
