@@ -1,6 +1,6 @@
 """What a guard is: an object with any of three methods, each of which may rule on what it is shown.
 
-A guard keeps no state between calls: one object serves all cases of a run, several at a time. A `Chain` holds the guards
+A guard keeps no state between calls: one object serves all cases of a run, several at a time. A `Chain` is the guards
 of one case: it asks them in order, and keeps their firings and what they kept from the agent.
 """
 
