@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 VERDICTS = ("passed", "failed", "error", "vacuous", "known_hole", "not_run")
 QUARANTINE = ("skip", "xfail")
+UNREADABLE = "(can't be read)"
+"""The name of a group of cases that can't be read, whose own names are empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
