@@ -118,6 +118,8 @@ class Project:
         before = self._tree()
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         environment |= {"HOME": self._home, "COLUMNS": "120", "LC_ALL": "C.UTF-8", "TZ": "UTC", "PYTHONUTF8": "1"}
+        # so that `python` is this one
+        environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
         ran = subprocess.run(
             [sys.executable, *arguments],
             cwd=self.root,
