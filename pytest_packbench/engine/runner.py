@@ -303,33 +303,33 @@ class Runner:
         if job.key in self._given_up:
             return
         attempt, stop = None, None
-        if answer.draft is not None:
-            stop = self._stop_of(answer.draft, job)
-            attempt = _settled(job, answer.draft)
+        if answer.state is not None:
+            stop = self._stop_of(answer.state, job)
+            attempt = _settled(job, answer.state)
         done = Done(job=job, attempt=attempt, kind=answer.kind, message=answer.message, output=answer.output, stop=stop)
         self._done[job.key] = done
         self._over.add(job.key)
         if stop is None:
             self._settled(done)
 
-    def _stop_of(self, draft: AttemptState, job: Job) -> BaseException | None:
-        trouble = draft.trouble
-        if not isinstance(trouble, job.bench.stops):
+    def _stop_of(self, state: AttemptState, job: Job) -> BaseException | None:
+        trouble = state.trouble
+        if not isinstance(trouble, job.context.stops):
             return None
         # Ctrl-C comes to the main thread alone: on another one it is a target's own doing, and its case's error
         return None if self._beside and isinstance(trouble, KeyboardInterrupt) else trouble
 
 
-def _settled(job: Job, draft: AttemptState) -> Attempt:
-    """Settle a draft so that whatever a user's code raises belongs to its own case, not to the one waited for."""
+def _settled(job: Job, state: AttemptState) -> Attempt:
+    """Settle a state so that whatever a user's code raises belongs to its own case, not to the one waited for."""
     try:
-        return settle(job.bench, job.loaded, draft)
+        return settle(job.context, job.loaded, state)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
         broken = Failure(kind="pack_error", message=f"scoring raised {said(error)}")
         # what the target left may be what broke
-        return settle(job.bench, job.loaded, replace(draft, failure=broken, payload=None, outcome=None, score=None))
+        return settle(job.context, job.loaded, replace(state, failure=broken, payload=None, outcome=None, score=None))
 
 
 async def _nothing() -> None:
