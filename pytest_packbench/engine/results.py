@@ -15,7 +15,7 @@ from pytest_packbench.model.record import EVAL_BACKENDS, wire_record
 from pytest_packbench.model.result import OWN_VERSION, CaseResult, own_object
 
 if TYPE_CHECKING:
-    from pytest_packbench.engine.bench import Attempt, Bench
+    from pytest_packbench.engine.context import Attempt, SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.outcome import Outcome
     from pytest_packbench.model.pack import Pack
@@ -49,7 +49,7 @@ class Place:
     loaded: LoadedCase | None
 
 
-def result_of(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> CaseResult:
+def result_of(place: Place, attempt: Attempt, bench: SuiteContext, run_id: str) -> CaseResult:
     """Make the result of an attempt, and in it the wire record where one is due.
 
     A case that its notes quarantine (`xfail`) was run and scored, but leaves no record: it is outside the rates.
@@ -237,7 +237,7 @@ def _told_by(attempt: Attempt, score: Score, outcome: Outcome) -> dict[str, Any]
     return fields | ({"cached": attempt.cached} if attempt.cached else {})
 
 
-def _own(place: Place, attempt: Attempt, bench: Bench, fields: dict[str, Any]) -> dict[str, Any]:
+def _own(place: Place, attempt: Attempt, bench: SuiteContext, fields: dict[str, Any]) -> dict[str, Any]:
     """Make our own object in the record."""
     return own_object(
         {
