@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.engine.results import Place, clock, unscored
+from pytest_packbench.engine.results import Place, unscored
 from pytest_packbench.plugin import ASKED
 from pytest_packbench.pytest_plugin.baseline import Earlier
 from pytest_packbench.pytest_plugin.case_run import place_of, taken_from
@@ -106,7 +106,6 @@ class Recorder:
             verdict,
             "skipped_elsewhere" if report.skipped else kind,
             message,
-            timestamp=clock(time.time_ns()),
         )
         if kind == "worker_crashed":
             known = self._known(run, place, of_workers(run.folder))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 
 from pytest_packbench.cases.files import find_in, parted, sha256_at
 from pytest_packbench.cases.load import load_cassette
-from pytest_packbench.engine.results import clock, unscored
+from pytest_packbench.engine.results import unscored
 from pytest_packbench.model.errors import CassetteError
 from pytest_packbench.pytest_plugin.case_run import tried_before
 from pytest_packbench.pytest_plugin.collection import CaseItem
@@ -67,7 +66,7 @@ def not_reached(place: Place, known: Trials, trials: int, stopped: str) -> tuple
         What is known, and one entry `not_run` for each trial that is missing; one alone where nothing is known.
     """
     message = f"not run: the session was {stopped}{'' if stopped == 'interrupted' else ' early'}"
-    idle = unscored(place, "not_run", stopped, message, timestamp=clock(time.time_ns()))
+    idle = unscored(place, "not_run", stopped, message)
     missing = [trial for trial in range(trials) if trial not in known] if known else [0]
     return _together(known, *(replace(idle, trial=trial) for trial in missing))
 
