@@ -205,6 +205,7 @@ def test_suite_and_root_by_ini_and_environment(plain: Project, monkeypatch: pyte
     assert (plain.root / "out" / "toy" / "latest").exists()
 
 
+@pytest.mark.skipif(pytest.version_tuple < (9,), reason="pytest reads [tool.pytest] from 9.0 on")
 def test_native_toml(plain: Project) -> None:
     plain.case("alpha")
     (plain.root / "tox.ini").unlink()
