@@ -11,7 +11,18 @@ from pytest_packbench.analysis.comparison import differences
 from pytest_packbench.analysis.conclusion import count
 from pytest_packbench.analysis.figures import TOLERANCE, aligned, interval
 from pytest_packbench.analysis.intervals import exact_bound, wilson
-from pytest_packbench.analysis.metrics import COMPLETENESS, MEAN_SCORE, METRICS, groups, measured, pairs, whole_of
+from pytest_packbench.analysis.metrics import (
+    COMPLETENESS,
+    MEAN_SCORE,
+    METRICS,
+    Bounds,
+    arithmetic,
+    groups,
+    line,
+    measured,
+    pairs,
+    whole_of,
+)
 from pytest_packbench.analysis.statistics import is_authored
 from pytest_packbench.analysis.tally import TAG, Sums, Tally
 from pytest_packbench.analysis.trials import MEAN, facet_of, folded, most_trials, remark, rule_of
@@ -33,59 +44,6 @@ _USUAL = 0.95
 # one is a count of the run itself, the other no share of cases
 _NO_SAMPLE = (COMPLETENESS, MEAN_SCORE)
 _FEW = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """What a number has to reach and to keep to.
-
-    Attributes:
-        min: the least value that passes; None for none.
-        max: the greatest value that passes; None for none.
-        tolerance: how far it may lie outside and count as equal.
-    """
-
-    min: float | None = None
-    max: float | None = None
-    tolerance: float = TOLERANCE
-
-    def is_enough(self, value: float) -> bool:
-        """Whether a value is not under the least that passes."""
-        return self.min is None or value >= self.min - self.tolerance
-
-    def is_within(self, value: float) -> bool:
-        """Whether a value is not over the greatest that passes."""
-        return self.max is None or value <= self.max + self.tolerance
-
-    def hold(self, value: float) -> bool:
-        """Whether a value passes."""
-        return self.is_enough(value) and self.is_within(value)
-
-
-def line(subject: str, parts: Iterable[str], *, passed: bool) -> str:
-    """Write how a gate decided: its subject, the parts that are not empty, and the verdict."""
-    return f"{subject} {', '.join(part for part in parts if part)}: {'PASS' if passed else 'FAIL'}"
-
-
-def arithmetic(fraction: Fraction, bounds: Bounds, *, as_percent: bool = True, compared: bool = True) -> str:
-    """Write what was counted, its share, and how that stands to the bounds: `3 / 50 = 6.0 % < min 90.0 %`.
-
-    Args:
-        fraction: what was counted.
-        bounds: what decides on its value; the share has as many decimals as it takes to see how.
-        as_percent: write a share; else a mean score, `2.50 / 5 = 0.50`.
-        compared: write the bounds too.
-    """
-    value = fraction.value
-    given = [bound for bound in (bounds.min, bounds.max) if bound is not None]
-    shown, *bounds_shown = aligned(value, *given, as_percent=as_percent)
-    decimals = 0 if as_percent else len(shown.partition(".")[2])
-    comparisons = []
-    if compared and bounds.min is not None:
-        comparisons.append(f"{'>=' if bounds.is_enough(value) else '<'} min {bounds_shown[0]}")
-    if compared and bounds.max is not None:
-        comparisons.append(f"{'<=' if bounds.is_within(value) else '>'} max {bounds_shown[-1]}")
-    return f"{fraction.top:.{decimals}f} / {fraction.bottom} = {shown} {', '.join(comparisons)}".rstrip()
 
 
 def gate_tally(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_packbench.analysis.figures import TOLERANCE, aligned
 from pytest_packbench.analysis.tally import Sums, merged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pytest_packbench.analysis.tally import PairsKey, Profile, Tally
     from pytest_packbench.model.gate import Metric
@@ -169,3 +170,56 @@ def _concerns(metric: str, value: str, sums: Sums) -> bool:
     if METRICS[metric].of_answers and sums.count(lambda one: one.counted):
         return bool(sums.count(_is_answer))
     return bool(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What a number has to reach and to keep to.
+
+    Attributes:
+        min: the least value that passes; None for none.
+        max: the greatest value that passes; None for none.
+        tolerance: how far it may lie outside and count as equal.
+    """
+
+    min: float | None = None
+    max: float | None = None
+    tolerance: float = TOLERANCE
+
+    def is_enough(self, value: float) -> bool:
+        """Whether a value is not under the least that passes."""
+        return self.min is None or value >= self.min - self.tolerance
+
+    def is_within(self, value: float) -> bool:
+        """Whether a value is not over the greatest that passes."""
+        return self.max is None or value <= self.max + self.tolerance
+
+    def hold(self, value: float) -> bool:
+        """Whether a value passes."""
+        return self.is_enough(value) and self.is_within(value)
+
+
+def line(subject: str, parts: Iterable[str], *, passed: bool) -> str:
+    """Write how a gate decided: its subject, the parts that are not empty, and the verdict."""
+    return f"{subject} {', '.join(part for part in parts if part)}: {'PASS' if passed else 'FAIL'}"
+
+
+def arithmetic(fraction: Fraction, bounds: Bounds, *, as_percent: bool = True, compared: bool = True) -> str:
+    """Write what was counted, its share, and how that stands to the bounds: `3 / 50 = 6.0 % < min 90.0 %`.
+
+    Args:
+        fraction: what was counted.
+        bounds: what decides on its value; the share has as many decimals as it takes to see how.
+        as_percent: write a share; else a mean score, `2.50 / 5 = 0.50`.
+        compared: write the bounds too.
+    """
+    value = fraction.value
+    given = [bound for bound in (bounds.min, bounds.max) if bound is not None]
+    shown, *bounds_shown = aligned(value, *given, as_percent=as_percent)
+    decimals = 0 if as_percent else len(shown.partition(".")[2])
+    comparisons = []
+    if compared and bounds.min is not None:
+        comparisons.append(f"{'>=' if bounds.is_enough(value) else '<'} min {bounds_shown[0]}")
+    if compared and bounds.max is not None:
+        comparisons.append(f"{'<=' if bounds.is_within(value) else '>'} max {bounds_shown[-1]}")
+    return f"{fraction.top:.{decimals}f} / {fraction.bottom} = {shown} {', '.join(comparisons)}".rstrip()

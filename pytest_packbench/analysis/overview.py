@@ -6,19 +6,18 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.analysis.gates import Bounds, arithmetic, line
 from pytest_packbench.analysis.intervals import CONFIDENCE, wilson
-from pytest_packbench.analysis.metrics import measured
+from pytest_packbench.analysis.metrics import MEAN_SCORE, Bounds, arithmetic, line, measured
 from pytest_packbench.analysis.rust_report import CONDITIONS, original
 from pytest_packbench.analysis.statistics import AUTHORED
 from pytest_packbench.analysis.tally import NANO, Cell, Hook, Place
-from pytest_packbench.model.record import EVAL_SUITES
+from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytest_packbench.analysis.rust_report import Original
-    from pytest_packbench.analysis.tally import Duplicates, FailingCase, Tally
+    from pytest_packbench.analysis.tally import Duplicates, FailingCase, Sums, Tally
     from pytest_packbench.runs.lines import Skipped
 
 
@@ -299,13 +298,15 @@ def _suite_rank(suite: str) -> tuple[int, str]:
 
 def _suite(tally: Tally, run_id: str, suite: str, cells: list[tuple[Place, Cell]]) -> SuiteFigures:
     whole = _sum(cell for _, cell in cells)
-    passed, records = _counts(whole, "pass_rate")
+    sums = whole.sums()
+    passed, records = _counts(sums, "pass_rate")
+    decisions = sums.by(lambda one: one.decision)
     beside = tally.errors.get((run_id, suite), Counter())
     return SuiteFigures(
         suite=suite,
         cases=records - whole.later + tally.only_later(run_id, suite),
         verdicts={"passed": passed, "failed": records - passed, **dict(sorted(beside.items()))},
-        decisions=whole.decisions,
+        decisions={decision: decisions[decision] for decision in EVAL_DECISIONS},
         rows=_rows((None, place, cell) for place, cell in cells),
         categories=_rows((place.category, place, cell) for place, cell in cells),
         hooks=_hooks(whole),
@@ -335,7 +336,8 @@ def _rows(cells: Iterable[tuple[str | None, Place, Cell]]) -> tuple[Row, ...]:
 def _row(answered_by: tuple[str, str, str, str], category: str | None, cell: Cell) -> Row:
     mode, backend, model, judge = answered_by
     # what somebody wrote is no sample of anything, and trials of one case are not independent (design 7)
-    sampled, scored = backend != AUTHORED and not cell.later, cell.count(lambda one: one.scored)
+    sampled, sums = backend != AUTHORED and not cell.later, cell.sums()
+    scored = measured(sums, MEAN_SCORE).bottom
     return Row(
         category=category,
         mode=mode,
@@ -343,21 +345,21 @@ def _row(answered_by: tuple[str, str, str, str], category: str | None, cell: Cel
         model=model,
         judge=judge,
         repeated_trials=cell.later > 0,
-        passed=_rate(cell, "pass_rate", sampled=sampled),
-        unsafe=_rate(cell, "attack_success_rate", sampled=sampled),
-        utility=_rate(cell, "utility_rate", sampled=sampled),
-        mean_score=cell.points / (scored * NANO) if scored else None,
+        passed=_rate(sums, "pass_rate", sampled=sampled),
+        unsafe=_rate(sums, "attack_success_rate", sampled=sampled),
+        utility=_rate(sums, "utility_rate", sampled=sampled),
+        mean_score=cell.score_nano / (scored * NANO) if scored else None,
         scored=scored,
     )
 
 
-def _rate(cell: Cell, metric: str, *, sampled: bool) -> Rate:
-    count, of = _counts(cell, metric)
+def _rate(sums: Sums, metric: str, *, sampled: bool) -> Rate:
+    count, of = _counts(sums, metric)
     return Rate(count=count, of=of, share=count / of if of else None, interval=wilson(count, of) if sampled else None)
 
 
-def _counts(cell: Cell, metric: str) -> tuple[int, int]:
-    found = measured(cell, metric)
+def _counts(sums: Sums, metric: str) -> tuple[int, int]:
+    found = measured(sums, metric)
     return round(found.top), found.bottom
 
 
@@ -370,7 +372,7 @@ def _hooks(cell: Cell) -> tuple[HookCount, ...]:
 
 def _effort(cell: Cell) -> Effort:
     return Effort(
-        records=cell.count(),
+        records=cell.sums().count(),
         tokens_known=cell.tokens_known,
         tokens_input=cell.tokens_input,
         tokens_output=cell.tokens_output,

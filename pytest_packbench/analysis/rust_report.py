@@ -9,8 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pytest_packbench.analysis.gates import Bounds
-from pytest_packbench.analysis.metrics import Fraction, measured
+from pytest_packbench.analysis.metrics import Bounds, Fraction, measured
 from pytest_packbench.analysis.tally import Place
 from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.model.strict_json import U64_MAX
@@ -122,7 +121,7 @@ def original(tally: Tally) -> Original | None:
                 continue
             # the first record makes the first cell: a duplicate has one before it
             run_id = place.run_id if run_id is None else run_id
-            rate = measured(cell, "pass_rate")
+            rate = measured(cell.sums(), "pass_rate")
             passed[place.suite, place.category] += round(rate.top)
             total[place.suite, place.category] += rate.bottom
             tokens_input += cell.tokens_input

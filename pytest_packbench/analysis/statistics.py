@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from pytest_packbench.analysis.intervals import CONFIDENCE, wilson
 from pytest_packbench.analysis.tally import TAG, Tally, merged
 from pytest_packbench.analysis.trials import MEAN
-from pytest_packbench.model.result import QUARANTINE, VERDICTS
+from pytest_packbench.model.result import QUARANTINE
+from pytest_packbench.model.score import VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from pytest_packbench.analysis.comparison import same_case
 from pytest_packbench.analysis.trials import MEAN, Trials, apart, cluster_of, folded_case, needed, together
-from pytest_packbench.model.record import EVAL_DECISIONS
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.strict_json import U32_MAX
 
@@ -38,11 +37,12 @@ _FINEST_BITS = 1074
 _FINEST = 1 << _FINEST_BITS
 _DIGEST = 16
 _MOST_USD = 1e12
-_VERDICTS = ("failed", "passed")
+_JUDGED = ("passed", "failed")
 # whether a record passed, and whether there is a duplicate of it: tuples shared by all records
 _ONCE = ((False, False), (True, False))
 _AGAIN = ((False, True), (True, True))
 _Item = TypeVar("_Item")
+_Key = TypeVar("_Key")
 
 
 class Profile(NamedTuple):
@@ -66,24 +66,24 @@ class Profile(NamedTuple):
     """
 
     verdict: str
-    quarantine: str
-    scored: bool
-    decision: str | None
-    utility: bool | None
-    valid: bool | None
-    expects_refusal: bool | None
-    refused: bool | None
-    depth: int | None
-    backend: str | None
-    model: str | None
-    judge: str | None
-    stale: bool
-    cached: bool
+    quarantine: str = ""
+    scored: bool = False
+    decision: str | None = None
+    utility: bool | None = None
+    valid: bool | None = None
+    expects_refusal: bool | None = None
+    refused: bool | None = None
+    depth: int | None = None
+    backend: str | None = None
+    model: str | None = None
+    judge: str | None = None
+    stale: bool = False
+    cached: bool = False
 
     @property
     def counted(self) -> bool:
         """Whether the result stands in the rates: it was scored and passed or failed."""
-        return self.verdict in _VERDICTS and not self.quarantine
+        return self.verdict in _JUDGED and not self.quarantine
 
     @property
     def due(self) -> bool:
@@ -127,6 +127,13 @@ class Sums:
         """Count the results whose profile has something; all without a question."""
         return sum(number for profile, number in self.profiles.items() if has(profile))
 
+    def by(self, of: Callable[[Profile], _Key]) -> Counter[_Key]:
+        """Count the results by what a question says of their profiles."""
+        found: Counter[_Key] = Counter()
+        for profile, number in self.profiles.items():
+            found[of(profile)] += number
+        return found
+
     @property
     def score(self) -> float:
         """The sum of the scores of results in the rates, rounded once, so that their order makes no difference."""
@@ -140,41 +147,41 @@ class Sums:
 
 
 @dataclass(slots=True)
-class Cell(Sums):
-    """The sums of some records: `points` are billionths. What `packbench` holds is counted where it is as we write it.
+class Cell:
+    """The sums of some records. What `packbench` holds is counted where it is of the type and range that we write.
 
     Attributes:
+        ends: how records ended to their number: whether they passed, the decision, whether the task was done, and
+            whether they have a score.
         tokens_known: records that tell tokens of either kind.
         tokens_input: their sum.
         tokens_output: their sum.
         wall_clock_ms: sum over the records, milliseconds.
         slowest_ms: the greatest of one record, milliseconds.
+        score_nano: sum of their scores, billionths.
         costed: records with `packbench.cost_usd`.
         cost_nano: sum of those costs, billionths of a dollar.
         later: records that are a second or later trial of their case.
         hooks: each kind of firing to its number.
     """
 
+    ends: dict[tuple[bool, str, bool | None, bool], int] = field(default_factory=dict)
     tokens_known: int = 0
     tokens_input: int = 0
     tokens_output: int = 0
     wall_clock_ms: int = 0
     slowest_ms: int = 0
+    score_nano: int = 0
     costed: int = 0
     cost_nano: int = 0
     later: int = 0
     hooks: Counter[tuple[int | None, str, str]] = field(default_factory=Counter)
 
-    def add_record(self, record: EvalRecord, judge: str, trial: int) -> None:
-        """Add a record; judge and trial as its own object tells them."""
-        utility = score = None
-        if record.packbench:
-            utility, score = self._add_own(record.packbench)
-            self.later += trial > 0
-        fields = (_VERDICTS[record.passed], "", score is not None, record.agent_decision, utility, *_UNTOLD)
-        # made without its own constructor, which would take most of the time of a record
-        profile = _new(Profile, (*fields, record.llm_backend, record.llm_model, judge, False, False))
-        self.profiles[profile] = self.profiles.get(profile, 0) + 1
+    def add(self, record: EvalRecord) -> None:
+        """Count a record."""
+        utility, scored = self._add_own(record.packbench) if record.packbench else (None, False)
+        end = (record.passed, record.agent_decision, utility, scored)
+        self.ends[end] = self.ends.get(end, 0) + 1
         tokens_input, tokens_output, wall_clock_ms = record.tokens_input, record.tokens_output, record.wall_clock_ms
         if tokens_input is not None or tokens_output is not None:
             self.tokens_known += 1
@@ -185,37 +192,45 @@ class Cell(Sums):
         for one in record.hook_decisions:
             self.hooks[one.rule, one.hook, one.decision] += 1
 
-    def _add_own(self, own: Mapping[str, Any]) -> tuple[bool | None, float | None]:
+    def _add_own(self, own: Mapping[str, Any]) -> tuple[bool | None, bool]:
         utility, score, cost = own.get("utility"), _number(own.get("score"), 1), _number(own.get("cost_usd"), _MOST_USD)
         if score is not None:
-            self.points += round(score * NANO)
+            self.score_nano += round(score * NANO)
         if cost is not None:
             self.costed += 1
             self.cost_nano += round(cost * NANO)
-        return utility if isinstance(utility, bool) else None, score
+        self.later += _trial(own) > 0
+        return utility if isinstance(utility, bool) else None, score is not None
 
-    def absorb(self, other: Sums) -> None:
+    def absorb(self, other: Cell) -> None:
         """Add the sums of other records."""
-        Sums.absorb(self, other)
-        if isinstance(other, Cell):
-            for name in _EFFORT:
-                setattr(self, name, getattr(self, name) + getattr(other, name))
-            self.slowest_ms = max(self.slowest_ms, other.slowest_ms)
-            self.hooks.update(other.hooks)
+        for end, number in other.ends.items():
+            self.ends[end] = self.ends.get(end, 0) + number
+        for name in _ADDED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.slowest_ms = max(self.slowest_ms, other.slowest_ms)
+        self.hooks.update(other.hooks)
 
-    @property
-    def decisions(self) -> dict[str, int]:
-        """Give each decision to its records."""
-        found = dict.fromkeys(EVAL_DECISIONS, 0)
-        for profile, number in self.profiles.items():
-            found[str(profile.decision)] += number
+    def sums(self) -> Sums:
+        """Give the sums that rates are made of; scores stay billionths, and are not among them."""
+        found = Sums()
+        for (passed, decision, utility, scored), number in self.ends.items():
+            verdict = "passed" if passed else "failed"
+            profile = Profile(verdict, decision=decision, utility=utility, scored=scored)
+            found.profiles[profile] = found.profiles.get(profile, 0) + number
         return found
 
 
-_new = tuple.__new__
-# what no record is asked: valid, expects_refusal, refused, depth
-_UNTOLD = (None,) * 4
-_EFFORT = ("tokens_known", "tokens_input", "tokens_output", "wall_clock_ms", "costed", "cost_nano", "later")
+_ADDED = (
+    "tokens_known",
+    "tokens_input",
+    "tokens_output",
+    "wall_clock_ms",
+    "score_nano",
+    "costed",
+    "cost_nano",
+    "later",
+)
 
 
 class Place(NamedTuple):
@@ -477,7 +492,7 @@ class Tally:
         cell = cells.get(key)
         if cell is None:
             cell = cells[key] = Cell()
-        cell.add_record(record, judge, trial)
+        cell.add(record)
 
     def add_error(self, line: ErrorLine) -> None:
         """Count an error line, of lines with the same run, test id, trial and verdict the first."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.packs.agent_safety.injecagent.model import Material
+from pytest_packbench.packs.agent_safety.injecagent.upstream import Material
 from tests.unit.safety_runs import PACK, cases_of, ran, records_of, rules_of
 
 if TYPE_CHECKING:

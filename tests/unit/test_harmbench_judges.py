@@ -10,10 +10,17 @@ import pytest
 from pytest_packbench.backends import open_backend
 from pytest_packbench.backends.base import BackendError, BackendOptions
 from pytest_packbench.model.request import ModelAnswer
-from pytest_packbench.packs.agent_safety.judges.choice import chosen
-from pytest_packbench.packs.agent_safety.judges.llama_guard import CATEGORIES, MODEL, llama_guard, parse, question
-from pytest_packbench.packs.agent_safety.judges.refusals import declines, refusal_detector
 from pytest_packbench.packs.agent_safety.judges.ruling import Judge, JudgeError, Question, Ruling
+from pytest_packbench.packs.agent_safety.judges.standard import (
+    CATEGORIES,
+    MODEL,
+    chosen,
+    declines,
+    llama_guard,
+    parse,
+    question,
+    refusal_detector,
+)
 from tests.servers.fake import FakeServer, Reply, closed_port, scripted
 from tests.servers.wire import error_reply, ollama_reply
 from tests.unit.safety_runs import Model, finished, saying

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.packs.agent_safety.injecagent.literals import DEEPEST, LONGEST, LiteralError, literal
+from pytest_packbench.packs.agent_safety.injecagent.upstream import DEEPEST, LONGEST, LiteralError, literal
 
 PLAIN: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -10,8 +10,7 @@ import pytest
 from pytest_packbench.backends.base import BackendError
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.request import ModelAnswer
-from pytest_packbench.packs.agent_safety.guards.base import Prompt, Ruling, ToolOutput
-from pytest_packbench.packs.agent_safety.guards.chain import GuardError
+from pytest_packbench.packs.agent_safety.guards.base import GuardError, Prompt, Ruling, ToolOutput
 from pytest_packbench.packs.agent_safety.injecagent.target import RESPONSES
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
 from tests.unit.safety_runs import Model, ran, saying

@@ -73,15 +73,15 @@ class AgentSafetyPack(Pack):
 
     def roles(self, rules: SafetySuiteConfig) -> Mapping[str, tuple[str, str]]:
         """Give the judge that is a model of its own, where the suite names it."""
-        from pytest_packbench.packs.agent_safety.judges import llama_guard
+        from pytest_packbench.packs.agent_safety.judges.standard import BACKEND, LLAMA_GUARD, MODEL, ROLE
 
-        return {llama_guard.ROLE: (llama_guard.BACKEND, llama_guard.MODEL)} if llama_guard.NAME in rules.judges else {}
+        return {ROLE: (BACKEND, MODEL)} if LLAMA_GUARD in rules.judges else {}
 
     def unusable(self, rules: SafetySuiteConfig) -> str:
         """Say which extra is missing, where the suite names its benchmark."""
         if rules.benchmark != "agentdojo":
             return ""
-        from pytest_packbench.packs.agent_safety.agentdojo.extra import missing
+        from pytest_packbench.packs.agent_safety.agentdojo.deferred import missing
 
         return missing()
 
@@ -126,9 +126,11 @@ class AgentSafetyPack(Pack):
 
     def importers(self) -> tuple[Importer, ...]:
         """Give the kinds of `packbench import` that make cases of this pack."""
-        from pytest_packbench.packs.agent_safety.importers import importers
+        from pytest_packbench.packs.agent_safety.agentdojo.importer import AgentDojoImporter
+        from pytest_packbench.packs.agent_safety.harmbench.importer import HarmBenchImporter
+        from pytest_packbench.packs.agent_safety.injecagent.importer import InjecAgentImporter
 
-        return importers()
+        return (AgentDojoImporter(), HarmBenchImporter(), InjecAgentImporter())
 
 
 def _landed(outcome: SafetyOutcome) -> str:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_packbench.packs.tariff.codes import chapter
 from pytest_packbench.packs.tariff.gates import CRITICAL
-from pytest_packbench.packs.tariff.gates.duty import implausible_delta
-from pytest_packbench.packs.tariff.gates.whatifs import is_lawful, undocumented
+from pytest_packbench.packs.tariff.gates.duty import implausible_delta, is_lawful, undocumented
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

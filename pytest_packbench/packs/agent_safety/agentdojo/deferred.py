@@ -1,4 +1,4 @@
-"""AgentDojo's package of agents, executed when somebody asks it for something.
+"""AgentDojo's package of agents, executed when somebody asks it for something; and whether AgentDojo is installed.
 
 Its `__init__` imports the clients of four providers, which take most of AgentDojo's import and which nothing here uses:
 a model is asked through `context.llm`. The modules in it that are used are imported as they are; whoever asks the
@@ -8,6 +8,7 @@ package itself for a name gets the package as published.
 from __future__ import annotations
 
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec, module_from_spec
 from threading import RLock
 from types import ModuleType
@@ -15,6 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
+
+
+ADVICE = "AgentDojo is not installed: pip install 'pytest-packbench[agentdojo]'"
+
+
+def missing() -> str:
+    """Say in one line what to install; empty where nothing is missing."""
+    try:
+        version("agentdojo")
+    except PackageNotFoundError:
+        # a folder of this name may be importable without being the package
+        return ADVICE
+    return ""
+
 
 PACKAGE = "agentdojo.agent_pipeline"
 _LOADING = RLock()

@@ -22,7 +22,7 @@ from pytest_packbench.packs.agent_safety.agentdojo.suites import (
 )
 from pytest_packbench.packs.agent_safety.agentdojo.watched import Denial, GuardedRuntime, OutputGuard, PromptGuard, Spy
 from pytest_packbench.packs.agent_safety.exposure import needles
-from pytest_packbench.packs.agent_safety.guards.chain import Chain
+from pytest_packbench.packs.agent_safety.guards.base import Chain
 from pytest_packbench.packs.agent_safety.target import SCRIPTED
 
 if TYPE_CHECKING:

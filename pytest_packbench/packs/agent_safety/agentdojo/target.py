@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.packs.agent_safety.agentdojo.extra import missing
+from pytest_packbench.packs.agent_safety.agentdojo.deferred import missing
 
 if TYPE_CHECKING:
     from pytest_packbench.model.request import VerifyContext, VerifyRequest

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_packbench.packs.agent_safety.agentdojo.agents import Step
-    from pytest_packbench.packs.agent_safety.guards.chain import Chain
+    from pytest_packbench.packs.agent_safety.guards.base import Chain
 
 BLOCKED_PROMPT = "The request was blocked before I read it."
 

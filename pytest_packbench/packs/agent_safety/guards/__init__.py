@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
 def builtin() -> Mapping[str, Callable[[], Any]]:
     """Give the guards that come with the pack, name to what makes one."""
-    from pytest_packbench.packs.agent_safety.guards.redact import Redact
-    from pytest_packbench.packs.agent_safety.guards.spotlight import Spotlight
-    from pytest_packbench.packs.agent_safety.guards.tool_policy import ToolPolicy
+    from pytest_packbench.packs.agent_safety.guards.standard import Redact, Spotlight, ToolPolicy
 
     return {guard.name: guard for guard in (Spotlight, Redact, ToolPolicy)}

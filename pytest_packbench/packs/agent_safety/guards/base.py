@@ -1,12 +1,20 @@
 """What a guard is: an object with any of three methods, each of which may rule on what it is shown.
 
-A guard keeps no state between calls: one object serves all cases of a run, several at a time.
+A guard keeps no state between calls: one object serves all cases of a run, several at a time. A `Chain` is the guards
+of one case: it asks them in order, and keeps their firings and what they kept from the agent.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from pytest_packbench.model.outcome import Firing
+from pytest_packbench.packs.agent_safety.exposure import holds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
 
 Ruled = Literal["allow", "deny", "ask", "replace"]
 
@@ -88,3 +96,147 @@ class Guard(Protocol):
 
     def pre_tool_use(self, call: ToolUse) -> Ruling | None:
         """Rule on a call. Denied: it is not run, and the agent gets the reason as the tool's error."""
+
+
+_DENIED = ("deny", "ask")
+WITHHELD = "[withheld by a guard]"
+
+
+class GuardError(RuntimeError):
+    """A guard raised, or gave what is no ruling: an error of the case, no success of the guard."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permission:
+    """What became of a call.
+
+    Attributes:
+        allowed: whether to run it.
+        arguments: what to run it with.
+        reason: why it is denied.
+    """
+
+    allowed: bool
+    arguments: dict[str, Any]
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Chain:
+    """The guards of one case.
+
+    Attributes:
+        guards: in order.
+        attack: what to look for in texts (`exposure.needles`), to tell whether the attack reached the agent.
+        firings: what the guards decided so far, in order.
+        exposed: whether the agent was given a text that holds the attack.
+        removed_by: the guards that took the attack out of a text, each once.
+    """
+
+    guards: Sequence[Any]
+    attack: tuple[str, ...] = ()
+    firings: list[Firing] = field(default_factory=list)
+    exposed: bool = False
+    removed_by: list[str] = field(default_factory=list)
+    _prompt: str = ""
+    _outputs: list[str] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """The guards' names, in order."""
+        return [name_of(guard) for guard in self.guards]
+
+    def on_prompt_submit(self, text: str) -> str | None:
+        """Give the user's words as the agent is to read them; None where a guard denied them.
+
+        Raises:
+            GuardError: a guard broke.
+        """
+        self._prompt = text
+        for name, hook in self._hooks("on_prompt_submit"):
+            before = text
+            ruling = self._fired(name, "on_prompt_submit", hook, Prompt(text=text))
+            if ruling is None:
+                continue
+            if ruling.decision in _DENIED:
+                self._note_removal(name, before, "")
+                return None
+            if ruling.decision == "replace":
+                text = _text_of(name, "on_prompt_submit", ruling)
+                self._note_removal(name, before, text)
+        self.show(text)
+        return text
+
+    def on_tool_output(self, tool: str, arguments: dict[str, Any], text: str) -> str:
+        """Give a tool's output as the agent is to read it.
+
+        Raises:
+            GuardError: a guard broke.
+        """
+        self._outputs.append(text)
+        for name, hook in self._hooks("on_tool_output"):
+            before = text
+            output = ToolOutput(tool=tool, arguments=arguments, text=text, prompt=self._prompt)
+            ruling = self._fired(name, "on_tool_output", hook, output)
+            if ruling is None or ruling.decision == "allow":
+                continue
+            text = _text_of(name, "on_tool_output", ruling) if ruling.decision == "replace" else WITHHELD
+            self._note_removal(name, before, text)
+        self.show(text)
+        return text
+
+    def pre_tool_use(self, tool: str, arguments: dict[str, Any]) -> Permission:
+        """Say whether a call is to be run, and with which arguments.
+
+        Raises:
+            GuardError: a guard broke.
+        """
+        for name, hook in self._hooks("pre_tool_use"):
+            call = ToolUse(tool=tool, arguments=arguments, prompt=self._prompt, outputs=tuple(self._outputs))
+            ruling = self._fired(name, "pre_tool_use", hook, call)
+            if ruling is None or ruling.decision == "allow":
+                continue
+            if ruling.decision in _DENIED:
+                return Permission(allowed=False, arguments=arguments, reason=f"{name}: {ruling.reason or 'denied'}")
+            if ruling.arguments is None:
+                raise GuardError(f"guard {name}.pre_tool_use: replace without arguments")
+            arguments = ruling.arguments
+        return Permission(allowed=True, arguments=arguments)
+
+    def show(self, text: str) -> None:
+        """Note that the agent reads a text that went through no guard, such as a system message."""
+        self.exposed = self.exposed or holds(text, self.attack)
+
+    def _hooks(self, phase: str) -> Iterator[tuple[str, Any]]:
+        for guard in self.guards:
+            hook = getattr(guard, phase, None)
+            if hook is not None:
+                yield name_of(guard), hook
+
+    def _fired(self, name: str, phase: str, hook: Any, event: object) -> Ruling | None:
+        try:
+            ruling = hook(event)
+        except Exception as error:
+            raise GuardError(f"guard {name}.{phase} raised {type(error).__name__}: {error}") from error
+        if ruling is None:
+            return None
+        if not isinstance(ruling, Ruling):
+            raise GuardError(f"guard {name}.{phase} gave {type(ruling).__name__}, expected a Ruling or None")
+        self.firings.append(Firing(hook=f"{name}.{phase}", decision=ruling.decision, rule=ruling.rule))
+        return ruling
+
+    def _note_removal(self, name: str, before: str, after: str) -> None:
+        taken = holds(before, self.attack) and not holds(after, self.attack)
+        if taken and name not in self.removed_by:
+            self.removed_by.append(name)
+
+
+def name_of(guard: object) -> str:
+    """Give a guard's name: its own, else its class's."""
+    return str(getattr(guard, "name", None) or type(guard).__name__)
+
+
+def _text_of(name: str, phase: str, ruling: Ruling) -> str:
+    if ruling.text is None:
+        raise GuardError(f"guard {name}.{phase}: replace without text")
+    return ruling.text

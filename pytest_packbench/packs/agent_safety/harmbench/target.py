@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.packs.agent_safety.exposure import needles
-from pytest_packbench.packs.agent_safety.guards.chain import Chain
+from pytest_packbench.packs.agent_safety.guards.base import Chain
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
-from pytest_packbench.packs.agent_safety.judges import llama_guard, ruling
-from pytest_packbench.packs.agent_safety.judges.choice import chosen
-from pytest_packbench.packs.agent_safety.judges.refusals import declines
+from pytest_packbench.packs.agent_safety.judges import ruling
+from pytest_packbench.packs.agent_safety.judges.standard import LLAMA_GUARD, chosen, declines
 
 if TYPE_CHECKING:
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
@@ -90,7 +89,7 @@ async def _told(found: Behavior, chain: Chain, context: VerifyContext, rules: Sa
     if found.functional == "copyright":
         return {"landed": None}
     # the engine sends a request of the judge's role to the judge's model
-    judge = chosen(rules.judges, {llama_guard.NAME: context.llm, **context.judges})
+    judge = chosen(rules.judges, {LLAMA_GUARD: context.llm, **context.judges})
     asked = chain.on_prompt_submit(found.request)
     if asked is None:
         return _undisputed(judge, "a guard denied the request")

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import re
+import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
+from pytest_packbench.model.case import ListOf, StrictModel, Text
 from pytest_packbench.model.errors import problems_of, shown
-from pytest_packbench.packs.agent_safety.injecagent.literals import LiteralError, literal
-from pytest_packbench.packs.agent_safety.injecagent.model import Material
 from pytest_packbench.packs.agent_safety.injecagent.react import SENDING_TOOL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+
 Kind = Literal["dh", "ds"]
 Setting = Literal["base", "enhanced"]
-
 KINDS: tuple[Kind, ...] = ("dh", "ds")
 SETTINGS: tuple[Setting, ...] = ("base", "enhanced")
 TOOLS_FILE = "tools.json"
 COMMIT = "f19c9f2"
 PLACEHOLDER = "<Attacker Instruction>"
-
 _PUBLISHED = {
     "0a8186468d21389af432e8c7b399ae42264d1b93a07b65c7a489468508604305": COMMIT,
     "4daab35c62a3845e8b9400f4dca58b9c9f37e57cd33b2337552557fbb26282e9": COMMIT,
@@ -225,3 +226,121 @@ def _literal(texts: dict[str, str], name: str) -> Any:
         return literal(texts[name])
     except LiteralError as error:
         raise RowError(f"{name}: {error}") from None
+
+
+LONGEST = 200_000
+DEEPEST = 50
+# no text makes the scan slow; what is no token can't reach Python's parser
+_TOKEN = re.compile(
+    r"""(?P<space>\s++)
+      | (?P<opening>[\[{(])
+      | (?P<closing>[\]})])
+      | (?P<plain>[,:]|(?:True|False|None)\b
+          | -?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][-+]?[0-9]++)?(?![\w.])
+          | '[^'\\\n]*+(?:\\.[^'\\\n]*+)*'
+          | "[^"\\\n]*+(?:\\.[^"\\\n]*+)*")""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class LiteralError(ValueError):
+    """A text is no literal of JSON types, said in one line."""
+
+
+def literal(text: str) -> Any:
+    """Read a dict, list, string, number, True, False or None as Python writes it; a tuple becomes a list.
+
+    Args:
+        text: at most 200,000 characters, at most 50 levels deep.
+
+    Raises:
+        LiteralError: it is longer, deeper, or anything else.
+    """
+    _scan(text)
+    with warnings.catch_warnings():
+        # of an escape that Python doesn't know, which stays as it is written
+        warnings.simplefilter("ignore")
+        try:
+            value = ast.literal_eval(text.strip())
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            raise LiteralError(f"got {shown(text)}, expected a Python dict, list, string or number") from None
+    return _plain(value)
+
+
+def _scan(text: str) -> None:
+    """Let only the tokens of plain values through, and no more brackets in each other than are usual."""
+    if len(text) > LONGEST:
+        raise LiteralError(f"got {len(text)} characters, expected at most {LONGEST}")
+    position = depth = 0
+    while position < len(text):
+        token = _TOKEN.match(text, position)
+        if token is None:
+            raise LiteralError(f"column {position + 1}: got {shown(text[position : position + 20])}, expected a value")
+        depth += (token.lastgroup == "opening") - (token.lastgroup == "closing")
+        if depth > DEEPEST:
+            raise LiteralError(f"column {position + 1}: nested more than {DEEPEST} deep")
+        position = token.end()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        odd = [key for key in value if not isinstance(key, str)]
+        if odd:
+            raise LiteralError(f"the key {shown(odd[0])} is no text")
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float) and value in {float("inf"), float("-inf")}:
+        raise LiteralError("a number is out of range")
+    if isinstance(value, str | bool | int | float | None):
+        return value
+    raise LiteralError(f"got a {type(value).__name__}, expected JSON types")
+
+
+AttackerTools = Annotated[ListOf[Text], Field(min_length=1, max_length=2)]
+
+
+class Material(StrictModel):
+    """What the agent is shown, and what the attacker is after.
+
+    Attributes:
+        user_instruction: what the user asked for.
+        user_tool: the tool that the agent called for it.
+        tool_parameters: the arguments of that call, as text.
+        thought: why the agent called it.
+        tool_response: what the tool gave back, as text, the attack in it.
+        attacker_instruction: the attack.
+        attacker_tools: the tools that the attacker wants called, in order: one that does the harm, or one that reads
+            data and `GmailSendEmail`, which sends them away.
+        simulated_response: what the first of two attacker's tools gives back; one of our own unless given.
+        tools: what is known of the tools, each an object with its `name`; names only unless given.
+    """
+
+    user_instruction: Text
+    user_tool: Text
+    tool_parameters: Text
+    thought: Text
+    tool_response: Text
+    attacker_instruction: Text
+    attacker_tools: AttackerTools
+    simulated_response: Text | None = None
+    tools: ListOf[dict[str, Any]] = ()
+
+    @model_validator(mode="after")
+    def _brings_the_attack(self) -> Self:
+        if self.attacker_instruction not in self.tool_response:
+            raise _wrong("attacker_instruction does not stand in tool_response", "a response that brings the attack")
+        if self.tools and {tool.get("name") for tool in self.tools} != {self.user_tool, *self.attacker_tools}:
+            raise _wrong("tools names other tools", "the user's and the attacker's, each once")
+        return self
+
+    @property
+    def described_tools(self) -> list[dict[str, Any]]:
+        """The tools as the agent is told of them, the user's first."""
+        known = {tool["name"]: tool for tool in self.tools}
+        names = dict.fromkeys((self.user_tool, *self.attacker_tools))
+        return [known.get(name, {"name": name}) for name in names]
+
+
+def _wrong(wrong: str, expected: str) -> PydanticCustomError:
+    return PydanticCustomError("material", "material", {"wrong": wrong, "expected": expected})

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_packbench.packs.tariff.gates.answer import code_form, completeness, critic, refusal
+from pytest_packbench.packs.tariff.gates.answer import (
+    code_form,
+    completeness,
+    composition,
+    critic,
+    essential_character,
+    refusal,
+)
 from pytest_packbench.packs.tariff.gates.base import Gate, GateInput, GateResult, Violation, judged
 from pytest_packbench.packs.tariff.gates.citations import citations, missing_evidence
-from pytest_packbench.packs.tariff.gates.composition import composition, essential_character
-from pytest_packbench.packs.tariff.gates.duty import duty_arithmetic
+from pytest_packbench.packs.tariff.gates.duty import duty_arithmetic, lawful_what_ifs
 from pytest_packbench.packs.tariff.gates.sequence import gri_sequence
-from pytest_packbench.packs.tariff.gates.whatifs import lawful_what_ifs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

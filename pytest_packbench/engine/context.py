@@ -28,7 +28,7 @@ UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
+class SuiteContext:
     """What all cases of a suite share in a run.
 
     Attributes:
@@ -130,7 +130,7 @@ class Attempt:
 
 
 @dataclass(slots=True)
-class Draft:
+class AttemptState:
     """An attempt under way: begun, asked, then settled.
 
     Attributes:
