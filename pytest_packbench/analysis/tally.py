@@ -14,13 +14,14 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from pytest_packbench.analysis.comparison import same_case
-from pytest_packbench.analysis.trials import MEAN, Trials, apart, cluster_of, folded_case, needed, together
+from pytest_packbench.analysis.trials import MEAN, Trials, apart, cases_of, cluster_of, folded_case, needed, passed_of
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.strict_json import U32_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.analysis.trials import Rule
     from pytest_packbench.model.record import EvalRecord
     from pytest_packbench.model.result import CaseResult
@@ -355,6 +356,7 @@ class Tally:
         required: ids of the cases whose verdicts are asked for.
         facet: what cases share by design, so that they are not independent; empty for none.
         earlier: the cases of the run to compare with, by test id; None for none.
+        listings: what keeps the cases that pages show.
 
     Attributes:
         groups: what results share to their sums; a case of several trials is one result.
@@ -378,6 +380,7 @@ class Tally:
         required: Iterable[str] = (),
         facet: str = "",
         earlier: Mapping[str, CaseResult] | None = None,
+        listings: Iterable[Listing] = (),
     ) -> None:
         needed(trials_rule, 1)
         self.groups: dict[GroupKey, Sums] = {}
@@ -389,6 +392,7 @@ class Tally:
         self._by_tag = by_tag
         self._wanted = frozenset(required)
         self._earlier = earlier
+        self._listings = tuple(listings)
         self._case: list[CaseResult] = []
         self.cells: dict[tuple[str, ...], Cell] = {}
         self.repeated: dict[tuple[str, ...], Cell] = {}
@@ -409,8 +413,9 @@ class Tally:
 
     def take(self, results: Iterable[CaseResult]) -> Self:
         """Count the results of a run that is at hand, in any order."""
-        for result in together(results):
-            self.add(result)
+        for trials in cases_of(results):
+            for result in trials:
+                self.add(result)
         return self.close()
 
     def close(self) -> Self:
@@ -418,7 +423,10 @@ class Tally:
         attempts, self._case = self._case, []
         for trials in apart(attempts) if attempts else ():
             self.trials.add(trials)
-            self._count(folded_case(trials, self.trials.rule))
+            case = folded_case(trials, self.trials.rule)
+            self._count(case)
+            for listing in self._listings:
+                listing.add(case, passed_of(trials), len(trials))
         if self._earlier and not self.unchanged:
             self.unchanged = any(self._before(one) is not None for one in attempts)
         return self

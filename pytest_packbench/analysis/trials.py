@@ -217,25 +217,22 @@ def folded_case(entries: Sequence[CaseResult], rule: Rule = MEAN) -> CaseResult:
     )
 
 
-def case_trials(entries: Iterable[CaseResult]) -> dict[tuple[str, str], tuple[int, int]]:
-    """Count the trials of each case that has several.
+def cases_of(entries: Iterable[CaseResult]) -> Iterable[Sequence[CaseResult]]:
+    """Bring the trials of each case together, by test id; each entry is a case, in order, where none has several."""
+    found = entries if isinstance(entries, list | tuple) else tuple(entries)
+    if any(entry.trial for entry in found):
+        return _cases(found)
+    return ((entry,) for entry in found)
 
-    Returns:
-        Test id and file to the number of trials that passed and of all.
-    """
-    found = list(entries)
-    if not any(entry.trial for entry in found):
-        return {}
-    return {
-        (group[0].test_id, group[0].file): (sum(_has_passed(entry) for entry in group), len(group))
-        for group in _cases(found)
-        if len(group) > 1
-    }
+
+def passed_of(trials: Sequence[CaseResult]) -> int:
+    """Count the trials of a case that passed; one alone counts by its verdict, whatever its notes say."""
+    return int(trials[0].verdict == "passed") if len(trials) == 1 else sum(map(_has_passed, trials))
 
 
 def most_trials(entries: Iterable[CaseResult]) -> int:
     """Give the most trials that a case has; 1 for no entry."""
-    return max((trials for _, trials in case_trials(entries).values()), default=1)
+    return max(map(len, cases_of(entries)), default=1)
 
 
 class Trials:
@@ -362,14 +359,6 @@ def _pass_at(k: int, counts: Sequence[tuple[int, int]]) -> PassAt:
     at_k = math.fsum(pass_at_k(n, c, k) for n, c in enough)
     hat_k = math.fsum(pass_hat_k(n, c, k) for n, c in enough)
     return PassAt(k=k, cases=len(enough), at_k=at_k / len(enough), hat_k=hat_k / len(enough))
-
-
-def together(entries: Iterable[CaseResult]) -> Iterable[CaseResult]:
-    """Bring the trials of each case together, by test id; entries stay as they are where no case has several."""
-    found = entries if isinstance(entries, list | tuple) else tuple(entries)
-    if not any(entry.trial for entry in found):
-        return found
-    return (entry for trials in _cases(found) for entry in trials)
 
 
 def apart(attempts: Sequence[CaseResult]) -> list[Sequence[CaseResult]]:
