@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pytest_packbench import __version__
 from pytest_packbench.model.record import EvalRecord, HookDecision
 from pytest_packbench.model.result import CaseResult
+from pytest_packbench.model.score import scored
 
 if TYPE_CHECKING:
     from pytest_packbench.engine.bench import Attempt, Bench
@@ -162,14 +163,6 @@ def entry_of(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> tuple
         record=record.as_json(),
     )
     return entry, record
-
-
-def scored(score: Score) -> str:
-    """Say a score against its threshold: `score 0.35 < 0.80`."""
-    if score.score is None:
-        return score.verdict
-    sign = ">=" if score.passed else "<"
-    return f"score {score.score:.2f} {sign} {score.threshold:.2f}"
 
 
 def _outline(place: Place) -> dict[str, Any]:
