@@ -15,13 +15,12 @@ import pytest
 from pytest_packbench.engine.results import Place, unscored
 from pytest_packbench.plugin import ASKED
 from pytest_packbench.pytest_plugin.baseline import Earlier
-from pytest_packbench.pytest_plugin.case_run import place_of, taken_from
-from pytest_packbench.pytest_plugin.collection import CaseItem, Collector
+from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.jsonreport import plugin_report
 from pytest_packbench.pytest_plugin.resume import check_run, crashed, kept_before, not_reached, of_workers, spent_of
 from pytest_packbench.pytest_plugin.run_metadata import run_facts
 from pytest_packbench.pytest_plugin.selection import sizes
-from pytest_packbench.pytest_plugin.stash import AHEAD, RESUMED, RUN_ID, ungrouped
+from pytest_packbench.pytest_plugin.stash import AHEAD, ATTRIBUTE, RESUMED, RUN_ID, ungrouped
 from pytest_packbench.runs.resume import PARTS
 from pytest_packbench.runs.stored import JOURNAL
 
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
+    from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.journal import Journal
 
@@ -81,13 +81,15 @@ class Recorder:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note what was selected; under xdist the workers tell."""
         for item in session.items:
-            if isinstance(item, CaseItem):
-                self.select(item.suite.name, item.case_nodeid, partial(place_of, item))
+            run = run_of(item)
+            if run is not None:
+                self.select(run.suite.name, run.nodeid, run.place, run.target)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the entry from a report; a report of a case without one tells of a breakdown around it."""
-        entries = taken_from(report)
+        # off it: other plugins may write reports as JSON, and these are no values of that
+        entries = report.__dict__.pop(ATTRIBUTE, None)
         if entries:
             self._take(entries)
             return

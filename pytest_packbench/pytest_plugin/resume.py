@@ -17,9 +17,9 @@ import pytest
 from pytest_packbench.cases.files import find_in, parted, sha256_at
 from pytest_packbench.cases.load import load_cassette
 from pytest_packbench.engine.results import unscored
+from pytest_packbench.engine.trial import kept_trial
 from pytest_packbench.model.errors import CassetteError
-from pytest_packbench.pytest_plugin.case_run import tried_before
-from pytest_packbench.pytest_plugin.collection import CaseItem
+from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.runs.files import is_held
 from pytest_packbench.runs.journal import JournalError, read_journal
 from pytest_packbench.runs.resume import PARTS, Begun, differences, is_unfinished, read_begun, spent_before
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
+    from pytest_packbench.pytest_plugin.case_run import CaseRun
     from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
@@ -90,7 +91,7 @@ def kept_before(place: Place, known: Trials) -> dict[int, CaseResult]:
     """Take what an earlier session of the run left of a case, unless the case is another one now."""
     now = place.loaded.sha256 if place.loaded is not None else None
     same = {trial: entry for trial, entry in known.items() if entry.case_sha256 == now}
-    return {trial: tried_before(entry, place).entry for trial, entry in same.items()}
+    return {trial: kept_trial(entry, place).result for trial, entry in same.items()}
 
 
 def _together(known: Trials, *others: CaseResult) -> tuple[CaseResult, ...]:
@@ -287,8 +288,9 @@ class Changes:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Refuse, or forget, what was scored on another case than today's."""
         for suite, kept in self._resumed.kept.items():
-            items = [item for item in session.items if isinstance(item, CaseItem) and item.suite.name == suite]
-            changed = [item.name for item in items if _is_changed(item, kept.entries.get(item.name, {}).values())]
+            runs = [run for item in session.items if (run := run_of(item)) is not None and not run.own_test]
+            due = [run for run in runs if run.suite.name == suite]
+            changed = [run.name for run in due if _is_changed(run, kept.entries.get(run.name, {}).values())]
             if changed and not self._resumed.anew:
                 _refuse(session.config, self._resumed.refusal(suite, [f"{_named(changed)} changed"]))
             for case_id in changed:
@@ -368,8 +370,8 @@ def _now(config: pytest.Config, entry: CaseResult) -> str | None:
     return _GONE if place is None else sha256_at(place)
 
 
-def _is_changed(item: CaseItem, entries: Iterable[CaseResult]) -> bool:
-    now = item.loaded.sha256 if item.loaded is not None and not item.problem else None
+def _is_changed(run: CaseRun, entries: Iterable[CaseResult]) -> bool:
+    now = run.loaded.sha256 if run.loaded is not None and not run.problem else None
     return any(entry.case_sha256 != now for entry in entries)
 
 
