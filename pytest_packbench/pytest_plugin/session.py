@@ -17,7 +17,7 @@ from pytest_packbench.pytest_plugin.explain import Shown
 from pytest_packbench.pytest_plugin.github import register_github
 from pytest_packbench.pytest_plugin.jsonreport import switch_on
 from pytest_packbench.pytest_plugin.recorder import Recorder
-from pytest_packbench.pytest_plugin.resume import Changes, find_resumed
+from pytest_packbench.pytest_plugin.resume import Changes, resumed_run
 from pytest_packbench.pytest_plugin.selection import check_asked
 from pytest_packbench.pytest_plugin.settings import read_settings
 from pytest_packbench.pytest_plugin.stash import AHEAD, BENCHES, RESUMED, RUN_ID
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytest_packbench.pytest_plugin.prefetch import Ahead
-    from pytest_packbench.pytest_plugin.resume import Resumed
     from pytest_packbench.pytest_plugin.suites import Benches
+    from pytest_packbench.runs.resume import Resumed
 
 
 def register(config: pytest.Config, *, late: bool = False) -> None:
@@ -90,7 +90,7 @@ def _check_no_plan(config: pytest.Config) -> None:
 
 
 def _resume(config: pytest.Config, benches: Benches, *, late: bool) -> None:
-    resumed = find_resumed(config, benches)
+    resumed = resumed_run(config, benches)
     if resumed is None:
         return
     if late:
