@@ -9,9 +9,8 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from pytest_packbench.model.case import CaseId, Fraction, ListOf, Name, StrictModel
+from pytest_packbench.model.result import UNREADABLE
 
-UNREADABLE = "(can't be read)"
-"""The name of a group of cases that can't be read."""
 _UNBOUNDED = ("completeness", "mean_score")
 
 Metric = Literal[

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_packbench.cases.files import located
 from pytest_packbench.engine.attempt import attempt, frames
-from pytest_packbench.engine.bench import Failure
+from pytest_packbench.engine.context import Failure
 from pytest_packbench.engine.results import Place, clock, entry_of, unscored
 from pytest_packbench.engine.targets import TargetError
 from pytest_packbench.model.errors import pointer_of, said
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.engine.bench import Attempt, Bench
+    from pytest_packbench.engine.context import Attempt, SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.suite import Suite
 
@@ -81,7 +81,7 @@ def _try(item: CaseItem, place: Place) -> list[Tried]:
     if len(kept) == item.config.stash[BENCHES].settings.trials:
         return [kept[trial] for trial in sorted(kept)]
     try:
-        bench = item.config.stash[BENCHES].bench(item.suite)
+        bench = item.config.stash[BENCHES].context(item.suite)
     except TargetError as error:
         return [broke(place, Failure(kind="target_missing", message=str(error), details=_cause(error)))]
     if ahead is not None:
@@ -311,7 +311,7 @@ class Tried:
     failure: Failure | None = None
 
 
-def tried(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> Tried:
+def tried(place: Place, attempt: Attempt, bench: SuiteContext, run_id: str) -> Tried:
     """Make an attempt's entry; a pack that breaks here makes it an error."""
     try:
         entry, record = entry_of(place, attempt, bench, run_id)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Protocol
 
-    from pytest_packbench.engine.bench import Attempt, Bench, Failure
+    from pytest_packbench.engine.context import Attempt, Failure, SuiteContext
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.pytest_plugin.case_run import Tested, Tried
     from pytest_packbench.pytest_plugin.settings import Settings
@@ -114,7 +114,7 @@ def _asked(item: Tested) -> list[tuple[str, str]]:
     return [(name, value) for name, value in ([mode] if item.own_test else given) if value]
 
 
-def _address(bench: Bench | None, settings: Settings) -> str:
+def _address(bench: SuiteContext | None, settings: Settings) -> str:
     """Give the address of the models' server where a backend was opened on it: only then it holds no password."""
     live = bench.live if bench is not None else None
     if live is None:

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from pytest_packbench.engine.attempt import frames, settle
-from pytest_packbench.engine.bench import Bench, Draft, Failure
+from pytest_packbench.engine.context import AttemptState, Failure, SuiteContext
 from pytest_packbench.engine.metering import Live
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.engine.targets import Caller
@@ -193,7 +193,7 @@ class MarkedTests:
         self._config = config
         self._benches = config.stash[BENCHES]
         self._cases: dict[str, tuple[FiledCase, ...]] = {}
-        self._ready: dict[tuple[str, str], Bench] = {}
+        self._ready: dict[tuple[str, str], SuiteContext] = {}
         self._selected: list[MarkedTest] = []
         self._untold = ""
 
@@ -286,7 +286,7 @@ class MarkedTests:
         held = held_back(test, place)
         if test.problem and held is not None:
             held = broke(place, Failure(kind=test.kind, message=test.problem))
-        capped, message = self._benches.answerers.ledger.exhausted()
+        capped, message = self._benches.clients.ledger.exhausted()
         if held is None and capped:
             held = not_run(place, capped, message)
         if held is not None:
@@ -350,7 +350,7 @@ class MarkedTests:
         return report
 
     def _judged(self, test: MarkedTest, place: Place, result: object) -> Tried:
-        draft = Draft(begun=test.begun)
+        draft = AttemptState(begun=test.begun)
         try:
             draft.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
         except ValueError as error:
@@ -365,24 +365,26 @@ class MarkedTests:
         else:
             who = "a fixture" if test.phase == "setup" else "the test"
             said = f"{who} raised {type(error).__name__} before the check: {_line(error)}"
-            draft = Draft(begun=test.begun, failure=Failure(kind="target_error", message=said, details=frames(error)))
+            draft = AttemptState(
+                begun=test.begun, failure=Failure(kind="target_error", message=said, details=frames(error))
+            )
             draft.ended()
             one = self._settled(test, place, draft)
         test.entries, test.entry = (one.entry,), one.entry
 
-    def _settled(self, test: MarkedTest, place: Place, draft: Draft) -> Tried:
+    def _settled(self, test: MarkedTest, place: Place, draft: AttemptState) -> Tried:
         if test.loaded is None:
             raise ValueError("a case that can't be read has no result")
         bench = self._bench(test)
         return tried(place, settle(bench, test.loaded, draft), bench, self._config.stash[RUN_ID])
 
-    def _bench(self, test: MarkedTest) -> Bench:
+    def _bench(self, test: MarkedTest) -> SuiteContext:
         key = (test.suite.name, test.own_test)
         if key not in self._ready:
             settings = self._benches.settings
             secrets = None if settings.mode == "fixture" else Secrets(os.environ)
-            ledger = self._benches.answerers.ledger
-            self._ready[key] = Bench(
+            ledger = self._benches.clients.ledger
+            self._ready[key] = SuiteContext(
                 suite=test.suite,
                 pack=self._benches.pack_of(test.suite),
                 caller=Caller(_asked_by_the_test),

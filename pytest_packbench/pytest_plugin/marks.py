@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.cases.files import located, read_place, walk_cases
+from pytest_packbench.engine.contexts import shown_path
 from pytest_packbench.model.errors import CaseError, Problem
 from pytest_packbench.plugin import ASKED, MARK
 from pytest_packbench.pytest_plugin.collection import marks_of
@@ -19,7 +20,6 @@ from pytest_packbench.pytest_plugin.jsonreport import switch_on_late
 from pytest_packbench.pytest_plugin.selection import Asked, own_root, suites_root, suites_under, unknown
 from pytest_packbench.pytest_plugin.session import register
 from pytest_packbench.pytest_plugin.stash import BENCHES
-from pytest_packbench.pytest_plugin.suites import shown_path
 from pytest_packbench.pytest_plugin.xdist import late_place
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def parameters(cases: Sequence[FiledCase], *, several: bool) -> list[object]:
 
 def _read(config: pytest.Config, suite: Suite, pack: Pack, place: CasePlace) -> FiledCase:
     path = Path(place.path)
-    file = shown_path(config, path)
+    file = shown_path(path, config.rootpath)
     loaded, problem = None, ""
     try:
         loaded = read_place(place, pack.case_model, file=file, pack=pack.name)
@@ -198,7 +198,7 @@ def join(config: pytest.Config, name: str) -> Suite:
         raise pytest.UsageError(config.stash[REFUSED])
     if BENCHES not in config.stash:
         _begin(config)
-    suite = config.stash[BENCHES].add(name, known[name], bundled=asked.bundled)
+    suite = config.stash[BENCHES].join(name, known[name], bundled=asked.bundled)
     recorder = recorder_of(config)
     if recorder is not None:
         recorder.add(suite)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_packbench.engine.contexts import guard_name
 from pytest_packbench.engine.metering import CAPS
 from pytest_packbench.engine.results import Place, clock, unscored, versions
 from pytest_packbench.model.run import CLUSTER, Run
 from pytest_packbench.plugin import ASKED
 from pytest_packbench.pytest_plugin.case_run import place_of, taken_from, tried_before
-from pytest_packbench.pytest_plugin.clients import guard_name
 from pytest_packbench.pytest_plugin.collection import CaseItem, Collector
 from pytest_packbench.pytest_plugin.jsonreport import plugin_report
 from pytest_packbench.pytest_plugin.resume import check_resumed
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclude import Conclusion
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.suites import Benches
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.baseline import Baseline
 
 
@@ -46,7 +46,7 @@ _RAN = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 class Recorder:
     """Collects the entries of all suites and writes what a run leaves (design 5)."""
 
-    def __init__(self, config: pytest.Config, benches: Benches, collector: Collector) -> None:
+    def __init__(self, config: pytest.Config, benches: SessionSuites, collector: Collector) -> None:
         self.config = config
         self.benches = benches
         self.run_id = config.stash[RUN_ID]
@@ -297,7 +297,7 @@ class Recorder:
 
     def spent(self) -> dict[str, Any]:
         """Give what the session used: calls, tokens, and cost where every price is known."""
-        found = [*self._spent, self.benches.answerers.ledger.as_json()]
+        found = [*self._spent, self.benches.clients.ledger.as_json()]
         costs = [one["cost"] for one in found]
         return {
             "calls": sum(one["calls"] for one in found),

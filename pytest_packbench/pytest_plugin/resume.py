@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.suites import Benches
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.resume import Resumed
 
 REFUSED = "packbench_refused"
 OPTION = "--packbench-resume"
 
 
-def resumed_run(config: pytest.Config, benches: Benches) -> Resumed | None:
+def resumed_run(config: pytest.Config, benches: SessionSuites) -> Resumed | None:
     """Find and read the run that is to be resumed; None where none is.
 
     Raises:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.shard import Shard
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.suites import Benches
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
 _CONFIG = "suite.yaml"
@@ -203,7 +203,7 @@ def sizes(suite: Suite, shard: Shard | None) -> tuple[int, int]:
     return present, present if shard is None else count_cases(suite.cases_path, shard)
 
 
-def check_asked(benches: Benches, asked: Asked) -> None:
+def check_asked(benches: SessionSuites, asked: Asked) -> None:
     """Check that the cases that the command line names are in the shard.
 
     Raises:
@@ -225,7 +225,7 @@ def check_asked(benches: Benches, asked: Asked) -> None:
                 )
 
 
-def check_there(benches: Benches, asked: Asked) -> None:
+def check_there(benches: SessionSuites, asked: Asked) -> None:
     """Check that the cases that the command line names are there.
 
     Raises:

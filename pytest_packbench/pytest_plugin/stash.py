@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from pytest_packbench.pytest_plugin.prefetch import Ahead
-    from pytest_packbench.pytest_plugin.suites import Benches
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.resume import Resumed
 
 
-BENCHES: pytest.StashKey[Benches] = pytest.StashKey()
+BENCHES: pytest.StashKey[SessionSuites] = pytest.StashKey()
 AHEAD: pytest.StashKey[Ahead] = pytest.StashKey()
 RUN_ID = pytest.StashKey[str]()
 RESUMED: pytest.StashKey[Resumed] = pytest.StashKey()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.pytest_plugin.clients import caps_text, expected_calls, guard_name, spent_text
+from pytest_packbench.engine.contexts import guard_name
+from pytest_packbench.reports.live import caps_text, spent_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,7 @@ class Terminal:
         from pytest_packbench.pytest_plugin.collection import CaseItem
 
         cases = [place_of(item) for item in items if isinstance(item, CaseItem)]
-        return [expected_calls(benches, cases), caps_text(benches.settings, shared=False)] if cases else []
+        return [benches.expected_text(cases), caps_text(benches.settings, shared=False)] if cases else []
 
     def _header(self, suite: Suite) -> list[str]:
         benches = self._recorder.benches

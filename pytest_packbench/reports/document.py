@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.analysis.conclusion import judge
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.runs.files import plain
-from pytest_packbench.runs.report import row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,7 +54,7 @@ def run_document(
             "interval": {"method": "wilson", "sides": 2, "confidence": statistics.confidence},
             "gates": [_gate(result) for result in gate_results],
             **_trials(run, statistics),
-            "cases": [row(entry) for entry in sorted(entries, key=_place)],
+            "cases": [entry.row() for entry in sorted(entries, key=_place)],
         }
     )
     return document

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_packbench.analysis.conclusion import count, judge, limits
 from pytest_packbench.analysis.figures import DASH, aligned, average, interval, percent, score, terms_text
 from pytest_packbench.analysis.trials import case_trials, folded, rule_of
-from pytest_packbench.model.gate import UNREADABLE
+from pytest_packbench.model.result import UNREADABLE
 from pytest_packbench.reports.terminal import one_line
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_packbench.analysis.conclusion import count, judge, limits
 from pytest_packbench.analysis.figures import average, interval, percent, score, terms_text
 from pytest_packbench.analysis.trials import folded, rule_of
-from pytest_packbench.model.gate import UNREADABLE
+from pytest_packbench.model.result import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

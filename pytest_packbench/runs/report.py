@@ -6,11 +6,11 @@ pytest's own report, where there is one, stands around it; ours is the value of 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.atomic import encoded, replacing
-from pytest_packbench.model.result import CaseResult, entry_problem
+from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.strict_json import shown
 from pytest_packbench.runs.files import compact, plain
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.run import Run
 
-# the run tells the suite; records and payloads stand in files of their own
-_ROW = tuple(each.name for each in fields(CaseResult) if each.name not in {"suite", "record", "payload"})
 _HEAD = frozenset({"version", "status", "run"})
 
 
@@ -44,11 +42,6 @@ class OpenReport:
     run: Run
     status: str
     entries: Iterator[CaseResult]
-
-
-def row(result: CaseResult) -> dict[str, Any]:
-    """Give what a report says of a result, under `cases`."""
-    return {name: getattr(result, name) for name in _ROW}
 
 
 def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any], rows: Iterable[bytes]) -> None:
@@ -79,7 +72,7 @@ def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any]
 
 def row_line(result: CaseResult) -> bytes:
     """Write the row of one result as compact JSON; a number that is not finite as null."""
-    found = row(result)
+    found = result.row()
     try:
         return compact(found)
     except ValueError:
@@ -206,17 +199,16 @@ def _missing(told: str) -> str:
 
 
 def _entry(found: Any, run: Run, where: str) -> CaseResult:
+    # a report of records is made without these models
+    from pytest_packbench.model.checks import result_problem
+
     if not isinstance(found, dict):
         raise StoredRunError(f"{where}: not a run document: expected an object")
-    known = {name: value for name, value in found.items() if name in _ROW}
-    for name in ("tags", "terms"):
-        # what is no array is told with its name, below
-        known[name] = tuple(known[name]) if isinstance(known.get(name), list) else known.get(name)
     try:
-        entry = CaseResult(suite=run.suite, **known)
+        entry = CaseResult.from_row(found, run.suite)
     except TypeError as error:
         raise StoredRunError(f"{where}: not a run document: {_missing(str(error))}") from None
-    problem = entry_problem(entry)
+    problem = result_problem(entry)
     if problem is not None:
         name, wrong = problem
         raise StoredRunError(f"{where}/{name}: not a run document: {wrong}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.extension import own_problem
+from pytest_packbench.model.checks import own_problem
 from pytest_packbench.model.record import EvalRecord, RecordError
 from pytest_packbench.runs.files import is_held
 from pytest_packbench.runs.folder import (

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.record import EvalRecord, RecordError
-from pytest_packbench.model.result import VERDICTS, CaseResult
+from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import Run
+from pytest_packbench.model.score import VERDICTS
 from pytest_packbench.model.strict_json import shown
 from pytest_packbench.runs.folder import ERRORS, REPORT, StoredRunError
 from pytest_packbench.runs.report import open_report
@@ -16,24 +17,6 @@ from pytest_packbench.runs.report import open_report
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
-
-_FROM_RECORD = (
-    "score",
-    "threshold",
-    "match_level",
-    "match_depth",
-    "answer",
-    "case_type",
-    "difficulty",
-    "facets",
-    "stale",
-    "case_sha256",
-    "cassette_sha256",
-    "trial",
-    "cached",
-    "utility",
-    "valid",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +107,7 @@ def _from_records(path: Path) -> StoredRun:
             if first is None:
                 first, facts = record, _facts(record)
             _check_one_run(facts, record, f"{path}:{number}")
-            entry = entry_of_record(record)
+            entry = CaseResult.from_record(record)
             # the same attempt written twice is one attempt: the first counts, as in a report
             entries.setdefault((entry.test_id, entry.trial), entry)
             started = min(started or record.timestamp, record.timestamp)
@@ -137,7 +120,7 @@ def _from_records(path: Path) -> StoredRun:
 
 def _record(line: bytes, where: str) -> EvalRecord:
     # a report of a million records reads them without these models
-    from pytest_packbench.model.extension import own_problem
+    from pytest_packbench.model.checks import own_problem
 
     try:
         record = EvalRecord.from_json_line(line, strict=False)
@@ -167,37 +150,6 @@ def _facts(record: EvalRecord) -> tuple[Any, ...]:
     """Give what is the same in all records of a run, in the order of `_FACTS`."""
     ours = record.packbench or {}
     return (record.run_id, record.test_suite, *(ours.get(name) for name in _SAME))
-
-
-def entry_of_record(record: EvalRecord) -> CaseResult:
-    """Make an entry of a wire record; what only our own object tells is missing in a foreign one."""
-    ours = record.packbench or {}
-    case_id, file = ours.get("case_id") or record.test_id, ours.get("file", "")
-    return CaseResult(
-        **{name: ours[name] for name in _FROM_RECORD if name in ours},
-        suite=record.test_suite,
-        test_id=record.test_id,
-        case_id=case_id,
-        nodeid=f"{file}::{case_id}",
-        file=file,
-        verdict="passed" if record.passed else "failed",
-        timestamp=record.timestamp,
-        duration_ms=record.wall_clock_ms,
-        tags=tuple(ours.get("tags", ())),
-        expects_refusal=record.expected == "refuse",
-        refused=record.agent_decision == "refuse",
-        decision=record.agent_decision,
-        terms=tuple(ours.get("terms", ())),
-        llm_backend=record.llm_backend,
-        llm_model=record.llm_model,
-        judge=_judge(ours.get("judge")),
-    )
-
-
-def _judge(found: object) -> str | None:
-    # an object also says what the judge found
-    name = found.get("name") if isinstance(found, dict) else found
-    return name if isinstance(name, str) else None
 
 
 def _run_of(record: EvalRecord) -> Run:

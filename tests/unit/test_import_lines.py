@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.commands.importing import Checked, Destination, destination
+from pytest_packbench.commands.import_ import Checked, Destination, destination
 from pytest_packbench.model.pack import Draft, Flaw
 from pytest_packbench.packs.generic.pack import GenericPack
 
