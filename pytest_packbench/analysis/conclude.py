@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import SuiteConfig
-    from pytest_packbench.runs.baseline import Baseline
+    from pytest_packbench.runs.baseline import Earlier
 
 Scope = Literal["whole", "part", "shard"]
 
@@ -52,7 +52,7 @@ def conclude(
     results: Sequence[CaseResult],
     rules: SuiteConfig,
     pack: Pack,
-    baseline: Baseline,
+    earlier: Earlier,
     *,
     scope: Scope = "whole",
     compared: bool = False,
@@ -64,7 +64,7 @@ def conclude(
         results: one for each attempt.
         rules: the suite's, with its gates.
         pack: the suite's pack, which tells the levels of agreement.
-        baseline: the earlier run, which gates may ask for.
+        earlier: the earlier run, which gates may ask for.
         scope: `part` where cases of the suite were left out on purpose: a gate without a case holds; `shard` where the
             run is to be merged: the gates of the merged run decide.
         compared: whether to say what changed since the baseline; of a shard that can't be said.
@@ -74,13 +74,13 @@ def conclude(
     """
     rule = rule_of(run, rules.trials_rule())
     figures = statistics(results, levels=pack.depths or None, trials_rule=rule)
-    gates = check_run(run, results, rules.all_gates(), baseline.stored, why=baseline.why, trials_rule=rule)
+    gates = check_run(run, results, rules.all_gates(), earlier.stored, why=earlier.why, trials_rule=rule)
     if scope != "whole":
         gates = of_a_shard(gates) if scope == "shard" else of_a_part(gates)
     comparison = None
-    if compared and baseline.stored is not None and scope != "shard":
+    if compared and earlier.stored is not None and scope != "shard":
         from pytest_packbench.analysis.comparison import compare
         from pytest_packbench.runs.stored import StoredRun
 
-        comparison = compare(baseline.stored, StoredRun(source=run.run_id, run=run, entries=tuple(results)))
+        comparison = compare(earlier.stored, StoredRun(source=run.run_id, run=run, entries=tuple(results)))
     return Conclusion(run=run, statistics=figures, gates=gates, comparison=comparison)

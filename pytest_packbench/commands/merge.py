@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.markdown import summary_markdown
     from pytest_packbench.reports.terminal import table
-    from pytest_packbench.runs.baseline import Baseline
+    from pytest_packbench.runs.baseline import Earlier
     from pytest_packbench.runs.merge import Merge, Part
     from pytest_packbench.runs.stored import load_run
     from pytest_packbench.runs.writer import RunWriter
@@ -71,19 +71,19 @@ def run(arguments: argparse.Namespace) -> int:
     suite = find_suite(merged.suite, arguments.root, packs)
     pack = packs[suite.config.pack].for_suite(suite.config)
     _check_rules(merged, suite, pack)
-    baseline = Baseline(stored=load_run(find_source(arguments.baseline)) if arguments.baseline else None)
+    earlier = Earlier(stored=load_run(find_source(arguments.baseline)) if arguments.baseline else None)
     index = CaseIndex(suite.cases_path)
     # a shard is run whole: what is in none was due
     absent = None
     if shards is not None:
         absent = _Absent(run=merged, suite=suite, pack=pack, index=index, shards=shards)
-    kept = KeptEntries(compared=baseline.stored is not None)
+    kept = KeptEntries(compared=earlier.stored is not None)
     writer = RunWriter(arguments.output, merged.suite, merged.run_id, apart=True)
     try:
         with writer:
             writer.stream_results(_kept(merge.results(sorted(index), absent), kept))
             partial = merge.partial(kept.entries)
-            told = conclude(replace(merged, partial=partial), kept.entries, suite.config, pack, baseline)
+            told = conclude(replace(merged, partial=partial), kept.entries, suite.config, pack, earlier)
             writer.write_page(SUMMARY, summary_markdown(told.run, kept.entries, told.statistics, told.gates))
             writer.complete(run_document(told.run, (), told.statistics, told.gates))
     except OSError as error:

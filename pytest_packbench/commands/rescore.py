@@ -118,7 +118,7 @@ class _Shared:
 
 def _again(entry: CaseResult, result: Any, loaded: LoadedCase, bench: SuiteContext) -> CaseResult:
     from pytest_packbench.engine.attempt import rejudge
-    from pytest_packbench.engine.results import Place, entry_of, unscored
+    from pytest_packbench.engine.results import Place, result_of, unscored
 
     place = Place(
         suite=bench.suite,
@@ -130,7 +130,7 @@ def _again(entry: CaseResult, result: Any, loaded: LoadedCase, bench: SuiteConte
         loaded=loaded,
     )
     try:
-        fresh, _ = entry_of(place, rejudge(bench, loaded, result), bench, "rescored")
+        fresh = result_of(place, rejudge(bench, loaded, result), bench, "rescored")
     except Exception as error:  # noqa: BLE001 - a pack may be anybody's, and breaks one case as it does in a run
         message = f"the pack {bench.pack.name} raised {said(error)}"
         fresh = unscored(place, "error", "pack_error", message, timestamp=entry.timestamp)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, final, get_args
 from pydantic_core import from_json
 
 from pytest_packbench.model.strict_json import (
+    SURROGATE,
     U32_MAX,
     U64_MAX,
     JsonReader,
@@ -171,6 +172,16 @@ class EvalRecord:
                 raise RecordError(f"not UTF-8: {error.reason} at byte {error.start + 1}") from None
         return _read_ordinary(line, strict=strict) or _read_carefully(line, strict=strict)
 
+    @classmethod
+    def from_json(cls, wire: Mapping[str, Any]) -> EvalRecord:
+        """Make a record of what `as_json` gives; `packbench` is not copied.
+
+        Raises:
+            RecordError: A value is of the wrong type or out of range.
+        """
+        hooks = tuple(HookDecision(**hook) for hook in wire["hook_decisions"])
+        return cls(**{**wire, "hook_decisions": hooks})
+
     def to_json_line(self) -> str:
         """Write the record as serde_json does: the struct's order, no spaces, absent options left out.
 
@@ -188,7 +199,28 @@ class EvalRecord:
 
 
 _NAMES = tuple(each.name for each in fields(EvalRecord))
+_TEXTS = (
+    *("test_suite", "test_id", "attack_category", "agent_decision", "expected", "llm_backend", "llm_model"),
+    *("run_id", "timestamp"),
+)
 _Assembled = TypeVar("_Assembled", HookDecision, EvalRecord)
+
+
+def wire_record(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Make what `EvalRecord.as_json` gives and check it as the constructor does, but faster than by making a record.
+
+    Args:
+        values: The fields of `EvalRecord` but `schema_version`, each of them; `hook_decisions` is a list of plain JSON.
+            Nothing is copied.
+
+    Raises:
+        RecordError: A value is of the wrong type or out of range.
+    """
+    if not _is_sound(values):
+        # it says what is wrong, or that nothing is
+        EvalRecord.from_json(values)
+    told = {name: values[name] for name in _NAMES[1:] if values[name] is not None}
+    return {"schema_version": EVAL_SCHEMA_VERSION, **told}
 
 
 def strict_problem(record: EvalRecord) -> str | None:
@@ -262,7 +294,7 @@ def _check_variant(name: str, value: object, allowed: Collection[str]) -> None:
 
 def _check_packbench(packbench: object) -> None:
     _check_instance("packbench", packbench, dict)
-    if _is_ordinary([packbench], depth=0):
+    if _is_plain(packbench):
         return
     try:
         _check_json(packbench, depth=1)
@@ -270,31 +302,61 @@ def _check_packbench(packbench: object) -> None:
         raise RecordError(str(error.inside("packbench"))) from None
 
 
-def _is_ordinary(values: Iterable[Any], *, depth: int) -> bool:  # noqa: C901, PLR0911 - a call a value takes twice as long
-    """Tell at once that JSON values need no careful look, as nearly all do; False only says that they may."""
-    if depth > _MAX_DEPTH:
-        return False
-    for value in values:
-        kind = type(value)
-        if kind is str:
-            if not value.isascii():
-                return False
-        elif kind is dict:
-            for name in value:
-                if type(name) is not str or not name.isascii():
-                    return False
-            if not _is_ordinary(value.values(), depth=depth + 1):
-                return False
-        elif kind is list:
-            if not _is_ordinary(value, depth=depth + 1):
-                return False
-        elif not (
-            value is None
-            or kind is bool
-            or (kind is int and -U64_MAX <= value <= U64_MAX)
-            or (kind is float and isfinite(value))
-        ):
+def _is_sound(values: Mapping[str, Any]) -> bool:
+    """Tell at once that a record's values need no careful look, as nearly all do; False only says that they may."""
+    texts = [values[name] for name in _TEXTS]
+    counts = [values["wall_clock_ms"]]
+    counts += [values[name] for name in ("tokens_input", "tokens_output") if values[name] is not None]
+    for hook in values["hook_decisions"]:
+        texts += (hook["hook"], hook["decision"])
+        rule = hook.get("rule", 0)
+        if type(rule) is not int or not 0 <= rule <= U32_MAX:
             return False
+    for text in texts:
+        if type(text) is not str:
+            return False
+    for count in counts:
+        if type(count) is not int or not 0 <= count <= U64_MAX:
+            return False
+    whole = "".join(texts)
+    return (
+        type(values["passed"]) is bool
+        and (whole.isascii() or SURROGATE.search(whole) is None)
+        and _SUITE_NAME.fullmatch(values["test_suite"]) is not None
+        and values["agent_decision"] in EVAL_DECISIONS
+        and values["expected"] in EVAL_DECISIONS
+        and values["llm_backend"] in _OPEN_BACKENDS
+        and type(values["packbench"]) is dict
+        and _is_plain(values["packbench"])
+    )
+
+
+def _is_plain(value: Any) -> bool:  # noqa: C901 - a call a value takes twice as long
+    """Tell at once that a JSON value needs no careful look; False only says that it may."""
+    waiting = [(value, 1)]
+    while waiting:
+        found, depth = waiting.pop()
+        if depth > _MAX_DEPTH:
+            return False
+        if type(found) is dict:
+            for name in found:
+                if type(name) is not str or not (name.isascii() or SURROGATE.search(name) is None):
+                    return False
+            found = found.values()
+        for one in found:
+            kind = type(one)
+            if kind is str:
+                if not (one.isascii() or SURROGATE.search(one) is None):
+                    return False
+            elif kind is dict or kind is list:
+                waiting.append((one, depth + 1))
+            elif not (
+                one is None
+                or kind is bool
+                or (kind is int and -U64_MAX <= one <= U64_MAX)
+                or (kind is float and isfinite(one))
+            ):
+                return False
     return True
 
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+SURROGATE = re.compile(r"[\ud800-\udfff]")
+"""Half of a pair of UTF-16, which no UTF-8 holds; a text may, in Python and where JSON escapes it."""
 _SPACE = re.compile(r"[ \t\n\r]*+")
 # A string but for its closing quote, so that a message can point at what breaks it off.
 _STRING = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+')
@@ -46,7 +47,7 @@ class SerdeError(ValueError):
 
 def has_surrogate(text: str) -> bool:
     """Whether `text` holds a surrogate, which UTF-8 can't."""
-    return not text.isascii() and _SURROGATE.search(text) is not None
+    return not text.isascii() and SURROGATE.search(text) is not None
 
 
 def shown(text: str) -> str:

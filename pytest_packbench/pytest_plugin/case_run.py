@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from copy import deepcopy
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,7 +12,7 @@ import pytest
 from pytest_packbench.cases.files import located
 from pytest_packbench.engine.attempt import attempt, frames
 from pytest_packbench.engine.context import Failure
-from pytest_packbench.engine.results import Place, clock, entry_of, unscored
+from pytest_packbench.engine.results import Place, result_of, unscored
 from pytest_packbench.engine.targets import TargetError
 from pytest_packbench.model.errors import pointer_of, said
 from pytest_packbench.model.pack import Comparison
@@ -102,10 +101,10 @@ def kept_trials(item: CaseItem) -> Mapping[int, CaseResult]:
 def shown_to_hooks(item: pytest.Item, place: Place, one: Tried) -> Tried:
     """Show a case's record to the users' hooks; one that raises makes the case an error."""
     hook = item.ihook.pytest_packbench_record
-    if one.record is None or not hook.get_hookimpls():
+    if one.entry.record is None or not hook.get_hookimpls():
         return one
     # what a hook does to its copy changes no file
-    shown = replace(one.record, packbench=deepcopy(one.record.packbench))
+    shown = EvalRecord.from_json(deepcopy(one.entry.record))
     try:
         hook(item=item, record=shown)
     except Exception as error:  # noqa: BLE001 - a hook may be anybody's
@@ -299,14 +298,12 @@ class Tried:
     Attributes:
         entry: what reports are made from.
         attempt: what the engine left; None where it was not begun.
-        record: the wire record; None where none is due.
         rows: expected against actual.
         failure: why there is no score.
     """
 
     entry: CaseResult
     attempt: Attempt | None = None
-    record: EvalRecord | None = None
     rows: Sequence[Comparison] = ()
     failure: Failure | None = None
 
@@ -314,8 +311,8 @@ class Tried:
 def tried(place: Place, attempt: Attempt, bench: SuiteContext, run_id: str) -> Tried:
     """Make an attempt's entry; a pack that breaks here makes it an error."""
     try:
-        entry, record = entry_of(place, attempt, bench, run_id)
-        if record is None:
+        entry = result_of(place, attempt, bench, run_id)
+        if entry.record is None:
             # a record is checked when it is made; what has none breaks here and not where it is written
             json.dumps(entry.as_json())
         # a table takes time, and only a case that failed shows one
@@ -327,7 +324,7 @@ def tried(place: Place, attempt: Attempt, bench: SuiteContext, run_id: str) -> T
     failure = None
     if entry.verdict in {"error", "vacuous"}:
         failure = attempt.failure or Failure(kind=entry.kind, message=entry.message)
-    return Tried(entry=entry, attempt=attempt, record=record, rows=rows, failure=failure)
+    return Tried(entry=entry, attempt=attempt, rows=rows, failure=failure)
 
 
 def _broken(place: Place, attempt: Attempt, error: BaseException) -> Failure:
@@ -372,20 +369,17 @@ def tried_before(entry: CaseResult, place: Place) -> Tried:
         entry: it was scored.
         place: where the case stands today: pytest may call it otherwise, and lines of a file may have moved.
     """
-    wire, record = entry.record, None
-    if wire is not None:
-        wire = {**wire, "packbench": {**wire.get("packbench", {}), "file": place.file}}
-        record = EvalRecord.from_json_line(json.dumps(wire), strict=False)
-    return Tried(entry=replace(entry, nodeid=place.nodeid, file=place.file, record=wire), record=record)
+    record = entry.record
+    if record is not None:
+        record = {**record, "packbench": {**record.get("packbench", {}), "file": place.file}}
+    return Tried(entry=replace(entry, nodeid=place.nodeid, file=place.file, record=record))
 
 
 def broke(place: Place, failure: Failure, *, trial: int = 0) -> Tried:
     """Make the entry of an attempt that broke outside the engine."""
-    entry = unscored(place, "error", failure.kind, failure.message, timestamp=clock(time.time_ns()))
-    return Tried(entry=replace(entry, trial=trial), failure=failure)
+    return Tried(entry=unscored(place, "error", failure.kind, failure.message, trial=trial), failure=failure)
 
 
 def not_run(place: Place, kind: str, message: str, *, trial: int = 0) -> Tried:
     """Make the entry of an attempt that was not begun."""
-    entry = unscored(place, "not_run", kind, message, timestamp=clock(time.time_ns()))
-    return Tried(entry=replace(entry, trial=trial))
+    return Tried(entry=unscored(place, "not_run", kind, message, trial=trial))

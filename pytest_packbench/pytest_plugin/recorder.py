@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.runs.baseline import Baseline
+    from pytest_packbench.runs.baseline import Earlier
 
 
 _RAN = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
@@ -108,7 +108,6 @@ class Recorder:
             verdict,
             "skipped_elsewhere" if report.skipped else kind,
             message,
-            timestamp=clock(time.time_ns()),
         )
         if kind == "worker_crashed":
             known = self._known(run, place, read_worker_journals(run.writer.folder))
@@ -212,42 +211,42 @@ class Recorder:
         self._take_unreported(run, stopped)
         self._carry_over(run)
         run.ordered = in_order(entry for trials in run.entries.values() for entry in trials)
-        baseline = find_baseline(settings.baseline, run.writer.folder)
+        earlier = find_baseline(settings.baseline, run.writer.folder)
         run.conclusion = conclude(
             replace(self._facts(run, run.ordered, time.time_ns()), findings=self._findings(run)),
             run.ordered,
             run.suite.config,
             self.benches.pack_of(run.suite),
-            baseline,
+            earlier,
             scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.present else "whole",
             compared=True,
         )
         run.writer.end_journal()
-        self._guarded(run, partial(self._write, run, run.conclusion, baseline))
+        self._guarded(run, partial(self._write, run, run.conclusion, earlier))
 
-    def _write(self, run: SuiteRun, conclusion: Conclusion, baseline: Baseline) -> None:
+    def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: Earlier) -> None:
         from pytest_packbench.reports.markdown import summary_markdown
 
         run.writer.write_results(run.ordered)
         page = summary_markdown(conclusion.run, run.ordered, conclusion.statistics, conclusion.gates)
         run.writer.write_page(SUMMARY, page)
-        run.baseline = self._compared(run.writer, conclusion, baseline)
+        run.baseline = self._compared(run.writer, conclusion, earlier)
 
-    def _compared(self, writer: RunWriter, conclusion: Conclusion, baseline: Baseline) -> list[str]:
+    def _compared(self, writer: RunWriter, conclusion: Conclusion, earlier: Earlier) -> list[str]:
         """Write what changed since the baseline into the run's folder; give what the terminal says of it, by line."""
         if self.benches.settings.shard is not None:
             asked = self.benches.settings.baseline != NONE
             return ["not compared: this is a part; packbench compare takes the merged run"] if asked else []
         comparison = conclusion.comparison
         if comparison is None:
-            return [baseline.why] if baseline.why else []
+            return [earlier.why] if earlier.why else []
         from pytest_packbench.reports.diff import answer, diff_markdown, sentences
 
-        earlier = comparison.baseline.run.run_id
+        name = comparison.baseline.run.run_id
         if comparison.differences:
-            return [f"not compared with {earlier}: {'; '.join(comparison.differences)}"]
+            return [f"not compared with {name}: {'; '.join(comparison.differences)}"]
         writer.write_page(DIFF, diff_markdown(comparison))
-        return [f"{answer(comparison)} since {earlier} ({DIFF})", *sentences(comparison)[:1]]
+        return [f"{answer(comparison)} since {name} ({DIFF})", *sentences(comparison)[:1]]
 
     def _take_unreported(self, run: SuiteRun, stopped: str) -> None:
         """Complete the entries of a session that ended early: what was made is kept, the rest was not run."""
@@ -256,7 +255,7 @@ class Recorder:
         for nodeid in idle:
             place = run.selected[nodeid]()
             message = f"not run: the session was {stopped}{'' if stopped == 'interrupted' else ' early'}"
-            unreached = unscored(place, "not_run", stopped, message, timestamp=clock(time.time_ns()))
+            unreached = unscored(place, "not_run", stopped, message)
             known = self._known(run, place, made)
             run.entries[nodeid] = not_reached(unreached, known, self.benches.settings.trials)
 

@@ -15,7 +15,7 @@ NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
+class Earlier:
     """The run to compare with.
 
     Attributes:
@@ -27,29 +27,29 @@ class Baseline:
     why: str = ""
 
 
-def find_baseline(asked: str, folder: Path) -> Baseline:
-    """Find and read the run to compare with; where that can't be done the baseline says why.
+def find_baseline(asked: str, folder: Path) -> Earlier:
+    """Find and read the run to compare with; where that can't be done it says why.
 
     Args:
         asked: `none`, `latest` (the suite's last complete run) or the path of a run.
         folder: the folder of the run that is compared; the suite's other runs lie beside it.
     """
     if asked == NONE:
-        return Baseline()
+        return Earlier()
     # most runs are compared with none: what reads one is imported late
     from pytest_packbench.runs.stored import read_run
 
     try:
         place = _latest(folder.parent) if asked == LATEST else Path(asked)
         if place is None:
-            return Baseline(why="there is no earlier complete run to compare with")
+            return Earlier(why="there is no earlier complete run to compare with")
         stored = read_run(place).stored
     except (StoredRunError, OSError) as error:
-        return Baseline(why=f"not compared: {error}")
+        return Earlier(why=f"not compared: {error}")
     if stored.run.run_id == folder.name:
         # a run that is resumed may be the last complete one itself
-        return Baseline(why=f"run {folder.name} is no baseline of its own; name another one")
-    return Baseline(stored=stored)
+        return Earlier(why=f"run {folder.name} is no baseline of its own; name another one")
+    return Earlier(stored=stored)
 
 
 def _latest(folder: Path) -> Path | None:
