@@ -102,7 +102,7 @@ def _count(given: Sequence[Source], arguments: argparse.Namespace) -> Overview:
     for source in given:
         for record in read_records(source, strict=arguments.strict, skipped=skipped):
             if wanted is None or record.run_id == wanted:
-                tally.add(record)
+                tally.add_record(record)
             else:
                 others += 1
         for line in read_errors(source, skipped=skipped):

@@ -137,7 +137,7 @@ class AttemptState:
         trial: which of several attempts at the case, from 0.
         failure: set as soon as something broke.
         request: what the target is asked.
-        context: what it may use.
+        verify_context: what it may use.
         replay: answers its model calls from a recording.
         meter: answers them from a backend.
         cassette: the recording.
@@ -153,7 +153,7 @@ class AttemptState:
     trial: int = 0
     failure: Failure | None = None
     request: VerifyRequest | None = None
-    context: VerifyContext | None = None
+    verify_context: VerifyContext | None = None
     replay: Replay | None = None
     meter: Meter | None = None
     cassette: Cassette | None = None
@@ -167,7 +167,7 @@ class AttemptState:
     duration: int = 0
     finished_ns: int = 0
 
-    def ended(self) -> None:
+    def end(self) -> None:
         """Note the clocks at the end."""
         self.duration = time.perf_counter_ns() - self.begun
         self.finished_ns = time.time_ns()

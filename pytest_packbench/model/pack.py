@@ -143,7 +143,11 @@ class Pack(ABC):
         return {}
 
     def summary(self, records: Iterable[Mapping[str, Any]]) -> list[str]:  # noqa: ARG002 - a default that a pack with figures of its own overrides
-        """Give lines that only the pack can say of a run, from its wire records as plain JSON."""
+        """Give lines that only the pack can say of a run.
+
+        Args:
+            records: its wire records as plain JSON, one by one: they can be gone through once.
+        """
         return []
 
     def request(self, case: Any) -> VerifyRequest:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_packbench.analysis.gates import GateRule
-    from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.model.gate import Gate, GateResult
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.stored import StoredRun
@@ -64,7 +63,7 @@ class Earlier:
         """The entries that gates compare with; None where there is no run."""
         return self.stored.entries if self.stored is not None else None
 
-    def check(self, run: Run, entries: Sequence[CaseResult], rules: Iterable[GateRule]) -> tuple[GateResult, ...]:
+    def check(self, run: Run, entries: Sequence[CaseResult], rules: Iterable[Gate]) -> tuple[GateResult, ...]:
         """Judge a run by its gates, those that ask for a baseline by this one.
 
         Args:

@@ -355,7 +355,7 @@ class MarkedTests:
             draft.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
         except ValueError as error:
             draft.failure = Failure(kind="result_unreadable", message=f"the result is not JSON: {_line(error)}")
-        draft.ended()
+        draft.end()
         return self._settled(test, place, draft)
 
     def _note_trouble(self, test: MarkedTest, error: BaseException) -> None:
@@ -368,7 +368,7 @@ class MarkedTests:
             draft = AttemptState(
                 begun=test.begun, failure=Failure(kind="target_error", message=said, details=frames(error))
             )
-            draft.ended()
+            draft.end()
             one = self._settled(test, place, draft)
         test.entries, test.entry = (one.entry,), one.entry
 

@@ -91,7 +91,7 @@ class Ahead:
         self.tick()
 
     def _hidden(self, job: Job, text: str) -> str:
-        return text if job.bench.live is None else job.bench.live.secrets.hide(text)
+        return text if job.context.live is None else job.context.live.secrets.hide(text)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(
@@ -150,7 +150,7 @@ class Ahead:
         for trial in range(self._trials):
             if trial in kept:
                 continue
-            yield Job(key=Key(item.case_nodeid, trial), bench=bench, loaded=item.loaded)
+            yield Job(key=Key(item.case_nodeid, trial), context=bench, loaded=item.loaded)
 
     def _settled(self, done: Done) -> None:
         key = done.job.key
@@ -170,7 +170,7 @@ class Ahead:
     def _entered(self, place: Place, done: Done) -> Tried:
         if done.attempt is None:
             return not_run(place, done.kind, done.message, trial=done.job.key.trial)
-        one = tried(place, done.attempt, done.job.bench, self._config.stash[RUN_ID])
+        one = tried(place, done.attempt, done.job.context, self._config.stash[RUN_ID])
         self.keep(one.entry)
         return one
 
