@@ -15,6 +15,7 @@ import pytest
 from pytest_packbench.engine.contexts import guard_name
 from pytest_packbench.engine.metering import CAPS
 from pytest_packbench.engine.results import Place, clock, unscored, versions
+from pytest_packbench.engine.trial import kept_trial
 from pytest_packbench.model.run import CLUSTER, Run
 from pytest_packbench.plugin import ASKED
 from pytest_packbench.pytest_plugin.case_run import run_of
