@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from pytest_packbench.analysis.trials import MEAN, cases_of, folded_case, passed_of
@@ -85,8 +85,13 @@ class Listing:
     def _put(self, table: Table, row: Row) -> None:
         table.count += 1
         if len(table.first) < self._most or self._key(row) < self._key(table.first[-1]):
-            insort(table.first, row, key=self._key)
+            insort(table.first, row._replace(case=_light(row.case)), key=self._key)
             del table.first[self._most :]
+
+
+def _light(case: CaseResult) -> CaseResult:
+    # no page shows record or payload, and they are most of what a result holds
+    return case if case.record is None and case.payload is None else replace(case, record=None, payload=None)
 
 
 def _tables(case: CaseResult) -> Iterator[str]:
