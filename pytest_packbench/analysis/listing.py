@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from pytest_packbench.analysis.trials import MEAN, cases_of, folded_case, passed_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pytest_packbench.analysis.trials import Rule
     from pytest_packbench.model.result import CaseResult
@@ -66,7 +66,9 @@ class Listing:
         self.repeated = self.repeated or trials > 1
         row = Row(case, passed, trials)
         for name in _tables(case):
-            self._put(self.tables.setdefault(name, Table()), row)
+            if name not in self.tables:
+                self.tables[name] = Table()
+            self._put(self.tables[name], row)
 
     def take(self, entries: Iterable[CaseResult], rule: Rule = MEAN) -> Self:
         """Take the entries of a run that is at hand, one for each case or for each trial of it."""
@@ -94,16 +96,17 @@ def _light(case: CaseResult) -> CaseResult:
     return case if case.record is None and case.payload is None else replace(case, record=None, payload=None)
 
 
-def _tables(case: CaseResult) -> Iterator[str]:
-    yield "all"
+def _tables(case: CaseResult) -> list[str]:
+    names = ["all"]
     if case.stale:
-        yield "stale"
+        names.append("stale")
     if case.verdict in {"error", "vacuous"}:
-        yield "broken"
+        names.append("broken")
     if case.quarantined:
-        yield "quarantined"
+        names.append("quarantined")
     elif case.verdict != "passed":
-        yield case.verdict
+        names.append(case.verdict)
+    return names
 
 
 def _by_id(row: Row) -> tuple[str, str, int]:

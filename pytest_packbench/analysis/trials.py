@@ -256,7 +256,14 @@ class Trials:
     def add(self, trials: Sequence[CaseResult]) -> None:
         """Count a case by all its trials."""
         self.most = max(self.most, len(trials))
-        if all(one.counted for one in trials):
+        if len(trials) == 1:
+            # most cases have one trial, whose mean is its score
+            (one,) = trials
+            if one.counted:
+                self._counts[int(one.verdict == "passed"), 1] += 1
+                if one.score is not None:
+                    self._means[one.score] += 1
+        elif all(one.counted for one in trials):
             self._counts[sum(map(_has_passed, trials)), len(trials)] += 1
             mean = _mean_score(trials)
             if mean is not None:
@@ -366,6 +373,8 @@ def apart(attempts: Sequence[CaseResult]) -> list[Sequence[CaseResult]]:
 
     What claims the same number twice is no row of trials.
     """
+    if not attempts:
+        return []
     if len({entry.trial for entry in attempts}) == len(attempts):
         return [attempts]
     return [[entry] for entry in attempts]
