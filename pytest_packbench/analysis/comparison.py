@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.figures import TOLERANCE
 from pytest_packbench.analysis.intervals import PairedMean, mcnemar, paired_mean
-from pytest_packbench.analysis.trials import MEAN, cluster_of, facet_of, folded_case, most_trials, rule_of, rule_text
+from pytest_packbench.analysis.tally import AUTHORED, judges_differ, same_case
+from pytest_packbench.analysis.trials import (
+    MEAN,
+    cases_of,
+    cluster_of,
+    facet_of,
+    folded_case,
+    most_trials,
+    rule_of,
+    rule_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -74,6 +84,7 @@ class Comparison:
         p_flips: McNemar's exact p value of these flips.
         threshold: the change of score that makes a case improved or regressed, 0 to 1.
         trials: the most trials of a case in the baseline and now.
+        cases: how many cases the baseline has, and the current run.
     """
 
     baseline: StoredRun
@@ -88,6 +99,7 @@ class Comparison:
     p_flips: float
     threshold: float = field(default=THRESHOLD)
     trials: tuple[int, int] = (1, 1)
+    cases: tuple[int, int] = (0, 0)
 
     def of(self, kind: str) -> tuple[Change, ...]:
         """Give the changes of a kind, worst first, smaller changes the largest first; kinds as in `counts`."""
@@ -107,6 +119,17 @@ class Comparison:
             "removed": len(self.removed),
         }
         return {**kinds, **{name: float(number) for name, number in others.items()}, "mean": mean}
+
+    @property
+    def left_out(self) -> int:
+        """How many cases are others now, or judged by another judge, and not quarantined."""
+        return sum(one.hash_changed and not one.quarantined for one in self.changes)
+
+    @property
+    def authored(self) -> bool:
+        """Whether no judged answer of the current run came from a model."""
+        judged = [entry for entry in self.current.entries if entry.counted]
+        return bool(judged) and all(entry.llm_backend == AUTHORED for entry in judged)
 
     @property
     def unchanged(self) -> tuple[Change, ...]:
@@ -193,21 +216,6 @@ def _rule_text(run: Run) -> str:
     return text if text == MEAN else f"{text} of {trials}"
 
 
-def same_case(before: CaseResult, after: CaseResult) -> bool:
-    """Whether an entry of each run tells of one unchanged case, ruled on by the same judge.
-
-    Records of others tell no hash and are believed.
-    """
-    if before.test_id != after.test_id or _judges_differ(before, after):
-        return False
-    return before.case_sha256 == after.case_sha256 or None in (before.case_sha256, after.case_sha256)
-
-
-def _judges_differ(before: CaseResult, after: CaseResult) -> bool:
-    # nobody ruled on what broke, which is no other judge
-    return before.counted and after.counted and before.judge != after.judge
-
-
 def compare(baseline: StoredRun, current: StoredRun, *, threshold: float = THRESHOLD) -> Comparison:
     """Compare two runs case by case (spec, "Comparing runs").
 
@@ -244,6 +252,7 @@ def compare(baseline: StoredRun, current: StoredRun, *, threshold: float = THRES
         p_flips=mcnemar(lost, won),
         threshold=threshold,
         trials=(most_trials(baseline.entries), most_trials(current.entries)),
+        cases=(sum(1 for _ in cases_of(baseline.entries)), sum(1 for _ in cases_of(current.entries))),
     )
 
 
@@ -281,7 +290,7 @@ def _change(test_id: str, before: _Case, after: _Case) -> Change:
 
 
 def _why(before: _Case, after: _Case) -> tuple[str, ...]:
-    if _judges_differ(before.case, after.case):
+    if judges_differ(before.case, after.case):
         was, now = (one.case.judge or "the rules alone" for one in (before, after))
         return (f"judged by {was} before, by {now} now",)
     if before.trials > 1 or after.trials > 1:

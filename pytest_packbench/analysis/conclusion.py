@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pytest_packbench.analysis.statistics import AUTHORED
+from pytest_packbench.analysis.figures import count
+from pytest_packbench.analysis.tally import AUTHORED
 from pytest_packbench.analysis.trials import facet_of, remark
 
 if TYPE_CHECKING:
@@ -88,11 +89,6 @@ def limits(run: Run, statistics: Statistics) -> list[str]:
         told = remark(statistics.overall.n, clusters + alone, facet)
         found += [f"{told}; Wilson intervals and exact bounds take them as independent."] if told else []
     return [*found, *run.findings]
-
-
-def count(number: int, noun: str) -> str:
-    """Write a number of things, in the plural where due: `1 case`, `2 cases`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _reasons(run: Run, statistics: Statistics, gate_results: Sequence[GateResult]) -> Iterator[str]:

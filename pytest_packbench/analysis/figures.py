@@ -11,8 +11,12 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-9
 DASH = "-"
-# the value of a group of cases of which nothing but the file is known
 _MOST_DIGITS = 12
+
+
+def count(number: int, noun: str) -> str:
+    """Write a number of things, in the plural where due: `1 case`, `2 cases`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def percent(part: int, whole: int) -> str:

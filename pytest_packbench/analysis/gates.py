@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.comparison import differences
-from pytest_packbench.analysis.conclusion import count
-from pytest_packbench.analysis.figures import TOLERANCE, aligned, interval
+from pytest_packbench.analysis.figures import TOLERANCE, aligned, count, interval
 from pytest_packbench.analysis.intervals import exact_bound, wilson
 from pytest_packbench.analysis.metrics import (
     COMPLETENESS,
@@ -23,7 +22,6 @@ from pytest_packbench.analysis.metrics import (
     pairs,
     whole_of,
 )
-from pytest_packbench.analysis.statistics import is_authored
 from pytest_packbench.analysis.tally import TAG, Sums, Tally
 from pytest_packbench.analysis.trials import MEAN, facet_of, folded, most_trials, remark, rule_of
 from pytest_packbench.model.gate import GateResult
@@ -399,7 +397,7 @@ def _decided(gate: Gate, fraction: Fraction) -> tuple[bool, str]:
 def _remarks(gate: Gate, sums: Sums, fraction: Fraction, facet: str) -> Iterator[str]:
     """Say how far the number can be trusted: its interval, cases that share something, too few of them."""
     # what somebody wrote is no sample of anything (design 7)
-    authored = sums.count(is_authored) > 0
+    authored = sums.count(lambda one: one.authored) > 0
     if gate.metric not in _NO_SAMPLE and not authored:
         yield f"95 % interval {interval(wilson(round(fraction.top), fraction.bottom))} (Wilson)"
         n = sums.count(lambda one: one.counted)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.analysis.intervals import CONFIDENCE, wilson
 from pytest_packbench.analysis.metrics import MEAN_SCORE, Bounds, arithmetic, line, measured
 from pytest_packbench.analysis.rust_report import CONDITIONS, original
-from pytest_packbench.analysis.statistics import AUTHORED
-from pytest_packbench.analysis.tally import NANO, Cell, Hook, Place
+from pytest_packbench.analysis.tally import AUTHORED, NANO, Cell, Hook, Place
 from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES
 
 if TYPE_CHECKING:
@@ -213,6 +212,26 @@ class Overview:
     def passed(self) -> bool:
         """Whether every gate holds."""
         return all(gate.passed for gate in self.gates)
+
+    @property
+    def repeated(self) -> int:
+        """How many duplicates the original counts again."""
+        ours = sum(suite.effort.records for _, suite in self._counted if suite.suite in CONDITIONS)
+        return sum(suite.total for suite in self.original.suites) - ours if self.original is not None else 0
+
+    @property
+    def merged_runs(self) -> int:
+        """How many runs the original merges."""
+        return len({run_id for run_id, suite in self._counted if suite.suite in CONDITIONS})
+
+    @property
+    def unknown_suites(self) -> list[str]:
+        """The suites that the original leaves out, by name."""
+        return sorted({suite.suite for _, suite in self._counted if suite.suite not in CONDITIONS})
+
+    @property
+    def _counted(self) -> list[tuple[str, SuiteFigures]]:
+        return [(run.run_id, suite) for run in self.runs for suite in run.suites if suite.effort.records]
 
     @property
     def records(self) -> int:

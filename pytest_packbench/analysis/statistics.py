@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.intervals import CONFIDENCE, wilson
-from pytest_packbench.analysis.tally import TAG, Tally, merged
+from pytest_packbench.analysis.tally import AUTHORED, TAG, Tally, merged
 from pytest_packbench.analysis.trials import MEAN
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.score import VERDICTS
@@ -15,13 +15,11 @@ from pytest_packbench.model.score import VERDICTS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_packbench.analysis.tally import Profile, Sums
+    from pytest_packbench.analysis.tally import Sums
     from pytest_packbench.analysis.trials import Rule, TrialFigures
     from pytest_packbench.model.result import CaseResult
 
 
-# the backend whose answers a person or a script wrote (design 2 and 5)
-AUTHORED = "stub"
 _NO_MODEL = frozenset({AUTHORED, "unknown", None})
 # the place of a name in the report; facets stand between difficulty and tags
 _PLACES = {"case_type": 0, "difficulty": 1, TAG: 3}
@@ -219,7 +217,7 @@ def statistics_of(
                 depths[one.depth] += number
             if one.backend not in _NO_MODEL:
                 models[f"{one.backend}/{one.model}"] += number
-    authored = whole.count(is_authored)
+    authored = whole.count(lambda one: one.authored)
     stale = whole.count(lambda one: one.stale)
     return Statistics(
         totals=Totals(selected=whole.count(), verdicts=verdicts, quarantined=quarantined, stale=stale),
@@ -240,11 +238,6 @@ def statistics_of(
     )
 
 
-def is_authored(one: Profile) -> bool:
-    """Whether a judged answer was written by a person or a script: no sample of anything (design 7)."""
-    return one.counted and one.backend == AUTHORED
-
-
 def _group(name: str, value: str, sums: Sums, confidence: float) -> Group:
     n, passed = (
         sums.count(has) for has in (lambda one: one.counted, lambda one: one.counted and one.verdict == "passed")
@@ -257,7 +250,7 @@ def _group(name: str, value: str, sums: Sums, confidence: float) -> Group:
         passed=passed,
         pass_rate=passed / n if n else None,
         mean_score=sums.mean,
-        interval=None if sums.count(is_authored) else wilson(passed, n, confidence),
+        interval=None if sums.count(lambda one: one.authored) else wilson(passed, n, confidence),
     )
 
 

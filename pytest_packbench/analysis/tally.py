@@ -13,7 +13,6 @@ from hashlib import blake2b
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from pytest_packbench.analysis.comparison import same_case
 from pytest_packbench.analysis.trials import MEAN, Trials, apart, cases_of, cluster_of, folded_case, needed, passed_of
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.strict_json import U32_MAX
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 MOST_FAILING = 20
 MOST_DUPLICATES = 10
 TAG = "tag"
+# the backend whose answers a person or a script wrote (design 2 and 5)
+AUTHORED = "stub"
 # scores and costs of records are added as whole billionths, so that their order makes no difference
 NANO = 1_000_000_000
 # every float is a whole multiple of this: sums of them are exact, and rounded once
@@ -91,6 +92,11 @@ class Profile:
     def due(self) -> bool:
         """Whether the case has to end passed or failed (design 4)."""
         return not self.quarantine and self.verdict != "known_hole"
+
+    @property
+    def authored(self) -> bool:
+        """Whether it is a judged answer that a person or a script wrote: no sample of anything (design 7)."""
+        return self.counted and self.backend == AUTHORED
 
 
 @dataclass(slots=True)
@@ -557,6 +563,22 @@ class Tally:
 
 
 _OURS = frozenset({"case_type", "difficulty", TAG})
+
+
+def same_case(before: CaseResult, after: CaseResult) -> bool:
+    """Whether an entry of each run tells of one unchanged case, ruled on by the same judge.
+
+    Records of others tell no hash and are believed.
+    """
+    if before.test_id != after.test_id or judges_differ(before, after):
+        return False
+    return before.case_sha256 == after.case_sha256 or None in (before.case_sha256, after.case_sha256)
+
+
+def judges_differ(before: CaseResult, after: CaseResult) -> bool:
+    """Whether two different judges ruled on results of a case."""
+    # nobody ruled on what broke, which is no other judge
+    return before.counted and after.counted and before.judge != after.judge
 
 
 def merged(sums: Iterable[Sums]) -> Sums:

@@ -13,7 +13,7 @@ from pytest_packbench.runs.folder import OUTPUT
 if TYPE_CHECKING:
     import argparse
 
-    from pytest_packbench.runs.stored import StoredRun
+    from pytest_packbench.runs.report import OpenReport
 
 _HEAD = ("run", "finished", "mode", "target", "status", "cases", "passed", "failed", "broken", "mean score", "rules")
 _KEYS = tuple(name.replace(" ", "_") for name in _HEAD)
@@ -70,10 +70,10 @@ def _is_run(folder: Path) -> bool:
 def _row(folder: Path) -> tuple[_Row, str]:
     """Give the row of a run, None for what is not known, and why it can't be read; empty where it can."""
     from pytest_packbench.runs.folder import StoredRunError
-    from pytest_packbench.runs.stored import load_run
+    from pytest_packbench.runs.report import open_report
 
     try:
-        return _figures(load_run(folder)), ""
+        return _figures(open_report(folder)), ""
     except (StoredRunError, OSError) as error:
         word = _UNREADABLE if (folder / "report.json").exists() else _UNFINISHED
         row = (folder.name, None, None, None, word, *(None for _ in _HEAD[5:]))
@@ -88,22 +88,26 @@ def _shown(value: str | float | None) -> str:
     return average(value) if isinstance(value, float) else str(value)
 
 
-def _figures(stored: StoredRun) -> _Row:
-    from pytest_packbench.analysis.statistics import statistics
+def _figures(report: OpenReport) -> _Row:
+    from pytest_packbench.analysis.statistics import statistics_of
+    from pytest_packbench.analysis.tally import Tally
     from pytest_packbench.analysis.trials import rule_of
 
-    figures = statistics(stored.entries, trials_rule=rule_of(stored.run))
+    tally = Tally(trials_rule=rule_of(report.run))
+    for entry in report.entries:
+        tally.add(entry)
+    figures = statistics_of(tally)
     verdicts = figures.totals.verdicts
     return (
-        stored.run.run_id,
-        stored.run.finished_at,
-        stored.run.mode,
-        stored.run.target,
-        stored.status,
+        report.run.run_id,
+        report.run.finished_at,
+        report.run.mode,
+        report.run.target,
+        report.status,
         figures.totals.selected,
         verdicts["passed"],
         verdicts["failed"],
         verdicts["error"] + verdicts["vacuous"] + verdicts["not_run"],
         figures.overall.mean_score,
-        stored.run.suite_sha256[:12],
+        report.run.suite_sha256[:12],
     )

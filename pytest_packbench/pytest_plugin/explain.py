@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_packbench.analysis.conclusion import count
+from pytest_packbench.analysis.figures import count
 from pytest_packbench.model.score import Score, Term
 from pytest_packbench.pytest_plugin.stash import BENCHES
 from pytest_packbench.reports.failure import error_text, failure_text, headline, trials_lines

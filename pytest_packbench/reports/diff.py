@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.conclusion import count
-from pytest_packbench.analysis.figures import DASH, TOLERANCE, average
+from pytest_packbench.analysis.comparison import SMALLER
+from pytest_packbench.analysis.figures import DASH, TOLERANCE, average, count
 from pytest_packbench.analysis.intervals import RESAMPLES, unseen
 from pytest_packbench.analysis.listing import MOST_ROWS
-from pytest_packbench.analysis.statistics import AUTHORED
-from pytest_packbench.analysis.trials import facet_of, folded, name_of, remark
+from pytest_packbench.analysis.trials import facet_of, name_of, remark
 from pytest_packbench.reports.tables import WIDE, cell, section
 
 if TYPE_CHECKING:
@@ -18,10 +17,9 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.comparison import Change, Comparison, Condition
     from pytest_packbench.analysis.intervals import PairedMean
     from pytest_packbench.model.result import CaseResult
-    from pytest_packbench.runs.stored import StoredRun
+    from pytest_packbench.model.run import Run
 
 _HEAD = ("case", "before", "now", "score before", "score now", "change", "why")
-_SMALLER = "smaller_changes"
 _MOST_SMALLER = 100
 _REST = "each run's report.json holds all"
 _LISTS = (
@@ -53,7 +51,7 @@ def diff_markdown(comparison: Comparison, failed: Sequence[Condition] = (), note
         section("Counts", ("what", "cases"), _counts(comparison)),
         "\n".join(f"- {sentence}" for sentence in (*(cell(note, WIDE) for note in notes), *sentences(comparison))),
         *(_changes(title, comparison.of(kind)) for kind, title in _LISTS),
-        _changes(f"Smaller changes: by less than {comparison.threshold:g}", comparison.of(_SMALLER), _MOST_SMALLER),
+        _changes(f"Smaller changes: by less than {comparison.threshold:g}", comparison.of(SMALLER), _MOST_SMALLER),
         section("Added", ("case", "verdict", "score"), map(_entry_row, comparison.added), rest=_REST),
         section("Removed", ("case", "verdict", "score"), map(_entry_row, comparison.removed), rest=_REST),
         _changes("Case or judge changed: left out of the statistics", comparison.of("hash_changed")),
@@ -77,20 +75,19 @@ def _told(comparison: Comparison) -> str:
     if not comparison.unchanged:
         return "no unchanged case in common" if comparison.changes else "no case in common"
     if not (worse or better or failing or fixed):
-        moved = int(figures[_SMALLER])
+        moved = int(figures[SMALLER])
         return f"no score moved by {comparison.threshold:g} or more, {moved} by less" if moved else "no score changed"
     return f"{worse} regressed, {better} improved, {count(failing, 'new failure')}, {fixed} fixed"
 
 
 def _beside(comparison: Comparison) -> str:
     """Count the cases that nothing else is said of: one that failed may have gone, or been edited until it passed."""
-    quarantined = sum(one.quarantined for one in comparison.changes)
-    changed = sum(one.hash_changed and not one.quarantined for one in comparison.changes)
+    figures = comparison.counts()
     numbers = {
-        "removed": len(comparison.removed),
-        "added": len(comparison.added),
-        "quarantined now": quarantined,
-        "changed and left out": changed,
+        "removed": int(figures["removed"]),
+        "added": int(figures["added"]),
+        "quarantined now": int(figures["quarantined"]),
+        "changed and left out": comparison.left_out,
     }
     found = [(number, name) for name, number in numbers.items() if number]
     return ", ".join(
@@ -105,7 +102,7 @@ def sentences(comparison: Comparison) -> list[str]:
     if mean is None:
         nothing = "No case has a score in both runs: nothing can be said about a change of score."
         return [*found, nothing, *_flips(comparison)]
-    if _authored(comparison):
+    if comparison.authored:
         # what somebody wrote is no sample of anything (design 7)
         told = f"Mean change over {count(mean.n, 'pair')}: {mean.mean:+.3f} points of score"
         flips = f"{comparison.lost} lost, {comparison.won} won"
@@ -158,11 +155,6 @@ def _trials(comparison: Comparison) -> Iterator[str]:
     yield f"{each}: {told}{other}."
 
 
-def _authored(comparison: Comparison) -> bool:
-    judged = [entry for entry in comparison.current.entries if entry.counted]
-    return bool(judged) and all(entry.llm_backend == AUTHORED for entry in judged)
-
-
 def _flips(comparison: Comparison) -> list[str]:
     if not comparison.lost + comparison.won:
         return []
@@ -175,16 +167,15 @@ def _runs(comparison: Comparison) -> str:
     """Put the runs side by side: what they are, and what of it neither of them has is left out."""
     before, now = comparison.trials
     rows = [
-        {"": "baseline", **_run_row(comparison.baseline, before)},
-        {"": "current", **_run_row(comparison.current, now)},
+        {"": "baseline", **_run_row(comparison.baseline.run, comparison.cases[0], before)},
+        {"": "current", **_run_row(comparison.current.run, comparison.cases[1], now)},
     ]
     optional = {"model": DASH, "guards": DASH, "trials": "1"}
     shown = [name for name in rows[0] if any(row[name] != optional.get(name) for row in rows)]
     return section("Runs", tuple(shown), [tuple(row[name] for name in shown) for row in rows])
 
 
-def _run_row(stored: StoredRun, trials: int) -> dict[str, str]:
-    run = stored.run
+def _run_row(run: Run, cases: int, trials: int) -> dict[str, str]:
     guards = run.settings.get("guards")
     return {
         "run": run.run_id,
@@ -193,7 +184,7 @@ def _run_row(stored: StoredRun, trials: int) -> dict[str, str]:
         "target": run.target,
         "model": " / ".join(part for part in (run.backend, run.model) if part) or DASH,
         "guards": ", ".join(map(str, guards)) if isinstance(guards, list) and guards else DASH,
-        "cases": str(len(folded(stored.entries))),
+        "cases": str(cases),
         "trials": str(trials),
         "partial": run.partial or "no",
     }
@@ -202,11 +193,11 @@ def _run_row(stored: StoredRun, trials: int) -> dict[str, str]:
 def _counts(comparison: Comparison) -> Iterable[tuple[str, str]]:
     figures = comparison.counts()
     yield "in both runs", str(len(comparison.changes))
-    for name in ("improved", "regressed", _SMALLER, "new_failures", "fixed", "verdict_changed", "hash_changed"):
+    for name in ("improved", "regressed", SMALLER, "new_failures", "fixed", "verdict_changed", "hash_changed"):
         yield name.replace("_", " "), str(int(figures[name]))
     yield "quarantined now", str(int(figures["quarantined"]))
-    yield "added", str(len(comparison.added))
-    yield "removed", str(len(comparison.removed))
+    yield "added", str(int(figures["added"]))
+    yield "removed", str(int(figures["removed"]))
 
 
 def _row(change: Change) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
-from pytest_packbench.analysis.conclusion import count, judge
-from pytest_packbench.analysis.figures import score, terms_text
+from pytest_packbench.analysis.conclusion import judge
+from pytest_packbench.analysis.figures import count, score, terms_text
 from pytest_packbench.analysis.listing import MOST_ROWS, Listing
 from pytest_packbench.analysis.trials import folded, rule_of
 from pytest_packbench.reports.markdown import summary_markdown

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.conclusion import count, judge, limits
-from pytest_packbench.analysis.figures import aligned, average, interval, percent, score, terms_text
+from pytest_packbench.analysis.conclusion import judge, limits
+from pytest_packbench.analysis.figures import aligned, average, count, interval, percent, score, terms_text
 from pytest_packbench.analysis.listing import MOST_ROWS, Listing
 from pytest_packbench.analysis.trials import rule_of
 from pytest_packbench.model.result import UNREADABLE

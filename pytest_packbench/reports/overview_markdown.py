@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.conclusion import count
-from pytest_packbench.analysis.figures import DASH, average, interval, percent, score
+from pytest_packbench.analysis.figures import DASH, average, count, interval, percent, score
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.overview import FIXTURE
-from pytest_packbench.analysis.rust_report import CONDITIONS, original_markdown
-from pytest_packbench.analysis.statistics import AUTHORED
+from pytest_packbench.analysis.rust_report import original_markdown
+from pytest_packbench.analysis.tally import AUTHORED
 from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.reports.tables import WIDE, cell, told_table
 
@@ -111,18 +110,13 @@ def _differences(found: Overview) -> Iterator[str]:
     if found.original is None:
         yield "The original's report does not know these suites: all figures are ours."
         return
-    suites = [(run, suite) for run in found.runs for suite in run.suites if suite.effort.records]
-    known = [(run.run_id, suite) for run, suite in suites if suite.suite in CONDITIONS]
-    repeated = sum(suite.total for suite in found.original.suites) - sum(suite.effort.records for _, suite in known)
-    runs = len({run_id for run_id, _ in known})
-    unknown = sorted({suite.suite for _, suite in suites if suite.suite not in CONDITIONS})
     reasons = []
-    if repeated:
-        reasons.append(f"they count {count(repeated, 'duplicate')} again")
-    if runs > 1:
-        reasons.append(f"they merge {runs} runs under the name of the first")
-    if unknown:
-        reasons.append(f"they leave out {', '.join(map(cell, unknown))}, which it does not know")
+    if found.repeated:
+        reasons.append(f"they count {count(found.repeated, 'duplicate')} again")
+    if found.merged_runs > 1:
+        reasons.append(f"they merge {found.merged_runs} runs under the name of the first")
+    if found.unknown_suites:
+        reasons.append(f"they leave out {', '.join(map(cell, found.unknown_suites))}, which it does not know")
     if found.skipped is not None and found.skipped.count:
         reasons.append("it would have stopped at the first line that can't be read")
     if found.original.wrapped:
