@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.figures import TOLERANCE
 from pytest_packbench.analysis.intervals import PairedMean, mcnemar, paired_mean
-from pytest_packbench.analysis.tally import AUTHORED, judges_differ, same_case
+from pytest_packbench.analysis.sums import AUTHORED
+from pytest_packbench.analysis.tally import judges_differ, same_case
 from pytest_packbench.analysis.trials import (
     MEAN,
     cases_of,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pytest_packbench.analysis.figures import count
-from pytest_packbench.analysis.tally import AUTHORED
+from pytest_packbench.analysis.sums import AUTHORED
 from pytest_packbench.analysis.trials import facet_of, remark
 
 if TYPE_CHECKING:

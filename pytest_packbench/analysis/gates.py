@@ -22,7 +22,8 @@ from pytest_packbench.analysis.metrics import (
     pairs,
     whole_of,
 )
-from pytest_packbench.analysis.tally import TAG, Sums, Tally
+from pytest_packbench.analysis.sums import Sums
+from pytest_packbench.analysis.tally import TAG, Tally
 from pytest_packbench.analysis.trials import MEAN, facet_of, folded, most_trials, remark, rule_of
 from pytest_packbench.model.gate import GateResult
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.figures import TOLERANCE, aligned
-from pytest_packbench.analysis.tally import Sums, merged
+from pytest_packbench.analysis.sums import Sums, merged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pytest_packbench.analysis.tally import PairsKey, Profile, Tally
+    from pytest_packbench.analysis.sums import Profile
+    from pytest_packbench.analysis.tally import PairsKey, Tally
     from pytest_packbench.model.gate import Metric
 
 

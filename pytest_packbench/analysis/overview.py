@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.analysis.intervals import CONFIDENCE, wilson
 from pytest_packbench.analysis.metrics import MEAN_SCORE, Bounds, arithmetic, line, measured
 from pytest_packbench.analysis.rust_report import CONDITIONS, original
-from pytest_packbench.analysis.tally import AUTHORED, NANO, Cell, Hook, Place
+from pytest_packbench.analysis.sums import AUTHORED, NANO, Cell
+from pytest_packbench.analysis.tally import Hook, Place
 from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytest_packbench.analysis.rust_report import Original
-    from pytest_packbench.analysis.tally import Duplicates, FailingCase, Sums, Tally
+    from pytest_packbench.analysis.sums import Sums
+    from pytest_packbench.analysis.tally import Duplicates, FailingCase, Tally
     from pytest_packbench.runs.lines import Skipped
 
 

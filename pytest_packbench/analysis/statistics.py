@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.intervals import CONFIDENCE, wilson
-from pytest_packbench.analysis.tally import AUTHORED, TAG, Tally, merged
+from pytest_packbench.analysis.metrics import MEAN_SCORE, measured, whole_of
+from pytest_packbench.analysis.sums import AUTHORED, merged
+from pytest_packbench.analysis.tally import TAG, Tally
 from pytest_packbench.analysis.trials import MEAN
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.score import VERDICTS
@@ -15,7 +17,7 @@ from pytest_packbench.model.score import VERDICTS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_packbench.analysis.tally import Sums
+    from pytest_packbench.analysis.sums import Sums
     from pytest_packbench.analysis.trials import Rule, TrialFigures
     from pytest_packbench.model.result import CaseResult
 
@@ -198,12 +200,11 @@ def statistics_of(
     Raises:
         ValueError: `confidence` is out of its range.
     """
-    tally.close()
-    groups: dict[tuple[str, str], list[Sums]] = {("", ""): []}
+    whole = whole_of(tally.close())
+    groups: dict[tuple[str, str], list[Sums]] = {}
     for key, sums in tally.groups.items():
-        if by_tag or key.name != TAG:
+        if key.name and (by_tag or key.name != TAG):
             groups.setdefault((key.name, key.value), []).append(sums)
-    whole = merged(groups.pop(("", "")))
     verdicts, quarantined = dict.fromkeys(VERDICTS, 0), dict.fromkeys(QUARANTINE, 0)
     depths, due, models = Counter[int](), Counter[tuple[bool | None, bool | None]](), Counter[str]()
     for one, number in whole.profiles.items():
@@ -239,18 +240,16 @@ def statistics_of(
 
 
 def _group(name: str, value: str, sums: Sums, confidence: float) -> Group:
-    n, passed = (
-        sums.count(has) for has in (lambda one: one.counted, lambda one: one.counted and one.verdict == "passed")
-    )
+    passed, points = measured(sums, "pass_rate"), measured(sums, MEAN_SCORE)
     return Group(
         name=name,
         value=value,
         selected=sums.count(),
-        n=n,
-        passed=passed,
-        pass_rate=passed / n if n else None,
-        mean_score=sums.mean,
-        interval=None if sums.count(lambda one: one.authored) else wilson(passed, n, confidence),
+        n=passed.bottom,
+        passed=round(passed.top),
+        pass_rate=passed.value if passed.bottom else None,
+        mean_score=points.value if points.bottom else None,
+        interval=None if sums.count(lambda one: one.authored) else wilson(round(passed.top), passed.bottom, confidence),
     )
 
 

@@ -1,7 +1,6 @@
 """Counting one by one what runs leave: results of cases, wire records, error lines. No run is held whole.
 
-What a figure can ask of a result is its `Profile`, of which a run has few. Results that share something are one `Sums`:
-how many of them have each profile, and what adds up. Statistics, gates and reports are made of these sums alone.
+Statistics, gates and reports are made of the sums alone.
 """
 
 from __future__ import annotations
@@ -10,12 +9,11 @@ from bisect import insort
 from collections import Counter
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
+from pytest_packbench.analysis.sums import Cell, Profile, Sums, number_of, points_of, trial_of
 from pytest_packbench.analysis.trials import MEAN, Trials, apart, cases_of, cluster_of, folded_case, needed, passed_of
 from pytest_packbench.model.result import QUARANTINE
-from pytest_packbench.model.strict_json import U32_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -30,215 +28,13 @@ if TYPE_CHECKING:
 MOST_FAILING = 20
 MOST_DUPLICATES = 10
 TAG = "tag"
-# the backend whose answers a person or a script wrote (design 2 and 5)
-AUTHORED = "stub"
-# scores and costs of records are added as whole billionths, so that their order makes no difference
-NANO = 1_000_000_000
-# every float is a whole multiple of this: sums of them are exact, and rounded once
-_FINEST_BITS = 1074
-_FINEST = 1 << _FINEST_BITS
+# a facet of one of these names would count its cases twice
+_OURS = frozenset({"", "case_type", "difficulty", TAG})
 _DIGEST = 16
-_MOST_USD = 1e12
-_JUDGED = ("passed", "failed")
 # whether a record passed, and whether there is a duplicate of it: tuples shared by all records
 _ONCE = ((False, False), (True, False))
 _AGAIN = ((False, True), (True, True))
 _Item = TypeVar("_Item")
-_Key = TypeVar("_Key")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Profile:
-    """All that a figure can ask of one result beside its score; see `CaseResult`. A tally makes each once.
-
-    Attributes:
-        verdict: one of `VERDICTS`.
-        quarantine: `skip` or `xfail` where its notes take the case out; else empty.
-        scored: whether it has a score.
-        decision: what the target did, in the words of the record.
-        utility: whether the user's own task was done.
-        valid: whether the answer could be read.
-        expects_refusal: whether a refusal was due.
-        refused: whether one came.
-        depth: how deep the answer agrees.
-        backend: who answered the model calls.
-        model: which model.
-        judge: who ruled.
-        stale: whether the recording answered another prompt.
-        cached: whether a kept answer was used.
-    """
-
-    verdict: str
-    quarantine: str = ""
-    scored: bool = False
-    decision: str | None = None
-    utility: bool | None = None
-    valid: bool | None = None
-    expects_refusal: bool | None = None
-    refused: bool | None = None
-    depth: int | None = None
-    backend: str | None = None
-    model: str | None = None
-    judge: str | None = None
-    stale: bool = False
-    cached: bool = False
-
-    @property
-    def counted(self) -> bool:
-        """Whether the result stands in the rates: it was scored and passed or failed."""
-        return self.verdict in _JUDGED and not self.quarantine
-
-    @property
-    def due(self) -> bool:
-        """Whether the case has to end passed or failed (design 4)."""
-        return not self.quarantine and self.verdict != "known_hole"
-
-    @property
-    def authored(self) -> bool:
-        """Whether it is a judged answer that a person or a script wrote: no sample of anything (design 7)."""
-        return self.counted and self.backend == AUTHORED
-
-
-@dataclass(slots=True)
-class Sums:
-    """The sums of some results.
-
-    Attributes:
-        profiles: each profile to the number of results that have it.
-        points: the sum of the scores of those in the rates, in whole parts of `_FINEST`.
-        odd: the sum of those scores that are not finite.
-        clusters: what the results in the rates share by design, where the tally was told a facet.
-    """
-
-    profiles: dict[Profile, int] = field(default_factory=dict)
-    points: int = 0
-    odd: float = 0.0
-    clusters: set[str] = field(default_factory=set)
-
-    def add(self, profile: Profile, points: float) -> None:
-        """Add one result; its points are whole parts, or a score that is not finite."""
-        self.profiles[profile] = self.profiles.get(profile, 0) + 1
-        if isinstance(points, int):
-            self.points += points
-        else:
-            self.odd += points
-
-    def absorb(self, other: Sums) -> None:
-        """Add the sums of other results."""
-        for profile, number in other.profiles.items():
-            self.profiles[profile] = self.profiles.get(profile, 0) + number
-        self.points += other.points
-        self.odd += other.odd
-        self.clusters |= other.clusters
-
-    def count(self, has: Callable[[Profile], object] = lambda _: True) -> int:
-        """Count the results whose profile has something; all without a question."""
-        return sum(number for profile, number in self.profiles.items() if has(profile))
-
-    def by(self, of: Callable[[Profile], _Key]) -> Counter[_Key]:
-        """Count the results by what a question says of their profiles."""
-        found: Counter[_Key] = Counter()
-        for profile, number in self.profiles.items():
-            found[of(profile)] += number
-        return found
-
-    @property
-    def score(self) -> float:
-        """The sum of the scores of results in the rates, rounded once, so that their order makes no difference."""
-        return self.points / _FINEST + self.odd
-
-    @property
-    def mean(self) -> float | None:
-        """The mean of these scores, 0 to 1; None where there is none."""
-        scored = self.count(lambda one: one.counted and one.scored)
-        return self.score / scored if scored else None
-
-
-@dataclass(slots=True)
-class Cell:
-    """The sums of some records. What `packbench` holds is counted where it is of the type and range that we write.
-
-    Attributes:
-        ends: how records ended to their number: whether they passed, the decision, whether the task was done, and
-            whether they have a score.
-        tokens_known: records that tell tokens of either kind.
-        tokens_input: their sum.
-        tokens_output: their sum.
-        wall_clock_ms: sum over the records, milliseconds.
-        slowest_ms: the greatest of one record, milliseconds.
-        score_nano: sum of their scores, billionths.
-        costed: records with `packbench.cost_usd`.
-        cost_nano: sum of those costs, billionths of a dollar.
-        later: records that are a second or later trial of their case.
-        hooks: each kind of firing to its number.
-    """
-
-    ends: dict[tuple[bool, str, bool | None, bool], int] = field(default_factory=dict)
-    tokens_known: int = 0
-    tokens_input: int = 0
-    tokens_output: int = 0
-    wall_clock_ms: int = 0
-    slowest_ms: int = 0
-    score_nano: int = 0
-    costed: int = 0
-    cost_nano: int = 0
-    later: int = 0
-    hooks: Counter[tuple[int | None, str, str]] = field(default_factory=Counter)
-
-    def add(self, record: EvalRecord) -> None:
-        """Count a record."""
-        utility, scored = self._add_own(record.packbench) if record.packbench else (None, False)
-        end = (record.passed, record.agent_decision, utility, scored)
-        self.ends[end] = self.ends.get(end, 0) + 1
-        tokens_input, tokens_output, wall_clock_ms = record.tokens_input, record.tokens_output, record.wall_clock_ms
-        if tokens_input is not None or tokens_output is not None:
-            self.tokens_known += 1
-            self.tokens_input += tokens_input or 0
-            self.tokens_output += tokens_output or 0
-        self.wall_clock_ms += wall_clock_ms
-        self.slowest_ms = max(self.slowest_ms, wall_clock_ms)
-        for one in record.hook_decisions:
-            self.hooks[one.rule, one.hook, one.decision] += 1
-
-    def _add_own(self, own: Mapping[str, Any]) -> tuple[bool | None, bool]:
-        utility, score, cost = own.get("utility"), _number(own.get("score"), 1), _number(own.get("cost_usd"), _MOST_USD)
-        if score is not None:
-            self.score_nano += round(score * NANO)
-        if cost is not None:
-            self.costed += 1
-            self.cost_nano += round(cost * NANO)
-        self.later += _trial(own) > 0
-        return utility if isinstance(utility, bool) else None, score is not None
-
-    def absorb(self, other: Cell) -> None:
-        """Add the sums of other records."""
-        for end, number in other.ends.items():
-            self.ends[end] = self.ends.get(end, 0) + number
-        for name in _ADDED:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.slowest_ms = max(self.slowest_ms, other.slowest_ms)
-        self.hooks.update(other.hooks)
-
-    def sums(self) -> Sums:
-        """Give the sums that rates are made of; scores stay billionths, and are not among them."""
-        found = Sums()
-        for (passed, decision, utility, scored), number in self.ends.items():
-            verdict = "passed" if passed else "failed"
-            profile = Profile(verdict, decision=decision, utility=utility, scored=scored)
-            found.profiles[profile] = found.profiles.get(profile, 0) + number
-        return found
-
-
-_ADDED = (
-    "tokens_known",
-    "tokens_input",
-    "tokens_output",
-    "wall_clock_ms",
-    "score_nano",
-    "costed",
-    "cost_nano",
-    "later",
-)
 
 
 class Place(NamedTuple):
@@ -441,7 +237,7 @@ class Tally:
 
     def _count(self, case: CaseResult) -> None:
         profile, before = self._profile(case), self._before(case)
-        points = _points(case) if profile.counted else 0
+        points = points_of(case.score) if profile.counted else 0
         for key in self._keys(case):
             sums = self.groups.get(key)
             if sums is None:
@@ -453,7 +249,7 @@ class Tally:
                 old = self._profile(before)
                 pairs = PairsKey(key, old.counted and profile.counted, profile.due)
                 then, now = self.pairs.setdefault(pairs, (Sums(), Sums()))
-                then.add(old, _points(before) if old.counted else 0)
+                then.add(old, points_of(before.score) if old.counted else 0)
                 now.add(profile, points)
         if case.case_id in self._wanted and self.required.get(case.case_id, "passed") == "passed":
             self.required[case.case_id] = case.verdict
@@ -488,7 +284,6 @@ class Tally:
         readable = bool(case.case_type)
         keys = [GroupKey("", "", readable), GroupKey("case_type", case.case_type, readable)]
         keys.append(GroupKey("difficulty", case.difficulty, readable))
-        # a facet of one of our own names would count its cases twice
         keys += [GroupKey(name, value, readable) for name, value in case.facets.items() if name not in _OURS]
         if self._by_tag:
             keys += [GroupKey(TAG, tag, readable) for tag in dict.fromkeys(case.tags)]
@@ -500,7 +295,7 @@ class Tally:
         mode = judge = ""
         trial = 0
         if own:
-            mode, judge, trial = _text(own.get("mode")), _judge(own.get("judge")), _trial(own)
+            mode, judge, trial = _text(own.get("mode")), _judge(own.get("judge")), trial_of(own)
         digest = _digest(record.run_id, record.test_id, trial)
         state = self._seen.get(digest)
         if state is None:
@@ -555,14 +350,11 @@ class Tally:
             agent_decision=record.agent_decision,
             backend=record.llm_backend,
             model=record.llm_model,
-            score=_number(own.get("score"), 1),
-            threshold=_number(own.get("threshold"), 1),
+            score=number_of(own.get("score"), 1),
+            threshold=number_of(own.get("threshold"), 1),
         )
         found = self.failing.setdefault((record.run_id, record.test_suite), [])
         _keep_first(found, case, MOST_FAILING, key=lambda one: (one.test_id, one.trial))
-
-
-_OURS = frozenset({"case_type", "difficulty", TAG})
 
 
 def same_case(before: CaseResult, after: CaseResult) -> bool:
@@ -581,24 +373,6 @@ def judges_differ(before: CaseResult, after: CaseResult) -> bool:
     return before.counted and after.counted and before.judge != after.judge
 
 
-def merged(sums: Iterable[Sums]) -> Sums:
-    """Add up the sums of groups that share no result."""
-    whole = Sums()
-    for one in sums:
-        whole.absorb(one)
-    return whole
-
-
-def _points(case: CaseResult) -> float:
-    """Give a score in whole parts of `_FINEST`; one that is not finite stays as it is."""
-    if case.score is None:
-        return 0
-    if not isfinite(case.score):
-        return case.score
-    top, bottom = case.score.as_integer_ratio()
-    return top << (_FINEST_BITS - bottom.bit_length() + 1)
-
-
 def _keep_first(found: list[_Item], item: _Item, most: int, key: Callable[[_Item], Any]) -> None:
     """Put an item in its place in a sorted list that keeps its `most` first ones."""
     if len(found) < most or key(item) < key(found[-1]):
@@ -610,17 +384,6 @@ def _digest(run_id: str, test_id: str, trial: int) -> bytes:
     # the length keeps apart what would read the same when joined
     text = f"{trial} {len(run_id)} {run_id}{test_id}"
     return blake2b(text.encode(), digest_size=_DIGEST).digest()
-
-
-def _trial(own: Mapping[str, Any]) -> int:
-    trial = own.get("trial")
-    return trial if type(trial) is int and 0 <= trial <= U32_MAX else 0
-
-
-def _number(value: object, most: float) -> float | None:
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most:
-        return value
-    return None
 
 
 def _text(value: object) -> str:

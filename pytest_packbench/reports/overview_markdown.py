@@ -13,7 +13,7 @@ from pytest_packbench.analysis.figures import DASH, average, count, interval, pe
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.overview import FIXTURE
 from pytest_packbench.analysis.rust_report import original_markdown
-from pytest_packbench.analysis.tally import AUTHORED
+from pytest_packbench.analysis.sums import AUTHORED
 from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.reports.tables import WIDE, cell, told_table
 
