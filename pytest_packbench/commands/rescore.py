@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of, run_folder, write_asked
+from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of, write_asked
 from pytest_packbench.model.errors import said
+from pytest_packbench.runs.folder import PAYLOADS, find_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -38,16 +39,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Score the stored results again and print how the scores change."""
     from pytest_packbench.analysis.comparison import compare, parse_conditions
     from pytest_packbench.reports.diff import diff_markdown
-    from pytest_packbench.runs.stored import StoredRun, open_report
+    from pytest_packbench.runs.report import open_report
+    from pytest_packbench.runs.stored import StoredRun
 
-    folder = run_folder(arguments.run)
+    folder = find_folder(arguments.run)
     report = open_report(folder)
     packs = packs_of(arguments.packs)
     suite = find_suite(report.run.suite, arguments.root, packs)
     pack = packs[suite.config.pack].for_suite(suite.config)
     shared = _Shared()
     before = tuple(shared.light(entry) for entry in report.entries)
-    after = tuple(shared.light(entry) for entry in rescored(before, report.run, folder / "payloads.jsonl", suite, pack))
+    after = tuple(shared.light(entry) for entry in rescored(before, report.run, folder / PAYLOADS, suite, pack))
     now = replace(report.run, suite_sha256=suite.sha256, pack=pack.name, pack_version=pack.version)
     comparison = compare(
         StoredRun(source=report.source, run=report.run, entries=before),
