@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.record import EvalRecord, RecordError
-from pytest_packbench.model.result import CaseResult
+from pytest_packbench.model.result import ERROR_TEXTS, CaseResult
 from pytest_packbench.model.run import Run
 from pytest_packbench.model.score import VERDICTS
 from pytest_packbench.model.strict_json import shown
@@ -188,9 +188,6 @@ def _checked(told: StoredRun, records: StoredRun) -> StoredRun:
     return told
 
 
-_TEXTS = ("run_id", "test_id", "verdict", "kind", "message", "file", "timestamp")
-
-
 def _error_lines(path: Path, stored: StoredRun) -> Iterator[CaseResult]:
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
@@ -200,8 +197,8 @@ def _error_lines(path: Path, stored: StoredRun) -> Iterator[CaseResult]:
                 data = json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise StoredRunError(f"{path}:{number}: not JSON: {error}") from None
-            if not isinstance(data, dict) or not all(isinstance(data.get(name, ""), str) for name in _TEXTS):
-                raise StoredRunError(f"{path}:{number}: expected an object with {', '.join(_TEXTS)}")
+            if not isinstance(data, dict) or not all(isinstance(data.get(name, ""), str) for name in ERROR_TEXTS):
+                raise StoredRunError(f"{path}:{number}: expected an object with {', '.join(ERROR_TEXTS)}")
             if data.get("verdict") not in VERDICTS or not data.get("test_id"):
                 raise StoredRunError(f"{path}:{number}: expected a test_id, and a verdict of {', '.join(VERDICTS)}")
             # runs may be joined in one file; those of another suite belong to its records
