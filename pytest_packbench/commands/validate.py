@@ -26,7 +26,6 @@ _EMPTY = {
     "payloads.jsonl": "no result of a run",
     "journal.jsonl": "no entry of a journal: no case had ended",
 }
-_TEXTS = ("run_id", "test_id", "verdict", "kind", "message", "file", "timestamp")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -259,30 +258,14 @@ def _journal_entry(found: dict[str, Any]) -> str:
 
 
 def _result(found: dict[str, Any]) -> str:
-    _check_texts(found, ("run_id", "test_id", "case_id"))
-    _check_trial(found)
+    from pytest_packbench.runs.lines import check_payload_line
+
+    check_payload_line(found)
     return "result of a run, version 1"
 
 
 def _error(found: dict[str, Any]) -> str:
-    from pytest_packbench.model.score import VERDICTS
+    from pytest_packbench.runs.lines import check_error_line
 
-    _check_texts(found, _TEXTS)
-    _check_trial(found)
-    if found["verdict"] not in VERDICTS:
-        raise ValueError(f"verdict: got {found['verdict']!r:.60}, expected one of {', '.join(VERDICTS)}")
+    check_error_line(found)
     return "error of a run, version 1"
-
-
-def _check_texts(found: dict[str, Any], names: tuple[str, ...]) -> None:
-    for name in names:
-        if name not in found:
-            raise ValueError(f"{name}: is missing")
-        if not isinstance(found[name], str):
-            raise ValueError(f"{name}: got {found[name]!r:.60}, expected a string")  # noqa: TRY004 - a file's mistake, told as all others
-
-
-def _check_trial(found: dict[str, Any]) -> None:
-    trial = found.get("trial", 0)
-    if type(trial) is not int or trial < 0:
-        raise ValueError(f"trial: got {trial!r:.60}, expected an integer of 0 or more")
