@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import STUB
 from pytest_packbench.model.request import Usage
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.outcome import Outcome
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
+    from pytest_packbench.model.run import Mode
     from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Suite
 
@@ -54,7 +55,7 @@ class SuiteContext:
     pack: Pack
     caller: Caller
     target_name: str
-    mode: Literal["fixture", "live", "record"] = "fixture"
+    mode: Mode = "fixture"
     live: Live | None = None
     backend: str = ""
     model: str = ""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench import __version__
 from pytest_packbench.model.record import EVAL_BACKENDS, wire_record
 from pytest_packbench.model.result import OWN_VERSION, CaseResult, own_object
+from pytest_packbench.model.score import scored
 
 if TYPE_CHECKING:
     from pytest_packbench.engine.context import Attempt, SuiteContext
@@ -176,14 +177,6 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = UNKNOWN
     return found
-
-
-def scored(score: Score) -> str:
-    """Say a score against its threshold: `score 0.35 < 0.80`."""
-    if score.score is None:
-        return score.verdict
-    sign = ">=" if score.passed else "<"
-    return f"score {score.score:.2f} {sign} {score.threshold:.2f}"
 
 
 def _outline(place: Place) -> dict[str, Any]:

@@ -93,3 +93,11 @@ class Score:
 def judged(points: float, threshold: float) -> Verdict:
     """Compare a score with its threshold, forgiving float noise of 1e-9."""
     return "passed" if points >= threshold - TOLERANCE else "failed"
+
+
+def scored(score: Score) -> str:
+    """Say a score against its threshold: `score 0.35 < 0.80`."""
+    if score.score is None:
+        return score.verdict
+    sign = ">=" if score.passed else "<"
+    return f"score {score.score:.2f} {sign} {score.threshold:.2f}"

@@ -15,14 +15,14 @@ import pytest
 from pytest_packbench.engine.contexts import guard_name
 from pytest_packbench.engine.metering import CAPS
 from pytest_packbench.engine.results import Place, clock, unscored, versions
+from pytest_packbench.engine.trial import kept_trial
 from pytest_packbench.model.run import CLUSTER, Run
 from pytest_packbench.plugin import ASKED
-from pytest_packbench.pytest_plugin.case_run import place_of, taken_from, tried_before
-from pytest_packbench.pytest_plugin.collection import CaseItem, Collector
+from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.jsonreport import plugin_report
 from pytest_packbench.pytest_plugin.resume import check_resumed
 from pytest_packbench.pytest_plugin.selection import sizes
-from pytest_packbench.pytest_plugin.stash import AHEAD, RESUMED, RUN_ID, ungrouped
+from pytest_packbench.pytest_plugin.stash import AHEAD, ATTRIBUTE, RESUMED, RUN_ID, ungrouped
 from pytest_packbench.runs.baseline import NONE, find_baseline
 from pytest_packbench.runs.folder import DIFF, REPORT, SUMMARY
 from pytest_packbench.runs.metadata import Extent, listed, targets_of
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclude import Conclusion
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.suite import Suite
+    from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.baseline import Earlier
 
@@ -83,13 +84,15 @@ class Recorder:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note what was selected; under xdist the workers tell."""
         for item in session.items:
-            if isinstance(item, CaseItem):
-                self.select(item.suite.name, item.case_nodeid, partial(place_of, item))
+            run = run_of(item)
+            if run is not None:
+                self.select(run.suite.name, run.nodeid, run.place, run.target)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the entry from a report; a report of a case without one tells of a breakdown around it."""
-        entries = taken_from(report)
+        # off it: other plugins may write reports as JSON, and these are no values of that
+        entries = report.__dict__.pop(ATTRIBUTE, None)
         if entries:
             self._take(entries)
             return
@@ -122,7 +125,7 @@ class Recorder:
         before = self.resumed.trials(run.suite, place.case_id) if self.resumed is not None else {}
         # of another case than today's nothing is kept
         sha256 = place.loaded.sha256 if place.loaded is not None else None
-        kept = {trial: tried_before(one, place).entry for trial, one in before.items() if one.case_sha256 == sha256}
+        kept = {trial: kept_trial(one, place).result for trial, one in before.items() if one.case_sha256 == sha256}
         return {**kept, **made.get(place.nodeid, {}), **run.untold.get(place.nodeid, {})}
 
     def keep(self, entry: CaseResult) -> None:

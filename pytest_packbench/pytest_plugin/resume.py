@@ -9,7 +9,7 @@ import pytest
 from pytest_packbench.cases.files import find_in, parted, sha256_at
 from pytest_packbench.cases.load import load_cassette
 from pytest_packbench.model.errors import CassetteError
-from pytest_packbench.pytest_plugin.collection import CaseItem
+from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.runs.resume import GONE, ResumeError, check_unchanged, find_resumed, named
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
+    from pytest_packbench.pytest_plugin.case_run import CaseRun
     from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.resume import Resumed
 
@@ -83,8 +84,9 @@ class Changes:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Refuse, or forget, what was scored on another case than today's."""
         for suite, kept in self._resumed.kept.items():
-            items = [item for item in session.items if isinstance(item, CaseItem) and item.suite.name == suite]
-            changed = [item.name for item in items if _is_changed(item, kept.entries.get(item.name, {}).values())]
+            runs = [run for item in session.items if (run := run_of(item)) is not None and not run.own_test]
+            due = [run for run in runs if run.suite.name == suite]
+            changed = [run.name for run in due if _is_changed(run, kept.entries.get(run.name, {}).values())]
             if changed and not self._resumed.anew:
                 refusal = self._resumed.refusal(suite, [f"{named(changed)} changed"])
                 _refuse(session.config, f"{OPTION}: {refusal}")
@@ -96,8 +98,8 @@ def _usage_error(error: ResumeError) -> pytest.UsageError:
     return pytest.UsageError(f"{OPTION}: {error}")
 
 
-def _is_changed(item: CaseItem, entries: Iterable[CaseResult]) -> bool:
-    now = item.loaded.sha256 if item.loaded is not None and not item.problem else None
+def _is_changed(run: CaseRun, entries: Iterable[CaseResult]) -> bool:
+    now = run.loaded.sha256 if run.loaded is not None and not run.problem else None
     return any(entry.case_sha256 != now for entry in entries)
 
 

@@ -11,9 +11,8 @@ import pytest
 
 from pytest_packbench.model.run import OWN_TEST
 from pytest_packbench.plugin import ASKED
-from pytest_packbench.pytest_plugin.case_run import Reporter
+from pytest_packbench.pytest_plugin.case_report import Reporter
 from pytest_packbench.pytest_plugin.collection import Collector
-from pytest_packbench.pytest_plugin.explain import Shown
 from pytest_packbench.pytest_plugin.github import register_github
 from pytest_packbench.pytest_plugin.jsonreport import switch_on
 from pytest_packbench.pytest_plugin.recorder import Recorder
@@ -67,14 +66,13 @@ def register(config: pytest.Config, *, late: bool = False) -> None:
     switch_on(config)
     config.pluginmanager.register(recorder, "packbench-recorder")
     config.pluginmanager.register(Terminal(recorder), "packbench-terminal")
-    config.pluginmanager.register(Shown(), "packbench-shown")
     register_github(config, recorder)
     if ahead is not None:
         ahead.keep = recorder.keep
         progress = Progress(config, ahead)
         ahead.tick, ahead.clear, ahead.again = progress.tick, progress.clear, progress.again
     # by its option: xdist may be loaded under any name
-    if hasattr(config.option, "dist"):
+    if getattr(config.option, "dist", "no") != "no":
         from pytest_packbench.pytest_plugin.xdist import Controller
 
         config.pluginmanager.register(Controller(recorder), "packbench-controller")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine.contexts import guard_name
+from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.reports.live import caps_text, spent_text
 
 if TYPE_CHECKING:
@@ -40,10 +41,8 @@ class Terminal:
         benches = self._recorder.benches
         if benches.settings.mode == "fixture" or self._recorder.config.option.collectonly:
             return []
-        from pytest_packbench.pytest_plugin.case_run import place_of
-        from pytest_packbench.pytest_plugin.collection import CaseItem
-
-        cases = [place_of(item) for item in items if isinstance(item, CaseItem)]
+        runs = [run for item in items if (run := run_of(item)) is not None]
+        cases = [run.place() for run in runs if not run.own_test]
         return [benches.expected_text(cases), caps_text(benches.settings, shared=False)] if cases else []
 
     def _header(self, suite: Suite) -> list[str]:
