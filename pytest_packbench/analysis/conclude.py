@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pytest_packbench.analysis.conclusion import judge
-from pytest_packbench.analysis.gates import check_run, of_a_part, of_a_shard
-from pytest_packbench.analysis.statistics import statistics
-from pytest_packbench.analysis.trials import rule_of
+from pytest_packbench.analysis.gates import baseline_of, gate_tally, judged, of_a_part, of_a_shard
+from pytest_packbench.analysis.statistics import statistics_of
+from pytest_packbench.analysis.trials import facet_of, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,14 +73,21 @@ def conclude(
         TrialsRuleError: a run was judged by a rule for trials that is none.
     """
     rule = rule_of(run, rules.trials_rule())
-    figures = statistics(results, levels=pack.depths or None, trials_rule=rule)
-    gates = check_run(run, results, rules.all_gates(), earlier.stored, why=earlier.why, trials_rule=rule)
+    gates = rules.all_gates()
+    before = baseline_of(earlier.stored, gates, why=earlier.why, trials_rule=rule)
+    tally = gate_tally(gates, trials_rule=rule, facet=facet_of(run), baseline=before).take(results)
+    decided = judged(tally, gates, before.for_run(run, tally) if before is not None else None)
     if scope != "whole":
-        gates = of_a_shard(gates) if scope == "shard" else of_a_part(gates)
+        decided = of_a_shard(decided) if scope == "shard" else of_a_part(decided)
     comparison = None
     if compared and earlier.stored is not None and scope != "shard":
         from pytest_packbench.analysis.comparison import compare
         from pytest_packbench.runs.stored import StoredRun
 
         comparison = compare(earlier.stored, StoredRun(source=run.run_id, run=run, entries=tuple(results)))
-    return Conclusion(run=run, statistics=figures, gates=gates, comparison=comparison)
+    return Conclusion(
+        run=run,
+        statistics=statistics_of(tally, levels=pack.depths or None),
+        gates=decided,
+        comparison=comparison,
+    )

@@ -16,11 +16,10 @@ from pytest_packbench.model.case import Case
 from pytest_packbench.model.checks import own_problem
 from pytest_packbench.model.errors import CaseError, InputError, Problem, suggestion
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
-from pytest_packbench.model.result import ERROR_TEXTS
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
-from pytest_packbench.model.score import VERDICTS
 from pytest_packbench.reports.terminal import printable
 from pytest_packbench.runs.journal import HEAD, JOURNAL_VERSION, parse_entry
+from pytest_packbench.runs.lines import check_error_line, check_payload_line
 from pytest_packbench.runs.report import is_report, open_report
 
 if TYPE_CHECKING:
@@ -184,9 +183,11 @@ def _line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
             parse_entry(found)
             return _JOURNAL
         if "result" in found:
-            return _result(found)
+            check_payload_line(found)
+            return "result of a run, version 1"
         if "kind" in found or "message" in found:
-            return _error(found)
+            check_error_line(found)
+            return "error of a run, version 1"
         raise ValueError(str(error)) from None
     problem = own_problem(record.packbench) if record.packbench is not None else None
     if problem is not None:
@@ -220,31 +221,3 @@ def _journal_head(found: dict[str, Any]) -> str:
     if not isinstance(found.get("run"), dict):
         raise ValueError("run: expected an object")  # noqa: TRY004 - a file's mistake, told as all others
     return _HEAD
-
-
-def _result(found: dict[str, Any]) -> str:
-    _check_texts(found, ("run_id", "test_id", "case_id"))
-    _check_trial(found)
-    return "result of a run, version 1"
-
-
-def _error(found: dict[str, Any]) -> str:
-    _check_texts(found, ERROR_TEXTS)
-    _check_trial(found)
-    if found["verdict"] not in VERDICTS:
-        raise ValueError(f"verdict: got {found['verdict']!r:.60}, expected one of {', '.join(VERDICTS)}")
-    return "error of a run, version 1"
-
-
-def _check_texts(found: dict[str, Any], names: tuple[str, ...]) -> None:
-    for name in names:
-        if name not in found:
-            raise ValueError(f"{name}: is missing")
-        if not isinstance(found[name], str):
-            raise ValueError(f"{name}: got {found[name]!r:.60}, expected a string")  # noqa: TRY004 - a file's mistake, told as all others
-
-
-def _check_trial(found: dict[str, Any]) -> None:
-    trial = found.get("trial", 0)
-    if type(trial) is not int or trial < 0:
-        raise ValueError(f"trial: got {trial!r:.60}, expected an integer of 0 or more")
