@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -12,11 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import BaseModel
 
-from pytest_packbench.engine.attempt import frames, settle
-from pytest_packbench.engine.context import AttemptState, Failure, SuiteContext
-from pytest_packbench.engine.metering import Live
-from pytest_packbench.engine.secrets import Secrets
-from pytest_packbench.engine.targets import Caller
+from pytest_packbench.engine.attempt import AttemptState, frames, settle
+from pytest_packbench.engine.context import Failure
 from pytest_packbench.model.errors import text_of
 from pytest_packbench.model.run import OWN_TEST
 from pytest_packbench.plugin import MARK
@@ -49,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
 
+    from pytest_packbench.engine.context import SuiteContext
     from pytest_packbench.engine.results import Place
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.request import VerifyRequest
@@ -381,17 +378,7 @@ class MarkedTests:
     def _bench(self, test: MarkedTest) -> SuiteContext:
         key = (test.suite.name, test.own_test)
         if key not in self._ready:
-            settings = self._benches.settings
-            secrets = None if settings.mode == "fixture" else Secrets(os.environ)
-            ledger = self._benches.clients.ledger
-            self._ready[key] = SuiteContext(
-                suite=test.suite,
-                pack=self._benches.pack_of(test.suite),
-                caller=Caller(_asked_by_the_test),
-                target_name=_target(test),
-                mode=settings.mode,
-                live=Live(asked=None, ledger=ledger, secrets=secrets) if secrets is not None else None,
-            )
+            self._ready[key] = self._benches.of_results(test.suite, _target(test))
         return self._ready[key]
 
 
@@ -478,7 +465,3 @@ def _target(test: MarkedTest) -> str:
 
 def _line(error: BaseException) -> str:
     return " ".join((text_of(error).strip() or type(error).__name__).splitlines()[0].split())
-
-
-def _asked_by_the_test(request: object) -> None:
-    raise RuntimeError(f"the test itself runs its target: {request!r}")
