@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -12,12 +11,9 @@ import pytest
 from pydantic import BaseModel
 
 from pytest_packbench.cases.suite_cases import SuiteCase, suite_cases
-from pytest_packbench.engine.attempt import frames, settle
-from pytest_packbench.engine.context import AttemptState, Failure, SuiteContext
+from pytest_packbench.engine.attempt import AttemptState, frames, settle
+from pytest_packbench.engine.context import Failure, SuiteContext
 from pytest_packbench.engine.contexts import shown_path
-from pytest_packbench.engine.metering import Live
-from pytest_packbench.engine.secrets import Secrets
-from pytest_packbench.engine.targets import Caller
 from pytest_packbench.engine.trial import Trial, broken_trial, idle_trial, trial_of
 from pytest_packbench.model.errors import text_of
 from pytest_packbench.plugin import MARK
@@ -210,18 +206,7 @@ class MarkedTests:
         """Give what the cases of a suite share in one test function."""
         key = (run.suite.name, run.own_test)
         if key not in self._ready:
-            settings, ledger = self.benches.settings, self.benches.clients.ledger
-            live = None
-            if settings.mode != "fixture":
-                live = Live(asked=None, ledger=ledger, secrets=Secrets(os.environ))
-            self._ready[key] = SuiteContext(
-                suite=run.suite,
-                pack=run.pack,
-                caller=Caller(_asked_by_the_test),
-                target_name=run.target,
-                mode=settings.mode,
-                live=live,
-            )
+            self._ready[key] = self.benches.of_results(run.suite, run.target)
         return self._ready[key]
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
@@ -369,7 +354,3 @@ def _draft_of(result: object, begun: int) -> AttemptState:
 
 def _line(error: BaseException) -> str:
     return " ".join((text_of(error).strip() or type(error).__name__).splitlines()[0].split())
-
-
-def _asked_by_the_test(request: object) -> None:
-    raise RuntimeError(f"the test itself runs its target: {request!r}")
