@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_packbench.analysis.conclusion import count, judge
 from pytest_packbench.analysis.figures import score, terms_text
+from pytest_packbench.analysis.listing import MOST_ROWS, Listing
 from pytest_packbench.analysis.trials import folded, rule_of
-from pytest_packbench.reports.markdown import MOST_ROWS, cell, summary_markdown
+from pytest_packbench.reports.markdown import summary_markdown
+from pytest_packbench.reports.tables import cell
 from pytest_packbench.reports.terminal import one_line
 
 if TYPE_CHECKING:
@@ -139,8 +141,9 @@ def harmless(text: str) -> str:
 
 def _pages(one: Judged) -> Iterator[str]:
     notes = "\n".join(f"- {cell(note, _WIDTH)}" for note in one.notes)
+    listing = Listing("worst").take(one.entries, rule_of(one.run))
     for rows in _ROWS:
-        page = summary_markdown(one.run, one.entries, one.statistics, one.gates, most=rows, worst_first=True)
+        page = summary_markdown(one.run, listing, one.statistics, one.gates, most=rows, worst_first=True)
         title, sentence, rest = page.split("\n\n", 2)
         yield "\n\n".join(part for part in (title, sentence, notes, rest) if part)
 
