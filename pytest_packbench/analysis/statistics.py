@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.trials import MEAN, folded, trial_figures
-from pytest_packbench.model.result import QUARANTINE, VERDICTS
+from pytest_packbench.model.result import QUARANTINE
+from pytest_packbench.model.score import VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

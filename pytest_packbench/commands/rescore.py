@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
 
     from pytest_packbench.analysis.comparison import Comparison
-    from pytest_packbench.engine.bench import Bench
+    from pytest_packbench.engine.context import SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import CaseResult
@@ -81,11 +81,11 @@ def rescored(entries: Iterable[CaseResult], run: Run, payloads: Path, suite: Sui
     Raises:
         UsageError: the run kept no results, or a line of them can't be read.
     """
-    from pytest_packbench.engine.bench import Bench
+    from pytest_packbench.engine.context import SuiteContext
     from pytest_packbench.engine.targets import Caller
 
     left = {(entry.test_id, entry.trial): entry for entry in entries}
-    bench = Bench(suite=suite, pack=pack, caller=Caller(_never), target_name=run.target)
+    bench = SuiteContext(suite=suite, pack=pack, caller=Caller(_never), target_name=run.target)
     cases = _Cases(suite, pack)
     for key, result in _results(payloads):
         entry = left.pop(key, None)
@@ -114,7 +114,7 @@ class _Shared:
         )
 
 
-def _again(entry: CaseResult, result: Any, loaded: LoadedCase, bench: Bench) -> CaseResult:
+def _again(entry: CaseResult, result: Any, loaded: LoadedCase, bench: SuiteContext) -> CaseResult:
     from pytest_packbench.engine.attempt import rejudge
     from pytest_packbench.engine.results import Place, entry_of, unscored
 

@@ -249,7 +249,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _record(record: EvalRecord, version: int) -> str:
-    from pytest_packbench.model.extension import own_problem
+    from pytest_packbench.model.checks import own_problem
 
     problem = own_problem(record.packbench) if record.packbench is not None else None
     if problem is not None:
@@ -281,7 +281,7 @@ def _result(found: dict[str, Any]) -> str:
 
 
 def _error(found: dict[str, Any]) -> str:
-    from pytest_packbench.model.result import VERDICTS
+    from pytest_packbench.model.score import VERDICTS
 
     _check_texts(found, _TEXTS)
     _check_trial(found)

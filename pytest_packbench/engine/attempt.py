@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.backends import STUB
 from pytest_packbench.backends.answers import count
 from pytest_packbench.cases.load import load_cassette
-from pytest_packbench.engine.bench import UNKNOWN, Attempt, Bench, Draft, Failure
+from pytest_packbench.engine.context import UNKNOWN, Attempt, AttemptState, Failure, SuiteContext
+from pytest_packbench.engine.external import TargetFailure
 from pytest_packbench.engine.metering import price_of
 from pytest_packbench.engine.offline import offline
 from pytest_packbench.engine.recordings import Replay, check_belongs
-from pytest_packbench.engine.targets import TargetFailure, in_thread
+from pytest_packbench.engine.targets import in_thread
 from pytest_packbench.model.errors import CassetteError, said, text_of
 from pytest_packbench.model.outcome import Outcome, ResultError
 from pytest_packbench.model.request import Usage, VerifyContext, VerifyRequest
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from pytest_packbench.engine.bench import Bench
+    from pytest_packbench.engine.context import SuiteContext
     from pytest_packbench.engine.metering import Live
     from pytest_packbench.engine.targets import Aside
     from pytest_packbench.model.case import LoadedCase
@@ -55,7 +56,7 @@ class _Broken(Exception):  # noqa: N818 - it carries a failure, it is none
         self.failure = Failure(kind=kind, message=" ".join(message.split()), details=details, raised=raised)
 
 
-def attempt(bench: Bench, loaded: LoadedCase) -> Attempt:
+def attempt(bench: SuiteContext, loaded: LoadedCase) -> Attempt:
     """Run one case on its recording and score it. Never raises for anything that the case or target did.
 
     Args:
@@ -65,12 +66,12 @@ def attempt(bench: Bench, loaded: LoadedCase) -> Attempt:
     Returns:
         The attempt; with a failure instead of a score where something broke.
     """
-    draft = Draft()
+    draft = AttemptState()
     _steps(bench, loaded, draft, _begin, _ask)
     return settle(bench, loaded, draft)
 
 
-async def ask_ahead(bench: Bench, loaded: LoadedCase, draft: Draft, *, aside: Aside = in_thread) -> None:
+async def ask_ahead(bench: SuiteContext, loaded: LoadedCase, draft: AttemptState, *, aside: Aside = in_thread) -> None:
     """Ask the target for one attempt without holding up the event loop. Never raises but for a cancellation.
 
     Args:
@@ -84,7 +85,7 @@ async def ask_ahead(bench: Bench, loaded: LoadedCase, draft: Draft, *, aside: As
         await _ask_ahead(bench, draft, aside)
 
 
-def abandoned(draft: Draft, limit_s: float) -> Draft:
+def abandoned(draft: AttemptState, limit_s: float) -> AttemptState:
     """Give the draft of an attempt that took too long; what still asks for it gets no model and changes nothing."""
     if draft.meter is not None:
         draft.meter.close()
@@ -94,7 +95,7 @@ def abandoned(draft: Draft, limit_s: float) -> Draft:
     return left
 
 
-def settle(bench: Bench, loaded: LoadedCase, draft: Draft) -> Attempt:
+def settle(bench: SuiteContext, loaded: LoadedCase, draft: AttemptState) -> Attempt:
     """Make an attempt of what was asked: check, read, score, and record where that is the mode.
 
     Args:
@@ -128,7 +129,7 @@ def settle(bench: Bench, loaded: LoadedCase, draft: Draft) -> Attempt:
     )
 
 
-def rejudge(bench: Bench, loaded: LoadedCase, payload: Any) -> Attempt:
+def rejudge(bench: SuiteContext, loaded: LoadedCase, payload: Any) -> Attempt:
     """Score a result that was stored, without running anything.
 
     Args:
@@ -139,7 +140,7 @@ def rejudge(bench: Bench, loaded: LoadedCase, payload: Any) -> Attempt:
     Returns:
         The attempt; with a failure instead of a score where something broke.
     """
-    draft = Draft(payload=payload)
+    draft = AttemptState(payload=payload)
     _steps(bench, loaded, draft, _judge)
     return Attempt(
         failure=draft.failure,
@@ -150,7 +151,12 @@ def rejudge(bench: Bench, loaded: LoadedCase, payload: Any) -> Attempt:
     )
 
 
-def _steps(bench: Bench, loaded: LoadedCase, draft: Draft, *steps: Callable[[Bench, LoadedCase, Draft], None]) -> None:
+def _steps(
+    bench: SuiteContext,
+    loaded: LoadedCase,
+    draft: AttemptState,
+    *steps: Callable[[SuiteContext, LoadedCase, AttemptState], None],
+) -> None:
     try:
         for step in steps:
             step(bench, loaded, draft)
@@ -158,7 +164,7 @@ def _steps(bench: Bench, loaded: LoadedCase, draft: Draft, *steps: Callable[[Ben
         draft.failure = broken.failure
 
 
-def _begin(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
+def _begin(bench: SuiteContext, loaded: LoadedCase, draft: AttemptState) -> None:
     draft.begun = time.perf_counter_ns()
     llm = _fixture_llm(bench, loaded, draft) if bench.live is None else _live_llm(bench, loaded, draft, bench.live)
     try:
@@ -184,14 +190,14 @@ def _begin(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
     )
 
 
-def _named_to_target(bench: Bench, draft: Draft) -> tuple[str, str]:
+def _named_to_target(bench: SuiteContext, draft: AttemptState) -> tuple[str, str]:
     # a target may address the model by its name: replayed under another one, each request would differ
     if bench.live is None and draft.cassette is not None and bench.backend != STUB:
         return draft.cassette.llm_backend, draft.cassette.llm_model
     return bench.backend, bench.model
 
 
-def _fixture_llm(bench: Bench, loaded: LoadedCase, draft: Draft) -> LLM:
+def _fixture_llm(bench: SuiteContext, loaded: LoadedCase, draft: AttemptState) -> LLM:
     source = f"fixtures/{loaded.case.id}.json"
     if not bench.asks_model and not bench.caller.opaque:
         # it needs no recording, and one call would be one too many
@@ -212,7 +218,7 @@ def _fixture_llm(bench: Bench, loaded: LoadedCase, draft: Draft) -> LLM:
     return draft.replay
 
 
-def _live_llm(bench: Bench, loaded: LoadedCase, draft: Draft, live: Live) -> LLM:
+def _live_llm(bench: SuiteContext, loaded: LoadedCase, draft: AttemptState, live: Live) -> LLM:
     meter = live.meter(draft.trial) if bench.asks_model else None
     if meter is None:
         draft.replay = Replay(None, source=loaded.case.id, nobody=True)
@@ -221,7 +227,7 @@ def _live_llm(bench: Bench, loaded: LoadedCase, draft: Draft, live: Live) -> LLM
     return meter
 
 
-def _ask(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
+def _ask(bench: SuiteContext, loaded: LoadedCase, draft: AttemptState) -> None:
     request, context = _ready(draft)
     if bench.caller.opaque:
         _replay_whole(draft)
@@ -238,7 +244,7 @@ def _ask(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
     draft.ended()
 
 
-async def _ask_ahead(bench: Bench, draft: Draft, aside: Aside) -> None:
+async def _ask_ahead(bench: SuiteContext, draft: AttemptState, aside: Aside) -> None:
     request, context = _ready(draft)
     if bench.live is None and bench.caller.opaque:
         _replay_whole(draft)
@@ -267,19 +273,19 @@ def _is_cancelled(error: BaseException) -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _guard(bench: Bench, case_id: str) -> AbstractContextManager[list[str]]:
+def _guard(bench: SuiteContext, case_id: str) -> AbstractContextManager[list[str]]:
     if bench.live is not None:
         return nullcontext([])
     return offline(case_id, allow_processes=bench.allow_processes)
 
 
-def _ready(draft: Draft) -> tuple[VerifyRequest, VerifyContext]:
+def _ready(draft: AttemptState) -> tuple[VerifyRequest, VerifyContext]:
     if draft.request is None or draft.context is None:
         raise RuntimeError("a case is asked only after it was begun")
     return draft.request, draft.context
 
 
-def _replay_whole(draft: Draft) -> None:
+def _replay_whole(draft: AttemptState) -> None:
     request, _ = _ready(draft)
     if draft.replay is None:
         raise RuntimeError("a target outside this process is replayed only from a recording")
@@ -289,7 +295,7 @@ def _replay_whole(draft: Draft) -> None:
         draft.trouble = error
 
 
-def _check(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:  # noqa: ARG001 - one form for all steps
+def _check(bench: SuiteContext, loaded: LoadedCase, draft: AttemptState) -> None:  # noqa: ARG001 - one form for all steps
     replay = draft.replay
     if draft.trouble is None and replay is not None and not bench.caller.opaque:
         replay.finish()
@@ -312,7 +318,7 @@ def _check(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:  # noqa: ARG
         raise _Broken("cassette_stale", f"the recording answered another prompt than today's; {advice}")
 
 
-def _check_trouble(bench: Bench, draft: Draft) -> None:
+def _check_trouble(bench: SuiteContext, draft: AttemptState) -> None:
     trouble = draft.trouble
     if isinstance(trouble, TargetFailure) and trouble.kind == "timeout":
         # the calls that it cut off are no trouble of their own
@@ -326,7 +332,7 @@ def _check_trouble(bench: Bench, draft: Draft) -> None:
         raise _Broken("target_error", f"the target raised {said(trouble)}", frames(trouble), raised)
 
 
-def _record(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
+def _record(bench: SuiteContext, loaded: LoadedCase, draft: AttemptState) -> None:
     if bench.mode != "record" or draft.trial != 0:
         return
     from pytest_packbench.engine.recordings import UnrecordableError, keep
@@ -341,14 +347,14 @@ def _record(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
         draft.cassette, draft.cassette_sha256 = kept
 
 
-def _hidden(bench: Bench, failure: Failure | None) -> Failure | None:
+def _hidden(bench: SuiteContext, failure: Failure | None) -> Failure | None:
     if failure is None or bench.live is None:
         return failure
     hide = bench.live.secrets.hide
     return replace(failure, message=hide(failure.message), details=tuple(map(hide, failure.details)))
 
 
-def _keep_result(bench: Bench, draft: Draft) -> str:
+def _keep_result(bench: SuiteContext, draft: AttemptState) -> str:
     """Put what a result is as JSON in its place, or nothing; say why it can't be kept, empty where it can."""
     try:
         # what a target does to its result later is not what was scored
@@ -360,7 +366,7 @@ def _keep_result(bench: Bench, draft: Draft) -> str:
     return ""
 
 
-def _judge(bench: Bench, loaded: LoadedCase, draft: Draft) -> None:
+def _judge(bench: SuiteContext, loaded: LoadedCase, draft: AttemptState) -> None:
     try:
         outcome: object = bench.pack.read(draft.payload)
     except ResultError as error:
@@ -431,7 +437,7 @@ _NAMES = ("llm_backend", "llm_model")
 _COUNTS = ("tokens_input", "tokens_output")
 
 
-def answered_by(bench: Bench, draft: Draft) -> tuple[str, str, Usage]:
+def answered_by(bench: SuiteContext, draft: AttemptState) -> tuple[str, str, Usage]:
     """Say who answered, which model and at what price in tokens: what is not told is unknown, never a guess."""
     if draft.meter is not None and any(not one.aside for one in draft.meter.said):
         return bench.backend, bench.model, draft.meter.usage
@@ -445,7 +451,7 @@ def answered_by(bench: Bench, draft: Draft) -> tuple[str, str, Usage]:
     return told
 
 
-def told_usage(bench: Bench, draft: Draft) -> None:
+def told_usage(bench: SuiteContext, draft: AttemptState) -> None:
     """Book what a result tells of its own use of a model, so that the run's caps hold for it as well."""
     metered = draft.meter is not None and any(not one.aside for one in draft.meter.said)
     if bench.live is None or draft.trouble is not None or metered:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_packbench.backends.base import Backend
     from pytest_packbench.engine.cache import AnswerCache
     from pytest_packbench.engine.secrets import Secrets
+    from pytest_packbench.model.options import Caps
     from pytest_packbench.model.request import ModelAnswer, ModelRequest
     from pytest_packbench.model.suite import SuiteConfig
 
@@ -203,29 +204,6 @@ def _running() -> asyncio.AbstractEventLoop | None:
 _MILLION = 1_000_000
 CAPS = ("max_tokens", "max_cost", "max_seconds")
 """The names of the caps, as options and as reasons."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
-    """What a whole run may use; None: no cap.
-
-    Attributes:
-        tokens: read and written together.
-        cost: in the currency of the prices.
-        seconds: wall clock from the first attempt on.
-    """
-
-    tokens: int | None = None
-    cost: float | None = None
-    seconds: float | None = None
-
-    def split(self, parts: int) -> Caps:
-        """Give the share of one of several processes; the clock is the same for all."""
-        return Caps(
-            tokens=None if self.tokens is None else self.tokens // parts,
-            cost=None if self.cost is None else self.cost / parts,
-            seconds=self.seconds,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

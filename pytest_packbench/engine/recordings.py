@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.cases.load import load_cassette
 from pytest_packbench.engine.results import clock
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY, Cassette
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_packbench.engine.bench import Bench, Draft
+    from pytest_packbench.engine.context import AttemptState, SuiteContext
     from pytest_packbench.engine.metering import Said
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.request import ModelRequest
@@ -34,6 +35,14 @@ def check_belongs(cassette: Cassette, *, case_id: str, input_sha256: str, source
         wrong = "outdated: the case's input is not the one that was answered"
         advice = f'undo the change of the input, or make sure that the answers still hold and write "{input_sha256}"'
         raise CassetteError(source, [Problem("/input_sha256", wrong, advice)])
+
+
+def recorded_calls(path: Path) -> int | None:
+    """Count the model calls of a cassette; None where there is none that can be read."""
+    try:
+        return len(load_cassette(path, source=path.name)[0].exchanges)
+    except (CassetteError, OSError):
+        return None
 
 
 class ReplayError(RuntimeError):
@@ -146,7 +155,7 @@ class UnrecordableError(RuntimeError):
 
 
 def keep(  # noqa: PLR0917 - what was asked, and who answered
-    bench: Bench, loaded: LoadedCase, draft: Draft, backend: str, model: str, usage: Usage
+    bench: SuiteContext, loaded: LoadedCase, draft: AttemptState, backend: str, model: str, usage: Usage
 ) -> tuple[Cassette, str] | None:
     """Write what an attempt was answered; None where nobody was asked.
 

@@ -15,7 +15,7 @@ from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.score import scored
 
 if TYPE_CHECKING:
-    from pytest_packbench.engine.bench import Attempt, Bench
+    from pytest_packbench.engine.context import Attempt, SuiteContext
     from pytest_packbench.model.case import Case, LoadedCase
     from pytest_packbench.model.outcome import Outcome
     from pytest_packbench.model.pack import Pack, RecordFacts
@@ -88,7 +88,7 @@ def unscored(
     )
 
 
-def entry_of(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> tuple[CaseResult, EvalRecord | None]:
+def entry_of(place: Place, attempt: Attempt, bench: SuiteContext, run_id: str) -> tuple[CaseResult, EvalRecord | None]:
     """Make the entry of an attempt, and the wire record where one is due.
 
     A case that its notes quarantine (`xfail`) was run and scored, but leaves no record: it is outside the rates.
@@ -210,7 +210,9 @@ def _hooks(outcome: Outcome) -> tuple[HookDecision, ...]:
     )
 
 
-def _own_object(place: Place, attempt: Attempt, score: Score, bench: Bench, common: dict[str, Any]) -> dict[str, Any]:
+def _own_object(
+    place: Place, attempt: Attempt, score: Score, bench: SuiteContext, common: dict[str, Any]
+) -> dict[str, Any]:
     return {
         "version": 1,
         "score": score.score,

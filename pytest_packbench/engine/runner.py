@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.attempt import settle
-from pytest_packbench.engine.bench import Attempt, Draft, Failure
+from pytest_packbench.engine.context import Attempt, AttemptState, Failure
 from pytest_packbench.engine.offline import THREADS
 from pytest_packbench.engine.output import Output
 from pytest_packbench.engine.scheduler import Answer, Job, Key, Limit, Work
@@ -133,7 +133,7 @@ class Runner:
             tick: called about twice a second while waiting.
 
         Raises:
-            BaseException: what the target raised to end the whole run (`Bench.stops`).
+            BaseException: what the target raised to end the whole run (`SuiteContext.stops`).
         """
         key = job.key
         if key in self._given_up:
@@ -293,7 +293,7 @@ class Runner:
             why = f"an async target held up all others for {silent:.0f} s: it waits without await"
         else:
             return
-        self._settle(Answer(job, Draft(trial=job.key.trial, failure=Failure(kind="loop_blocked", message=why))))
+        self._settle(Answer(job, AttemptState(trial=job.key.trial, failure=Failure(kind="loop_blocked", message=why))))
         # its own answer may still come, and is too late then
         self._given_up.add(job.key)
         self._work.unwanted.add(job.key)
@@ -312,7 +312,7 @@ class Runner:
         if stop is None:
             self._settled(done)
 
-    def _stop_of(self, draft: Draft, job: Job) -> BaseException | None:
+    def _stop_of(self, draft: AttemptState, job: Job) -> BaseException | None:
         trouble = draft.trouble
         if not isinstance(trouble, job.bench.stops):
             return None
@@ -320,7 +320,7 @@ class Runner:
         return None if self._beside and isinstance(trouble, KeyboardInterrupt) else trouble
 
 
-def _settled(job: Job, draft: Draft) -> Attempt:
+def _settled(job: Job, draft: AttemptState) -> Attempt:
     """Settle a draft so that whatever a user's code raises belongs to its own case, not to the one waited for."""
     try:
         return settle(job.bench, job.loaded, draft)

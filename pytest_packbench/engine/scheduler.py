@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.engine.attempt import abandoned, ask_ahead
-from pytest_packbench.engine.bench import Draft, Failure
+from pytest_packbench.engine.context import AttemptState, Failure
 from pytest_packbench.engine.output import Output, collected_in
 from pytest_packbench.engine.targets import in_thread
 from pytest_packbench.model.errors import said
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import queue
     from collections.abc import Callable
 
-    from pytest_packbench.engine.bench import Bench
+    from pytest_packbench.engine.context import SuiteContext
     from pytest_packbench.engine.metering import Ledger
     from pytest_packbench.model.case import LoadedCase
 
@@ -51,7 +51,7 @@ class Job:
     """
 
     key: Key
-    bench: Bench
+    bench: SuiteContext
     loaded: LoadedCase
 
 
@@ -83,7 +83,7 @@ class Answer:
     """
 
     job: Job
-    draft: Draft | None
+    draft: AttemptState | None
     kind: str = ""
     message: str = ""
     output: Output = field(default_factory=Output)
@@ -103,7 +103,7 @@ class _UnderWay:
     """
 
     job: Job
-    draft: Draft
+    draft: AttemptState
     output: Output
     task: asyncio.Task[None]
     timer: asyncio.TimerHandle | None = None
@@ -237,7 +237,7 @@ class Work:
             self._answers.put(Answer(job, None, kind, message))
             return
         self.stirred = self.begun[job.key] = time.monotonic()
-        draft, output = Draft(trial=job.key.trial), Output()
+        draft, output = AttemptState(trial=job.key.trial), Output()
         asking = ask_ahead(job.bench, job.loaded, draft, aside=self._aside)
         task = self.loop.create_task(asking, context=collected_in(output))
         one = self._under_way[job.key] = _UnderWay(job=job, draft=draft, output=output, task=task)
@@ -273,17 +273,17 @@ class Work:
         self._pump()
 
 
-def _ended(one: _UnderWay, task: asyncio.Task[None] | None) -> Draft:
+def _ended(one: _UnderWay, task: asyncio.Task[None] | None) -> AttemptState:
     if one.overdue is not None:
         return abandoned(one.draft, one.overdue)
     if task is None or task.cancelled():
         why = "the attempt was cancelled: by a target that cancels tasks, or because the run ended"
-        return Draft(trial=one.draft.trial, failure=Failure(kind="cancelled", message=why))
+        return AttemptState(trial=one.draft.trial, failure=Failure(kind="cancelled", message=why))
     error = task.exception()
     if error is None:
         return one.draft
     broken = Failure(kind="target_error", message=f"the attempt could not be made: {said(error)}")
-    return Draft(trial=one.draft.trial, failure=broken)
+    return AttemptState(trial=one.draft.trial, failure=broken)
 
 
 async def _cancelled(tasks: set[Any]) -> None:

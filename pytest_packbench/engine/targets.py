@@ -1,32 +1,22 @@
-"""Targets: finding the pipeline under test and calling it, whatever shape it has."""
+"""Calling the pipeline under test, whatever shape it has: a function or an object, plain or async."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import json
-import os
 import sys
 import weakref
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
-
-from pytest_packbench.engine.secrets import HIDDEN, Secrets
-from pytest_packbench.model.errors import said
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-    from pathlib import Path
+    from collections.abc import Awaitable, Callable
 
     from pytest_packbench.model.request import Target, VerifyContext, VerifyRequest
 
-
-if TYPE_CHECKING:
     Aside = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
@@ -35,99 +25,6 @@ _WITH_CONTEXT = 2
 
 class TargetError(ValueError):
     """The target can't be found, or can't be called as one."""
-
-
-class TargetFailure(RuntimeError):  # noqa: N818 - it tells of a failure elsewhere: in a server or in a process
-    """A target outside this process gave no result.
-
-    Attributes:
-        kind: the reason's name, for `errors.jsonl`: `target_unreachable`, `target_timeout`, `target_died`,
-            `target_error` or `result_unreadable`.
-        details: what the target said, such as its standard error, a line each.
-    """
-
-    def __init__(self, kind: str, message: str, details: tuple[str, ...] = ()) -> None:
-        self.kind = kind
-        self.details = details
-        super().__init__(message)
-
-
-def import_target(spec: str) -> Target:
-    """Import a target, `package.module:attr`.
-
-    Raises:
-        TargetError: one line: what is missing, and where.
-    """
-    if not spec.partition(":")[0] or not spec.partition(":")[2]:
-        raise TargetError(f'target "{spec}": expected package.module:attr, http://... or cmd:...')
-    return as_target(import_object(spec, "target"), spec)
-
-
-def import_object(spec: str, what: str) -> Any:
-    """Import `package.module:attr`.
-
-    Args:
-        spec: where it is.
-        what: what it is to be, for errors.
-
-    Raises:
-        TargetError: one line: what is missing, and where.
-    """
-    module_name, _, path = spec.partition(":")
-    if not module_name or not path:
-        raise TargetError(f'{what} "{spec}": expected package.module:attr')
-    try:
-        found: Any = import_module(module_name)
-    except ImportError as error:
-        raise TargetError(f'{what} "{spec}": {error}') from error
-    except (Exception, SystemExit) as error:
-        raise TargetError(f'{what} "{spec}": importing {module_name} raised {said(error)}') from error
-    for name in path.split("."):
-        try:
-            found = getattr(found, name)
-        except AttributeError:
-            raise TargetError(f'{what} "{spec}": {module_name} has no "{path}"') from None
-    return found
-
-
-class _Replayed:
-    """Stands for a target outside this process in fixture mode, where it is replayed and never asked."""
-
-    opaque = True
-
-    async def verify(self, request: VerifyRequest) -> Any:
-        raise RuntimeError(f"a target outside this process is not asked in fixture mode: {request!r}")
-
-
-def find_target(spec: str, *, replayed: bool, cwd: Path, timeout_s: float, concurrency: int) -> tuple[Target, str]:
-    """Find a target by its name.
-
-    Args:
-        spec: `package.module:attr`, `http://...`, `https://...` or `cmd:...`.
-        replayed: whether targets outside this process are replayed whole, so that nothing is opened for them.
-        cwd: the folder that the processes of `cmd:` start in.
-        timeout_s: time limit of one HTTP request, seconds.
-        concurrency: requests that may be open at once, and processes.
-
-    Returns:
-        The target and its name as it may be shown.
-
-    Raises:
-        TargetError: one line: what is missing, and where.
-    """
-    if spec.startswith(("http://", "https://")):
-        from pytest_packbench.engine.http_target import HttpTarget, shown_url
-
-        if replayed:
-            return _Replayed().verify, shown_url(spec)
-        server = HttpTarget(url=spec, timeout_s=timeout_s, connections=concurrency)
-        return server.verify, server.shown
-    if spec.startswith("cmd:"):
-        from pytest_packbench.engine.command_target import CommandTarget
-
-        command = CommandTarget(command=spec.removeprefix("cmd:"), cwd=cwd, processes=concurrency)
-        return command.verify, f"cmd:{command.shown}"
-    return import_target(spec), spec
 
 
 def as_target(found: Any, name: str) -> Target:
@@ -215,6 +112,14 @@ class Caller:
         return self.target(request, context) if self._takes_context else self.target(request)
 
 
+def _is_async(target: Target) -> bool:
+    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004 - whether its call is async is asked, not whether it can be called
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
+
+
 def daemon(call: Callable[[], object], name: str = "packbench-target") -> Thread:
     """Run a call on a daemon thread, which never holds up the interpreter's exit."""
     thread = Thread(target=call, name=name, daemon=True)
@@ -277,75 +182,3 @@ def release_pools() -> None:
     joined = getattr(pools, "_threads_queues", {})
     for thread in [thread for thread in list(joined) if thread.daemon]:
         joined.pop(thread, None)
-
-
-def _is_async(target: Target) -> bool:
-    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004 - whether its call is async is asked, not whether it can be called
-
-
-async def _awaited(result: Any) -> Any:
-    return await result
-
-
-MOST_BYTES = 32 * 1024 * 1024
-"""The longest result that is read, bytes."""
-# shorter ones stand in any text
-_SHORTEST = 4
-_LONG_LINE = 16
-_EXCERPT = 300
-
-
-def request_json(value: object) -> bytes:
-    """Write what is sent to a target: one line of ASCII without its end.
-
-    Raises:
-        TargetFailure: it holds something that JSON has no word for, such as infinity.
-    """
-    try:
-        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TargetFailure("target_error", f"the request can't be written as JSON: {error}") from None
-
-
-class Veil:
-    """Hides secrets in what a target outside answers: those of the environment, and those that it was given.
-
-    Args:
-        given: values that the target was given and that may not be shown; in messages hidden from 4 characters on.
-    """
-
-    def __init__(self, given: Iterable[str] = ()) -> None:
-        forms = {form for value in given for form in (value, json.dumps(value)[1:-1], quote(value, safe=""))}
-        # the end of a text may begin inside a secret of several lines
-        lines = {
-            f"{name}_{number}": line
-            for name, value in os.environ.items()
-            for number, line in enumerate(value.splitlines())
-            if line != value and len(line) >= _LONG_LINE
-        }
-        self._secrets = Secrets({**os.environ, **lines}, forms)
-        # a result may hold such short ones by chance; a message loses nothing
-        self._given = sorted((form for form in forms if len(form) >= _SHORTEST), key=len, reverse=True)
-
-    def text(self, text: str) -> str:
-        """Give a text, which is to be shown, without secrets."""
-        for value in self._given:
-            text = text.replace(value, HIDDEN)
-        return self._secrets.hide(text)
-
-    def excerpt(self, text: str, limit: int = _EXCERPT) -> str:
-        """Give the beginning of a text without secrets, in one line of at most `limit` characters."""
-        # hidden first: a secret cut in two is not found
-        line = " ".join(self.text(text).split())
-        return line if len(line) <= limit else f"{line[: limit - 1]}…"
-
-    def result(self, value: Any) -> Any:
-        """Give a result without secrets.
-
-        Raises:
-            TargetFailure: it is nested too deeply to be looked through.
-        """
-        try:
-            return self._secrets.hide_in(value)
-        except RecursionError:
-            raise TargetFailure("result_unreadable", "the target's result is nested too deeply") from None

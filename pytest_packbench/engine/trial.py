@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_packbench.engine.attempt import frames
-from pytest_packbench.engine.bench import Attempt, Failure
+from pytest_packbench.engine.context import Attempt, Failure
 from pytest_packbench.engine.results import clock, entry_of, unscored
 from pytest_packbench.model.errors import pointer_of, said
 from pytest_packbench.model.pack import Comparison
@@ -18,7 +18,7 @@ from pytest_packbench.model.strict_json import has_surrogate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_packbench.engine.bench import Bench
+    from pytest_packbench.engine.context import SuiteContext
     from pytest_packbench.engine.results import Place
     from pytest_packbench.model.result import CaseResult
 
@@ -40,16 +40,16 @@ class Trial:
     rows: Sequence[Comparison] = ()
 
 
-def trial_of(place: Place, attempt: Attempt, bench: Bench, run_id: str) -> Trial:
+def trial_of(place: Place, attempt: Attempt, context: SuiteContext, run_id: str) -> Trial:
     """Make the trial of an attempt; a pack that breaks here makes it an error."""
     try:
-        result, record = entry_of(place, attempt, bench, run_id)
+        result, record = entry_of(place, attempt, context, run_id)
         if record is None:
             # a record is checked when it is made; what has none breaks here and not where it is written
             json.dumps(result.as_json())
         # a table takes time, and only a case that failed shows one
         rows = _rows(place, attempt) if result.verdict == "failed" else ()
-    except bench.stops:
+    except context.stops:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
         return broken_trial(place, _failure_of(place, attempt, error), trial=attempt.trial)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 
 CASSETTE_VERSION = 1
+Origin = Literal["authored", "recorded"]
+"""Who wrote a recording: a person, or the program from a model's answers."""
 VERIFY = "verify"
 """The role of the one exchange that a target outside this process leaves: its whole result."""
 
@@ -78,7 +80,7 @@ class Cassette(StrictModel):
     cassette_version: Annotated[Literal[1], BeforeValidator(_whole)]
     case_id: CaseId
     input_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    origin: Literal["authored", "recorded"]
+    origin: Origin
     llm_backend: Text
     llm_model: Text
     recorded_at: Text | None = None

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, final, get_args
 
 from pydantic_core import from_json
 
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 
 EVAL_SCHEMA_VERSION = 1
 EVAL_SUITES = ("agentdojo", "harmbench", "injecagent")
-EVAL_DECISIONS = ("refuse", "comply_safe", "comply_unsafe")
-EVAL_BACKENDS = ("stub", "anthropic", "openai", "ollama", "llama_guard")
 EvalDecision = Literal["refuse", "comply_safe", "comply_unsafe"]
-EvalBackend = Literal["stub", "anthropic", "openai", "ollama", "llama_guard", "unknown"]
-_OPEN_BACKENDS = (*EVAL_BACKENDS, "unknown")
+EVAL_DECISIONS: tuple[EvalDecision, ...] = get_args(EvalDecision)
+_StrictBackend = Literal["stub", "anthropic", "openai", "ollama", "llama_guard"]
+EVAL_BACKENDS: tuple[_StrictBackend, ...] = get_args(_StrictBackend)
+EvalBackend = Literal[_StrictBackend, "unknown"]
+_OPEN_BACKENDS: tuple[EvalBackend, ...] = get_args(EvalBackend)
 _SUITE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*+")
 _SUITE_PROBLEM = "expected a suite name of a-z, 0-9, _ and -"
 # Well below what json and pydantic_core can nest and count: what is constructed can be written and read.

@@ -1,30 +1,72 @@
-"""The entry: what one attempt at one case left behind.
+"""What one attempt at a case leaves, and all that is made of it.
 
-It travels on pytest's report, stands in the journal, and is all that reports are made from.
+`CaseResult` is the only list of its fields. Made from it are the line of a journal, the row of a report, our own object
+in a wire record and what is read back from there; `model.checks` and `model.schema` take its types and bounds from it.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_type_hints
 
 from pytest_packbench.model.record import EVAL_DECISIONS
-from pytest_packbench.model.strict_json import U32_MAX, shown
+from pytest_packbench.model.score import VERDICTS, Kind
+from pytest_packbench.model.strict_json import U32_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
+
+    from pytest_packbench.model.record import EvalRecord
 
 
-VERDICTS = ("passed", "failed", "error", "vacuous", "known_hole", "not_run")
 QUARANTINE = ("skip", "xfail")
 UNREADABLE = "(can't be read)"
 """The name of a group of cases that can't be read, whose own names are empty."""
+OWN_VERSION = 1
+"""The version of our own object in a record."""
+OWN_KEYS = (
+    *("version", "score", "threshold", "verdict", "terms", "match_level", "match_depth", "answer"),
+    *("case_id", "case_type", "difficulty", "tags", "facets", "file", "mode", "origin", "stale", "trial"),
+    *("target", "pack", "bundled", "case_sha256", "cassette_sha256", "suite_sha256", "versions"),
+    *("utility", "valid", "cached", "calls"),
+)
+"""The keys of that object as they are written, the last four only where they tell something; other keys are foreign."""
+
+
+class Standing(NamedTuple):
+    """How a field stands in the row of a report, where it doesn't always.
+
+    Attributes:
+        apart: it stands elsewhere.
+        later: a report of an earlier program doesn't have it.
+    """
+
+    apart: bool = False
+    later: bool = False
+
+
+_APART, _LATER = Standing(apart=True), Standing(later=True)
+_Text = Annotated[str, Kind("a string")]
+_TextOrNull = Annotated[str | None, Kind("a string or null")]
+_Flag = Annotated[bool, Kind("true or false")]
+_FlagOrNull = Annotated[bool | None, Kind("true, false or null")]
+_Share = Annotated[float | None, Kind("a number from 0 to 1, or null", least=0, most=1)]
+_Count = Annotated[int, Kind("an integer of 0 or more", least=0)]
+_CountOrNull = Annotated[int | None, Kind("an integer of 0 or more, or null", least=0)]
+_U32 = Annotated[int, Kind(f"an integer from 0 to {U32_MAX}", least=0, most=U32_MAX)]
+_Digest = Annotated[str | None, Kind("a SHA-256 in hexadecimal, or null", pattern=r"^[0-9a-f]{64}$")]
+_Words = Annotated[tuple[str, ...], Kind("an array of strings")]
+_Named = Annotated[dict[str, str], Kind("an object of strings")]
+_Terms = Annotated[
+    tuple[dict[str, Any], ...], Kind("an array of objects with name, effect, value from -1 to 1, and detail")
+]
+_Verdict = Annotated[str, Kind(f"one of {', '.join(VERDICTS)}", among=VERDICTS)]
+_Decision = Annotated[str | None, Kind(f"one of {', '.join(EVAL_DECISIONS)}, or null", among=EVAL_DECISIONS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """One attempt at one case, in plain JSON types.
+    """One attempt at one case, in plain JSON types; checked only where it is read from a file.
 
     Attributes:
         suite: the suite's name.
@@ -65,41 +107,41 @@ class CaseResult:
         payload: the target's result as it came; None where there is none.
     """
 
-    suite: str
-    test_id: str
-    case_id: str
-    nodeid: str
-    file: str
-    verdict: str
-    kind: str = ""
-    message: str = ""
-    timestamp: str = ""
-    duration_ms: int = 0
-    case_type: str = ""
-    difficulty: str = ""
-    tags: tuple[str, ...] = ()
-    facets: dict[str, str] = field(default_factory=dict)
-    score: float | None = None
-    threshold: float | None = None
-    match_level: str | None = None
-    match_depth: int | None = None
-    answer: str | None = None
-    expects_refusal: bool | None = None
-    refused: bool | None = None
-    decision: str | None = None
-    utility: bool | None = None
-    valid: bool | None = None
-    judge: str | None = None
-    terms: tuple[dict[str, Any], ...] = ()
-    stale: bool = False
-    llm_backend: str | None = None
-    llm_model: str | None = None
-    case_sha256: str | None = None
-    cassette_sha256: str | None = None
-    trial: int = 0
-    cached: int = 0
-    record: dict[str, Any] | None = None
-    payload: Any = None
+    suite: Annotated[_Text, _APART]
+    test_id: _Text
+    case_id: _Text
+    nodeid: _Text
+    file: _Text
+    verdict: _Verdict
+    kind: _Text = ""
+    message: _Text = ""
+    timestamp: _Text = ""
+    duration_ms: _Count = 0
+    case_type: _Text = ""
+    difficulty: _Text = ""
+    tags: _Words = ()
+    facets: _Named = field(default_factory=dict)
+    score: _Share = None
+    threshold: _Share = None
+    match_level: _TextOrNull = None
+    match_depth: _CountOrNull = None
+    answer: _TextOrNull = None
+    expects_refusal: _FlagOrNull = None
+    refused: _FlagOrNull = None
+    decision: _Decision = None
+    utility: _FlagOrNull = None
+    valid: Annotated[_FlagOrNull, _LATER] = None
+    judge: Annotated[_TextOrNull, _LATER] = None
+    terms: _Terms = ()
+    stale: _Flag = False
+    llm_backend: _TextOrNull = None
+    llm_model: _TextOrNull = None
+    case_sha256: _Digest = None
+    cassette_sha256: _Digest = None
+    trial: _U32 = 0
+    cached: Annotated[_Count, _LATER] = 0
+    record: Annotated[dict[str, Any] | None, _APART] = None
+    payload: Annotated[Any, _APART] = None
 
     @property
     def quarantined(self) -> bool:
@@ -108,7 +150,7 @@ class CaseResult:
 
     @property
     def counted(self) -> bool:
-        """Whether the entry stands in the rates: it was scored and passed or failed."""
+        """Whether the result stands in the rates: it was scored and passed or failed."""
         return self.verdict in {"passed", "failed"} and not self.quarantined
 
     def as_json(self) -> dict[str, Any]:
@@ -126,103 +168,81 @@ class CaseResult:
         """
         return cls(**{**data, "tags": tuple(data["tags"]), "terms": tuple(data["terms"])})
 
+    def row(self) -> dict[str, Any]:
+        """Give the row of a report: all but the suite, which the run tells, and what stands in files of its own."""
+        return {name: getattr(self, name) for name in ROW}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any], suite: str) -> CaseResult:
+        """Read the row of a report of a suite; foreign keys are left out, and values not checked.
+
+        Raises:
+            TypeError: a key is missing.
+        """
+        known = {name: value for name, value in row.items() if name in ROW}
+        for name in ("tags", "terms"):
+            # what is no array is told with its name by the check
+            known[name] = tuple(known[name]) if isinstance(known.get(name), list) else known.get(name)
+        return cls(suite=suite, **known)
+
+    @classmethod
+    def from_record(cls, record: EvalRecord) -> CaseResult:
+        """Make a result of a wire record; what only our own object tells is missing in a foreign one.
+
+        Args:
+            record: its own object is sound (`own_problem`).
+        """
+        ours = record.packbench or {}
+        told = {name: ours[name] for name in _OF_OWN if name in ours}
+        case_id, file, judge = ours.get("case_id") or record.test_id, ours.get("file", ""), ours.get("judge")
+        # an object also says what the judge found
+        judge = judge.get("name") if isinstance(judge, dict) else judge
+        return cls(
+            **{
+                **told,
+                "suite": record.test_suite,
+                "test_id": record.test_id,
+                "case_id": case_id,
+                "nodeid": f"{file}::{case_id}",
+                "file": file,
+                "verdict": "passed" if record.passed else "failed",
+                "timestamp": record.timestamp,
+                "duration_ms": record.wall_clock_ms,
+                "tags": tuple(ours.get("tags", ())),
+                "expects_refusal": record.expected == "refuse",
+                "refused": record.agent_decision == "refuse",
+                "decision": record.agent_decision,
+                "terms": tuple(ours.get("terms", ())),
+                "llm_backend": record.llm_backend,
+                "llm_model": record.llm_model,
+                "judge": judge if isinstance(judge, str) else None,
+            }
+        )
+
     def error_line(self, run_id: str) -> dict[str, Any]:
-        """Give the line of `errors.jsonl` (design 5)."""
+        """Give the line of `errors.jsonl`."""
         return {
             "run_id": run_id,
-            "test_id": self.test_id,
-            "verdict": self.verdict,
-            "kind": self.kind,
-            "message": self.message,
-            "file": self.file,
-            "timestamp": self.timestamp,
+            **{name: getattr(self, name) for name in ("test_id", "verdict", "kind", "message", "file", "timestamp")},
             **({"trial": self.trial} if self.trial else {}),
         }
 
 
-_FIELDS = tuple(one.name for one in fields(CaseResult))
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_EFFECTS = ("add", "zero", "clamp", "note")
-
-
-def entry_problem(entry: CaseResult) -> tuple[str, str] | None:
-    """Tell what is wrong with an entry.
+def own_object(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Make our own object in a record.
 
     Args:
-        entry: made of what a file holds, whatever its annotations promise.
-
-    Returns:
-        The field and, in words, what it is and was expected to be; None where all fields are sound.
+        told: the fields of a result, what is true of all cases of the run, and the record's `origin` and `calls`, by
+            key; foreign ones are left out.
     """
-    for name, (is_sound, expected) in _CHECKS.items():
-        value = getattr(entry, name)
-        if not is_sound(value):
-            return name, f"got {shown(repr(value))}, expected {expected}"
-    return None
+    return {key: told[key] for key in OWN_KEYS if key in told}
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
-
-
-def _is_share(value: Any) -> bool:
-    return value is None or (type(value) in {int, float} and 0 <= value <= 1)
-
-
-def _is_digest(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and _DIGEST.fullmatch(value) is not None)
-
-
-def _is_term(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("name"), str)
-        and value.get("effect") in _EFFECTS
-        and type(value.get("value")) in {int, float}
-        and -1 <= value["value"] <= 1
-        and isinstance(value.get("detail"), str)
-    )
-
-
-def _or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or check(value)
-
-
-_TEXT = (_is_text, "a string")
-_TEXT_OR_NULL = (_or_none(_is_text), "a string or null")
-_FLAG_OR_NULL = (_or_none(_is_flag), "true, false or null")
-_SHARE = (_is_share, "a number from 0 to 1, or null")
-_COUNT = (_is_count, "an integer of 0 or more")
-_HASH = (_is_digest, "a SHA-256 in hexadecimal, or null")
-_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(("suite", "test_id", "case_id", "nodeid", "file", "kind", "message"), _TEXT),
-    **dict.fromkeys(("timestamp", "case_type", "difficulty"), _TEXT),
-    **dict.fromkeys(("match_level", "answer", "llm_backend", "llm_model", "judge"), _TEXT_OR_NULL),
-    **dict.fromkeys(("expects_refusal", "refused", "utility", "valid"), _FLAG_OR_NULL),
-    **dict.fromkeys(("score", "threshold"), _SHARE),
-    "duration_ms": _COUNT,
-    "cached": _COUNT,
-    "trial": (lambda value: _is_count(value) and value <= U32_MAX, f"an integer from 0 to {U32_MAX}"),
-    **dict.fromkeys(("case_sha256", "cassette_sha256"), _HASH),
-    "verdict": (lambda value: value in VERDICTS, f"one of {', '.join(VERDICTS)}"),
-    "decision": (_or_none(lambda value: value in EVAL_DECISIONS), f"one of {', '.join(EVAL_DECISIONS)}, or null"),
-    "match_depth": (_or_none(_is_count), "an integer of 0 or more, or null"),
-    "stale": (_is_flag, "true or false"),
-    "tags": (lambda value: isinstance(value, tuple) and all(map(_is_text, value)), "an array of strings"),
-    "facets": (
-        lambda value: isinstance(value, dict) and all(map(_is_text, value)) and all(map(_is_text, value.values())),
-        "an object of strings",
-    ),
-    "terms": (
-        lambda value: isinstance(value, tuple) and all(map(_is_term, value)),
-        "an array of objects with name, effect, value from -1 to 1, and detail",
-    ),
-}
+HINTS: Mapping[str, Any] = get_type_hints(CaseResult, include_extras=True)
+"""The types of the fields by name, each `Annotated` with its `Kind` and its `Standing`."""
+ROW = tuple(name for name, kind in HINTS.items() if _APART not in get_args(kind))
+"""The fields in the row of a report."""
+LATER = frozenset(name for name, kind in HINTS.items() if _LATER in get_args(kind))
+"""Those that a report of an earlier program doesn't have."""
+_FIELDS = tuple(one.name for one in fields(CaseResult))
+_OF_OWN = frozenset(OWN_KEYS) & HINTS.keys()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 RUN_DOCUMENT_VERSION = 1
+Mode = Literal["fixture", "live", "record"]
+"""How model calls are answered: from recordings, by a model, or by a model whose answers are recorded."""
+MODES: tuple[Mode, ...] = get_args(Mode)
 OWN_TEST = "test:"
 """How `target` begins for a test of the user's own; a run of several lists them, joined by commas."""
 CLUSTER = "cluster"

@@ -2,70 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+
+from pytest_packbench.model.checks import own_model, row_model
 from pytest_packbench.model.record import EVAL_BACKENDS, EVAL_DECISIONS, EVAL_SCHEMA_VERSION
-from pytest_packbench.model.result import QUARANTINE, VERDICTS
-from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
+from pytest_packbench.model.result import QUARANTINE
+from pytest_packbench.model.run import MODES, RUN_DOCUMENT_VERSION
+from pytest_packbench.model.score import VERDICTS
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic_core import core_schema
 
 _TEXT = {"type": "string"}
 _FLAG = {"type": "boolean"}
 _COUNT = {"type": "integer", "minimum": 0}
 _U32 = {"type": "integer", "minimum": 0, "maximum": 2**32 - 1}
 _U64 = {"type": "integer", "minimum": 0, "maximum": 2**64 - 1}
-_SHARE = {"type": ["number", "null"], "minimum": 0, "maximum": 1}
-_WORDS = {"type": "array", "items": _TEXT}
 _NAMED = {"type": "object", "additionalProperties": _TEXT}
-_HASH = {"type": ["string", "null"], "pattern": "^[0-9a-f]{64}$"}
-_TERM = {
-    "type": "object",
-    "required": ["name", "effect", "value", "detail"],
-    "properties": {
-        "name": _TEXT,
-        "effect": {"enum": ["add", "zero", "clamp", "note"]},
-        "value": {"type": "number", "minimum": -1, "maximum": 1},
-        "detail": _TEXT,
-    },
-}
-_ROW_PROPERTIES: dict[str, Any] = {
-    "case_id": _TEXT,
-    "test_id": _TEXT,
-    "nodeid": _TEXT,
-    "file": _TEXT,
-    "verdict": {"enum": list(VERDICTS)},
-    "kind": _TEXT,
-    "message": _TEXT,
-    "case_type": _TEXT,
-    "difficulty": _TEXT,
-    "tags": _WORDS,
-    "facets": _NAMED,
-    "score": _SHARE,
-    "threshold": _SHARE,
-    "match_level": {"type": ["string", "null"]},
-    "match_depth": {"type": ["integer", "null"], "minimum": 0},
-    "answer": {"type": ["string", "null"]},
-    "expects_refusal": {"type": ["boolean", "null"]},
-    "refused": {"type": ["boolean", "null"]},
-    "decision": {"enum": [*EVAL_DECISIONS, None]},
-    "utility": {"type": ["boolean", "null"]},
-    "valid": {"type": ["boolean", "null"]},
-    "judge": {"type": ["string", "null"]},
-    "terms": {"type": "array", "items": _TERM},
-    "stale": _FLAG,
-    "llm_backend": {"type": ["string", "null"]},
-    "llm_model": {"type": ["string", "null"]},
-    "timestamp": _TEXT,
-    "duration_ms": _COUNT,
-    "case_sha256": _HASH,
-    "cassette_sha256": _HASH,
-    "trial": _U32,
-    "cached": _COUNT,
-}
-_JUDGE = {
-    "anyOf": [{"type": ["string", "null"]}, {"type": "object", "required": ["name"], "properties": {"name": _TEXT}}]
-}
-# a report of an earlier program doesn't have them
-_LATER = frozenset({"valid", "judge", "cached"})
+
+
+class _Plain(GenerateJsonSchema):
+    """Schemas that say no more than a reader checks: no titles, no defaults, no references."""
+
+    def generate_inner(self, schema: Any) -> JsonSchemaValue:
+        return super().generate_inner({key: value for key, value in schema.items() if key != "ref"})
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        inner = self.generate_inner(schema["schema"])
+        if "enum" in inner:
+            return {"enum": [*inner["enum"], None]}
+        return {**inner, "type": [inner["type"], "null"]}
+
+    def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
+        return {"enum": list(schema["expected"])}
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - pydantic's own signature
+        return False
+
+    def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:  # noqa: ARG002 - as above
+        return value
+
+
+def _of_model(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema(schema_generator=_Plain)
+
+
 RECORD: dict[str, Any] = {
     "title": "EvalRecord",
     "description": "One line of records.jsonl: eval record, wire version 1. A strict reader takes three suites only.",
@@ -107,26 +97,7 @@ RECORD: dict[str, Any] = {
         "llm_model": _TEXT,
         "run_id": _TEXT,
         "timestamp": _TEXT,
-        "packbench": {
-            "type": "object",
-            "required": ["version", "score", "threshold", "verdict", "terms"],
-            "properties": {
-                "version": {"const": 1},
-                **{name: _ROW_PROPERTIES[name] for name in ("score", "threshold", "verdict", "terms", "match_level")},
-                **{name: _ROW_PROPERTIES[name] for name in ("match_depth", "answer", "case_id", "case_type", "tags")},
-                **{name: _ROW_PROPERTIES[name] for name in ("difficulty", "facets", "file", "stale", "trial")},
-                **dict.fromkeys(("utility", "valid"), _FLAG),
-                **dict.fromkeys(("cached", "calls"), _COUNT),
-                "judge": _JUDGE,
-                **dict.fromkeys(("case_sha256", "cassette_sha256", "suite_sha256"), _HASH),
-                "mode": {"enum": ["fixture", "live", "record"]},
-                "origin": {"enum": ["authored", "recorded", None]},
-                "target": _TEXT,
-                "pack": _TEXT,
-                "bundled": _FLAG,
-                "versions": _NAMED,
-            },
-        },
+        "packbench": _of_model(own_model()),
     },
 }
 REPORT: dict[str, Any] = {
@@ -148,7 +119,7 @@ REPORT: dict[str, Any] = {
                     "properties": {
                         "run_id": _TEXT,
                         "suite": _TEXT,
-                        "mode": {"enum": ["fixture", "live", "record"]},
+                        "mode": {"enum": list(MODES)},
                         "bundled": _FLAG,
                         "partial": _TEXT,
                         "versions": _NAMED,
@@ -169,12 +140,7 @@ REPORT: dict[str, Any] = {
                 },
                 "cases": {
                     "type": "array",
-                    "items": {
-                        "type": "object",
-                        "required": [name for name in _ROW_PROPERTIES if name not in _LATER],
-                        "properties": _ROW_PROPERTIES,
-                        "additionalProperties": False,
-                    },
+                    "items": {**_of_model(row_model()), "additionalProperties": False},
                 },
             },
         }

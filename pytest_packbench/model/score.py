@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 Verdict = Literal["passed", "failed", "error", "vacuous", "known_hole", "not_run"]
 Effect = Literal["add", "zero", "clamp", "note"]
+VERDICTS: tuple[str, ...] = get_args(Verdict)
+TOLERANCE = 1e-9
+
+
+class Kind(NamedTuple):
+    """What a field holds, beside its type.
+
+    Attributes:
+        words: all of it, for who finds something else there.
+        least: the least number.
+        most: the greatest number.
+        pattern: a regular expression that the text matches.
+        among: the texts of which it is one.
+    """
+
+    words: str
+    least: float | None = None
+    most: float | None = None
+    pattern: str | None = None
+    among: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +43,7 @@ class Term:
 
     name: str
     effect: Effect = "add"
-    value: float = 0.0
+    value: Annotated[float, Kind("a number from -1 to 1", least=-1, most=1)] = 0.0
     detail: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -64,9 +84,6 @@ class Score:
     def passed(self) -> bool:
         """Whether the verdict is `passed`."""
         return self.verdict == "passed"
-
-
-TOLERANCE = 1e-9
 
 
 def judged(points: float, threshold: float) -> Verdict:

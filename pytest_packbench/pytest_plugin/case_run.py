@@ -13,7 +13,7 @@ import pytest
 
 from pytest_packbench.cases.files import located
 from pytest_packbench.engine.attempt import attempt, frames
-from pytest_packbench.engine.bench import Failure
+from pytest_packbench.engine.context import Failure
 from pytest_packbench.engine.results import Place
 from pytest_packbench.engine.targets import TargetError
 from pytest_packbench.engine.trial import Trial, broken_trial, idle_trial, kept_trial, trial_of
@@ -146,7 +146,7 @@ class CaseRun:
         if len(kept) == benches.settings.trials:
             return [kept[trial] for trial in sorted(kept)]
         try:
-            bench = benches.bench(self.suite)
+            context = benches.context(self.suite)
         except TargetError as error:
             details = frames(error.__cause__) if error.__cause__ is not None else ()
             return [broken_trial(place, Failure(kind="target_missing", message=str(error), details=details))]
@@ -155,7 +155,7 @@ class CaseRun:
             return ahead.take(self, kept)
         if self.loaded is None:
             raise ValueError("a case that can't be read is not attempted")
-        return [trial_of(place, attempt(bench, self.loaded), bench, stash[RUN_ID])]
+        return [trial_of(place, attempt(context, self.loaded), context, stash[RUN_ID])]
 
     def kept(self) -> Mapping[int, CaseResult]:
         """Give the results that a resumed run has of the case already, by trial."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.shard import Shard
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.selection import Asked
-    from pytest_packbench.pytest_plugin.suites import Benches
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
 _MARKS = 10_000
@@ -312,7 +312,7 @@ class Collector:
         finished: whether all is collected.
     """
 
-    def __init__(self, benches: Benches, asked: Asked) -> None:
+    def __init__(self, benches: SessionSuites, asked: Asked) -> None:
         self._benches = benches
         self._single = asked.single
         self.by_file = bool(asked.files)

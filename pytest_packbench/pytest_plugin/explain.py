@@ -15,7 +15,7 @@ from pytest_packbench.reports.failure import error_text, failure_text, headline,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_packbench.engine.bench import Attempt, Bench
+    from pytest_packbench.engine.context import Attempt, SuiteContext
     from pytest_packbench.engine.trial import Trial
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.pytest_plugin.case_run import CaseRun
@@ -158,7 +158,7 @@ def _asked(run: CaseRun) -> list[tuple[str, str]]:
     return [(name, value) for name, value in ([mode] if run.own_test else given) if value]
 
 
-def _address(bench: Bench | None, settings: Settings) -> str:
+def _address(bench: SuiteContext | None, settings: Settings) -> str:
     """Give the address of the models' server where a backend was opened on it: only then it holds no password."""
     live = bench.live if bench is not None else None
     if live is None:

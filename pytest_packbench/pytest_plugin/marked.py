@@ -13,7 +13,8 @@ from pydantic import BaseModel
 
 from pytest_packbench.cases.suite_cases import SuiteCase, suite_cases
 from pytest_packbench.engine.attempt import frames, settle
-from pytest_packbench.engine.bench import Bench, Draft, Failure
+from pytest_packbench.engine.context import AttemptState, Failure, SuiteContext
+from pytest_packbench.engine.contexts import shown_path
 from pytest_packbench.engine.metering import Live
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.engine.targets import Caller
@@ -23,7 +24,6 @@ from pytest_packbench.plugin import MARK
 from pytest_packbench.pytest_plugin.case_run import RUN, CaseBroken, CaseFailure, CaseRun, run_of
 from pytest_packbench.pytest_plugin.marks import Asking, MarkError, join, parameters
 from pytest_packbench.pytest_plugin.stash import BENCHES, RUN_ID
-from pytest_packbench.pytest_plugin.suites import shown_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.request import VerifyRequest
     from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.suites import Benches
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
 FIXTURE = "packbench_case"
@@ -101,7 +101,7 @@ class MarkedRun(CaseRun):
         self.begin("setup")
         place = self.place()
         held = self.held_back(place)
-        capped, message = self.tests.benches.answerers.ledger.exhausted()
+        capped, message = self.tests.benches.clients.ledger.exhausted()
         if held is None and capped:
             held = idle_trial(place, capped, message)
         if held is not None:
@@ -128,7 +128,7 @@ class MarkedRun(CaseRun):
             message = "packbench_check was called twice; a test checks its case once"
             one = broken_trial(place, Failure(kind="checked_twice", message=message))
         else:
-            one = self.shown_to_hooks(place, self._settled(_draft_of(result, self.begun)))
+            one = self.shown_to_hooks(place, self._settled(_state_of(result, self.begun)))
         try:
             self.conclude([one])
             self.decide()
@@ -156,7 +156,9 @@ class MarkedRun(CaseRun):
         else:
             who = "a fixture" if self.phase == "setup" else "the test"
             said = f"{who} raised {type(error).__name__} before the check: {_line(error)}"
-            draft = Draft(begun=self.begun, failure=Failure(kind="target_error", message=said, details=frames(error)))
+            draft = AttemptState(
+                begun=self.begun, failure=Failure(kind="target_error", message=said, details=frames(error))
+            )
             one = self._settled(draft)
         self.results, self.result = (one.result,), one.result
 
@@ -164,12 +166,13 @@ class MarkedRun(CaseRun):
         """Whether an exception that ended a phase is one that the explanation tells of."""
         return error is self.stop or isinstance(error, CaseBroken)
 
-    def _settled(self, draft: Draft) -> Trial:
+    def _settled(self, state: AttemptState) -> Trial:
         if self.loaded is None:
             raise ValueError("a case that can't be read has no result")
-        draft.ended()
-        bench = self.tests.bench(self)
-        return trial_of(self.place(), settle(bench, self.loaded, draft), bench, self.item.config.stash[RUN_ID])
+        state.ended()
+        context = self.tests.context(self)
+        attempt = settle(context, self.loaded, state)
+        return trial_of(self.place(), attempt, context, self.item.config.stash[RUN_ID])
 
 
 class MarkedTests:
@@ -180,10 +183,10 @@ class MarkedTests:
     """
 
     def __init__(self, config: pytest.Config) -> None:
-        self.benches: Benches = config.stash[BENCHES]
-        self._shown_path = partial(shown_path, config)
+        self.benches: SessionSuites = config.stash[BENCHES]
+        self._shown_path = partial(shown_path, root=config.rootpath)
         self._cases: dict[str, tuple[SuiteCase, ...]] = {}
-        self._ready: dict[tuple[str, str], Bench] = {}
+        self._ready: dict[tuple[str, str], SuiteContext] = {}
         self._selected: list[MarkedRun] = []
 
     def asked_for(self, suites: Sequence[Suite], asking: Asking) -> list[SuiteCase]:
@@ -204,15 +207,15 @@ class MarkedTests:
             found += [case for case in fitting if shard is None or case.claimed in shard]
         return found
 
-    def bench(self, run: MarkedRun) -> Bench:
+    def context(self, run: MarkedRun) -> SuiteContext:
         """Give what the cases of a suite share in one test function."""
         key = (run.suite.name, run.own_test)
         if key not in self._ready:
-            settings, ledger = self.benches.settings, self.benches.answerers.ledger
+            settings, ledger = self.benches.settings, self.benches.clients.ledger
             live = None
             if settings.mode != "fixture":
                 live = Live(asked=None, ledger=ledger, secrets=Secrets(os.environ))
-            self._ready[key] = Bench(
+            self._ready[key] = SuiteContext(
                 suite=run.suite,
                 pack=run.pack,
                 caller=Caller(_asked_by_the_test),
@@ -356,13 +359,13 @@ def _refuse_doubles(runs: Sequence[CaseRun]) -> None:
                     one.kind = "case_twice"
 
 
-def _draft_of(result: object, begun: int) -> Draft:
-    draft = Draft(begun=begun)
+def _state_of(result: object, begun: int) -> AttemptState:
+    state = AttemptState(begun=begun)
     try:
-        draft.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
+        state.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
     except ValueError as error:
-        draft.failure = Failure(kind="result_unreadable", message=f"the result is not JSON: {_line(error)}")
-    return draft
+        state.failure = Failure(kind="result_unreadable", message=f"the result is not JSON: {_line(error)}")
+    return state
 
 
 def _line(error: BaseException) -> str:

@@ -115,7 +115,7 @@ def join(config: pytest.Config, name: str) -> Suite:
         raise pytest.UsageError(config.stash[_REFUSED])
     if BENCHES not in config.stash:
         _begin(config)
-    suite = config.stash[BENCHES].add(name, known[name], bundled=asked.bundled)
+    suite = config.stash[BENCHES].join(name, known[name], bundled=asked.bundled)
     recorder = _recorder_of(config)
     if recorder is not None:
         recorder.add(suite)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.engine.bench import Failure
+from pytest_packbench.engine.context import Failure
 from pytest_packbench.engine.output import Streams, outside_cases
 from pytest_packbench.engine.runner import Done, Runner
 from pytest_packbench.engine.scheduler import Job, Key
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.results import Place
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.pytest_plugin.case_run import CaseRun
-    from pytest_packbench.pytest_plugin.suites import Benches
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
 _AHEAD_OF_WINDOW = 2
@@ -40,7 +40,7 @@ class Ahead:
         scores: of the attempts that are over, for the progress line: how many, and their sum.
     """
 
-    def __init__(self, config: pytest.Config, benches: Benches) -> None:
+    def __init__(self, config: pytest.Config, benches: SessionSuites) -> None:
         self.keep: Callable[[CaseResult], None] = lambda _: None
         self.tick: Callable[[], None] = lambda: None
         self.clear: Callable[[], None] = lambda: None
@@ -54,13 +54,13 @@ class Ahead:
         self._worker = hasattr(config, "workerinput")
         settings = benches.settings
         self._trials = settings.trials
-        throttle = benches.answerers.throttle
+        throttle = benches.clients.throttle
         self.runner = Runner(
             throttle=throttle,
             # a worker of xdist knows its next case only
             lookahead=0 if settings.debugged else throttle.most * (1 if self._worker else _AHEAD_OF_WINDOW),
             limit_s=settings.case_timeout_s,
-            ledger=benches.answerers.ledger,
+            ledger=benches.clients.ledger,
             settled=self._settled,
             beside=not settings.debugged,
         )
@@ -128,9 +128,7 @@ class Ahead:
         self.clear()
         self.tick = self.again = lambda: None
         self.runner.settle_all()
-        closing = [bench.caller.aclose for bench in self._benches.opened]
-        closing += [backend.aclose for backend in self._benches.answerers.backends]
-        self.runner.close(*closing)
+        self.runner.close(*self._benches.closing())
         self._streams.stop()
 
     def pytest_unconfigure(self) -> None:
@@ -146,7 +144,7 @@ class Ahead:
         if run.problem or run.loaded is None or run.loaded.case.notes.skip is not None:
             return
         try:
-            bench = self._benches.bench(run.suite)
+            bench = self._benches.context(run.suite)
         except TargetError:
             # the item itself says so
             return

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.collection import Collector
-    from pytest_packbench.pytest_plugin.suites import Benches
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.journal import Journal
 
 
@@ -46,7 +46,7 @@ _RAN = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 class Recorder:
     """Collects the entries of all suites and writes what a run leaves (design 5)."""
 
-    def __init__(self, config: pytest.Config, benches: Benches, collector: Collector) -> None:
+    def __init__(self, config: pytest.Config, benches: SessionSuites, collector: Collector) -> None:
         self.config = config
         self.benches = benches
         self.run_id = config.stash[RUN_ID]
@@ -299,7 +299,7 @@ class Recorder:
 
     def spent(self) -> dict[str, Any]:
         """Give what the session used: calls, tokens, and cost where every price is known."""
-        found = [*self._spent, self.benches.answerers.ledger.as_json()]
+        found = [*self._spent, self.benches.clients.ledger.as_json()]
         costs = [one["cost"] for one in found]
         return {
             "calls": sum(one["calls"] for one in found),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.case_run import CaseRun
-    from pytest_packbench.pytest_plugin.suites import Benches
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class Resumed:
         return f"packbench: suite {suite}: resuming run {self.run_id}: {attempts} kept{again}"
 
 
-def find_resumed(config: pytest.Config, benches: Benches) -> Resumed | None:
+def find_resumed(config: pytest.Config, benches: SessionSuites) -> Resumed | None:
     """Find and read the run that is to be resumed; None where none is.
 
     Raises:
@@ -304,7 +304,7 @@ def spent_of(resumed: Resumed) -> dict[str, Any] | None:
     return next((spent for spent in told if spent is not None), None)
 
 
-def _place(asked: str, benches: Benches) -> tuple[Path, str]:
+def _place(asked: str, benches: SessionSuites) -> tuple[Path, str]:
     output = benches.settings.output
     if asked == LATEST:
         return output, _latest(output, benches)
@@ -323,7 +323,7 @@ def _place(asked: str, benches: Benches) -> tuple[Path, str]:
     return folder.parent.parent, folder.name
 
 
-def _latest(output: Path, benches: Benches) -> str:
+def _latest(output: Path, benches: SessionSuites) -> str:
     runs = sorted(
         (path for name in benches.suites if (output / name).is_dir() for path in (output / name).iterdir()),
         key=lambda path: path.name,
@@ -342,7 +342,7 @@ def _may_go_on(folder: Path) -> bool:
         return False
 
 
-def _listed(benches: Benches) -> str:
+def _listed(benches: SessionSuites) -> str:
     return f"suite {', '.join(benches.suites)}"
 
 

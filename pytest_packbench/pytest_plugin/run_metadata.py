@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_packbench.engine.contexts import guard_name
 from pytest_packbench.engine.metering import CAPS
 from pytest_packbench.engine.results import clock, versions
 from pytest_packbench.model.run import CLUSTER, Run
-from pytest_packbench.pytest_plugin.clients import guard_name
 from pytest_packbench.pytest_plugin.selection import part_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.shard import Shard
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.recorder import Recorder, SuiteRun
-    from pytest_packbench.pytest_plugin.suites import Benches
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
 def run_facts(recorder: Recorder, run: SuiteRun, entries: list[CaseResult], now: int) -> Run:
@@ -55,7 +55,7 @@ def _began(recorder: Recorder, suite: str) -> str:
     return kept.run.started_at if kept is not None and kept.run is not None else ""
 
 
-def _asked(benches: Benches, suite: Suite) -> dict[str, Any]:
+def _asked(benches: SessionSuites, suite: Suite) -> dict[str, Any]:
     bench = benches.known(suite)
     return {"backend": bench.backend, "model": bench.model} if bench is not None and bench.backend else {}
 

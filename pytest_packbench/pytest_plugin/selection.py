@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.shard import Shard
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.suites import Benches
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
 _CONFIG = "suite.yaml"
@@ -215,7 +215,7 @@ def part_of(shard: Shard, missing: str, due: int, present: int) -> str:
     return f"shard {shard}: {missing or f'{due} of {present} cases'}"
 
 
-def check_asked(benches: Benches, asked: Asked) -> None:
+def check_asked(benches: SessionSuites, asked: Asked) -> None:
     """Check that the cases that the command line names are in the shard.
 
     Raises:
@@ -237,7 +237,7 @@ def check_asked(benches: Benches, asked: Asked) -> None:
                 )
 
 
-def check_there(benches: Benches, asked: Asked) -> None:
+def check_there(benches: SessionSuites, asked: Asked) -> None:
     """Check that the cases that the command line names are there.
 
     Raises:

@@ -20,7 +20,7 @@ from pytest_packbench.pytest_plugin.resume import Changes, find_resumed
 from pytest_packbench.pytest_plugin.selection import check_asked
 from pytest_packbench.pytest_plugin.settings import read_settings
 from pytest_packbench.pytest_plugin.stash import AHEAD, BENCHES, RESUMED, RUN_ID
-from pytest_packbench.pytest_plugin.suites import open_benches
+from pytest_packbench.pytest_plugin.suites import open_suites
 from pytest_packbench.pytest_plugin.terminal import Progress, Terminal
 from pytest_packbench.pytest_plugin.workers import RUN_SEED, SEED
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.pytest_plugin.prefetch import Ahead
     from pytest_packbench.pytest_plugin.resume import Resumed
-    from pytest_packbench.pytest_plugin.suites import Benches
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
 def register(config: pytest.Config, *, late: bool = False) -> None:
@@ -46,7 +46,7 @@ def register(config: pytest.Config, *, late: bool = False) -> None:
     if not late:
         _check_no_plan(config)
     asked = config.stash[ASKED]
-    benches = open_benches(config, read_settings(config), asked.folders, bundled=asked.bundled)
+    benches = open_suites(config, read_settings(config), asked.folders, bundled=asked.bundled)
     config.stash[BENCHES] = benches
     check_asked(benches, asked)
     collector = Collector(benches, asked)
@@ -87,7 +87,7 @@ def _check_no_plan(config: pytest.Config) -> None:
             )
 
 
-def _resume(config: pytest.Config, benches: Benches, *, late: bool) -> None:
+def _resume(config: pytest.Config, benches: SessionSuites, *, late: bool) -> None:
     resumed = find_resumed(config, benches)
     if resumed is None:
         return
@@ -116,7 +116,7 @@ def _run_id(config: pytest.Config) -> str:
     return str(ULID.from_hex(seed) if seed else ULID())
 
 
-def _work_ahead(config: pytest.Config, benches: Benches) -> Ahead | None:
+def _work_ahead(config: pytest.Config, benches: SessionSuites) -> Ahead | None:
     controls = getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput")
     if not benches.settings.ahead or controls or config.option.collectonly:
         return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pytest
 
 from pytest_packbench.backends import MODULES, RECORDED, STUB
-from pytest_packbench.engine.metering import Caps
+from pytest_packbench.model.options import Caps, RunOptions
 from pytest_packbench.model.shard import Shard
 from pytest_packbench.packs import FILES
 from pytest_packbench.plugin import ASKED, BY_NAME, setting_of
@@ -32,64 +32,26 @@ _YES_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What the user set, each by option, environment or ini.
+class Settings(RunOptions):
+    """What the user set, each by option, environment or ini: how attempts are made, and what becomes of them.
 
     Attributes:
-        mode: `fixture`, `live` or `record`.
-        target: `package.module:attr`, `http://...` or `cmd:...`; empty where not set.
-        backend: who answers model calls; empty where not set, like the next two.
-        model: which model.
-        base_url: the address of its server.
-        guards: guards by name or as `module:attr`; None where not set, empty for none at all.
-        debugged: whether somebody steps through the code; see `being_debugged`.
-        concurrency: attempts under way at once, 1 or more.
-        trials: attempts at each case, 1 or more.
-        caps: what the whole run may use.
-        case_timeout_s: time limit of one attempt, seconds; None for none.
-        call_timeout_s: time limit of one model call, seconds.
-        retries: how often a model call is tried again at most.
-        temperature: 0 to 2.
-        max_output_tokens: the longest answer of a model, tokens.
         gate: `case` or `suite`.
         shard: the part of each suite to run; None for all of it.
         output: the folder for reports, absolute.
         baseline: `none`, `latest`, or the absolute path of an earlier run.
         resume: the run to go on with: `latest`, an id or a path; empty for a new one.
         resume_changed: `refuse`, or `run` to run anew what changed since.
-        cache: the folder of kept model answers, absolute; None for none.
-        stale_is_error: whether a stale recording is an error.
-        allow_processes: whether targets may start child processes in fixture mode.
         home: the folder that relative paths start from, absolute.
-        files: files of the packs' own that were given, by name, absolute.
     """
 
-    mode: Literal["fixture", "live", "record"]
-    target: str
-    backend: str
-    model: str
-    base_url: str
-    guards: tuple[str, ...] | None
-    debugged: bool
-    concurrency: int
-    trials: int
-    caps: Caps
-    case_timeout_s: float | None
-    call_timeout_s: float
-    retries: int
-    temperature: float
-    max_output_tokens: int
     gate: Literal["case", "suite"]
     shard: Shard | None
     output: Path
     baseline: str
     resume: str
     resume_changed: Literal["refuse", "run"]
-    cache: Path | None
-    stale_is_error: bool
-    allow_processes: bool
     home: Path
-    files: dict[str, Path]
 
     @property
     def ahead(self) -> bool:
@@ -241,6 +203,9 @@ def read_settings(config: pytest.Config) -> Settings:
         cache=_cache(str(read.value("cache")), home, mode),
         stale_is_error=read.value("stale", ("warn", "error")) == "error",
         allow_processes=_YES_NO[read.value("allow_processes", tuple(_YES_NO))],
+        root=config.rootpath,
         home=home,
         files={name: Path(os.path.normpath(home / path)) for name in FILES if (path := read.value(name))},
+        workers=int(getattr(config, "workerinput", {}).get("workercount", 1)),
+        stops=(KeyboardInterrupt, pytest.exit.Exception),
     )

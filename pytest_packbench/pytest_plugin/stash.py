@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     from pytest_packbench.pytest_plugin.prefetch import Ahead
     from pytest_packbench.pytest_plugin.resume import Resumed
-    from pytest_packbench.pytest_plugin.suites import Benches
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
-BENCHES: pytest.StashKey[Benches] = pytest.StashKey()
+BENCHES: pytest.StashKey[SessionSuites] = pytest.StashKey()
 AHEAD: pytest.StashKey[Ahead] = pytest.StashKey()
 RUN_ID = pytest.StashKey[str]()
 RESUMED: pytest.StashKey[Resumed] = pytest.StashKey()

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.engine.contexts import guard_name
 from pytest_packbench.pytest_plugin.case_run import run_of
-from pytest_packbench.pytest_plugin.clients import caps_text, expected_calls, guard_name, spent_text
+from pytest_packbench.reports.live import caps_text, spent_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +43,7 @@ class Terminal:
             return []
         runs = [run for item in items if (run := run_of(item)) is not None]
         cases = [run.place() for run in runs if not run.own_test]
-        return [expected_calls(benches, cases), caps_text(benches.settings, shared=False)] if cases else []
+        return [benches.expected_text(cases), caps_text(benches.settings, shared=False)] if cases else []
 
     def _header(self, suite: Suite) -> list[str]:
         benches = self._recorder.benches

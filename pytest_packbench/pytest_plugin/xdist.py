@@ -15,7 +15,6 @@ from pytest_packbench.model.errors import CaseError
 from pytest_packbench.plugin import ASKED
 from pytest_packbench.pytest_plugin.case_report import pack_report, unpack_report
 from pytest_packbench.pytest_plugin.case_run import run_of, shown_file
-from pytest_packbench.pytest_plugin.clients import expected_calls
 from pytest_packbench.pytest_plugin.resume import OPTION as RESUME
 from pytest_packbench.pytest_plugin.resume import REFUSED
 from pytest_packbench.pytest_plugin.selection import check_there
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.prefetch import Ahead
     from pytest_packbench.pytest_plugin.recorder import Recorder
-    from pytest_packbench.pytest_plugin.suites import Benches
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
 _OUTPUT = "packbench_collected"
@@ -43,7 +42,7 @@ _SPENT = "packbench_spent"
 class Worker:
     """What a worker tells at its end."""
 
-    def __init__(self, collector: Collector, benches: Benches, ahead: Ahead | None) -> None:
+    def __init__(self, collector: Collector, benches: SessionSuites, ahead: Ahead | None) -> None:
         self._collector = collector
         self._benches = benches
         self._ahead = ahead
@@ -79,7 +78,7 @@ class Worker:
         self._benches.close()
         output: dict[str, Any] = session.config.workeroutput  # type: ignore[attr-defined]  # xdist sets it on workers
         output[_OUTPUT] = dict(self._collector.collected)
-        output[_SPENT] = self._benches.answerers.ledger.as_json()
+        output[_SPENT] = self._benches.clients.ledger.as_json()
         output[TOLD] = self._own_tests
 
 
@@ -136,7 +135,7 @@ class Controller:
         due = [place for run in recorder.runs.values() for nodeid, place in run.selected.items() if nodeid in named]
         if due:
             reporter.ensure_newline()
-            reporter.write_line(expected_calls(recorder.benches, (place() for place in due)))
+            reporter.write_line(recorder.benches.expected_text(place() for place in due))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.conclusion import judge
 from pytest_packbench.atomic import encoded, replacing
-from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.runs.files import compact
 
@@ -19,10 +18,9 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.statistics import Statistics
     from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
 
-# the run tells the suite; records and payloads stand in files of their own
-_ROW = tuple(each.name for each in fields(CaseResult) if each.name not in {"suite", "record", "payload"})
 _SCALARS = (str, int)
 
 
@@ -62,7 +60,7 @@ def run_document(
             "interval": {"method": "wilson", "sides": 2, "confidence": statistics.confidence},
             "gates": [_gate(result) for result in gate_results],
             **_trials(run, statistics),
-            "cases": [_row(entry) for entry in sorted(entries, key=_place)],
+            "cases": [entry.row() for entry in sorted(entries, key=_place)],
         }
     )
     return document
@@ -70,7 +68,7 @@ def run_document(
 
 def row_line(entry: CaseResult) -> bytes:
     """Write the row of one entry under `cases` as compact JSON; a number that is not finite as null."""
-    row = _row(entry)
+    row = entry.row()
     try:
         return compact(row)
     except ValueError:
@@ -116,10 +114,6 @@ def _trials(run: Run, statistics: Statistics) -> dict[str, Any]:
 
 def _place(entry: CaseResult) -> tuple[str, str, int]:
     return entry.case_id, entry.test_id, entry.trial
-
-
-def _row(entry: CaseResult) -> dict[str, Any]:
-    return {name: getattr(entry, name) for name in _ROW}
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_packbench.atomic import replacing
-from pytest_packbench.model.result import CaseResult, entry_problem
+from pytest_packbench.model.result import CaseResult
 from pytest_packbench.runs.files import compact, hold
 
 if TYPE_CHECKING:
@@ -159,11 +159,13 @@ def parse_entry(data: dict[str, Any]) -> CaseResult:
     Raises:
         JournalError: a key is missing or unknown, or a value is of another type or range.
     """
+    from pytest_packbench.model.checks import result_problem
+
     try:
         entry = CaseResult.from_json(data)
     except (TypeError, KeyError, ValueError) as error:
         raise JournalError(f"no entry: {type(error).__name__}: {' '.join(str(error).split())}") from None
-    problem = entry_problem(entry)
+    problem = result_problem(entry)
     if problem is not None:
         raise JournalError(f"no entry: {problem[0]}: {problem[1]}")
     return entry

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar
 
 from pytest_packbench.model.record import EvalRecord, RecordError, strict_problem
-from pytest_packbench.model.result import VERDICTS
+from pytest_packbench.model.score import VERDICTS
 from pytest_packbench.model.strict_json import U32_MAX, expected_integer, shown
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.extension import own_problem
+from pytest_packbench.model.checks import own_problem
 from pytest_packbench.model.record import EvalRecord, RecordError
 from pytest_packbench.model.run import Run
 from pytest_packbench.runs.journal import latest, read_head, read_journal

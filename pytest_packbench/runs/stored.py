@@ -7,8 +7,9 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.record import EvalRecord, RecordError
-from pytest_packbench.model.result import VERDICTS, CaseResult, entry_problem
+from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION, Run
+from pytest_packbench.model.score import VERDICTS
 from pytest_packbench.model.strict_json import shown
 from pytest_packbench.runs.json_walk import Walk, WalkError
 
@@ -20,26 +21,8 @@ if TYPE_CHECKING:
 REPORT = "report.json"
 JOURNAL = "journal.jsonl"
 RECORDS = "records.jsonl"
-_ENTRY_FIELDS = {one.name for one in fields(CaseResult)} - {"suite", "record", "payload"}
 _RUN_FIELDS = {one.name for one in fields(Run)}
 _HEAD = frozenset({"version", "status", "run"})
-_FROM_RECORD = (
-    "score",
-    "threshold",
-    "match_level",
-    "match_depth",
-    "answer",
-    "case_type",
-    "difficulty",
-    "facets",
-    "stale",
-    "case_sha256",
-    "cassette_sha256",
-    "trial",
-    "cached",
-    "utility",
-    "valid",
-)
 
 
 class StoredRunError(ValueError):
@@ -219,17 +202,16 @@ _RUN_TYPES: dict[str, Any] = {
 
 
 def _entry(row: Any, run: Run, where: str) -> CaseResult:
+    # a report of records is made without these models
+    from pytest_packbench.model.checks import result_problem
+
     if not isinstance(row, dict):
         raise StoredRunError(f"{where}: not a run document: expected an object")
-    known = {name: value for name, value in row.items() if name in _ENTRY_FIELDS}
-    for name in ("tags", "terms"):
-        # what is no array is told with its name, below
-        known[name] = tuple(known[name]) if isinstance(known.get(name), list) else known.get(name)
     try:
-        entry = CaseResult(suite=run.suite, **known)
+        entry = CaseResult.from_row(row, run.suite)
     except TypeError as error:
         raise StoredRunError(f"{where}: not a run document: {_missing(error)}") from None
-    problem = entry_problem(entry)
+    problem = result_problem(entry)
     if problem is not None:
         name, wrong = problem
         raise StoredRunError(f"{where}/{name}: not a run document: {wrong}")
@@ -249,7 +231,7 @@ def _from_records(path: Path) -> StoredRun:
             if first is None:
                 first, facts = record, _facts(record)
             _check_one_run(facts, record, f"{path}:{number}")
-            entry = entry_of_record(record)
+            entry = CaseResult.from_record(record)
             # the same attempt written twice is one attempt: the first counts, as in a report
             entries.setdefault((entry.test_id, entry.trial), entry)
             started = min(started or record.timestamp, record.timestamp)
@@ -262,7 +244,7 @@ def _from_records(path: Path) -> StoredRun:
 
 def _record(line: bytes, where: str) -> EvalRecord:
     # a report of a million records reads them without these models
-    from pytest_packbench.model.extension import own_problem
+    from pytest_packbench.model.checks import own_problem
 
     try:
         record = EvalRecord.from_json_line(line, strict=False)
@@ -292,37 +274,6 @@ def _facts(record: EvalRecord) -> tuple[Any, ...]:
     """Give what is the same in all records of a run, in the order of `_FACTS`."""
     ours = record.packbench or {}
     return (record.run_id, record.test_suite, *(ours.get(name) for name in _SAME))
-
-
-def entry_of_record(record: EvalRecord) -> CaseResult:
-    """Make an entry of a wire record; what only our own object tells is missing in a foreign one."""
-    ours = record.packbench or {}
-    case_id, file = ours.get("case_id") or record.test_id, ours.get("file", "")
-    return CaseResult(
-        **{name: ours[name] for name in _FROM_RECORD if name in ours},
-        suite=record.test_suite,
-        test_id=record.test_id,
-        case_id=case_id,
-        nodeid=f"{file}::{case_id}",
-        file=file,
-        verdict="passed" if record.passed else "failed",
-        timestamp=record.timestamp,
-        duration_ms=record.wall_clock_ms,
-        tags=tuple(ours.get("tags", ())),
-        expects_refusal=record.expected == "refuse",
-        refused=record.agent_decision == "refuse",
-        decision=record.agent_decision,
-        terms=tuple(ours.get("terms", ())),
-        llm_backend=record.llm_backend,
-        llm_model=record.llm_model,
-        judge=_judge(ours.get("judge")),
-    )
-
-
-def _judge(found: object) -> str | None:
-    # an object also says what the judge found
-    name = found.get("name") if isinstance(found, dict) else found
-    return name if isinstance(name, str) else None
 
 
 def _run_of(record: EvalRecord) -> Run:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pytest_packbench import load_suite
 from pytest_packbench.cases.load import parse_case
 from pytest_packbench.engine.attempt import attempt, rejudge
-from pytest_packbench.engine.bench import Attempt, Bench
+from pytest_packbench.engine.context import Attempt, SuiteContext
 from pytest_packbench.engine.targets import Caller
 from pytest_packbench.packs.tariff.codes import depth, digits, dotted, stands_under
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
@@ -101,7 +101,7 @@ class Right:
 class Answers:
     """The right answers to every case of a suite."""
 
-    bench: Bench
+    bench: SuiteContext
     rights: tuple[Right, ...]
 
     @property
@@ -124,7 +124,7 @@ def answered(folder: Path) -> Iterator[Answers]:
     suite, caller = load_suite(folder), Caller(verify)
     rules = suite.config
     assert isinstance(rules, TariffSuiteConfig)
-    bench = Bench(suite=suite, pack=TariffPack(), caller=caller, target_name="reference")
+    bench = SuiteContext(suite=suite, pack=TariffPack(), caller=caller, target_name="reference")
     try:
         rights = []
         for path in sorted(suite.cases_path.glob("*/*.json")):

@@ -6,15 +6,16 @@ Tokens of JSON stay as they were written: only the white space between them is o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from hashlib import sha256
 
 Node = str | list["Node"] | dict[str, "Node"]
 _WIDTH = 110
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+|\s+')
 _ULID = re.compile(r"(?<![0-9A-Z])01[0-9A-HJKMNP-TV-Z]{24}(?![0-9A-Z])")
+_CASSETTE = re.compile(r'("cassette_sha256":)"([0-9a-f]{64})"')
+_CHOICES = re.compile(r"\(choose from [^)]*\)")
 # numbers that time decides
-_TIMED = "created|duration|duration_ms|wall_clock_ms|elapsed_ms|seconds|overhead_ms|mtime|pid"
+_TIMED = "created|duration|duration_ms|wall_clock_ms|slowest_ms|seconds"
 _VERSIONED = "pytest_packbench|python|pytest|pydantic|agentdojo|openai|anthropic|ollama|pluggy|httpx2?"
 _RULES: tuple[tuple[str, str], ...] = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)?", "<TIME>"),
@@ -26,6 +27,9 @@ _RULES: tuple[tuple[str, str], ...] = (
     (rf'"({_VERSIONED})": ?"\d[^"]*"', r'"\1":"<VERSION>"'),
     (rf"\b({_VERSIONED}) \d+\.\d[\w.]*", r"\1 <VERSION>"),
     (r"Python \d+\.\d+\.\d+", "Python <VERSION>"),
+    (r"Wall clock: [\d.]+ s as the sum over the records, [\d.]+ s", "Wall clock: <S> as the sum over the records, <S>"),
+    (r'time="\d+\.\d+"', 'time="<TIMED>"'),
+    (r'hostname="[^"]*"', 'hostname="<HOST>"'),
     (r"in \d+\.\d\ds(?: \(\d+:\d\d:\d\d\))?", "in <SECONDS>"),
 )
 # pytest's own lines about itself
@@ -34,7 +38,7 @@ _HEADER = re.compile(
     r"\d+ workers? \[|scheduling tests via|bringing up nodes|\[gw\d+\]|gw\d+ |collecting |initialized: |ready: "
 )
 _PROGRESS = re.compile(r"[.FEsxX]+(?: +\[ *\d+%\])?")
-_RULED = re.compile(r"^([=_-])\1{2,} (.*?) \1{2,}$|^([=_-])\3{2,}$", re.MULTILINE)
+_RULED = re.compile(r"^([=_!-])\1{2,} (.*?) \1{2,}$|^([=_!-])\3{2,}$", re.MULTILINE)
 
 
 class Normal:
@@ -47,18 +51,31 @@ class Normal:
     def __init__(self, places: dict[str, str]) -> None:
         self._places = sorted(places.items(), key=lambda one: -len(one[0]))
         self._runs: dict[str, str] = {}
+        self._cassettes: dict[str, str] | None = None
+
+    def expect_cassettes(self) -> None:
+        """Name the hashes of recordings too: those that are made in the scenario hold the time."""
+        self._cassettes = {}
 
     def text(self, text: str) -> str:
         """Name everything that differs from run to run."""
         for place, name in self._places:
             text = text.replace(place, name)
         text = _ULID.sub(self._run, text)
+        # argparse quotes choices in some versions of Python only
+        text = _CHOICES.sub(lambda found: found[0].replace("'", ""), text)
+        text = text if self._cassettes is None else _CASSETTE.sub(self._cassette, text)
         for pattern, name in _RULES:
             text = re.sub(pattern, name, text)
         return text
 
     def _run(self, found: re.Match[str]) -> str:
         return self._runs.setdefault(found[0], f"RUN-{len(self._runs) + 1}")
+
+    def _cassette(self, found: re.Match[str]) -> str:
+        assert self._cassettes is not None
+        name = self._cassettes.setdefault(found[2], f"CASSETTE-{len(self._cassettes) + 1}")
+        return f'{found[1]}"{name}"'
 
     def terminal(self, text: str, *, workers: bool) -> str:
         """Normalise what was printed; with workers without what tells in which order they came."""
@@ -69,26 +86,40 @@ class Normal:
             lines = [line for line in lines if not _PROGRESS.fullmatch(line)]
         return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
 
-    def file(self, name: str, raw: bytes, *, hashing: bool = False) -> str:
-        """Normalise a file's content; with hashing keep of each line the case and a hash."""
+    def file(self, name: str, raw: bytes, *, hashing: bool = False, workers: bool = False) -> str:
+        """Normalise a file's content.
+
+        Args:
+            name: the file's name, which tells its kind.
+            raw: the content.
+            hashing: keep of each line the case and a hash only.
+            workers: leave out in which order workers were ready.
+        """
         text = raw.decode("utf-8")
         if name.endswith(".jsonl"):
             lines = text.split("\n")
             told = f"({len(lines) - 1} lines, {_spaces(text)}, {'ended' if lines[-1] == '' else 'not ended'})"
-            shown = _hashed if hashing else laid_out
+            shown = _hashed if hashing else _laid_out
             return "\n".join([told, *(shown(self.text(line)) for line in lines if line)]) + "\n"
         if name.endswith(".json"):
             told = f"({_spaces(text)}, {'ended' if text.endswith(chr(10)) else 'not ended'})"
-            return f"{told}\n{laid_out(self.text(text), _without_pytest if name == 'report.json' else None)}\n"
-        return self.text(text)
+            node = _read(self.text(text))
+            if name == "report.json":
+                node = _without_pytest(node, workers=workers)
+            return f"{told}\n{_shown(node, '')}\n"
+        text = self.text(text)
+        return text.replace("><", ">\n<") if name.endswith(".xml") else text
 
 
-def laid_out(text: str, reduced: Callable[[Node], Node] | None = None) -> str:
-    """Lay out one JSON value: what fits stands in one line."""
+def _laid_out(text: str) -> str:
+    return _shown(_read(text), "")
+
+
+def _read(text: str) -> Node:
     tokens = [token for token in _TOKENS.findall(text) if not token.isspace()]
     node, rest = _parsed(tokens, 0)
     assert rest == len(tokens), f"not one JSON value: {text[:80]}"
-    return _shown(reduced(node) if reduced else node, "")
+    return node
 
 
 def _hashed(line: str) -> str:
@@ -139,17 +170,19 @@ def _spaces(text: str) -> str:
     return kind if text.isascii() else f"{kind}, not only ASCII"
 
 
-def _without_pytest(node: Node) -> Node:
+def _without_pytest(node: Node, *, workers: bool) -> Node:
     """Keep of pytest-json-report's part what is ours: ids, outcomes, properties."""
     assert isinstance(node, dict)
-    kept = dict(node)
-    kept.pop('"collectors"', None)
-    kept.pop('"warnings"', None)
-    tests = kept.get('"tests"', [])
-    assert isinstance(tests, list)
-    kept['"tests"'] = [
-        {key: value for key, value in test.items() if key in {'"nodeid"', '"lineno"', '"outcome"', '"user_properties"'}}
-        for test in tests
-        if isinstance(test, dict)
-    ]
+    kept = {key: value for key, value in node.items() if key not in {'"collectors"', '"warnings"'}}
+    tests, summary = kept.get('"tests"'), kept.get('"summary"')
+    if isinstance(tests, list):
+        shown = [_without_phases(test) for test in tests]
+        kept['"tests"'] = sorted(shown, key=str) if workers else shown
+    if isinstance(summary, dict) and workers:
+        kept['"summary"'] = dict(sorted(summary.items()))
     return kept
+
+
+def _without_phases(test: Node) -> Node:
+    assert isinstance(test, dict)
+    return {key: value for key, value in test.items() if key not in {'"setup"', '"call"', '"teardown"', '"keywords"'}}

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ class Project:
     Attributes:
         root: the project's folder.
         env: variables for the commands, beside those that every one gets.
+        normal: takes out what is different in each run.
     """
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -47,7 +49,7 @@ class Project:
         home = folder / "home"
         home.mkdir()
         package = str(Path(pytest_packbench.__file__).parent)
-        self._normal = Normal(
+        self.normal = Normal(
             {
                 str(self.root): "<PROJECT>",
                 str(folder): "<FOLDER>",
@@ -116,6 +118,8 @@ class Project:
         before = self._tree()
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         environment |= {"HOME": self._home, "COLUMNS": "120", "LC_ALL": "C.UTF-8", "TZ": "UTC", "PYTHONUTF8": "1"}
+        # so that `python` is this one
+        environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
         ran = subprocess.run(
             [sys.executable, *arguments],
             cwd=self.root,
@@ -129,19 +133,20 @@ class Project:
         after = self._tree()
         changed = [path for path in after if before.get(path) != after[path]]
         removed = [path for path in before if path not in after]
-        workers = any(first == "-n" and second != "0" for first, second in zip(arguments, arguments[1:], strict=False))
-        printed = [self._normal.terminal(text, workers=workers) for text in (ran.stdout, ran.stderr)]
-        lines = [f"$ python {self._normal.text(shlex.join(arguments))}", f"exit code {ran.returncode}", ""]
-        lines += ["--- stdout", shown(printed[0]) if shown else printed[0], ""]
+        workers = any(first == "-n" and second != "0" for first, second in pairwise(arguments))
+        printed = [self.normal.terminal(text, workers=workers) for text in (ran.stdout, ran.stderr)]
+        lines = [f"$ python {self.normal.text(shlex.join(arguments))}", f"exit code {ran.returncode}", ""]
+        lines += ["--- stdout", shown(printed[0]) if shown else printed[0], ""] if printed[0] else []
         lines += ["--- stderr", printed[1], ""] if printed[1] else []
-        lines += ["--- files", *sorted(self._normal.text(path) for path in changed)]
-        lines += sorted(f"removed {self._normal.text(path)}" for path in removed)
+        lines += ["--- files"] if changed or removed else []
+        lines += [*sorted(self.normal.text(path) for path in changed)]
+        lines += sorted(f"removed {self.normal.text(path)}" for path in removed)
         self._found[f"{place}/output.txt"] = "\n".join(lines).rstrip("\n") + "\n"
         for path in changed:
             name = path.rpartition("/")[2]
             if only is None or name in only:
-                kept = f"{place}/{self._normal.text(path)}"
-                text = self._normal.file(name, after[path], hashing=name in hashing)
+                kept = f"{place}/{self.normal.text(path)}"
+                text = self.normal.file(name, after[path], hashing=name in hashing, workers=workers)
                 # a linter and a type checker would read it
                 self._found[f"{kept}.txt" if kept.endswith(".py") else kept] = text
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from tests.golden.project import Project
 
 DESK = """\
+import os
 import pathlib
 
 from pytest_packbench.engine.protocols.request import ModelRequest
@@ -20,8 +21,8 @@ def sort(request, context):
         raise OSError("the desk is closed")
     if "interrupt" in text and not pathlib.Path("open").exists():
         raise KeyboardInterrupt
-    if "early" in text and not pathlib.Path("open").exists():
-        raise OSError("not open yet")
+    if "die" in text and not pathlib.Path("alive").exists():
+        os._exit(9)
     queue = "billing" if "refund" in text or "money" in text else "general"
     return {"queue": queue, "order": int("".join(filter(str.isdigit, text)) or 0)}
 
@@ -90,6 +91,8 @@ def broken(project: Project) -> None:
     put(project, case("raises", "please raise 5", "general", 5))
     folder = "storage/benchmarks/desk/cases/plain"
     project.write(f"{folder}/no_json.json", "{\n")
-    project.write(f"{folder}/wrong_key.json", case("wrong_key", "x", "general", 0) | {"difficulty": "simple", "typo": 1})
+    project.write(
+        f"{folder}/wrong_key.json", case("wrong_key", "x", "general", 0) | {"difficulty": "simple", "typo": 1}
+    )
     put(project, case("held", "x", "general", 0, notes={"skip": "waits for the new desk"}))
     put(project, case("hoped", "a scandal, 3", "complaints", 3, notes={"xfail": "known since May"}))

@@ -6,9 +6,9 @@ Each test is a scenario: real commands in a project of its own, held against `ex
 
 from __future__ import annotations
 
-import json
 import shutil
 from hashlib import sha256
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 DESK = "--packbench-suite=desk"
 SUMMARY = ("summary.md",)
 PLAIN = "storage/benchmarks/desk/cases/plain"
+PYDANTIC = tuple(int(part) for part in version("pydantic").split(".")[:2])
 NEEDS_AGENTDOJO = pytest.mark.skipif(find_spec("agentdojo") is None, reason="the extra agentdojo is not installed")
 NEEDS_OPENAI = pytest.mark.skipif(find_spec("openai") is None, reason="the extra openai is not installed")
 
@@ -50,8 +51,10 @@ def live(project: Project) -> Iterator[tuple[str, ...]]:
     """Options for a run on a model's server on loopback."""
     project.env["OPENAI_API_KEY"] = "sk-planted-0123456789"
     with FakeServer(answering(act)) as server:
+        # what is recorded names the address, and the server's port is another in each run
+        project.env["HTTP_PROXY"] = server.url
         backend = ("--packbench-backend=openai", "--packbench-model=fake-1")
-        yield (*backend, f"--packbench-base-url={server.url}/v1", "--packbench-concurrency=1")
+        yield (*backend, "--packbench-base-url=http://model.test/v1", "--packbench-concurrency=1")
 
 
 def test_tariff(project: Project) -> None:
@@ -62,7 +65,9 @@ def test_tariff(project: Project) -> None:
         only=("summary.md", "records.jsonl", "payloads.jsonl"),
         hashing=("records.jsonl", "payloads.jsonl"),
     )
-    project.pytest("workers", "--packbench-suite=tariff", "-n", "2", only=("records.jsonl",), hashing=("records.jsonl",))
+    project.pytest(
+        "workers", "--packbench-suite=tariff", "-n", "2", only=("records.jsonl",), hashing=("records.jsonl",)
+    )
     project.packbench("rescore", "rescore", "tariff/latest")
     project.packbench("lint", "lint", "tariff")
     project.check()
@@ -72,7 +77,9 @@ def test_tariff_some(project: Project) -> None:
     project.suite("tariff", "adv_61", "neg_21_s", "nos_07", "pos_70_glass", "sav_61")
     project.pytest("some", "--packbench-suite=tariff")
     project.write("careless.py", CARELESS)
-    project.pytest("careless", "--packbench-suite=tariff", "--packbench-target=careless:verify", "-k", "pos_70 or neg_21")
+    project.pytest(
+        "careless", "--packbench-suite=tariff", "--packbench-target=careless:verify", "-k", "pos_70 or neg_21"
+    )
     project.check()
 
 
@@ -98,7 +105,7 @@ def test_safety(project: Project) -> None:
     project.pytest("harmbench", "--packbench-suite=harmbench")
     project.pytest("injecagent", "--packbench-suite=injecagent")
     project.pytest("unguarded", "--packbench-suite=injecagent", "--packbench-guard=none")
-    project.pytest("vacuous", "--packbench-suite=injecagent", "--packbench-model=refuser", "--packbench-guard=none")
+    project.pytest("refuser", "--packbench-suite=injecagent", "--packbench-model=refuser", "--packbench-guard=none")
     project.check()
 
 
@@ -131,10 +138,13 @@ def test_usage(project: Project) -> None:
     desk(project)
     project.pytest("list", "--packbench-list")
     project.pytest("no_suite", "--packbench-suite=dekk")
-    project.pytest("bad_mode", DESK, "--packbench-mode=dead")
+    project.env["PACKBENCH_MODE"] = "dead"
+    project.pytest("bad_mode", DESK)
+    del project.env["PACKBENCH_MODE"]
     project.pytest("bad_shard", DESK, "--packbench-shard=4/3")
     project.pytest("no_run", DESK, "--packbench-resume=latest")
     project.pytest("no_backend", DESK, "--packbench-mode=live")
+    project.pytest("nothing_selected", DESK, "-k", "nowhere")
     project.packbench("no_command", "dance")
     project.packbench("help", "--help")
     project.packbench("compare_nothing", "compare", "--baseline", "desk/latest", "--current", "nowhere")
@@ -153,6 +163,17 @@ def test_partial(project: Project) -> None:
     project.pytest("nothing_missing", DESK, "--packbench-resume=latest", only=SUMMARY)
     put(project, case("pause", "interrupt 5", "general", 5))
     project.pytest("changed", DESK, "--packbench-resume=latest")
+    project.pytest("changed_run", DESK, "--packbench-resume=latest", "-o", "packbench_resume_changed=run", only=SUMMARY)
+    project.check()
+
+
+def test_killed(project: Project) -> None:
+    desk(project)
+    put(project, case("late", "die 4", "general", 4))
+    project.pytest("killed", DESK)
+    project.packbench("validate", "validate", "reports/benchmarks/desk")
+    project.write("alive", "")
+    project.pytest("resumed", DESK, "--packbench-resume=latest")
     project.check()
 
 
@@ -164,17 +185,24 @@ def test_gates(project: Project) -> None:
     first, second = (str(path) for path in project.runs("desk"))
     project.packbench("gate", "gate", first, "desk/latest", "--require", "letters")
     project.packbench("compare", "compare", "--baseline", first, "--current", second, "--out", "page.md")
-    project.packbench("worse", "compare", "--baseline", second, "--current", first, "--fail-on", "regressed>0, mean<-0.02")
+    project.packbench(
+        "worse", "compare", "--baseline", second, "--current", first, "--fail-on", "regressed>0, mean<-0.02"
+    )
     project.packbench("history", "history", "desk")
     project.packbench("history_json", "history", "desk", "--format", "json")
     project.packbench("report", "report", first)
-    project.packbench("report_of_both", "report", f"{first}/records.jsonl", f"{second}/records.jsonl", "--format", "json")
-    project.packbench("report_strict", "report", "--strict", "-", stdin=(project.root / first / "records.jsonl").read_text())
+    project.packbench(
+        "report_of_both", "report", f"{first}/records.jsonl", f"{second}/records.jsonl", "--format", "json"
+    )
+    project.packbench(
+        "report_strict", "report", "--strict", "-", stdin=(project.root / first / "records.jsonl").read_text()
+    )
     project.write("storage/benchmarks/desk/suite.yaml", RULES + "thresholds: {accept: 0.3}\n")
     project.packbench("rescore", "rescore", first, "--out", "rescored.md")
     project.check()
 
 
+@NEEDS_OPENAI
 def test_trials_and_live(project: Project, live: tuple[str, ...]) -> None:
     desk(project, RULES + "trials: {at_least: 2}\n")
     put(project, case("declined", "decline 1017", "general", 1017))
@@ -182,10 +210,32 @@ def test_trials_and_live(project: Project, live: tuple[str, ...]) -> None:
     project.pytest(
         "live", DESK, "--packbench-target=desk:ask", "--packbench-mode=live", "--packbench-trials=2", "-q", *live
     )
+    asking = (DESK, "--packbench-target=desk:ask", "--packbench-mode=live", "-q")
+    project.pytest("capped", *asking, "--packbench-max-tokens=20", *live, only=("errors.jsonl", "summary.md"))
+    project.write("program.py", PROGRAM)
+    program = "--packbench-target=cmd:python program.py"
+    project.pytest("program", DESK, program, "--packbench-mode=live", "--packbench-concurrency=1", "-k", "not cut")
     project.check()
 
 
+PROGRAM = """\
+import json
+import sys
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    text = asked["params"]["input"]["message"]
+    if "decline" in text:
+        print("I break the protocol", file=sys.stderr)
+        sys.exit(3)
+    result = {"queue": "billing", "order": 1017}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+@NEEDS_OPENAI
 def test_record(project: Project, live: tuple[str, ...]) -> None:
+    project.normal.expect_cassettes()
     desk(project)
     put(project, case("declined", "decline 1017", "general", 1017))
     ask = (DESK, "--packbench-target=desk:ask")
@@ -261,12 +311,26 @@ def test_imported(project: Project) -> None:
     project.write("more.csv", "id,text,queue,order\nlate,a refund for 5,billing,5\nodd,hello 6,general,\n")
     columns = ("--suite", "desk", "--input", "message=text", "--expected", "queue,order", "--json", "order")
     project.packbench("csv", "import", "csv", "more.csv", *columns)
-    project.packbench("csv_written", "import", "csv", "more.csv", *columns, "--omit-empty", "--write")
+    project.packbench("csv_written", "import", "csv", "more.csv", *columns, "--skip-bad", "--write")
     project.write("lines.jsonl", '{"input": "x", "expected": {"a": 1}}\n{"input": "y"}\n')
     project.packbench("jsonl", "import", "jsonl", "lines.jsonl", "--suite", "fresh", "--skip-bad", "--write")
     project.check()
 
 
+def test_pack_of_others(project: Project) -> None:
+    example = Path(__file__).parents[2] / "docs" / "examples" / "packbench-units"
+    shutil.copytree(example, project.root, dirs_exist_ok=True)
+    plugin = ("-p", "packbench_units.plugin", "--packbench-suite=units")
+    pack = ("--pack", "packbench_units.pack:UnitsPack")
+    project.pytest("run", *plugin)
+    project.packbench("lint", "lint", "units", *pack)
+    project.packbench("validate", "validate", "storage/benchmarks/units", *pack)
+    project.packbench("gate", "gate", "units/latest", *pack)
+    project.packbench("merge", "merge", "units/latest", *pack, only=())
+    project.check()
+
+
+@pytest.mark.skipif(PYDANTIC < (2, 14), reason="an older pydantic writes some numbers of JSON Schemas in another way")
 def test_schemas(project: Project) -> None:
     for kind in ("case", "suite", "cassette", "record", "report"):
         project.packbench(kind, "schema", kind, shown=lambda text: f"sha256 {sha256(text.encode()).hexdigest()}")
@@ -305,7 +369,8 @@ for line in folder.joinpath("records.jsonl").read_text().splitlines():
     record = EvalRecord.from_json_line(line, strict=False)
     print(record.test_id, record.passed, record.to_json_line() == line)
 refused(RecordError, lambda: EvalRecord.from_json_line(line))
-refused(RecordError, lambda: EvalRecord.from_json_line(line.replace("schema_version", "version"), strict=False))
+refused(RecordError, lambda: EvalRecord.from_json_line(line[:-1], strict=False))
+refused(RecordError, lambda: EvalRecord.from_json_line(line.replace('_version":1', '_version":2'), strict=False))
 """
 
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.load import check_case
-from pytest_packbench.engine.bench import Bench
-from pytest_packbench.engine.metering import Asked, Caps, Ledger, Live, Price
+from pytest_packbench.engine.context import SuiteContext
+from pytest_packbench.engine.metering import Asked, Ledger, Live, Price
 from pytest_packbench.engine.runner import Done, Runner
 from pytest_packbench.engine.scheduler import Job, Key, Throttle
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.engine.targets import Caller
 from pytest_packbench.model.case import Case, LoadedCase
+from pytest_packbench.model.options import Caps
 from pytest_packbench.model.outcome import Outcome, ResultError
 from pytest_packbench.model.pack import Pack, RecordFacts
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
@@ -115,7 +116,7 @@ def bench(
     ledger: Ledger | None = None,
     secrets: Secrets | None = None,
     pack: Pack | None = None,
-) -> Bench:
+) -> SuiteContext:
     """What runs cases of a suite in a folder."""
     suite = Suite(name="s", path=folder, config=SuiteConfig(pack="echo"), sha256="0" * 64)
     asked = (
@@ -124,7 +125,7 @@ def bench(
         else None
     )
     live = Live(asked=asked, ledger=ledger or Ledger(Caps()), secrets=secrets or Secrets({}))
-    return Bench(
+    return SuiteContext(
         suite=suite,
         pack=pack or Echo(),
         caller=Caller(target),
@@ -136,7 +137,7 @@ def bench(
     )
 
 
-def job(made: Bench, name: str = "a", trial: int = 0, **given: Any) -> Job:
+def job(made: SuiteContext, name: str = "a", trial: int = 0, **given: Any) -> Job:
     """One attempt at a case."""
     return Job(key=Key(name, trial), bench=made, loaded=case(name, **given))
 

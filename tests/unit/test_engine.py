@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from pytest_packbench.cases.load import check_case, load_cassette
 from pytest_packbench.engine.attempt import attempt
-from pytest_packbench.engine.bench import Attempt, Bench
+from pytest_packbench.engine.context import Attempt, SuiteContext
 from pytest_packbench.engine.recordings import Replay, ReplayError
 from pytest_packbench.engine.results import Place, clock, entry_of
-from pytest_packbench.engine.targets import Caller, TargetError, as_target, import_target, takes_context
+from pytest_packbench.engine.target_lookup import import_target
+from pytest_packbench.engine.targets import Caller, TargetError, as_target, takes_context
 from pytest_packbench.model.case import Case, LoadedCase, canonical_sha256
 from pytest_packbench.model.cassette import Cassette, Exchange
 from pytest_packbench.model.errors import CassetteError
@@ -65,9 +66,9 @@ def loaded_case(**notes: Any) -> LoadedCase:
     return check_case({**data, "expected": None, "notes": notes}, Case, source="a", stem="a", pack="echo")
 
 
-def bench(tmp_path: Path, target: Callable[..., Any]) -> Bench:
+def bench(tmp_path: Path, target: Callable[..., Any]) -> SuiteContext:
     suite = Suite(name="s", path=tmp_path, config=SuiteConfig(pack="echo"), sha256="0" * 64)
-    return Bench(suite=suite, pack=Echo(), caller=Caller(target), target_name="t")
+    return SuiteContext(suite=suite, pack=Echo(), caller=Caller(target), target_name="t")
 
 
 def tried(tmp_path: Path, target: Callable[..., Any], **notes: Any) -> Attempt:

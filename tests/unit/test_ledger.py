@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.engine.metering import Caps, Ledger, Price
+from pytest_packbench.engine.metering import Ledger, Price
+from pytest_packbench.model.options import Caps
 from pytest_packbench.model.request import Usage
 
 counts = st.none() | st.integers(0, 10**9)

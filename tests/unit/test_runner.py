@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.engine.metering import Caps, Ledger
+from pytest_packbench.engine.metering import Ledger
 from pytest_packbench.engine.secrets import Secrets
+from pytest_packbench.model.options import Caps
 from pytest_packbench.model.request import ModelAnswer
 from tests.unit.asking import Answering, Echo, Running, bench, forever, job, never, question
 

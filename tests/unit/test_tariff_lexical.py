@@ -10,9 +10,10 @@ import pytest
 from pytest_packbench.api import load_suite, score
 from pytest_packbench.cases.load import parse_case
 from pytest_packbench.engine.attempt import attempt
-from pytest_packbench.engine.bench import Bench
+from pytest_packbench.engine.context import SuiteContext
 from pytest_packbench.engine.recordings import Replay
-from pytest_packbench.engine.targets import Caller, import_target
+from pytest_packbench.engine.target_lookup import import_target
+from pytest_packbench.engine.targets import Caller
 from pytest_packbench.model.request import VerifyContext, VerifyRequest, without_model
 from pytest_packbench.packs.tariff import lexical
 from pytest_packbench.packs.tariff.lexical import Index, target
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.engine.bench import Attempt
+    from pytest_packbench.engine.context import Attempt
 
 SPEC = "pytest_packbench.packs.tariff.lexical:target"
 
@@ -124,7 +125,7 @@ def attempted(tmp_path: Path, chosen: Any) -> Attempt:
     small = small_suite(tmp_path)
     path = small.path("powder")
     loaded = parse_case(path.read_bytes(), TariffCase, source=path.name, stem=path.stem, pack="tariff")
-    bench = Bench(
+    bench = SuiteContext(
         suite=load_suite(small.folder),
         pack=TariffPack(),
         caller=Caller(chosen),

@@ -1,0 +1,173 @@
+"""What all cases of a suite share in a run, and what an attempt at one of them leaves."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_packbench.backends import STUB
+from pytest_packbench.model.request import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_packbench.engine.metering import Live, Meter
+    from pytest_packbench.engine.recordings import Replay
+    from pytest_packbench.engine.targets import Caller
+    from pytest_packbench.model.cassette import Cassette
+    from pytest_packbench.model.outcome import Outcome
+    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.request import VerifyContext, VerifyRequest
+    from pytest_packbench.model.score import Score
+    from pytest_packbench.model.suite import Suite
+
+UNKNOWN = "unknown"
+"""What a backend or model is called where nothing tells who answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteContext:
+    """What all cases of a suite share in a run.
+
+    Attributes:
+        suite: the suite.
+        pack: its pack.
+        caller: calls the target.
+        target_name: how the target is called in records.
+        mode: how model calls are answered.
+        live: what is asked instead of recordings; None in fixture mode.
+        backend: who answers, as asked for: a backend's name, `stub` for a scripted model, empty where nobody is named.
+        model: which model answers; empty where none is named.
+        guards: what stands between an agent and untrusted text.
+        judges: judges of the user's own, by name.
+        roles: roles that the pack asks other models in, beside the one under test.
+        allow_processes: whether a target may start child processes in fixture mode.
+        stale_is_error: whether a stale cassette is an error instead of a remark.
+        files: files of the packs' own that a target may need, by name.
+        debugged: whether somebody steps through the code.
+        stops: what a target raises to end the whole run; anything else is its case's error.
+    """
+
+    suite: Suite
+    pack: Pack
+    caller: Caller
+    target_name: str
+    mode: Literal["fixture", "live", "record"] = "fixture"
+    live: Live | None = None
+    backend: str = ""
+    model: str = ""
+    guards: tuple[Any, ...] = ()
+    judges: Mapping[str, Any] = field(default_factory=dict)
+    roles: frozenset[str] = frozenset()
+    allow_processes: bool = False
+    stale_is_error: bool = False
+    files: Mapping[str, Path] = field(default_factory=dict)
+    debugged: bool = False
+    stops: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether model calls are answered by somebody: a scripted model plays inside the target."""
+        return self.caller.asks_model and (self.backend != STUB or bool(self.roles))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why an attempt has no score: broken, which is another thing than bad.
+
+    Attributes:
+        kind: the reason's name, for `errors.jsonl`.
+        message: one line for people.
+        details: the user's own frames of a traceback, a line each.
+        raised: what the target raised, where somebody steps through the code; it would keep its frames alive.
+    """
+
+    kind: str
+    message: str
+    details: tuple[str, ...] = ()
+    raised: BaseException | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What an attempt left.
+
+    Attributes:
+        failure: set when there is no outcome or no score.
+        payload: the target's result as it came.
+        outcome: what the pack read in it.
+        score: what the pack made of the outcome.
+        cassette: the recording that answered the model calls, or that was made.
+        cassette_sha256: hash of its meaning.
+        stale: whether the recording answered another prompt than today's.
+        calls: model calls made.
+        cached: those of them that a folder of kept answers answered.
+        backend: who answered, `unknown` where nothing tells.
+        model: which model answered, `unknown` where nothing tells.
+        usage: tokens of all calls, as providers counted them.
+        trial: which of several attempts at the case, from 0.
+        finished_ns: UTC clock at the end of the attempt, nanoseconds since 1970.
+        duration_ms: wall clock of the attempt.
+    """
+
+    failure: Failure | None = None
+    payload: Any = None
+    outcome: Outcome | None = None
+    score: Score | None = None
+    cassette: Cassette | None = None
+    cassette_sha256: str | None = None
+    stale: bool = False
+    calls: int = 0
+    cached: int = 0
+    backend: str = UNKNOWN
+    model: str = UNKNOWN
+    usage: Usage = field(default_factory=Usage)
+    trial: int = 0
+    finished_ns: int = 0
+    duration_ms: int = 0
+
+
+@dataclass(slots=True)
+class AttemptState:
+    """An attempt under way: begun, asked, then settled.
+
+    Attributes:
+        trial: which of several attempts at the case, from 0.
+        failure: set as soon as something broke.
+        request: what the target is asked.
+        context: what it may use.
+        replay: answers its model calls from a recording.
+        meter: answers them from a backend.
+        cassette: the recording.
+        cassette_sha256: hash of its meaning.
+        payload: what the target gave.
+        trouble: what it raised.
+        violations: what it tried although fixture mode is offline.
+        begun: monotonic clock at the start, nanoseconds.
+        duration: of the attempt, nanoseconds.
+        finished_ns: UTC clock at its end, nanoseconds since 1970.
+    """
+
+    trial: int = 0
+    failure: Failure | None = None
+    request: VerifyRequest | None = None
+    context: VerifyContext | None = None
+    replay: Replay | None = None
+    meter: Meter | None = None
+    cassette: Cassette | None = None
+    cassette_sha256: str | None = None
+    payload: Any = None
+    outcome: Outcome | None = None
+    score: Score | None = None
+    trouble: BaseException | None = None
+    violations: list[str] = field(default_factory=list)
+    begun: int = 0
+    duration: int = 0
+    finished_ns: int = 0
+
+    def ended(self) -> None:
+        """Note the clocks at the end."""
+        self.duration = time.perf_counter_ns() - self.begun
+        self.finished_ns = time.time_ns()
