@@ -23,6 +23,7 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r"benchmark_diff_\d{8}[T_-]?\d{6}Z?", "benchmark_diff_<TIME>"),
     (r"127\.0\.0\.1:\d+", "127.0.0.1:<PORT>"),
     (r"\bat 0x[0-9a-f]+", "at <ADDRESS>"),
+    (r"<PACKAGE>/[\w/]+\.py:\d+", "<PACKAGE>/<MODULE>:<LINE>"),
     (rf'"({_TIMED})": ?-?[\d.]+(?:e-?\d+)?', r'"\1":<TIMED>'),
     (rf'"({_VERSIONED})": ?"\d[^"]*"', r'"\1":"<VERSION>"'),
     (rf"\b({_VERSIONED}) \d+\.\d[\w.]*", r"\1 <VERSION>"),

@@ -147,8 +147,8 @@ class Project:
             if only is None or name in only:
                 kept = f"{place}/{self.normal.text(path)}"
                 text = self.normal.file(name, after[path], hashing=name in hashing, workers=workers)
-                # a linter and a type checker would read it
-                self._found[f"{kept}.txt" if kept.endswith(".py") else kept] = text
+                # a linter and a type checker would read the one, git the other
+                self._found[f"{kept}.txt" if kept.endswith((".py", ".gitignore")) else kept] = text
 
     def _tree(self) -> dict[str, bytes]:
         found = sorted(path for path in self.root.rglob("*") if path.is_file() and not _IGNORED & set(path.parts))

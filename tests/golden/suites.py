@@ -11,7 +11,7 @@ DESK = """\
 import os
 import pathlib
 
-from pytest_packbench.engine.protocols.request import ModelRequest
+from pytest_packbench.model.request import ModelRequest
 
 
 def sort(request, context):
