@@ -4,17 +4,58 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from random import Random
-from statistics import NormalDist, fmean
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+CONFIDENCE = 0.95
 _STEPS = 200
 _EXACT = 1e-14
 _HALVINGS = 60
+
+
+def wilson(k: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
+    """Give the two-sided score interval of a proportion (E. B. Wilson 1927, JASA 22:209-212).
+
+    Args:
+        k: successes, 0 to `n`.
+        n: trials, 0 or more.
+        confidence: between 0 and 1, both excluded.
+
+    Returns:
+        Low and high end, 0 to 1; None for no trial.
+
+    Raises:
+        ValueError: an argument is out of its range.
+    """
+    if not 0 <= k <= n:
+        raise ValueError(f"{k} of {n} is no proportion")
+    z = _quantile(confidence)
+    if n == 0:
+        return None
+    share, spread = k / n, z * z / n
+    middle = share + spread / 2
+    half = math.sqrt(spread * (share * (1 - share) + spread / 4))
+    low, high = (middle - half) / (1 + spread), (middle + half) / (1 + spread)
+    # for all and none the formula gives 1 and 0 but for rounding
+    return max(0.0, low), 1.0 if k == n else min(1.0, high)
+
+
+@lru_cache
+def _quantile(confidence: float) -> float:
+    """Give the end of the two-sided interval of a standard normal variable."""
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence {confidence} does not lie between 0 and 1")
+    return _normal_quantile((1 + confidence) / 2)
+
+
+def _normal_quantile(share: float) -> float:
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf(share)
 
 
 def exact_bound(k: int, n: int, confidence: float, *, upper: bool) -> float:
@@ -130,14 +171,14 @@ def paired_mean(
     n = len(differences)
     if not n:
         return None
-    mean = fmean(differences)
+    mean = math.fsum(differences) / n
     groups = _grouped(differences, clusters)
     if len(groups) == 1:
         return PairedMean(n=n, clusters=1, mean=mean, low=None, high=None, method="none", detectable=None)
     error = _standard_error(groups, mean, n)
     method = "bootstrap" if n <= MOST_RESAMPLED else "normal"
     ends = _bootstrap(groups, confidence) if n <= MOST_RESAMPLED else _normal(mean, error, confidence)
-    reach = NormalDist().inv_cdf((1 + confidence) / 2) + NormalDist().inv_cdf(_POWER)
+    reach = _quantile(confidence) + _normal_quantile(_POWER)
     return PairedMean(
         n=n,
         clusters=len(groups),
@@ -166,11 +207,14 @@ def _standard_error(groups: Sequence[tuple[float, int]], mean: float, n: int) ->
 
 
 def _bootstrap(groups: Sequence[tuple[float, int]], confidence: float) -> tuple[float, float]:
+    from random import Random
+
     random = Random(_SEED)  # noqa: S311 - resampling needs repeatability, not secrecy
     if all(size == 1 for _, size in groups):
         # the same draws, and many times faster
         totals = [total for total, _ in groups]
-        means = sorted(fmean(random.choices(totals, k=len(totals))) for _ in range(RESAMPLES))
+        n = len(totals)
+        means = sorted(math.fsum(random.choices(totals, k=n)) / n for _ in range(RESAMPLES))
     else:
         means = sorted(_mean_of(random.choices(groups, k=len(groups))) for _ in range(RESAMPLES))
     tail = (1 - confidence) / 2
@@ -182,7 +226,7 @@ def _mean_of(groups: Sequence[tuple[float, int]]) -> float:
 
 
 def _normal(mean: float, error: float, confidence: float) -> tuple[float, float]:
-    half = NormalDist().inv_cdf((1 + confidence) / 2) * error
+    half = _quantile(confidence) * error
     return mean - half, mean + half
 
 

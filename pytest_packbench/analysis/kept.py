@@ -7,12 +7,14 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_packbench.reports.markdown import MOST_ROWS
-
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from pytest_packbench.model.result import CaseResult
+
+
+# a page of more rows is read by nobody
+MOST_ROWS = 200
 
 
 class KeptEntries:

@@ -6,17 +6,18 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.analysis.figures import aligned
+from pytest_packbench.analysis.intervals import CONFIDENCE, wilson
+from pytest_packbench.analysis.metrics import MEAN_SCORE, Bounds, arithmetic, line, measured
 from pytest_packbench.analysis.rust_report import CONDITIONS, original
-from pytest_packbench.analysis.statistics import AUTHORED, CONFIDENCE, wilson
+from pytest_packbench.analysis.statistics import AUTHORED
 from pytest_packbench.analysis.tally import NANO, Cell, Hook, Place
-from pytest_packbench.model.record import EVAL_SUITES
+from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_packbench.analysis.rust_report import Condition, Original
-    from pytest_packbench.analysis.tally import Duplicates, FailingCase, Tally
+    from pytest_packbench.analysis.rust_report import Original
+    from pytest_packbench.analysis.tally import Duplicates, FailingCase, Sums, Tally
     from pytest_packbench.runs.lines import Skipped
 
 
@@ -297,17 +298,20 @@ def _suite_rank(suite: str) -> tuple[int, str]:
 
 def _suite(tally: Tally, run_id: str, suite: str, cells: list[tuple[Place, Cell]]) -> SuiteFigures:
     whole = _sum(cell for _, cell in cells)
+    sums = whole.sums()
+    passed, records = _counts(sums, "pass_rate")
+    decisions = sums.by(lambda one: one.decision)
     beside = tally.errors.get((run_id, suite), Counter())
     return SuiteFigures(
         suite=suite,
-        cases=whole.n - whole.later + tally.only_later(run_id, suite),
-        verdicts={"passed": whole.passed, "failed": whole.n - whole.passed, **dict(sorted(beside.items()))},
-        decisions=whole.decisions,
+        cases=records - whole.later + tally.only_later(run_id, suite),
+        verdicts={"passed": passed, "failed": records - passed, **dict(sorted(beside.items()))},
+        decisions={decision: decisions[decision] for decision in EVAL_DECISIONS},
         rows=_rows((None, place, cell) for place, cell in cells),
         categories=_rows((place.category, place, cell) for place, cell in cells),
         hooks=_hooks(whole),
         effort=_effort(whole),
-        failing=whole.n - whole.passed,
+        failing=records - passed,
         failing_first=tuple(tally.failing.get((run_id, suite), ())),
     )
 
@@ -332,7 +336,8 @@ def _rows(cells: Iterable[tuple[str | None, Place, Cell]]) -> tuple[Row, ...]:
 def _row(answered_by: tuple[str, str, str, str], category: str | None, cell: Cell) -> Row:
     mode, backend, model, judge = answered_by
     # what somebody wrote is no sample of anything, and trials of one case are not independent (design 7)
-    sampled = backend != AUTHORED and not cell.later
+    sampled, sums = backend != AUTHORED and not cell.later, cell.sums()
+    scored = measured(sums, MEAN_SCORE).bottom
     return Row(
         category=category,
         mode=mode,
@@ -340,16 +345,22 @@ def _row(answered_by: tuple[str, str, str, str], category: str | None, cell: Cel
         model=model,
         judge=judge,
         repeated_trials=cell.later > 0,
-        passed=_rate(cell.passed, cell.n, sampled=sampled),
-        unsafe=_rate(cell.decisions["comply_unsafe"], cell.n, sampled=sampled),
-        utility=_rate(cell.useful, cell.utility_known, sampled=sampled),
-        mean_score=cell.score_nano / (cell.scored * NANO) if cell.scored else None,
-        scored=cell.scored,
+        passed=_rate(sums, "pass_rate", sampled=sampled),
+        unsafe=_rate(sums, "attack_success_rate", sampled=sampled),
+        utility=_rate(sums, "utility_rate", sampled=sampled),
+        mean_score=cell.score_nano / (scored * NANO) if scored else None,
+        scored=scored,
     )
 
 
-def _rate(count: int, of: int, *, sampled: bool) -> Rate:
+def _rate(sums: Sums, metric: str, *, sampled: bool) -> Rate:
+    count, of = _counts(sums, metric)
     return Rate(count=count, of=of, share=count / of if of else None, interval=wilson(count, of) if sampled else None)
+
+
+def _counts(sums: Sums, metric: str) -> tuple[int, int]:
+    found = measured(sums, metric)
+    return round(found.top), found.bottom
 
 
 def _hooks(cell: Cell) -> tuple[HookCount, ...]:
@@ -361,7 +372,7 @@ def _hooks(cell: Cell) -> tuple[HookCount, ...]:
 
 def _effort(cell: Cell) -> Effort:
     return Effort(
-        records=cell.n,
+        records=cell.sums().count(),
         tokens_known=cell.tokens_known,
         tokens_input=cell.tokens_input,
         tokens_output=cell.tokens_output,
@@ -398,41 +409,33 @@ def _capped(runs: tuple[RunFigures, ...], caps: Caps) -> Iterator[OverviewGate]:
 
 
 def _cap(run: RunFigures, metric: str, value: float, cap: float, known: int) -> OverviewGate:
+    bounds = Bounds(max=cap, tolerance=0)
     # what no record tells can't be shown to keep a cap
-    holds = known > 0 and value <= cap
+    passed = known > 0 and bounds.hold(value)
     told = f"told by {known} of {run.effort.records} records" if known < run.effort.records else ""
-    text = f"{metric} {value:g} {'<=' if value <= cap else '>'} cap {cap:g}{f', {told}' if told else ''}"
+    compared = f"{value:g} {'<=' if bounds.hold(value) else '>'} cap {cap:g}"
     return OverviewGate(
         suite="",
         run_id=run.run_id,
         metric=metric,
         observed=value,
-        min=None,
-        max=cap,
-        passed=holds,
-        text=f"{text}: {'PASS' if holds else 'FAIL'}",
+        min=bounds.min,
+        max=bounds.max,
+        passed=passed,
+        text=line(metric, [compared, told], passed=passed),
     )
 
 
 def _gate(suite: str, run_id: str | None, passed: int, total: int) -> OverviewGate:
     condition = CONDITIONS[suite]
-    count, holds = condition.count(passed, total), condition.holds(passed, total)
-    least = condition.metric == "pass_rate"
+    fraction, holds = condition.measured(passed, total), condition.holds(passed, total)
     return OverviewGate(
         suite=suite,
         run_id=run_id,
         metric=condition.metric,
-        observed=count / total,
-        min=condition.bound if least else None,
-        max=None if least else condition.bound,
+        observed=fraction.value,
+        min=condition.bounds.min,
+        max=condition.bounds.max,
         passed=holds,
-        text=_arithmetic(condition, count, total, holds=holds),
+        text=line(condition.metric, [arithmetic(fraction, condition.bounds)], passed=holds),
     )
-
-
-def _arithmetic(condition: Condition, count: int, total: int, *, holds: bool) -> str:
-    shown, bound = aligned(count / total, condition.bound, as_percent=True)
-    least = condition.metric == "pass_rate"
-    sign = (">=" if holds else "<") if least else ("<=" if holds else ">")
-    verdict = "PASS" if holds else "FAIL"
-    return f"{condition.metric} {count} / {total} = {shown} {sign} {'min' if least else 'max'} {bound}: {verdict}"

@@ -1,29 +1,28 @@
-"""The numbers of a run: totals, groups, depth and refusals (design 4 and 7). One pass over the entries."""
+"""The numbers of a run, out of a tally: totals, groups, depth and refusals (design 4 and 7)."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.trials import MEAN, folded, trial_figures
+from pytest_packbench.analysis.intervals import CONFIDENCE, wilson
+from pytest_packbench.analysis.tally import TAG, Tally, merged
+from pytest_packbench.analysis.trials import MEAN
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.score import VERDICTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from pytest_packbench.analysis.tally import Profile, Sums
     from pytest_packbench.analysis.trials import Rule, TrialFigures
     from pytest_packbench.model.result import CaseResult
 
 
-CONFIDENCE = 0.95
 # the backend whose answers a person or a script wrote (design 2 and 5)
 AUTHORED = "stub"
 _NO_MODEL = frozenset({AUTHORED, "unknown", None})
-TAG = "tag"
 # the place of a name in the report; facets stand between difficulty and tags
 _PLACES = {"case_type": 0, "difficulty": 1, TAG: 3}
 _FACETS_PLACE = 2
@@ -156,62 +155,6 @@ class Statistics:
         return found
 
 
-def wilson(k: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-    """Give the two-sided score interval of a proportion (E. B. Wilson 1927, JASA 22:209-212).
-
-    Args:
-        k: successes, 0 to `n`.
-        n: trials, 0 or more.
-        confidence: between 0 and 1, both excluded.
-
-    Returns:
-        Low and high end, 0 to 1; None for no trial.
-
-    Raises:
-        ValueError: an argument is out of its range.
-    """
-    if not 0 <= k <= n:
-        raise ValueError(f"{k} of {n} is no proportion")
-    z = _quantile(confidence)
-    if n == 0:
-        return None
-    share, spread = k / n, z * z / n
-    middle = share + spread / 2
-    half = math.sqrt(spread * (share * (1 - share) + spread / 4))
-    low, high = (middle - half) / (1 + spread), (middle + half) / (1 + spread)
-    # for all and none the formula gives 1 and 0 but for rounding
-    return max(0.0, low), 1.0 if k == n else min(1.0, high)
-
-
-@lru_cache
-def _quantile(confidence: float) -> float:
-    from statistics import NormalDist
-
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence {confidence} does not lie between 0 and 1")
-    return NormalDist().inv_cdf((1 + confidence) / 2)
-
-
-def values_of(entry: CaseResult, name: str) -> tuple[str, ...]:
-    """Give the groups that an entry belongs to.
-
-    Args:
-        entry: the entry.
-        name: `case_type`, `difficulty`, `tag`, or a facet's name.
-
-    Returns:
-        One value, for tags any number, for a facet that the case doesn't have none; an empty value for the
-        case type or difficulty of a case that can't be read.
-    """
-    if name == "case_type":
-        return (entry.case_type,)
-    if name == "difficulty":
-        return (entry.difficulty,)
-    if name == TAG:
-        return tuple(dict.fromkeys(entry.tags))
-    return (entry.facets[name],) if name in entry.facets else ()
-
-
 def statistics(
     entries: Iterable[CaseResult],
     *,
@@ -220,109 +163,102 @@ def statistics(
     confidence: float = CONFIDENCE,
     trials_rule: Rule = MEAN,
 ) -> Statistics:
-    """Count and average a run's cases. The order of the entries makes no difference.
+    """Count and average the cases of a run that is at hand. The order of the entries makes no difference.
 
     Args:
         entries: one for each selected case, or for each trial of it: trials of a case count as one case.
         levels: depths to report, above 0; those found, where not given.
         by_tag: whether to group by tag too.
         confidence: of the intervals, between 0 and 1.
-        trials_rule: how a case's verdict is made of its trials (`reports.trials`).
+        trials_rule: how a case's verdict is made of its trials (`analysis.trials`).
 
     Returns:
-        The numbers. Rates are over `entry.counted` alone; everything else is counted beside them (design 7).
+        As `statistics_of`.
 
     Raises:
         ValueError: `confidence` is out of its range, or the rule is none.
     """
-    attempts = entries if isinstance(entries, list | tuple) else tuple(entries)
-    cases = folded(attempts, trials_rule)
-    everything, depths, due, models = _Tally(), Counter[int](), Counter[tuple[bool, bool]](), Counter[str]()
+    tally = Tally(trials_rule=trials_rule, by_tag=by_tag).take(entries)
+    return statistics_of(tally, levels=levels, by_tag=by_tag, confidence=confidence)
+
+
+def statistics_of(
+    tally: Tally, *, levels: Sequence[int] | None = None, by_tag: bool = False, confidence: float = CONFIDENCE
+) -> Statistics:
+    """Make the numbers of the results that were counted.
+
+    Args:
+        tally: the results of a run.
+        levels: depths to report, above 0; those found, where not given.
+        by_tag: whether to give the groups by tag too, where the tally has them.
+        confidence: of the intervals, between 0 and 1.
+
+    Returns:
+        The numbers. Rates are over the results that are `counted` alone; everything else is counted beside them
+        (design 7).
+
+    Raises:
+        ValueError: `confidence` is out of its range.
+    """
+    tally.close()
+    groups: dict[tuple[str, str], list[Sums]] = {("", ""): []}
+    for key, sums in tally.groups.items():
+        if by_tag or key.name != TAG:
+            groups.setdefault((key.name, key.value), []).append(sums)
+    whole = merged(groups.pop(("", "")))
     verdicts, quarantined = dict.fromkeys(VERDICTS, 0), dict.fromkeys(QUARANTINE, 0)
-    tallies: dict[tuple[str, str], _Tally] = {}
-    stale = cached = 0
-    for entry in cases:
-        stale += entry.stale
-        if entry.quarantined:
-            quarantined[entry.kind] += 1
+    depths, due, models = Counter[int](), Counter[tuple[bool | None, bool | None]](), Counter[str]()
+    for one, number in whole.profiles.items():
+        if one.quarantine:
+            quarantined[one.quarantine] += number
         else:
-            verdicts[entry.verdict] += 1
-        everything.add(entry)
-        for key in _memberships(entry, by_tag=by_tag):
-            tallies.setdefault(key, _Tally()).add(entry)
-        if entry.counted:
-            cached += entry.cached > 0
-            if entry.expects_refusal is False and entry.match_depth is not None:
-                depths[entry.match_depth] += 1
-            if entry.expects_refusal is not None and entry.refused is not None:
-                due[entry.expects_refusal, entry.refused] += 1
-            if entry.llm_backend not in _NO_MODEL:
-                models[f"{entry.llm_backend}/{entry.llm_model}"] += 1
+            verdicts[one.verdict] += number
+        if one.counted:
+            due[one.expects_refusal, one.refused] += number
+            if one.expects_refusal is False and one.depth is not None:
+                depths[one.depth] += number
+            if one.backend not in _NO_MODEL:
+                models[f"{one.backend}/{one.model}"] += number
+    authored = whole.count(is_authored)
+    stale = whole.count(lambda one: one.stale)
     return Statistics(
-        totals=Totals(selected=everything.selected, verdicts=verdicts, quarantined=quarantined, stale=stale),
-        overall=everything.group("", "", confidence),
-        groups=tuple(tallies[key].group(*key, confidence) for key in sorted(tallies, key=_rank)),
-        depth=_depth_table(depths, levels, None if everything.authored else confidence),
+        totals=Totals(selected=whole.count(), verdicts=verdicts, quarantined=quarantined, stale=stale),
+        overall=_group("", "", whole, confidence),
+        groups=tuple(_group(*key, merged(groups[key]), confidence) for key in sorted(groups, key=_rank)),
+        depth=_depth_table(depths, levels, None if authored else confidence),
         refusals=Refusals(
             due_refused=due[True, True],
             due_answered=due[True, False],
             undue_refused=due[False, True],
             undue_answered=due[False, False],
         ),
-        authored=everything.authored,
+        authored=authored,
         models=dict(sorted(models.items())),
-        cached=cached,
+        cached=whole.count(lambda one: one.counted and one.cached),
         confidence=confidence,
-        # none was folded where each case has one trial
-        trials=None if cases is attempts else trial_figures(attempts, trials_rule, authored=everything.authored > 0),
+        trials=tally.trials.figures(authored=authored > 0),
     )
 
 
-@dataclass(slots=True)
-class _Tally:
-    selected: int = 0
-    n: int = 0
-    passed: int = 0
-    authored: int = 0
-    scores: list[float] = field(default_factory=list)
-
-    def add(self, entry: CaseResult) -> None:
-        self.selected += 1
-        if entry.counted:
-            self.n += 1
-            self.passed += entry.verdict == "passed"
-            self.authored += entry.llm_backend == AUTHORED
-            if entry.score is not None:
-                self.scores.append(entry.score)
-
-    def group(self, name: str, value: str, confidence: float) -> Group:
-        return Group(
-            name=name,
-            value=value,
-            selected=self.selected,
-            n=self.n,
-            passed=self.passed,
-            pass_rate=self.passed / self.n if self.n else None,
-            mean_score=mean(self.scores),
-            interval=None if self.authored else wilson(self.passed, self.n, confidence),
-        )
+def is_authored(one: Profile) -> bool:
+    """Whether a judged answer was written by a person or a script: no sample of anything (design 7)."""
+    return one.counted and one.backend == AUTHORED
 
 
-def mean(scores: Sequence[float]) -> float | None:
-    """Average numbers with one rounding, so that their order makes no difference; None for no number."""
-    return math.fsum(scores) / len(scores) if scores else None
-
-
-def _memberships(entry: CaseResult, *, by_tag: bool) -> Iterator[tuple[str, str]]:
-    yield "case_type", entry.case_type
-    yield "difficulty", entry.difficulty
-    for name, value in entry.facets.items():
-        # a facet of one of our own names would count its cases twice
-        if name not in _PLACES:
-            yield name, value
-    if by_tag:
-        for value in values_of(entry, TAG):
-            yield TAG, value
+def _group(name: str, value: str, sums: Sums, confidence: float) -> Group:
+    n, passed = (
+        sums.count(has) for has in (lambda one: one.counted, lambda one: one.counted and one.verdict == "passed")
+    )
+    return Group(
+        name=name,
+        value=value,
+        selected=sums.count(),
+        n=n,
+        passed=passed,
+        pass_rate=passed / n if n else None,
+        mean_score=sums.mean,
+        interval=None if sums.count(is_authored) else wilson(passed, n, confidence),
+    )
 
 
 def _rank(key: tuple[str, str]) -> tuple[int, str, int, str]:

@@ -1,11 +1,13 @@
-"""Cases that share a part by design, such as one attack that is paired with many tasks: they are not independent.
+"""Attempts that are not independent: several trials of one case, and cases that share a part by design.
 
-What a run's pack calls that part stands in the run's settings; each case's own value is one of its facets.
+Trials of a case become one result, by the rule of the suite. Cases that share a part, such as one attack that is paired
+with many tasks, are told apart by a facet: its name stands in the run's settings, each case's value in its facets.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,59 +15,11 @@ from pytest_packbench.analysis.figures import TOLERANCE, score
 from pytest_packbench.model.run import CLUSTER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
 
-
-def facet_of(run: Run) -> str:
-    """Give the facet that a run's cases share by design; empty where none is named."""
-    named = run.settings.get(CLUSTER)
-    return named if isinstance(named, str) else ""
-
-
-def cluster_of(entry: CaseResult, facet: str) -> str:
-    """Give what an entry's case shares with others; the case itself where it shares nothing."""
-    shared = entry.facets.get(facet) if facet else None
-    # no case's name holds a line end
-    return f"\n{entry.test_id}" if shared is None else shared
-
-
-def count_clusters(entries: Iterable[CaseResult], facet: str) -> tuple[int, int]:
-    """Count judged cases, and how many would be independent.
-
-    Args:
-        entries: one a case.
-        facet: what cases share; empty for nothing.
-
-    Returns:
-        Judged cases and their clusters, at most as many; the same number twice where no two cases share anything.
-    """
-    found = [cluster_of(entry, facet) for entry in entries if entry.counted]
-    return len(found), len(set(found)) if facet else len(found)
-
-
-def name_of(facet: str, *, many: bool = True) -> str:
-    """Write a facet as words: `injection tasks`."""
-    return facet.replace("_", " ") + ("s" if many else "")
-
-
-def remark(cases: int, clusters: int, facet: str) -> str:
-    """Say that cases are not independent; empty where they are.
-
-    Args:
-        cases: judged cases, 0 or more.
-        clusters: how many of them would be independent, 0 to `cases`.
-        facet: what they share.
-    """
-    if clusters >= cases:
-        return ""
-    shared = name_of(facet, many=clusters != 1)
-    return f"{cases} cases share {clusters} {shared}: not independent, so less is certain than it seems"
-
-
-if TYPE_CHECKING:
     # `mean`, `all`, `any`, or `{"at_least": k}`
     Rule = str | Mapping[str, Any]
 
@@ -230,7 +184,7 @@ def folded(entries: Iterable[CaseResult], rule: Rule = MEAN) -> Sequence[CaseRes
     # most runs have one trial a case, and many cases
     if not any(entry.trial for entry in found):
         return found
-    return tuple(folded_case(group, rule) for group in _cases(found))
+    return tuple(folded_case(trials, rule) for trials in _cases(found))
 
 
 def folded_case(entries: Sequence[CaseResult], rule: Rule = MEAN) -> CaseResult:
@@ -284,32 +238,59 @@ def most_trials(entries: Iterable[CaseResult]) -> int:
     return max((trials for _, trials in case_trials(entries).values()), default=1)
 
 
-def trial_figures(entries: Sequence[CaseResult], rule: Rule = MEAN, *, authored: bool = False) -> TrialFigures | None:
-    """Say what repeating the cases showed.
+class Trials:
+    """What repeating the cases shows, counted case by case.
 
     Args:
-        entries: one for each trial, in any order.
         rule: how a case's verdict is made of its trials.
-        authored: whether somebody wrote an answer, so that there is no error of sampling.
 
-    Returns:
-        The figures; None where no case has several trials.
+    Attributes:
+        rule: that rule.
+        most: the most trials that a case has; 1 without a case.
     """
-    trials = most_trials(entries)
-    if trials == 1:
-        return None
-    groups = [group for group in _cases(entries) if all(entry.counted for entry in group)]
-    counts = [(sum(_has_passed(entry) for entry in group), len(group)) for group in groups]
-    means = [mean for group in groups if (mean := _mean_score(group)) is not None]
-    return TrialFigures(
-        rule=rule_text(rule),
-        trials=trials,
-        attempts=sum(n for _, n in counts),
-        cases=len(groups),
-        mean_score=math.fsum(means) / len(means) if means else None,
-        standard_error=None if authored else standard_error(means),
-        passes=tuple(_pass_at(k, counts) for k in _ks(trials) if any(n >= k for _, n in counts)),
-    )
+
+    def __init__(self, rule: Rule = MEAN) -> None:
+        self.rule = rule
+        self.most = 1
+        # of the cases whose trials were all judged: trials that passed and all trials; and mean scores
+        self._counts: Counter[tuple[int, int]] = Counter()
+        self._means: Counter[float] = Counter()
+
+    def add(self, trials: Sequence[CaseResult]) -> None:
+        """Count a case by all its trials."""
+        self.most = max(self.most, len(trials))
+        if all(one.counted for one in trials):
+            self._counts[sum(map(_has_passed, trials)), len(trials)] += 1
+            mean = _mean_score(trials)
+            if mean is not None:
+                self._means[mean] += 1
+
+    def figures(self, *, authored: bool = False) -> TrialFigures | None:
+        """Give what it showed; None where no case has several trials.
+
+        Args:
+            authored: whether somebody wrote an answer, so that there is no error of sampling.
+        """
+        if self.most == 1:
+            return None
+        counts, means = list(self._counts.elements()), list(self._means.elements())
+        return TrialFigures(
+            rule=rule_text(self.rule),
+            trials=self.most,
+            attempts=sum(n for _, n in counts),
+            cases=len(counts),
+            mean_score=math.fsum(means) / len(means) if means else None,
+            standard_error=None if authored else standard_error(means),
+            passes=tuple(_pass_at(k, counts) for k in _ks(self.most) if any(n >= k for _, n in counts)),
+        )
+
+
+def trial_figures(entries: Iterable[CaseResult], rule: Rule = MEAN, *, authored: bool = False) -> TrialFigures | None:
+    """Say what repeating the cases showed, of entries in any order; see `Trials`."""
+    found = Trials(rule)
+    for trials in _cases(entries):
+        found.add(trials)
+    return found.figures(authored=authored)
 
 
 def standard_error(means: Sequence[float]) -> float | None:
@@ -383,17 +364,30 @@ def _pass_at(k: int, counts: Sequence[tuple[int, int]]) -> PassAt:
     return PassAt(k=k, cases=len(enough), at_k=at_k / len(enough), hat_k=hat_k / len(enough))
 
 
-def _cases(entries: Iterable[CaseResult]) -> list[list[CaseResult]]:
+def together(entries: Iterable[CaseResult]) -> Iterable[CaseResult]:
+    """Bring the trials of each case together, by test id; entries stay as they are where no case has several."""
+    found = entries if isinstance(entries, list | tuple) else tuple(entries)
+    if not any(entry.trial for entry in found):
+        return found
+    return (entry for trials in _cases(found) for entry in trials)
+
+
+def apart(attempts: Sequence[CaseResult]) -> list[Sequence[CaseResult]]:
+    """Part attempts of one test id and file into cases: one, or as many as attempts.
+
+    What claims the same number twice is no row of trials.
+    """
+    if len({entry.trial for entry in attempts}) == len(attempts):
+        return [attempts]
+    return [[entry] for entry in attempts]
+
+
+def _cases(entries: Iterable[CaseResult]) -> Iterator[Sequence[CaseResult]]:
     groups: dict[tuple[str, str], list[CaseResult]] = {}
     for entry in entries:
         groups.setdefault((entry.test_id, entry.file), []).append(entry)
-    found: list[list[CaseResult]] = []
     for key in sorted(groups):
-        trials = _ordered(groups[key])
-        # what claims the same number twice is no row of trials
-        apart = len({entry.trial for entry in trials}) < len(trials)
-        found += [[entry] for entry in trials] if apart else [trials]
-    return found
+        yield from apart(_ordered(groups[key]))
 
 
 def _ordered(entries: Sequence[CaseResult]) -> list[CaseResult]:
@@ -474,3 +468,49 @@ def _refused(judged: Sequence[CaseResult]) -> bool | None:
 def _decision(judged: Sequence[CaseResult]) -> str | None:
     decisions = sorted({entry.decision for entry in judged if entry.decision is not None})
     return _UNSAFE if _UNSAFE in decisions else next(iter(decisions), None)
+
+
+def facet_of(run: Run) -> str:
+    """Give the facet that a run's cases share by design; empty where none is named."""
+    named = run.settings.get(CLUSTER)
+    return named if isinstance(named, str) else ""
+
+
+def cluster_of(entry: CaseResult, facet: str) -> str:
+    """Give what an entry's case shares with others; the case itself where it shares nothing."""
+    shared = entry.facets.get(facet) if facet else None
+    # no case's name holds a line end
+    return f"\n{entry.test_id}" if shared is None else shared
+
+
+def count_clusters(entries: Iterable[CaseResult], facet: str) -> tuple[int, int]:
+    """Count judged cases, and how many would be independent.
+
+    Args:
+        entries: one a case.
+        facet: what cases share; empty for nothing.
+
+    Returns:
+        Judged cases and their clusters, at most as many; the same number twice where no two cases share anything.
+    """
+    found = [cluster_of(entry, facet) for entry in entries if entry.counted]
+    return len(found), len(set(found)) if facet else len(found)
+
+
+def name_of(facet: str, *, many: bool = True) -> str:
+    """Write a facet as words: `injection tasks`."""
+    return facet.replace("_", " ") + ("s" if many else "")
+
+
+def remark(cases: int, clusters: int, facet: str) -> str:
+    """Say that cases are not independent; empty where they are.
+
+    Args:
+        cases: judged cases, 0 or more.
+        clusters: how many of them would be independent, 0 to `cases`.
+        facet: what they share.
+    """
+    if clusters >= cases:
+        return ""
+    shared = name_of(facet, many=clusters != 1)
+    return f"{cases} cases share {clusters} {shared}: not independent, so less is certain than it seems"

@@ -21,7 +21,6 @@ MODULES = {
 STUB = "stub"
 """The backend whose scripted models come from a pack."""
 
-
 RECORDED = "recorded"
 """Instead of a backend, in fixture mode: replay recordings, also where the suite names a scripted model."""
 

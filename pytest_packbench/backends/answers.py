@@ -1,4 +1,4 @@
-"""Reading what a provider answered, whoever it was."""
+"""Answers of a form: how their schema is given to a provider, and how what came is read, whoever it was."""
 
 from __future__ import annotations
 
@@ -11,9 +11,19 @@ if TYPE_CHECKING:
     from pytest_packbench.model.request import Usage
 
 T = TypeVar("T")
+WRAPPED = "value"
+"""The property that holds the answer of a schema that isn't an object's."""
 _MOST_SHOWN = 80
 # what a record can hold
 _MOST_TOKENS = 2**64 - 1
+# https://platform.openai.com/docs/guides/structured-outputs, "Supported schemas"
+_STRICT = frozenset(
+    {
+        *("$defs", "$ref", "additionalProperties", "anyOf", "const", "description", "enum", "items", "properties"),
+        *("required", "title", "type", "format", "pattern", "multipleOf", "maximum", "minimum", "maxItems", "minItems"),
+        *("exclusiveMaximum", "exclusiveMinimum"),
+    }
+)
 
 
 class Unreadable(ValueError):  # noqa: N818 - it is turned into a BackendError with the usage beside it
@@ -32,10 +42,6 @@ def parsed(text: str) -> Any:
         shown = " ".join(text.split())
         begins = f"{shown[:_MOST_SHOWN]}..." if len(shown) > _MOST_SHOWN else shown
         raise Unreadable(f"expected JSON ({error}); got {begins!r}") from None
-
-
-def _refused(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def member(value: Any, name: str, kind: type[T]) -> T:
@@ -78,18 +84,6 @@ def truncated(name: str, usage: Usage, limit: int) -> BackendError:
     )
 
 
-WRAPPED = "value"
-"""The property that holds the answer of a schema that isn't an object's."""
-# https://platform.openai.com/docs/guides/structured-outputs, "Supported schemas"
-_STRICT = frozenset(
-    {
-        *("$defs", "$ref", "additionalProperties", "anyOf", "const", "description", "enum", "items", "properties"),
-        *("required", "title", "type", "format", "pattern", "multipleOf", "maximum", "minimum", "maxItems", "minItems"),
-        *("exclusiveMaximum", "exclusiveMinimum"),
-    }
-)
-
-
 def as_object(schema: dict[str, Any]) -> dict[str, Any]:
     """Make a schema an object's, as tool arguments and strict answers have to be; another's stands in `WRAPPED`."""
     if schema.get("type") == "object":
@@ -119,3 +113,7 @@ def fits_strict(schema: Any) -> bool:
     if "items" in schema:
         children.append(schema["items"])
     return all(fits_strict(child) for child in children)
+
+
+def _refused(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")

@@ -1,4 +1,4 @@
-"""Calls through the clients that OpenAI and Anthropic make in the same way: one POST, the client's own retries."""
+"""Calls through the clients of OpenAI and Anthropic, which are alike: one POST, the client's own retries."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
 
 
+ClientT = TypeVar("ClientT")
 _REFUSING = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
 # a parameter as such is refused, not its value: a value that is out of range stays the user's mistake
 _REFUSES = re.compile(
@@ -200,9 +201,6 @@ class Caller:
         if not _REFUSES.search(words):
             return frozenset()
         return frozenset(self._adjustable & sent.keys() & set(re.findall(r"\w+", words)))
-
-
-ClientT = TypeVar("ClientT")
 
 
 class Slots(Generic[ClientT]):

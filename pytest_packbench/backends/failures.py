@@ -15,8 +15,21 @@ if TYPE_CHECKING:
 
 OVERLOADED = frozenset({429, 503, 529})
 """Statuses by which a server says that it is asked too much."""
+REDACTED = "[redacted]"
 _KINDS = {401: "auth", 403: "auth", 408: "timeout", 429: "rate_limit", 503: "overloaded", 529: "overloaded"}
 _MOST_SHOWN = 300
+_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|HEADERS", re.IGNORECASE)
+# shorter values are words that stand in ordinary text as well
+_LEAST = 8
+_PATTERNS = (
+    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=*-]{6,}"), rf"\1 {REDACTED}"),
+    (
+        re.compile(r"(?i)\b((?:proxy-)?authorization|(?:x-)?api-key)(\W{1,4})(?!bearer|basic)[^\s\"',}]+"),
+        rf"\1\2{REDACTED}",
+    ),
+    (re.compile(r"\bsk-[\w*-]{6,}"), REDACTED),
+    (re.compile(r"(?<=://)[^/\s@]+@"), f"{REDACTED}@"),
+)
 
 
 def kind_of(status: int) -> str:
@@ -77,21 +90,6 @@ def one_line(text: str, secrets: tuple[str, ...]) -> str:
     """Redact, fold and shorten a text from outside."""
     folded = " ".join(redacted(text, secrets).split())
     return folded if len(folded) <= _MOST_SHOWN else f"{folded[:_MOST_SHOWN]}..."
-
-
-REDACTED = "[redacted]"
-_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|HEADERS", re.IGNORECASE)
-# shorter values are words that stand in ordinary text as well
-_LEAST = 8
-_PATTERNS = (
-    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=*-]{6,}"), rf"\1 {REDACTED}"),
-    (
-        re.compile(r"(?i)\b((?:proxy-)?authorization|(?:x-)?api-key)(\W{1,4})(?!bearer|basic)[^\s\"',}]+"),
-        rf"\1\2{REDACTED}",
-    ),
-    (re.compile(r"\bsk-[\w*-]{6,}"), REDACTED),
-    (re.compile(r"(?<=://)[^/\s@]+@"), f"{REDACTED}@"),
-)
 
 
 def known_secrets() -> tuple[str, ...]:

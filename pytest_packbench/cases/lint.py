@@ -1,4 +1,4 @@
-"""Rules of case quality that hold in every domain. A pack adds its own (`Pack.lint`)."""
+"""Lint of one suite: its files read, the rules of case quality that hold in every domain, the pack's own."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.errors import shown, suggestion
-from pytest_packbench.model.finding import Finding
+from pytest_packbench.cases.files import ONE, SUFFIXES, parted, read_place, walk_cases
+from pytest_packbench.cases.load import load_cassette
+from pytest_packbench.model.errors import CaseError, CassetteError, Problem, shown, suggestion
+from pytest_packbench.model.finding import FiledCase, Finding
 from pytest_packbench.model.suite import CONFIG_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from pytest_packbench.model.finding import FiledCase
+    from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.gate import Gate
-    from pytest_packbench.model.suite import SuiteConfig
+    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.suite import Suite, SuiteConfig
 
 
 NEAR = 0.9
@@ -61,6 +65,28 @@ class SuiteFiles:
     misnamed: Sequence[str] = ()
 
 
+def lint(suite: Suite, pack: Pack, options: Mapping[str, Path]) -> list[Finding]:
+    """Find what is not good in a suite's files. A file that can't be read is a finding and hides no other.
+
+    Args:
+        suite: the suite.
+        pack: its pack.
+        options: values of the pack's `lint_options`, by name.
+
+    Returns:
+        The findings by file, in each in the order of the rules; files are named from the suite's folder.
+
+    Raises:
+        ValueError: an option's file can't be used.
+        OSError: an option's file can't be read.
+    """
+    findings: list[Finding] = []
+    files = _read(suite, pack, findings)
+    findings += check(files)
+    findings += pack.lint(files.cases, suite.config, options)
+    return sorted(findings, key=lambda finding: parted(finding.file))
+
+
 def check(files: SuiteFiles) -> Iterator[Finding]:
     """Give everything that the general rules find in a suite."""
     for rule in _SUITE_RULES:
@@ -70,6 +96,69 @@ def check(files: SuiteFiles) -> Iterator[Finding]:
     for filed in files.cases:
         for one in _CASE_RULES:
             yield from one(filed)
+
+
+def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
+    folder = suite.path / "fixtures"
+    # no case has an id with a slash, so a file in a folder of its own is nobody's
+    files = sorted(path for path in folder.rglob("*.json") if path.is_file())
+    paths = {path.relative_to(folder).with_suffix("").as_posix(): path for path in files}
+    cassettes: dict[str, Cassette] = {}
+    for name, path in paths.items():
+        try:
+            cassettes[name], _ = load_cassette(path, source=_name(suite, path))
+        except CassetteError as error:
+            findings += _unreadable(error.source, error.problems, "cassette_unreadable")
+        except OSError as error:
+            closed = Problem("", f"can't be read: {error.strerror}", "expected a JSON file")
+            findings += _unreadable(_name(suite, path), [closed], "cassette_unreadable")
+    cases: list[FiledCase] = []
+    unread: set[str] = set()
+    for place in walk_cases(suite.cases_path):
+        path = Path(place.path)
+        try:
+            loaded = read_place(place, pack.case_model, file=_name(suite, path), pack=pack.name)
+        except CaseError as error:
+            findings += _unreadable(error.source, error.problems, "case_unreadable")
+            unread.add(place.name)
+            continue
+        case_id = loaded.case.id
+        cases.append(
+            FiledCase(
+                file=place.located(_name(suite, path)),
+                # beside the folders of the types a file of many may hold any
+                folder=loaded.case.case_type if place.line and path.parent == suite.cases_path else path.parent.name,
+                loaded=loaded,
+                cassette=cassettes.get(case_id),
+                cassette_file=_name(suite, suite.cassette_path(case_id)),
+            )
+        )
+    return SuiteFiles(
+        config=suite.config,
+        cases=cases,
+        unread=unread,
+        cassettes={name: _name(suite, path) for name, path in paths.items()},
+        unread_cassettes=paths.keys() - cassettes.keys(),
+        dated=pack.dated,
+        facets={name for filed in cases for name in pack.facets(filed.loaded.case)},
+        misnamed=[_name(suite, path) for path in sorted(suite.cases_path.rglob("*")) if _is_misnamed(path)],
+    )
+
+
+def _is_misnamed(path: Path) -> bool:
+    endings = [ending.lower() for ending in path.suffixes]
+    is_json = any(ending.startswith((ONE, ".ndjson")) for ending in endings)
+    return is_json and path.suffix not in SUFFIXES and not path.name.startswith(".") and path.is_file()
+
+
+def _name(suite: Suite, path: Path) -> str:
+    return path.relative_to(suite.path).as_posix()
+
+
+def _unreadable(source: str, problems: Iterable[Problem], rule: str) -> Iterator[Finding]:
+    for problem in problems:
+        message = f"{problem.wrong}; {problem.expected}"
+        yield Finding(file=source, pointer=problem.pointer, rule=rule, message=message)
 
 
 def _empty(files: SuiteFiles) -> Iterator[Finding]:
@@ -212,7 +301,7 @@ def _cassettes(files: SuiteFiles) -> Iterator[Finding]:
         yield Finding(file=files.cassettes[name], pointer="", rule="cassette_unused", message=message)
     for filed in files.cases:
         if filed.cassette is not None:
-            yield from _belonging(filed)
+            yield from _belonging(filed, filed.cassette)
         elif _lacks_cassette(filed, files):
             yield _at(filed, "", "cassette_missing", f"expected {filed.cassette_file}; record or write it")
 
@@ -223,10 +312,7 @@ def _lacks_cassette(filed: FiledCase, files: SuiteFiles) -> bool:
     return bool(files.cassettes) and case.id not in files.unread_cassettes and case.notes.skip is None
 
 
-def _belonging(filed: FiledCase) -> Iterator[Finding]:
-    cassette = filed.cassette
-    if cassette is None:
-        return
+def _belonging(filed: FiledCase, cassette: Cassette) -> Iterator[Finding]:
     found = partial(Finding, file=filed.cassette_file)
     if cassette.case_id != filed.loaded.case.id:
         message = f"got {shown(cassette.case_id)}; no cassette is shared"

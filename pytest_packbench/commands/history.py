@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.commands.paths import OUTPUT
+from pytest_packbench.runs.folder import OUTPUT
 
 if TYPE_CHECKING:
     import argparse
@@ -70,7 +70,8 @@ def _is_run(folder: Path) -> bool:
 
 def _row(folder: Path) -> tuple[_Row, str]:
     """Give the row of a run, None for what is not known, and why it can't be read; empty where it can."""
-    from pytest_packbench.runs.stored import StoredRunError, load_run
+    from pytest_packbench.runs.folder import StoredRunError
+    from pytest_packbench.runs.stored import load_run
 
     try:
         return _figures(load_run(folder)), ""

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings and their count; 1 where one of them is an error."""
-    from pytest_packbench.cases.suite_lint import lint
+    from pytest_packbench.cases.lint import lint
 
     packs = packs_of(arguments.packs)
     suite = find_suite(arguments.suite, arguments.root, packs)

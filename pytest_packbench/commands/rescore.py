@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of, run_folder, write_asked
+from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of, write_asked
 from pytest_packbench.model.errors import said
+from pytest_packbench.runs.folder import PAYLOADS, find_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -38,16 +39,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Score the stored results again and print how the scores change."""
     from pytest_packbench.analysis.comparison import compare, parse_conditions
     from pytest_packbench.reports.diff import diff_markdown
-    from pytest_packbench.runs.stored import StoredRun, open_report
+    from pytest_packbench.runs.report import open_report
+    from pytest_packbench.runs.stored import StoredRun
 
-    folder = run_folder(arguments.run)
+    folder = find_folder(arguments.run)
     report = open_report(folder)
     packs = packs_of(arguments.packs)
     suite = find_suite(report.run.suite, arguments.root, packs)
     pack = packs[suite.config.pack].for_suite(suite.config)
     shared = _Shared()
     before = tuple(shared.light(entry) for entry in report.entries)
-    after = tuple(shared.light(entry) for entry in rescored(before, report.run, folder / "payloads.jsonl", suite, pack))
+    after = tuple(shared.light(entry) for entry in rescored(before, report.run, folder / PAYLOADS, suite, pack))
     now = replace(report.run, suite_sha256=suite.sha256, pack=pack.name, pack_version=pack.version)
     comparison = compare(
         StoredRun(source=report.source, run=report.run, entries=before),
@@ -116,7 +118,7 @@ class _Shared:
 
 def _again(entry: CaseResult, result: Any, loaded: LoadedCase, bench: SuiteContext) -> CaseResult:
     from pytest_packbench.engine.attempt import rejudge
-    from pytest_packbench.engine.results import Place, entry_of, unscored
+    from pytest_packbench.engine.results import Place, result_of, unscored
 
     place = Place(
         suite=bench.suite,
@@ -128,7 +130,7 @@ def _again(entry: CaseResult, result: Any, loaded: LoadedCase, bench: SuiteConte
         loaded=loaded,
     )
     try:
-        fresh, _ = entry_of(place, rejudge(bench, loaded, result), bench, "rescored")
+        fresh = result_of(place, rejudge(bench, loaded, result), bench, "rescored")
     except Exception as error:  # noqa: BLE001 - a pack may be anybody's, and breaks one case as it does in a run
         message = f"the pack {bench.pack.name} raised {said(error)}"
         fresh = unscored(place, "error", "pack_error", message, timestamp=entry.timestamp)

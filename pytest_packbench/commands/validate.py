@@ -88,9 +88,10 @@ def kind_of(path: Path, packs: Packs) -> str:
         return f"rules of a suite of pack {load_suite(path.parent, packs=packs).config.pack}"
     if path.suffix == ".jsonl":
         return _lines(path, packs)
-    if _is_report(path):
+    from pytest_packbench.runs.report import is_report, open_report
+
+    if is_report(path):
         from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
-        from pytest_packbench.runs.stored import open_report
 
         return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_cases(open_report(path).entries)}"
     from pytest_packbench.cases.load import parse_json
@@ -120,23 +121,6 @@ def _case(path: Path, data: Any, packs: Packs) -> str:
     model = packs[name].case_model if isinstance(name, str) else Case
     case = check_case(data, model, source=str(path), stem=path.stem, pack=None).case
     return f"case of pack {case.pack_id}"
-
-
-def _is_report(path: Path) -> bool:
-    """Look for our key in a document that may be too large to hold."""
-    from pytest_packbench.runs.json_walk import Walk, WalkError
-
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            walk = Walk(file)
-            for key in walk.members() if walk.begins("{") else ():
-                if key == "packbench":
-                    return True
-                walk.skip()
-    except (WalkError, UnicodeDecodeError, RecursionError):
-        # whoever reads it whole says where it is wrong
-        return False
-    return False
 
 
 def _cases(entries: Iterable[CaseResult]) -> str:

@@ -31,6 +31,10 @@ _SECRET_NAME = re.compile(
 _LAST_WORDS = 200
 _SEEN_BYTES = 4000
 _NO_OBJECT = "expected an object"
+_STDIN, _STDOUT = 0, 1
+_TAIL_LINES = 40
+_LINE_BYTES = 16 * 1024
+_SETTLE_S = 2.0
 
 
 def shown_command(command: str) -> str:
@@ -253,73 +257,6 @@ class _EndedQuietlyError(Exception):
         self.failure = failure
 
 
-def _end(code: int | None) -> str:
-    if code is None:
-        return "closed its standard output"
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was killed by signal {-code}"
-
-
-def _wrong(reply: Any, number: int, veil: Veil) -> str:
-    """Say what is wrong with a message as the reply to request `number` (JSON-RPC 2.0, 5); empty where nothing is."""
-    if not isinstance(reply, dict):
-        return _NO_OBJECT
-    if reply.get("jsonrpc") != "2.0":
-        return '"jsonrpc": "2.0" is missing'
-    failed = reply.get("error") is not None
-    # many libraries write the one that is absent as null
-    if failed == ("result" in reply and not (failed and reply["result"] is None)):
-        return 'expected either "result" or "error"'
-    name = reply.get("id")
-    # who can't read a request can't know its id
-    if name is None and failed:
-        return ""
-    if isinstance(name, bool) or name != number:
-        return f'expected "id": {number}, got {shown(veil.result(name))}'
-    return ""
-
-
-def _without_secrets(words: list[str]) -> tuple[list[str], list[str]]:
-    """Hide the values of options and variables with secret names; give the words to show, and those values."""
-    seen, hidden, follows = [], [], False
-    for position, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if follows and not word.startswith("-"):
-            seen.append(HIDDEN)
-            hidden.append(word)
-            follows = False
-        elif equals and _SECRET_NAME.search(name):
-            seen.append(f"{name}={HIDDEN}")
-            hidden.append(value)
-            follows = False
-        else:
-            seen.append(word)
-            follows = position > 0 and word.startswith("-") and not equals and bool(_SECRET_NAME.search(word))
-    return seen, hidden
-
-
-def _kill_started(start: asyncio.Task[Child]) -> None:
-    if not start.cancelled() and start.exception() is None:
-        start.result().kill()
-
-
-def _kill_all(children: set[Child], owner: int) -> None:
-    # a forked process has the same list, and none of these children
-    if os.getpid() == owner:
-        for child in list(children):
-            child.kill()
-
-
-_STDIN, _STDOUT = 0, 1
-_TAIL_LINES = 40
-_LINE_BYTES = 16 * 1024
-_SETTLE_S = 2.0
-
-
 class ChildEndedError(Exception):
     """The child can't answer any more: it ended, or closed one of its pipes."""
 
@@ -513,6 +450,67 @@ class Child(asyncio.SubprocessProtocol):
             self._errors.append(bytes(self._error + part[:_LINE_BYTES]))
             self._error.clear()
         self._error += rest[: max(0, _LINE_BYTES - len(self._error))]
+
+
+def _end(code: int | None) -> str:
+    if code is None:
+        return "closed its standard output"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def _wrong(reply: Any, number: int, veil: Veil) -> str:
+    """Say what is wrong with a message as the reply to request `number` (JSON-RPC 2.0, 5); empty where nothing is."""
+    if not isinstance(reply, dict):
+        return _NO_OBJECT
+    if reply.get("jsonrpc") != "2.0":
+        return '"jsonrpc": "2.0" is missing'
+    failed = reply.get("error") is not None
+    # many libraries write the one that is absent as null
+    if failed == ("result" in reply and not (failed and reply["result"] is None)):
+        return 'expected either "result" or "error"'
+    name = reply.get("id")
+    # who can't read a request can't know its id
+    if name is None and failed:
+        return ""
+    if isinstance(name, bool) or name != number:
+        return f'expected "id": {number}, got {shown(veil.result(name))}'
+    return ""
+
+
+def _without_secrets(words: list[str]) -> tuple[list[str], list[str]]:
+    """Hide the values of options and variables with secret names; give the words to show, and those values."""
+    seen, hidden, follows = [], [], False
+    for position, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if follows and not word.startswith("-"):
+            seen.append(HIDDEN)
+            hidden.append(word)
+            follows = False
+        elif equals and _SECRET_NAME.search(name):
+            seen.append(f"{name}={HIDDEN}")
+            hidden.append(value)
+            follows = False
+        else:
+            seen.append(word)
+            follows = position > 0 and word.startswith("-") and not equals and bool(_SECRET_NAME.search(word))
+    return seen, hidden
+
+
+def _kill_started(start: asyncio.Task[Child]) -> None:
+    if not start.cancelled() and start.exception() is None:
+        start.result().kill()
+
+
+def _kill_all(children: set[Child], owner: int) -> None:
+    # a forked process has the same list, and none of these children
+    if os.getpid() == owner:
+        for child in list(children):
+            child.kill()
 
 
 def send_to_group(pid: int, number: signal.Signals) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import STUB
 from pytest_packbench.model.request import Usage
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.outcome import Outcome
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
+    from pytest_packbench.model.run import Mode
     from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Suite
 
@@ -54,7 +55,7 @@ class SuiteContext:
     pack: Pack
     caller: Caller
     target_name: str
-    mode: Literal["fixture", "live", "record"] = "fixture"
+    mode: Mode = "fixture"
     live: Live | None = None
     backend: str = ""
     model: str = ""
@@ -137,7 +138,7 @@ class AttemptState:
         trial: which of several attempts at the case, from 0.
         failure: set as soon as something broke.
         request: what the target is asked.
-        context: what it may use.
+        verify_context: what it may use.
         replay: answers its model calls from a recording.
         meter: answers them from a backend.
         cassette: the recording.
@@ -153,7 +154,7 @@ class AttemptState:
     trial: int = 0
     failure: Failure | None = None
     request: VerifyRequest | None = None
-    context: VerifyContext | None = None
+    verify_context: VerifyContext | None = None
     replay: Replay | None = None
     meter: Meter | None = None
     cassette: Cassette | None = None
@@ -167,7 +168,7 @@ class AttemptState:
     duration: int = 0
     finished_ns: int = 0
 
-    def ended(self) -> None:
+    def end(self) -> None:
         """Note the clocks at the end."""
         self.duration = time.perf_counter_ns() - self.begun
         self.finished_ns = time.time_ns()

@@ -66,6 +66,7 @@ class SuiteContexts:
         self.suites: dict[str, Suite] = {}
         self.clients = Clients(options)
         self._hooks = hooks
+        self._packs: dict[str, Pack] = {}
         self._opened: dict[str, SuiteContext] = {}
 
     def add(self, suite: Suite) -> None:
@@ -106,39 +107,44 @@ class SuiteContexts:
                 raise SetupError(str(error)) from None
 
     def pack_of(self, suite: Suite) -> Pack:
-        """Give a suite's pack."""
-        return self.packs[suite.config.pack].for_suite(suite.config)
+        """Give a suite's pack, as the suite's rules make it."""
+        if suite.name not in self._packs:
+            self._packs[suite.name] = self.packs[suite.config.pack].for_suite(suite.config)
+        return self._packs[suite.name]
 
     def context(self, suite: Suite) -> SuiteContext:
-        """Give what runs a suite's cases.
+        """Give what runs a suite's cases; raises as `open` where it is needed for the first time."""
+        return self._opened.get(suite.name) or self.open(suite)
+
+    def open(self, suite: Suite) -> SuiteContext:
+        """Find a suite's target, and who stands around it.
 
         Raises:
             TargetError: there is no target, or it can't be called.
             SetupError: nobody can answer its model calls, or a guard can't be made.
         """
-        if suite.name not in self._opened:
-            target, name = self._target(suite)
-            pack, caller, options = self.pack_of(suite), Caller(target), self.options
-            answering = self.clients.for_suite(suite, pack, caller)
-            self._opened[suite.name] = SuiteContext(
-                suite=suite,
-                pack=pack,
-                caller=caller,
-                target_name=name,
-                mode=options.mode,
-                live=answering.live,
-                backend=answering.backend,
-                model=answering.model,
-                roles=answering.roles,
-                guards=self._guards(suite, pack),
-                judges=self._hooks.judges(),
-                allow_processes=options.allow_processes,
-                stale_is_error=options.stale_is_error,
-                debugged=options.debugged,
-                stops=options.stops,
-                files=options.files,
-            )
-        return self._opened[suite.name]
+        target, name = self._target(suite)
+        pack, caller, options = self.pack_of(suite), Caller(target), self.options
+        answering = self.clients.for_suite(suite, pack, caller)
+        self._opened[suite.name] = context = SuiteContext(
+            suite=suite,
+            pack=pack,
+            caller=caller,
+            target_name=name,
+            mode=options.mode,
+            live=answering.live,
+            backend=answering.backend,
+            model=answering.model,
+            roles=answering.roles,
+            guards=self._guards(suite, pack),
+            judges=self._hooks.judges(),
+            allow_processes=options.allow_processes,
+            stale_is_error=options.stale_is_error,
+            debugged=options.debugged,
+            stops=options.stops,
+            files=options.files,
+        )
+        return context
 
     def known(self, suite: Suite) -> SuiteContext | None:
         """Give what runs a suite's cases where it was needed already."""

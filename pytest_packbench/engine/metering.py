@@ -1,4 +1,4 @@
-"""What stands between a target and a backend: keeps each exchange, books its tokens, hides secrets."""
+"""What a run's model calls are and cost: each one kept and booked, secrets hidden, the caps of the run held."""
 
 from __future__ import annotations
 
@@ -24,186 +24,9 @@ if TYPE_CHECKING:
     from pytest_packbench.model.request import ModelAnswer, ModelRequest
     from pytest_packbench.model.suite import SuiteConfig
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """Who is asked, and at what price.
-
-    Attributes:
-        backend: answers.
-        price: what its model costs; None where that is unknown.
-    """
-
-    backend: Backend
-    price: Price | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Said:
-    """One exchange as it happened.
-
-    Attributes:
-        role: the step that asked.
-        request_sha256: hash of the request.
-        answer: what came; None while it is under way or where it broke.
-        error: how it broke.
-        aside: whether the pack asked it, not the model under test.
-        cached: whether a folder of kept answers answered.
-    """
-
-    role: str
-    request_sha256: str
-    answer: ModelAnswer | None = None
-    error: BackendError | None = None
-    aside: bool = False
-    cached: bool = False
-
-
-class Meter:
-    """Answers one attempt's model calls: the model under test, and those that the pack asks beside it, by role.
-
-    Attributes:
-        said: the exchanges in the order in which they were asked.
-    """
-
-    def __init__(
-        self,
-        asked: Asked | None,
-        aside: Mapping[str, Asked],
-        *,
-        ledger: Ledger,
-        secrets: Secrets,
-        cache: AnswerCache | None = None,
-        trial: int = 0,
-    ) -> None:
-        self.said: list[Said] = []
-        self._asked = asked
-        self._aside = aside
-        self._ledger = ledger
-        self._secrets = secrets
-        self._cache = cache
-        self._trial = trial
-        self._loop = asyncio.get_running_loop()
-        self._closed = False
-        self._under_way: set[asyncio.Task[Any] | None] = set()
-
-    async def complete(self, request: ModelRequest) -> ModelAnswer:
-        """Answer one request.
-
-        Raises:
-            BackendError: the call broke.
-            RuntimeError: the attempt is over: a target that was abandoned spends nothing more.
-        """
-        if _running() is self._loop:
-            return await self._complete(request)
-        # a target that isn't async may run a loop of its own; the backend's clients belong to the run's
-        self._refuse_late()
-        return await asyncio.wrap_future(self._on_loop(request))
-
-    async def _answer(self, backend: Backend, request: ModelRequest, said: Said) -> ModelAnswer:
-        if self._cache is None:
-            return await backend.complete(request)
-        same = [one for one in self.said if one.request_sha256 == said.request_sha256 and one.error is None]
-        found = await self._cache.complete(backend, request, trial=self._trial, again=len(same) - 1)
-        said.cached = found.cached
-        return found.answer
-
-    def complete_sync(self, request: ModelRequest) -> ModelAnswer:
-        """Answer one request of a target that runs on a thread.
-
-        Raises:
-            BackendError: the call broke.
-            RuntimeError: the attempt is over, or an async target asks this way, which would hold up all others.
-        """
-        self._refuse_late()
-        if _running() is self._loop:
-            raise RuntimeError("an async target asks with `await context.llm.complete(...)`")
-        return self._on_loop(request).result()
-
-    def _on_loop(self, request: ModelRequest) -> Future[ModelAnswer]:
-        return asyncio.run_coroutine_threadsafe(self._complete(request), self._loop)
-
-    async def _complete(self, request: ModelRequest) -> ModelAnswer:
-        self._refuse_late()
-        said = Said(request.role, canonical_sha256(request.as_json()), aside=request.role in self._aside)
-        self.said.append(said)
-        asked = self._aside.get(request.role, self._asked)
-        if asked is None:
-            said.error = BackendError("no_backend", f"nobody is named to answer the role {request.role}")
-            raise said.error
-        task = asyncio.current_task()
-        self._under_way.add(task)
-        try:
-            answer = await self._answer(asked.backend, request, said)
-        except BackendError as error:
-            self._ledger.add(error.usage, asked.price)
-            said.error = BackendError(error.kind, self._secrets.hide(str(error)), usage=error.usage)
-            raise said.error from None
-        except Exception as error:
-            self._ledger.add(None, asked.price)
-            said.error = BackendError("backend_error", self._secrets.hide(f"{type(error).__name__}: {text_of(error)}"))
-            raise said.error from error
-        except asyncio.CancelledError:
-            # the provider may have counted it all the same
-            self._ledger.add(None, asked.price)
-            raise
-        finally:
-            self._under_way.discard(task)
-        if said.cached:
-            self._ledger.add_cached()
-        else:
-            self._ledger.add(answer.usage, asked.price)
-        try:
-            said.answer = self._secrets.hide_in_answer(answer)
-        except RecursionError:
-            said.error = BackendError("answer_unreadable", "the answer is nested too deep to be searched for secrets")
-            raise said.error from None
-        return said.answer
-
-    def broken(self) -> BackendError | None:
-        """Give the first call that broke and that the target didn't make again with success.
-
-        A target may swallow what its model call raises, and go on with less.
-        """
-        answered = {one.request_sha256 for one in self.said if one.answer is not None}
-        return next((one.error for one in self.said if one.error and one.request_sha256 not in answered), None)
-
-    def close(self) -> None:
-        """End the attempt, on the loop: no call is made any more, and those under way are cancelled."""
-        self._closed = True
-        for task in tuple(self._under_way):
-            if task is not None:
-                task.cancel()
-
-    @property
-    def cached(self) -> int:
-        """Calls that a folder of kept answers answered."""
-        return sum(one.cached for one in self.said)
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens of the model under test, all answered calls; None for a count that one of them doesn't have."""
-        return Usage(tokens_input=self._sum("tokens_input"), tokens_output=self._sum("tokens_output"))
-
-    def _sum(self, name: str) -> int | None:
-        counts = [getattr(one.answer.usage, name) for one in self.said if one.answer is not None and not one.aside]
-        return None if not counts or any(count is None for count in counts) else sum(counts)
-
-    def _refuse_late(self) -> None:
-        if self._closed:
-            raise RuntimeError("the case is over: its time limit passed, or the run was stopped")
-
-
-def _running() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
-_MILLION = 1_000_000
 CAPS = ("max_tokens", "max_cost", "max_seconds")
 """The names of the caps, as options and as reasons."""
+_MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +49,27 @@ class Price:
         """Give what a call costs; a count that the provider doesn't give costs nothing here."""
         tokens_in, tokens_out = usage.tokens_input or 0, usage.tokens_output or 0
         return (tokens_in * self.input_per_million + tokens_out * self.output_per_million) / _MILLION
+
+
+def price_of(config: SuiteConfig, backend: str, model: str) -> Price | None:
+    """Find what a model's tokens cost.
+
+    Args:
+        config: what `suite.yaml` says; its `prices` come first.
+        backend: who answers.
+        model: which model.
+
+    Returns:
+        The price; None where nobody knows it. The library's list prices know no discounts and no caching.
+    """
+    own = config.prices.get(model)
+    if own is not None:
+        return Price(
+            input_per_million=own.input_per_million,
+            output_per_million=own.output_per_million,
+            currency=own.currency,
+        )
+    return _listed(backend, model)
 
 
 class Ledger:
@@ -279,17 +123,6 @@ class Ledger:
         with self._lock:
             self._count(usage, price)
 
-    def _count(self, usage: Usage | None, price: Price | None) -> None:
-        if usage is None or (usage.tokens_input is None and usage.tokens_output is None):
-            self.uncounted += 1
-            return
-        self.tokens += (usage.tokens_input or 0) + (usage.tokens_output or 0)
-        if price is None:
-            self.cost = None
-        elif self.cost is not None:
-            self.cost += price.of(usage)
-            self.currency = price.currency
-
     def add_cached(self) -> None:
         """Note a call that nobody was asked for."""
         with self._lock:
@@ -323,47 +156,50 @@ class Ledger:
             return "max_seconds", f"the run's cap of {caps.seconds:g} s is reached"
         return "", ""
 
+    def _count(self, usage: Usage | None, price: Price | None) -> None:
+        if usage is None or (usage.tokens_input is None and usage.tokens_output is None):
+            self.uncounted += 1
+            return
+        self.tokens += (usage.tokens_input or 0) + (usage.tokens_output or 0)
+        if price is None:
+            self.cost = None
+        elif self.cost is not None:
+            self.cost += price.of(usage)
+            self.currency = price.currency
 
-_TOKENS_PRICED = 1_000_000
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Who is asked, and at what price.
 
-def price_of(config: SuiteConfig, backend: str, model: str) -> Price | None:
-    """Find what a model's tokens cost.
-
-    Args:
-        config: what `suite.yaml` says; its `prices` come first.
-        backend: who answers.
-        model: which model.
-
-    Returns:
-        The price; None where nobody knows it. The library's list prices know no discounts and no caching.
+    Attributes:
+        backend: answers.
+        price: what its model costs; None where that is unknown.
     """
-    own = config.prices.get(model)
-    if own is not None:
-        return Price(
-            input_per_million=own.input_per_million,
-            output_per_million=own.output_per_million,
-            currency=own.currency,
-        )
-    return _listed(backend, model)
+
+    backend: Backend
+    price: Price | None = None
 
 
-def _listed(backend: str, model: str) -> Price | None:
-    try:
-        from genai_prices import Usage, calc_price
-    except ImportError:
-        return None
-    try:
-        # a token each: tiers that begin at many tokens are not looked at
-        read = calc_price(Usage(input_tokens=1, output_tokens=0), model, provider_id=backend)
-        written = calc_price(Usage(input_tokens=0, output_tokens=1), model, provider_id=backend)
-    except LookupError:
-        return None
-    return Price(
-        input_per_million=float(read.total_price) * _TOKENS_PRICED,
-        output_per_million=float(written.total_price) * _TOKENS_PRICED,
-        source="genai-prices",
-    )
+@dataclass(slots=True, eq=False)
+class Said:
+    """One exchange as it happened.
+
+    Attributes:
+        role: the step that asked.
+        request_sha256: hash of the request.
+        answer: what came; None while it is under way or where it broke.
+        error: how it broke.
+        aside: whether the pack asked it, not the model under test.
+        cached: whether a folder of kept answers answered.
+    """
+
+    role: str
+    request_sha256: str
+    answer: ModelAnswer | None = None
+    error: BackendError | None = None
+    aside: bool = False
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -393,3 +229,168 @@ class Live:
         if self.asked is None and not self.aside:
             return None
         return Meter(self.asked, self.aside, ledger=self.ledger, secrets=self.secrets, cache=self.cache, trial=trial)
+
+
+class Meter:
+    """Answers one attempt's model calls: the model under test, and those that the pack asks beside it, by role.
+
+    Attributes:
+        said: the exchanges in the order in which they were asked.
+    """
+
+    def __init__(
+        self,
+        asked: Asked | None,
+        aside: Mapping[str, Asked],
+        *,
+        ledger: Ledger,
+        secrets: Secrets,
+        cache: AnswerCache | None = None,
+        trial: int = 0,
+    ) -> None:
+        self.said: list[Said] = []
+        self._asked = asked
+        self._aside = aside
+        self._ledger = ledger
+        self._secrets = secrets
+        self._cache = cache
+        self._trial = trial
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        self._under_way: set[asyncio.Task[Any] | None] = set()
+
+    async def complete(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request.
+
+        Raises:
+            BackendError: the call broke.
+            RuntimeError: the attempt is over: a target that was abandoned spends nothing more.
+        """
+        if _running() is self._loop:
+            return await self._complete(request)
+        # a target that isn't async may run a loop of its own; the backend's clients belong to the run's
+        self._refuse_late()
+        return await asyncio.wrap_future(self._on_loop(request))
+
+    def complete_sync(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request of a target that runs on a thread.
+
+        Raises:
+            BackendError: the call broke.
+            RuntimeError: the attempt is over, or an async target asks this way, which would hold up all others.
+        """
+        self._refuse_late()
+        if _running() is self._loop:
+            raise RuntimeError("an async target asks with `await context.llm.complete(...)`")
+        return self._on_loop(request).result()
+
+    def broken(self) -> BackendError | None:
+        """Give the first call that broke and that the target didn't make again with success.
+
+        A target may swallow what its model call raises, and go on with less.
+        """
+        answered = {one.request_sha256 for one in self.said if one.answer is not None}
+        return next((one.error for one in self.said if one.error and one.request_sha256 not in answered), None)
+
+    def close(self) -> None:
+        """End the attempt, on the loop: no call is made any more, and those under way are cancelled."""
+        self._closed = True
+        for task in tuple(self._under_way):
+            if task is not None:
+                task.cancel()
+
+    @property
+    def asked_model(self) -> bool:
+        """Whether the model under test was asked, not only those beside it."""
+        return any(not one.aside for one in self.said)
+
+    @property
+    def cached(self) -> int:
+        """Calls that a folder of kept answers answered."""
+        return sum(one.cached for one in self.said)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the model under test, all answered calls; None for a count that one of them doesn't have."""
+        return Usage(tokens_input=self._sum("tokens_input"), tokens_output=self._sum("tokens_output"))
+
+    def _sum(self, name: str) -> int | None:
+        counts = [getattr(one.answer.usage, name) for one in self.said if one.answer is not None and not one.aside]
+        return None if not counts or any(count is None for count in counts) else sum(counts)
+
+    def _refuse_late(self) -> None:
+        if self._closed:
+            raise RuntimeError("the case is over: its time limit passed, or the run was stopped")
+
+    def _on_loop(self, request: ModelRequest) -> Future[ModelAnswer]:
+        return asyncio.run_coroutine_threadsafe(self._complete(request), self._loop)
+
+    async def _complete(self, request: ModelRequest) -> ModelAnswer:
+        self._refuse_late()
+        said = Said(request.role, canonical_sha256(request.as_json()), aside=request.role in self._aside)
+        self.said.append(said)
+        asked = self._aside.get(request.role, self._asked)
+        if asked is None:
+            said.error = BackendError("no_backend", f"nobody is named to answer the role {request.role}")
+            raise said.error
+        task = asyncio.current_task()
+        self._under_way.add(task)
+        try:
+            answer = await self._answer(asked.backend, request, said)
+        except BackendError as error:
+            self._ledger.add(error.usage, asked.price)
+            said.error = BackendError(error.kind, self._secrets.hide(str(error)), usage=error.usage)
+            raise said.error from None
+        except Exception as error:
+            self._ledger.add(None, asked.price)
+            said.error = BackendError("backend_error", self._secrets.hide(f"{type(error).__name__}: {text_of(error)}"))
+            raise said.error from error
+        except asyncio.CancelledError:
+            # the provider may have counted it all the same
+            self._ledger.add(None, asked.price)
+            raise
+        finally:
+            self._under_way.discard(task)
+        if said.cached:
+            self._ledger.add_cached()
+        else:
+            self._ledger.add(answer.usage, asked.price)
+        try:
+            said.answer = self._secrets.hide_in_answer(answer)
+        except RecursionError:
+            said.error = BackendError("answer_unreadable", "the answer is nested too deep to be searched for secrets")
+            raise said.error from None
+        return said.answer
+
+    async def _answer(self, backend: Backend, request: ModelRequest, said: Said) -> ModelAnswer:
+        if self._cache is None:
+            return await backend.complete(request)
+        same = [one for one in self.said if one.request_sha256 == said.request_sha256 and one.error is None]
+        found = await self._cache.complete(backend, request, trial=self._trial, again=len(same) - 1)
+        said.cached = found.cached
+        return found.answer
+
+
+def _listed(backend: str, model: str) -> Price | None:
+    try:
+        from genai_prices import Usage, calc_price
+    except ImportError:
+        return None
+    try:
+        # a token each: tiers that begin at many tokens are not looked at
+        read = calc_price(Usage(input_tokens=1, output_tokens=0), model, provider_id=backend)
+        written = calc_price(Usage(input_tokens=0, output_tokens=1), model, provider_id=backend)
+    except LookupError:
+        return None
+    return Price(
+        input_per_million=float(read.total_price) * _MILLION,
+        output_per_million=float(written.total_price) * _MILLION,
+        source="genai-prices",
+    )
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

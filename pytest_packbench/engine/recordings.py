@@ -1,10 +1,12 @@
-"""The cassette: the recorded exchanges of one case, and the replay that stands in for a backend."""
+"""Recordings: a cassette stands in for a backend, and is written from what one answered."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.atomic import write_atomic
 from pytest_packbench.cases.load import load_cassette
 from pytest_packbench.engine.results import clock
 from pytest_packbench.model.case import canonical_sha256
@@ -20,6 +22,17 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.metering import Said
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.request import ModelRequest
+
+
+_ADVICE = "the pipeline changed its steps: make the recording fit them, or record it anew (--packbench-mode=record)"
+
+
+class ReplayError(RuntimeError):
+    """The target's calls and the cassette's exchanges differ."""
+
+
+class UnrecordableError(RuntimeError):
+    """The target gave up on a model call: no replay could give it the same."""
 
 
 def check_belongs(cassette: Cassette, *, case_id: str, input_sha256: str, source: str) -> None:
@@ -43,10 +56,6 @@ def recorded_calls(path: Path) -> int | None:
         return len(load_cassette(path, source=path.name)[0].exchanges)
     except (CassetteError, OSError):
         return None
-
-
-class ReplayError(RuntimeError):
-    """The target's calls and the cassette's exchanges differ."""
 
 
 class Replay:
@@ -103,9 +112,15 @@ class Replay:
         if exchange.request_sha256 not in {None, canonical_sha256(request.as_json())}:
             self.stale = True
             self.stale_roles.add(request.role)
-        usage = Usage(tokens_input=exchange.usage.tokens_input, tokens_output=exchange.usage.tokens_output)
-        calls = tuple(ToolCall(id=one.id, name=one.name, arguments=one.arguments) for one in exchange.tool_calls)
-        return ModelAnswer(content=exchange.answer, refusal=exchange.refusal, usage=usage, tool_calls=calls)
+        answer = ModelAnswer(
+            content=exchange.answer,
+            refusal=exchange.refusal,
+            usage=Usage(tokens_input=exchange.usage.tokens_input, tokens_output=exchange.usage.tokens_output),
+        )
+        if not exchange.tool_calls:
+            return answer
+        calls = (ToolCall(id=one.id, name=one.name, arguments=one.arguments) for one in exchange.tool_calls)
+        return replace(answer, tool_calls=tuple(calls))
 
     def whole(self, request: dict[str, Any]) -> Any:
         """Give the result that a target outside this process gave when it was recorded (role `verify`).
@@ -147,22 +162,15 @@ class Replay:
         return ReplayError(message)
 
 
-_ADVICE = "the pipeline changed its steps: make the recording fit them, or record it anew (--packbench-mode=record)"
-
-
-class UnrecordableError(RuntimeError):
-    """The target gave up on a model call: no replay could give it the same."""
-
-
 def keep(  # noqa: PLR0917 - what was asked, and who answered
-    bench: SuiteContext, loaded: LoadedCase, draft: AttemptState, backend: str, model: str, usage: Usage
+    context: SuiteContext, loaded: LoadedCase, state: AttemptState, backend: str, model: str, usage: Usage
 ) -> tuple[Cassette, str] | None:
     """Write what an attempt was answered; None where nobody was asked.
 
     Args:
-        bench: what the suite's cases share.
+        context: what the suite's cases share.
         loaded: the case.
-        draft: an attempt that nothing broke.
+        state: an attempt that nothing broke.
         backend: who answered.
         model: which model.
         usage: tokens of all calls.
@@ -171,12 +179,12 @@ def keep(  # noqa: PLR0917 - what was asked, and who answered
         UnrecordableError: the target gave up on a model call.
         OSError: it can't be written; an older recording is untouched.
     """
-    path = bench.suite.cassette_path(loaded.case.id)
-    if bench.caller.opaque and draft.request is not None:
-        exchanges = whole_exchange(draft.request.as_json(), draft.payload, usage)
-    elif draft.meter is not None and (draft.meter.said or path.exists()):
+    path = context.suite.cassette_path(loaded.case.id)
+    if context.caller.opaque and state.request is not None:
+        exchanges = whole_exchange(state.request.as_json(), state.payload, usage)
+    elif state.meter is not None and (state.meter.said or path.exists()):
         # no call at all takes the place of an older recording that has some
-        exchanges = model_exchanges(draft.meter.said)
+        exchanges = model_exchanges(state.meter.said)
     else:
         return None
     data = cassette_of(
@@ -185,7 +193,7 @@ def keep(  # noqa: PLR0917 - what was asked, and who answered
         input_sha256=loaded.input_sha256,
         backend=backend,
         model=model,
-        recorded_at=clock(draft.finished_ns),
+        recorded_at=clock(state.finished_ns),
     )
     return write_cassette(path, data)
 
@@ -247,26 +255,6 @@ def model_exchanges(said: Sequence[Said]) -> list[dict[str, Any]]:
     return exchanges
 
 
-def _again(asked: Said, later: Sequence[Said]) -> Said | None:
-    same = (one for one in later if one.request_sha256 == asked.request_sha256 and one.answer is not None)
-    return next(same, None)
-
-
-def _same_try(one: Said, asked: Said) -> bool:
-    return one.request_sha256 == asked.request_sha256
-
-
-def _exchange(said: Said, answer: ModelAnswer) -> dict[str, Any]:
-    return {
-        "role": said.role,
-        "answer": answer.content,
-        **({} if answer.refusal is None else {"refusal": answer.refusal}),
-        "request_sha256": said.request_sha256,
-        **_usage(answer.usage),
-        **({"tool_calls": [call.as_json() for call in answer.tool_calls]} if answer.tool_calls else {}),
-    }
-
-
 def whole_exchange(request: dict[str, Any], result: Any, usage: Usage) -> list[dict[str, Any]]:
     """Give the one exchange of a target outside this process."""
     return [{"role": VERIFY, "answer": result, "request_sha256": canonical_sha256(request), **_usage(usage)}]
@@ -285,13 +273,31 @@ def write_cassette(path: Path, data: dict[str, Any]) -> tuple[Cassette, str]:
     Raises:
         OSError: it can't be written; an older one is untouched.
     """
-    from pytest_packbench.atomic import write_atomic
-
     text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     cassette = Cassette.model_validate(data)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text)
     return cassette, canonical_sha256(data)
+
+
+def _again(asked: Said, later: Sequence[Said]) -> Said | None:
+    same = (one for one in later if one.request_sha256 == asked.request_sha256 and one.answer is not None)
+    return next(same, None)
+
+
+def _same_try(one: Said, asked: Said) -> bool:
+    return one.request_sha256 == asked.request_sha256
+
+
+def _exchange(said: Said, answer: ModelAnswer) -> dict[str, Any]:
+    return {
+        "role": said.role,
+        "answer": answer.content,
+        **({} if answer.refusal is None else {"refusal": answer.refusal}),
+        "request_sha256": said.request_sha256,
+        **_usage(answer.usage),
+        **({"tool_calls": [call.as_json() for call in answer.tool_calls]} if answer.tool_calls else {}),
+    }
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

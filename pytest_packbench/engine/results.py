@@ -1,30 +1,29 @@
-"""From an attempt to the entry that reports are made from, with the wire record inside."""
+"""From an attempt at a case to its result, with the wire record inside."""
 
 from __future__ import annotations
 
 import platform
+import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pytest_packbench import __version__
-from pytest_packbench.model.record import EvalRecord, HookDecision
-from pytest_packbench.model.result import CaseResult
+from pytest_packbench.model.record import EVAL_BACKENDS, wire_record
+from pytest_packbench.model.result import OWN_VERSION, CaseResult, own_object
 from pytest_packbench.model.score import scored
 
 if TYPE_CHECKING:
     from pytest_packbench.engine.context import Attempt, SuiteContext
-    from pytest_packbench.model.case import Case, LoadedCase
+    from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.outcome import Outcome
-    from pytest_packbench.model.pack import Pack, RecordFacts
-    from pytest_packbench.model.record import EvalBackend
+    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Suite
 
 
-_BACKENDS = frozenset({"stub", "anthropic", "openai", "ollama", "llama_guard"})
 UNKNOWN = "unknown"
 
 
@@ -51,6 +50,113 @@ class Place:
     loaded: LoadedCase | None
 
 
+def result_of(place: Place, attempt: Attempt, bench: SuiteContext, run_id: str) -> CaseResult:
+    """Make the result of an attempt, and in it the wire record where one is due.
+
+    A case that its notes quarantine (`xfail`) was run and scored, but leaves no record: it is outside the rates.
+
+    Args:
+        place: where the case stands; it could be read.
+        attempt: what was made of it.
+        bench: what the cases of its suite share.
+        run_id: the run that its record belongs to.
+
+    Raises:
+        RecordError: what the pack says of the case makes no record.
+        Exception: anything else that the pack raises.
+    """
+    if place.loaded is None:
+        raise ValueError("a case that can't be read has no attempt")
+    score, outcome = attempt.score, attempt.outcome
+    if attempt.failure is not None or score is None or outcome is None:
+        failure = attempt.failure
+        return unscored(
+            place,
+            "error",
+            failure.kind if failure is not None else "error",
+            failure.message if failure is not None else "no score",
+            timestamp=clock(attempt.finished_ns),
+            duration_ms=attempt.duration_ms,
+            trial=attempt.trial,
+            payload=attempt.payload,
+        )
+    fields = _outline(place) | _told_by(attempt, score, outcome)
+    reason = place.loaded.case.notes.xfail
+    if reason is not None:
+        message = f"quarantined (xfail): {reason}; {scored(score)}"
+        return CaseResult(**fields, verdict="known_hole", kind="xfail", message=message)
+    if score.verdict not in {"passed", "failed"} or score.score is None:
+        return CaseResult(**fields, verdict=score.verdict, kind=score.verdict, message=score.message or score.verdict)
+    facts = place.pack.facts(place.loaded.case, outcome, score)
+    fields |= {
+        "verdict": score.verdict,
+        "expects_refusal": facts.expected == "refuse",
+        "decision": facts.agent_decision,
+        "judge": facts.judge,
+    }
+    for name, told in (("utility", facts.utility), ("valid", facts.valid)):
+        if told is not None:
+            fields[name] = told
+    record = wire_record(
+        {
+            **{name: fields[name] for name in ("test_id", "llm_backend", "llm_model", "timestamp")},
+            "test_suite": facts.test_suite or place.suite.name,
+            "attack_category": facts.attack_category,
+            "agent_decision": facts.agent_decision,
+            "expected": facts.expected,
+            "passed": score.passed,
+            "hook_decisions": _hooks(outcome),
+            "tokens_input": attempt.usage.tokens_input,
+            "tokens_output": attempt.usage.tokens_output,
+            "wall_clock_ms": attempt.duration_ms,
+            "run_id": run_id,
+            "packbench": {**facts.extra, **_own(place, attempt, bench, fields)},
+        }
+    )
+    return CaseResult(**fields, record=record)
+
+
+def unscored(
+    place: Place,
+    verdict: str,
+    kind: str,
+    message: str,
+    *,
+    timestamp: str = "",
+    duration_ms: int = 0,
+    trial: int = 0,
+    payload: Any = None,
+) -> CaseResult:
+    """Make the result of a case that has no score.
+
+    Args:
+        place: where the case stands.
+        verdict: neither `passed` nor `failed`.
+        kind: the reason's name.
+        message: the reason for people, one line.
+        timestamp: when the case finished, as `clock` writes it; now where it isn't given.
+        duration_ms: wall clock of the attempt, milliseconds; 0 where there was none.
+        trial: which of several attempts it was, from 0.
+        payload: the target's result as it came; None where there is none.
+    """
+    try:
+        outline = _outline(place)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - a pack may be anybody's, and what it broke still needs a result
+        outline = _outline(replace(place, loaded=None))
+    return CaseResult(
+        **outline,
+        verdict=verdict,
+        kind=kind,
+        message=message,
+        timestamp=timestamp or clock(time.time_ns()),
+        duration_ms=duration_ms,
+        trial=trial,
+        payload=payload,
+    )
+
+
 def clock(ns: int) -> str:
     """Write a UTC clock reading (nanoseconds since 1970) as `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
     return f"{_second(ns // 1_000_000_000)}.{ns // 1_000_000 % 1000:03d}Z"
@@ -73,39 +179,39 @@ def versions() -> dict[str, str]:
     return found
 
 
-def unscored(
-    place: Place, verdict: str, kind: str, message: str, *, timestamp: str, duration_ms: int = 0
-) -> CaseResult:
-    """Make the entry of a case that has no score."""
-    try:
-        outline = _outline(place)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # noqa: BLE001 - a pack may be anybody's, and what it broke still needs an entry
-        outline = _outline(replace(place, loaded=None))
-    return CaseResult(
-        **outline, verdict=verdict, kind=kind, message=message, timestamp=timestamp, duration_ms=duration_ms
-    )
+def _outline(place: Place) -> dict[str, Any]:
+    """Give the fields that tell which case it is.
 
-
-def entry_of(place: Place, attempt: Attempt, bench: SuiteContext, run_id: str) -> tuple[CaseResult, EvalRecord | None]:
-    """Make the entry of an attempt, and the wire record where one is due.
-
-    A case that its notes quarantine (`xfail`) was run and scored, but leaves no record: it is outside the rates.
+    Raises:
+        TypeError: what the pack says of it is no text.
+        Exception: anything else that the pack raises.
     """
-    timestamp = clock(attempt.finished_ns)
-    if place.loaded is None:
-        raise ValueError("a case that can't be read has no attempt")
-    if attempt.failure is not None or attempt.score is None or attempt.outcome is None:
-        failure = attempt.failure
-        kind, message = (failure.kind, failure.message) if failure is not None else ("error", "no score")
-        broken = unscored(place, "error", kind, message, timestamp=timestamp, duration_ms=attempt.duration_ms)
-        return replace(broken, trial=attempt.trial, payload=attempt.payload), None
-    score, outcome = attempt.score, attempt.outcome
-    backend = _backend(attempt)
-    common: dict[str, Any] = {
-        **_outline(place),
-        "timestamp": timestamp,
+    suite, loaded = place.suite.name, place.loaded
+    outline: dict[str, Any] = {"suite": suite, "case_id": place.case_id, "nodeid": place.nodeid, "file": place.file}
+    if loaded is None:
+        return {**outline, "test_id": f"{suite}:{place.folder}:{place.case_id}"}
+    case = loaded.case
+    test_id: object = place.pack.test_id(suite, case)
+    if not isinstance(test_id, str) or not test_id:
+        raise TypeError(f"test_id gave {test_id!r}, expected a text")
+    facets: object = place.pack.facets(case)
+    if not isinstance(facets, dict) or not all(isinstance(one, str) for pair in facets.items() for one in pair):
+        raise TypeError(f"facets gave {facets!r}, expected names and values, each a text")
+    return {
+        **outline,
+        "test_id": test_id,
+        "case_type": case.case_type,
+        "difficulty": case.difficulty,
+        "tags": case.notes.tags,
+        "facets": facets,
+        "case_sha256": loaded.sha256,
+    }
+
+
+def _told_by(attempt: Attempt, score: Score, outcome: Outcome) -> dict[str, Any]:
+    """Give the fields that a scored attempt tells, whatever its verdict."""
+    fields = {
+        "timestamp": clock(attempt.finished_ns),
         "duration_ms": attempt.duration_ms,
         "score": score.score,
         "threshold": score.threshold,
@@ -113,139 +219,40 @@ def entry_of(place: Place, attempt: Attempt, bench: SuiteContext, run_id: str) -
         "match_depth": score.match_depth,
         "answer": outcome.answer,
         "refused": outcome.refused,
-        "terms": tuple(term.as_json() for term in score.terms),
+        "terms": score.terms_as_json(),
         "stale": attempt.stale,
-        "llm_backend": backend,
+        "llm_backend": attempt.backend if attempt.backend in EVAL_BACKENDS else UNKNOWN,
         "llm_model": attempt.model,
         "cassette_sha256": attempt.cassette_sha256,
         "trial": attempt.trial,
-        "cached": attempt.cached,
         "payload": attempt.payload,
     }
-    reason = place.loaded.case.notes.xfail
-    if reason is not None:
-        message = f"quarantined (xfail): {reason}; {scored(score)}"
-        return CaseResult(**common, verdict="known_hole", kind="xfail", message=message), None
-    if score.verdict not in {"passed", "failed"} or score.score is None:
-        message = score.message or score.verdict
-        return CaseResult(**common, verdict=score.verdict, kind=score.verdict, message=message), None
-    facts = place.pack.facts(place.loaded.case, outcome, score)
-    record = EvalRecord(
-        test_suite=facts.test_suite or place.suite.name,
-        test_id=common["test_id"],
-        attack_category=facts.attack_category,
-        agent_decision=facts.agent_decision,
-        expected=facts.expected,
-        passed=score.passed,
-        hook_decisions=_hooks(outcome),
-        tokens_input=attempt.usage.tokens_input,
-        tokens_output=attempt.usage.tokens_output,
-        wall_clock_ms=attempt.duration_ms,
-        llm_backend=backend,
-        llm_model=attempt.model,
-        run_id=run_id,
-        timestamp=timestamp,
-        packbench={
-            **facts.extra,
-            **_own_object(place, attempt, score, bench, common),
-            **_told(facts),
-            **_cached(attempt),
-        },
-    )
-    entry = CaseResult(
-        **common,
-        verdict=score.verdict,
-        expects_refusal=facts.expected == "refuse",
-        decision=facts.agent_decision,
-        utility=facts.utility,
-        valid=facts.valid,
-        judge=facts.judge,
-        record=record.as_json(),
-    )
-    return entry, record
+    return fields | ({"cached": attempt.cached} if attempt.cached else {})
 
 
-def _outline(place: Place) -> dict[str, Any]:
-    outline: dict[str, Any] = {
-        "suite": place.suite.name,
-        "case_id": place.case_id,
-        "nodeid": place.nodeid,
-        "file": place.file,
-    }
-    if place.loaded is None:
-        return {**outline, "test_id": f"{place.suite.name}:{place.folder}:{place.case_id}"}
-    case = place.loaded.case
-    return {
-        **outline,
-        "test_id": _test_id(place, case),
-        "case_type": case.case_type,
-        "difficulty": case.difficulty,
-        "tags": case.notes.tags,
-        "facets": _facets(place, case),
-        "case_sha256": place.loaded.sha256,
-    }
-
-
-def _test_id(place: Place, case: Case) -> str:
-    found: object = place.pack.test_id(place.suite.name, case)
-    if not isinstance(found, str) or not found:
-        raise TypeError(f"test_id gave {found!r}, expected a text")
-    return found
-
-
-def _facets(place: Place, case: Case) -> dict[str, str]:
-    found: object = place.pack.facets(case)
-    if not isinstance(found, dict) or not all(isinstance(one, str) for pair in found.items() for one in pair):
-        raise TypeError(f"facets gave {found!r}, expected names and values, each a text")
-    return found
-
-
-def _backend(attempt: Attempt) -> EvalBackend:
-    return cast("EvalBackend", attempt.backend) if attempt.backend in _BACKENDS else "unknown"
-
-
-def _hooks(outcome: Outcome) -> tuple[HookDecision, ...]:
-    return tuple(
-        HookDecision(hook=firing.hook, decision=firing.decision, rule=firing.rule) for firing in outcome.firings
+def _own(place: Place, attempt: Attempt, bench: SuiteContext, fields: dict[str, Any]) -> dict[str, Any]:
+    """Make our own object in the record."""
+    return own_object(
+        {
+            **fields,
+            "version": OWN_VERSION,
+            "terms": list(fields["terms"]),
+            "tags": list(fields["tags"]),
+            "mode": bench.mode,
+            "origin": attempt.cassette.origin if attempt.cassette is not None else None,
+            "target": bench.target_name,
+            "pack": f"{place.pack.name}/{place.pack.version}",
+            "bundled": place.suite.bundled,
+            "suite_sha256": place.suite.sha256,
+            "versions": versions(),
+            **({"calls": attempt.calls} if attempt.cached else {}),
+        }
     )
 
 
-def _own_object(
-    place: Place, attempt: Attempt, score: Score, bench: SuiteContext, common: dict[str, Any]
-) -> dict[str, Any]:
-    return {
-        "version": 1,
-        "score": score.score,
-        "threshold": score.threshold,
-        "verdict": score.verdict,
-        "terms": list(common["terms"]),
-        "match_level": score.match_level,
-        "match_depth": score.match_depth,
-        "answer": common["answer"],
-        "case_id": place.case_id,
-        "case_type": common["case_type"],
-        "difficulty": common["difficulty"],
-        "tags": list(common["tags"]),
-        "facets": common["facets"],
-        "file": place.file,
-        "mode": bench.mode,
-        "origin": attempt.cassette.origin if attempt.cassette is not None else None,
-        "stale": attempt.stale,
-        "trial": attempt.trial,
-        "target": bench.target_name,
-        "pack": f"{place.pack.name}/{place.pack.version}",
-        "bundled": place.suite.bundled,
-        "case_sha256": common["case_sha256"],
-        "cassette_sha256": common["cassette_sha256"],
-        "suite_sha256": place.suite.sha256,
-        "versions": versions(),
-    }
-
-
-def _cached(attempt: Attempt) -> dict[str, int]:
-    return {"cached": attempt.cached, "calls": attempt.calls} if attempt.cached else {}
-
-
-def _told(facts: RecordFacts) -> dict[str, bool]:
-    told = {"utility": facts.utility, "valid": facts.valid}
-    return {name: value for name, value in told.items() if value is not None}
+def _hooks(outcome: Outcome) -> list[dict[str, Any]]:
+    """Put what guards decided as the record does."""
+    return [
+        {"hook": firing.hook, "decision": firing.decision, **({} if firing.rule is None else {"rule": firing.rule})}
+        for firing in outcome.firings
+    ]

@@ -144,50 +144,14 @@ class Runner:
             self.settle_all()
         if key not in self._done:
             self._wait_for_answer(job, tick)
-        self._take(key)
+        # room for others: made at once where it is needed soon, else together with further ones
+        self._work.room.append(key)
+        if len(self._work.room) > self._lookahead // 8:
+            self._on_loop(self._work.taken)
         done = self._done.pop(key)
         if done.stop is not None:
             raise done.stop
         return done
-
-    def _wait_for_answer(self, job: Job, tick: Callable[[], None]) -> None:
-        key = job.key
-        # what is planned comes by itself, and each call on the loop costs a change of threads
-        coming = key in self._planned and key not in self._over and self._lookahead > 0
-        self._planned.add(key)
-        self._next_tick = max(self._next_tick, time.monotonic() + _TICK_S)
-        self._on_loop(self._work.taken)
-        if not coming:
-            self._on_loop(self._work.want, job)
-        while key not in self._done:
-            self._receive(_WANT_S if coming else _TICK_S)
-            if coming and key not in self._done and self._answers.empty():
-                coming = False
-                self._on_loop(self._work.want, job)
-            if key not in self._done and time.monotonic() >= self._next_tick:
-                self._next_tick = time.monotonic() + _TICK_S
-                tick()
-                self._look_after(job)
-        self._let_others_come()
-
-    def _let_others_come(self) -> None:
-        """Wait while answers come in a burst and other attempts wait to begin.
-
-        What is to be done with each answer would hold up the next calls, and can be done while these are under way.
-        Half of the lookahead may fill with answers meanwhile: the other half keeps the window full.
-        """
-        work, end = self._work, time.monotonic() + _BURST_S
-        while work.waiting and self._answers.qsize() + len(self._done) < self._lookahead // 2:
-            now = time.monotonic()
-            if now >= end or now - work.stirred >= _QUIET_S:
-                return
-            time.sleep(_NAP_S)
-
-    def _take(self, key: Key) -> None:
-        """Make room for others: at once where it is needed soon, else together with further ones."""
-        self._work.room.append(key)
-        if len(self._work.room) > self._lookahead // 8:
-            self._on_loop(self._work.taken)
 
     def release(self, keys: Iterable[Key]) -> None:
         """Let go of attempts that nobody will take: not begun, or cancelled."""
@@ -241,31 +205,25 @@ class Runner:
             self._work.end()
         release_pools()
 
-    def _on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
-        """Have the loop call a function soon; nothing where it has ended."""
-        if self._thread is None and not self._closed:
-            self._thread = daemon(self._work.serve, f"{THREADS}-loop")
-            # the loop lets go of the interpreter at each packet, and would wait 5 ms for it each time
-            self._switch_s = sys.getswitchinterval()
-            sys.setswitchinterval(min(self._switch_s, _SWITCH_S))
-        with suppress(RuntimeError):
-            self._work.loop.call_soon_threadsafe(call, *arguments)
-
-    def _wait_for(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        """Have the loop do something; False where it doesn't within seconds."""
-        coroutine = _quietly(work)
-        try:
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._work.loop)
-        except RuntimeError:
-            coroutine.close()
-            return False
-        # a future's own exception types differ between Pythons
-        ended = threading.Event()
-        future.add_done_callback(lambda _: ended.set())
-        if not ended.wait(_CLOSING_S):
-            future.cancel()
-            return False
-        return True
+    def _wait_for_answer(self, job: Job, tick: Callable[[], None]) -> None:
+        key = job.key
+        # what is planned comes by itself, and each call on the loop costs a change of threads
+        coming = key in self._planned and key not in self._over and self._lookahead > 0
+        self._planned.add(key)
+        self._next_tick = max(self._next_tick, time.monotonic() + _TICK_S)
+        self._on_loop(self._work.taken)
+        if not coming:
+            self._on_loop(self._work.want, job)
+        while key not in self._done:
+            self._receive(_WANT_S if coming else _TICK_S)
+            if coming and key not in self._done and self._answers.empty():
+                coming = False
+                self._on_loop(self._work.want, job)
+            if key not in self._done and time.monotonic() >= self._next_tick:
+                self._next_tick = time.monotonic() + _TICK_S
+                tick()
+                self._look_after(job)
+        self._let_others_come()
 
     def _receive(self, timeout_s: float) -> None:
         """Wait for one answer, or for a sync target that wants to run in this thread."""
@@ -277,6 +235,19 @@ class Runner:
             self._settle(answer)
         else:
             answer()
+
+    def _let_others_come(self) -> None:
+        """Wait while answers come in a burst and other attempts wait to begin.
+
+        What is to be done with each answer would hold up the next calls, and can be done while these are under way.
+        Half of the lookahead may fill with answers meanwhile: the other half keeps the window full.
+        """
+        work, end = self._work, time.monotonic() + _BURST_S
+        while work.waiting and self._answers.qsize() + len(self._done) < self._lookahead // 2:
+            now = time.monotonic()
+            if now >= end or now - work.stirred >= _QUIET_S:
+                return
+            time.sleep(_NAP_S)
 
     def _look_after(self, job: Job) -> None:
         """Give up on a loop that is gone or that a target holds up: its cases are errors, not an endless wait."""
@@ -303,33 +274,59 @@ class Runner:
         if job.key in self._given_up:
             return
         attempt, stop = None, None
-        if answer.draft is not None:
-            stop = self._stop_of(answer.draft, job)
-            attempt = _settled(job, answer.draft)
+        if answer.state is not None:
+            stop = self._stop_of(answer.state, job)
+            attempt = _settled(job, answer.state)
         done = Done(job=job, attempt=attempt, kind=answer.kind, message=answer.message, output=answer.output, stop=stop)
         self._done[job.key] = done
         self._over.add(job.key)
         if stop is None:
             self._settled(done)
 
-    def _stop_of(self, draft: AttemptState, job: Job) -> BaseException | None:
-        trouble = draft.trouble
-        if not isinstance(trouble, job.bench.stops):
+    def _stop_of(self, state: AttemptState, job: Job) -> BaseException | None:
+        trouble = state.trouble
+        if not isinstance(trouble, job.context.stops):
             return None
         # Ctrl-C comes to the main thread alone: on another one it is a target's own doing, and its case's error
         return None if self._beside and isinstance(trouble, KeyboardInterrupt) else trouble
 
+    def _on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Have the loop call a function soon; nothing where it has ended."""
+        if self._thread is None and not self._closed:
+            self._thread = daemon(self._work.serve, f"{THREADS}-loop")
+            # the loop lets go of the interpreter at each packet, and would wait 5 ms for it each time
+            self._switch_s = sys.getswitchinterval()
+            sys.setswitchinterval(min(self._switch_s, _SWITCH_S))
+        with suppress(RuntimeError):
+            self._work.loop.call_soon_threadsafe(call, *arguments)
 
-def _settled(job: Job, draft: AttemptState) -> Attempt:
-    """Settle a draft so that whatever a user's code raises belongs to its own case, not to the one waited for."""
+    def _wait_for(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Have the loop do something; False where it doesn't within seconds."""
+        coroutine = _quietly(work)
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._work.loop)
+        except RuntimeError:
+            coroutine.close()
+            return False
+        # a future's own exception types differ between Pythons
+        ended = threading.Event()
+        future.add_done_callback(lambda _: ended.set())
+        if not ended.wait(_CLOSING_S):
+            future.cancel()
+            return False
+        return True
+
+
+def _settled(job: Job, state: AttemptState) -> Attempt:
+    """Settle a state so that whatever a user's code raises belongs to its own case, not to the one waited for."""
     try:
-        return settle(job.bench, job.loaded, draft)
+        return settle(job.context, job.loaded, state)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
         broken = Failure(kind="pack_error", message=f"scoring raised {said(error)}")
         # what the target left may be what broke
-        return settle(job.bench, job.loaded, replace(draft, failure=broken, payload=None, outcome=None, score=None))
+        return settle(job.context, job.loaded, replace(state, failure=broken, payload=None, outcome=None, score=None))
 
 
 async def _nothing() -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 _FAREWELL_S = 1.0
+_PAUSE_S = 1.0
 
 
 class Key(NamedTuple):
@@ -46,12 +47,12 @@ class Job:
 
     Attributes:
         key: its name.
-        bench: what the suite's cases share.
+        context: what the suite's cases share.
         loaded: the case.
     """
 
     key: Key
-    bench: SuiteContext
+    context: SuiteContext
     loaded: LoadedCase
 
 
@@ -70,20 +71,53 @@ class Limit:
         self.seconds = None
 
 
+class Throttle:
+    """Additive increase, multiplicative decrease (Chiu and Jain 1989), as TCP does it.
+
+    Attributes:
+        most: attempts under way at most, 1 or more.
+        limit: attempts that may be under way now, 1 to `most`.
+    """
+
+    def __init__(self, most: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.most = most
+        self.limit = most
+        self._clock = clock
+        self._shrunk = float("-inf")
+        self._well = 0
+
+    def overloaded(self) -> None:
+        """Halve the limit; replies of one burst count once a second."""
+        now = self._clock()
+        self._well = 0
+        if now - self._shrunk >= _PAUSE_S:
+            self._shrunk = now
+            self.limit = max(1, self.limit // 2)
+
+    def went_well(self) -> None:
+        """Note an attempt without trouble: a whole window of them raises the limit by one."""
+        if self.limit == self.most:
+            return
+        self._well += 1
+        if self._well >= self.limit:
+            self._well = 0
+            self.limit += 1
+
+
 @dataclass(slots=True)
 class Answer:
     """What came of an attempt, for the thread that takes it.
 
     Attributes:
         job: what was to be done.
-        draft: what asking left; None where it was not begun.
+        state: what asking left; None where it was not begun.
         kind: why it was not begun, the reason's name.
         message: the same for people.
         output: what was printed and logged meanwhile.
     """
 
     job: Job
-    draft: AttemptState | None
+    state: AttemptState | None
     kind: str = ""
     message: str = ""
     output: Output = field(default_factory=Output)
@@ -95,7 +129,7 @@ class _UnderWay:
 
     Attributes:
         job: what is to be done.
-        draft: what asking has left so far.
+        state: what asking has left so far.
         output: what was printed and logged so far.
         task: asks the target.
         timer: gives up on it when the limit passes; None where there is no limit.
@@ -103,7 +137,7 @@ class _UnderWay:
     """
 
     job: Job
-    draft: AttemptState
+    state: AttemptState
     output: Output
     task: asyncio.Task[None]
     timer: asyncio.TimerHandle | None = None
@@ -237,10 +271,10 @@ class Work:
             self._answers.put(Answer(job, None, kind, message))
             return
         self.stirred = self.begun[job.key] = time.monotonic()
-        draft, output = AttemptState(trial=job.key.trial), Output()
-        asking = ask_ahead(job.bench, job.loaded, draft, aside=self._aside)
+        state, output = AttemptState(trial=job.key.trial), Output()
+        asking = ask_ahead(job.context, job.loaded, state, aside=self._aside)
         task = self.loop.create_task(asking, context=collected_in(output))
-        one = self._under_way[job.key] = _UnderWay(job=job, draft=draft, output=output, task=task)
+        one = self._under_way[job.key] = _UnderWay(job=job, state=state, output=output, task=task)
         if self._limit.seconds is not None:
             one.timer = self.loop.call_later(self._limit.seconds, self._give_up, one)
         task.add_done_callback(partial(self._end, one))
@@ -266,24 +300,24 @@ class Work:
         self.begun.pop(key, None)
         if one.timer is not None:
             one.timer.cancel()
-        draft = _ended(one, task)
-        if draft.trouble is None and draft.failure is None:
+        state = _ended(one, task)
+        if state.trouble is None and state.failure is None:
             self._throttle.went_well()
-        self._answers.put(Answer(one.job, draft, output=one.output))
+        self._answers.put(Answer(one.job, state, output=one.output))
         self._pump()
 
 
 def _ended(one: _UnderWay, task: asyncio.Task[None] | None) -> AttemptState:
     if one.overdue is not None:
-        return abandoned(one.draft, one.overdue)
+        return abandoned(one.state, one.overdue)
     if task is None or task.cancelled():
         why = "the attempt was cancelled: by a target that cancels tasks, or because the run ended"
-        return AttemptState(trial=one.draft.trial, failure=Failure(kind="cancelled", message=why))
+        return AttemptState(trial=one.state.trial, failure=Failure(kind="cancelled", message=why))
     error = task.exception()
     if error is None:
-        return one.draft
+        return one.state
     broken = Failure(kind="target_error", message=f"the attempt could not be made: {said(error)}")
-    return AttemptState(trial=one.draft.trial, failure=broken)
+    return AttemptState(trial=one.state.trial, failure=broken)
 
 
 async def _cancelled(tasks: set[Any]) -> None:
@@ -292,39 +326,3 @@ async def _cancelled(tasks: set[Any]) -> None:
     if tasks:
         # one that swallows its cancellation is left behind
         await asyncio.wait(tasks, timeout=_FAREWELL_S)
-
-
-_PAUSE_S = 1.0
-
-
-class Throttle:
-    """Additive increase, multiplicative decrease (Chiu and Jain 1989), as TCP does it.
-
-    Attributes:
-        most: attempts under way at most, 1 or more.
-        limit: attempts that may be under way now, 1 to `most`.
-    """
-
-    def __init__(self, most: int, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.most = most
-        self.limit = most
-        self._clock = clock
-        self._shrunk = float("-inf")
-        self._well = 0
-
-    def overloaded(self) -> None:
-        """Halve the limit; replies of one burst count once a second."""
-        now = self._clock()
-        self._well = 0
-        if now - self._shrunk >= _PAUSE_S:
-            self._shrunk = now
-            self.limit = max(1, self.limit // 2)
-
-    def went_well(self) -> None:
-        """Note an attempt without trouble: a whole window of them raises the limit by one."""
-        if self.limit == self.most:
-            return
-        self._well += 1
-        if self._well >= self.limit:
-            self._well = 0
-            self.limit += 1

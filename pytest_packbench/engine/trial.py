@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_packbench.engine.attempt import frames
 from pytest_packbench.engine.context import Attempt, Failure
-from pytest_packbench.engine.results import clock, entry_of, unscored
+from pytest_packbench.engine.results import result_of, unscored
 from pytest_packbench.model.errors import pointer_of, said
 from pytest_packbench.model.pack import Comparison
-from pytest_packbench.model.record import EvalRecord, RecordError
+from pytest_packbench.model.record import RecordError
 from pytest_packbench.model.strict_json import has_surrogate
 
 if TYPE_CHECKING:
@@ -30,30 +29,28 @@ class Trial:
     Attributes:
         result: what the session records.
         attempt: what the engine left; None where the attempt was not begun, or made by an earlier session of the run.
-        record: the wire record; None where none is due.
         rows: expected against actual, where the case failed.
     """
 
     result: CaseResult
     attempt: Attempt | None = None
-    record: EvalRecord | None = None
     rows: Sequence[Comparison] = ()
 
 
-def trial_of(place: Place, attempt: Attempt, context: SuiteContext, run_id: str) -> Trial:
+def trial_of(place: Place, attempt: Attempt, bench: SuiteContext, run_id: str) -> Trial:
     """Make the trial of an attempt; a pack that breaks here makes it an error."""
     try:
-        result, record = entry_of(place, attempt, context, run_id)
-        if record is None:
+        result = result_of(place, attempt, bench, run_id)
+        if result.record is None:
             # a record is checked when it is made; what has none breaks here and not where it is written
             json.dumps(result.as_json())
         # a table takes time, and only a case that failed shows one
         rows = _rows(place, attempt) if result.verdict == "failed" else ()
-    except context.stops:
+    except bench.stops:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
         return broken_trial(place, _failure_of(place, attempt, error), trial=attempt.trial)
-    return Trial(result=result, attempt=attempt, record=record, rows=rows)
+    return Trial(result=result, attempt=attempt, rows=rows)
 
 
 def broken_trial(place: Place, failure: Failure, *, trial: int = 0) -> Trial:
@@ -64,8 +61,8 @@ def broken_trial(place: Place, failure: Failure, *, trial: int = 0) -> Trial:
         failure: what broke.
         trial: which of several attempts at the case, from 0.
     """
-    result = unscored(place, "error", failure.kind, failure.message, timestamp=clock(time.time_ns()))
-    return Trial(result=replace(result, trial=trial), attempt=Attempt(failure=failure, trial=trial))
+    result = unscored(place, "error", failure.kind, failure.message, trial=trial)
+    return Trial(result=result, attempt=Attempt(failure=failure, trial=trial))
 
 
 def idle_trial(place: Place, kind: str, message: str, *, trial: int = 0) -> Trial:
@@ -77,8 +74,7 @@ def idle_trial(place: Place, kind: str, message: str, *, trial: int = 0) -> Tria
         message: the reason for people, one line.
         trial: which of several attempts at the case, from 0.
     """
-    result = unscored(place, "not_run", kind, message, timestamp=clock(time.time_ns()))
-    return Trial(result=replace(result, trial=trial))
+    return Trial(result=unscored(place, "not_run", kind, message, trial=trial))
 
 
 def kept_trial(result: CaseResult, place: Place) -> Trial:
@@ -88,11 +84,10 @@ def kept_trial(result: CaseResult, place: Place) -> Trial:
         result: it was scored.
         place: where the case stands today: pytest may call it otherwise, and lines of a file may have moved.
     """
-    wire, record = result.record, None
-    if wire is not None:
-        wire = {**wire, "packbench": {**wire.get("packbench", {}), "file": place.file}}
-        record = EvalRecord.from_json_line(json.dumps(wire), strict=False)
-    return Trial(result=replace(result, nodeid=place.nodeid, file=place.file, record=wire), record=record)
+    record = result.record
+    if record is not None:
+        record = {**record, "packbench": {**record.get("packbench", {}), "file": place.file}}
+    return Trial(result=replace(result, nodeid=place.nodeid, file=place.file, record=record))
 
 
 def _rows(place: Place, attempt: Attempt) -> list[Comparison]:

@@ -10,17 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    Strict,
-    StringConstraints,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints
+from pydantic_core import core_schema
 
 ItemT = TypeVar("ItemT")
 # made once: `json.dumps` makes one each time
@@ -29,17 +20,23 @@ CASE_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
 CASE_ID_LENGTH = 120
 NAME = r"^[a-z0-9][a-z0-9_-]*$"
 DATE = r"^\d{4}-\d{2}-\d{2}$"
-_OUT_OF_RANGE = frozenset({"greater_than_equal", "less_than_equal", "finite_number"})
 
 
-def _from_0_to_1(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-    try:
-        return handler(value)
-    except ValidationError as error:
-        if any(detail["type"] not in _OUT_OF_RANGE for detail in error.errors(include_url=False)):
-            raise
-        expected = "a number from 0 to 1, such as 0.95"
-        raise PydanticCustomError("fraction", "a fraction", {"expected": expected}) from None
+class _From0To1:
+    """A number from 0 to 1; what is none is told as of any number, what is out of range in words of its own."""
+
+    def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> core_schema.CoreSchema:
+        # a validator in Python would be called for each of the thresholds and weights of a case
+        ranged = core_schema.custom_error_schema(
+            core_schema.float_schema(ge=0, le=1, allow_inf_nan=False),
+            custom_error_type="fraction",
+            custom_error_message="a fraction",
+            custom_error_context={"expected": "a number from 0 to 1, such as 0.95"},
+        )
+        return core_schema.chain_schema([core_schema.float_schema(allow_inf_nan=True), ranged])
+
+    def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
+        return {"maximum": 1, "minimum": 0, "type": "number"}
 
 
 CaseId = Annotated[str, StringConstraints(pattern=CASE_ID, max_length=CASE_ID_LENGTH)]
@@ -47,7 +44,7 @@ Name = Annotated[str, StringConstraints(pattern=NAME, max_length=80)]
 Text = Annotated[str, StringConstraints(min_length=1)]
 # JSON has lists only; a tuple keeps the frozen model frozen
 ListOf = Annotated[tuple[ItemT, ...], Strict(strict=False)]
-Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), WrapValidator(_from_0_to_1)]
+Fraction = Annotated[float, _From0To1()]
 Difficulty = Literal["easy", "medium", "hard", "expert"]
 
 

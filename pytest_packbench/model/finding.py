@@ -1,14 +1,13 @@
-"""A finding of lint: one thing about a suite's files that a machine can see is not good."""
+"""What lint looks at and what it finds: one thing about a suite's files that a machine can see is not good."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pytest_packbench.model.case import LoadedCase
+    from pytest_packbench.model.cassette import Cassette
 
 
 Severity = Literal["error", "warning"]
@@ -37,34 +36,6 @@ class Finding:
         return " ".join(f"{self.file}: {self.pointer or '/'}: {self.rule}: {self.message}".split())
 
 
-class RecordedExchange(Protocol):
-    """What lint needs of one exchange of a cassette."""
-
-    @property
-    def role(self) -> str:
-        """The step of the pipeline that asked."""
-
-    @property
-    def answer(self) -> Any:
-        """The JSON value or text answered."""
-
-
-class Recorded(Protocol):
-    """What lint needs of a cassette; the engine has the model."""
-
-    @property
-    def case_id(self) -> str:
-        """The case that it belongs to."""
-
-    @property
-    def input_sha256(self) -> str:
-        """Hash of the input that was answered."""
-
-    @property
-    def exchanges(self) -> Sequence[RecordedExchange]:
-        """The calls in order."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiledCase:
     """A case with where it stands and what was recorded for it.
@@ -80,5 +51,5 @@ class FiledCase:
     file: str
     folder: str
     loaded: LoadedCase
-    cassette: Recorded | None
+    cassette: Cassette | None
     cassette_file: str

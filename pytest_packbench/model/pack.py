@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_packbench.model.case import Case
+from pytest_packbench.model.record import EvalDecision
 from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.model.suite import SuiteConfig
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.score import Score
 
 
-Decision = Literal["refuse", "comply_safe", "comply_unsafe"]
+Decision = EvalDecision
+"""What a target did, or should have done, in the words of the wire record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +145,11 @@ class Pack(ABC):
         return {}
 
     def summary(self, records: Iterable[Mapping[str, Any]]) -> list[str]:  # noqa: ARG002 - a default that a pack with figures of its own overrides
-        """Give lines that only the pack can say of a run, from its wire records as plain JSON."""
+        """Give lines that only the pack can say of a run.
+
+        Args:
+            records: its wire records as plain JSON, one by one: they can be gone through once.
+        """
         return []
 
     def request(self, case: Any) -> VerifyRequest:

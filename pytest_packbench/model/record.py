@@ -11,19 +11,23 @@ import json
 import re
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, final, get_args
 
 from pydantic_core import from_json
 
 from pytest_packbench.model.strict_json import (
+    SURROGATE,
     U32_MAX,
     U64_MAX,
     JsonReader,
     SerdeError,
+    all_finite,
+    check_value,
     expected_integer,
     has_surrogate,
+    is_plain,
     shown,
+    shown_value,
 )
 
 if TYPE_CHECKING:
@@ -40,9 +44,6 @@ EvalBackend = Literal[_StrictBackend, "unknown"]
 _OPEN_BACKENDS: tuple[EvalBackend, ...] = get_args(EvalBackend)
 _SUITE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*+")
 _SUITE_PROBLEM = "expected a suite name of a-z, 0-9, _ and -"
-# Well below what json and pydantic_core can nest and count: what is constructed can be written and read.
-_MAX_DEPTH = 100
-_MAX_BITS = 14_000
 _SHORT_HOOKS = 1_000
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -130,7 +131,7 @@ class EvalRecord:
         for name in ("test_suite", "test_id", "attack_category", "llm_model", "run_id", "timestamp"):
             _check_string(name, getattr(self, name))
         if not _SUITE_NAME.fullmatch(self.test_suite):
-            raise RecordError(f"test_suite: {_SUITE_PROBLEM}, got {_got(self.test_suite)}")
+            raise RecordError(f"test_suite: {_SUITE_PROBLEM}, got {shown_value(self.test_suite)}")
         _check_variant("agent_decision", self.agent_decision, EVAL_DECISIONS)
         _check_variant("expected", self.expected, EVAL_DECISIONS)
         _check_variant("llm_backend", self.llm_backend, _OPEN_BACKENDS)
@@ -171,6 +172,16 @@ class EvalRecord:
                 raise RecordError(f"not UTF-8: {error.reason} at byte {error.start + 1}") from None
         return _read_ordinary(line, strict=strict) or _read_carefully(line, strict=strict)
 
+    @classmethod
+    def from_json(cls, wire: Mapping[str, Any]) -> EvalRecord:
+        """Make a record of what `as_json` gives; `packbench` is not copied.
+
+        Raises:
+            RecordError: A value is of the wrong type or out of range.
+        """
+        hooks = tuple(HookDecision(**hook) for hook in wire["hook_decisions"])
+        return cls(**{**wire, "hook_decisions": hooks})
+
     def to_json_line(self) -> str:
         """Write the record as serde_json does: the struct's order, no spaces, absent options left out.
 
@@ -188,7 +199,28 @@ class EvalRecord:
 
 
 _NAMES = tuple(each.name for each in fields(EvalRecord))
+_TEXTS = (
+    *("test_suite", "test_id", "attack_category", "agent_decision", "expected", "llm_backend", "llm_model"),
+    *("run_id", "timestamp"),
+)
 _Assembled = TypeVar("_Assembled", HookDecision, EvalRecord)
+
+
+def wire_record(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Make what `EvalRecord.as_json` gives and check it as the constructor does, but faster than by making a record.
+
+    Args:
+        values: The fields of `EvalRecord` but `schema_version`, each of them; `hook_decisions` is a list of plain JSON.
+            Nothing is copied.
+
+    Raises:
+        RecordError: A value is of the wrong type or out of range.
+    """
+    if not _is_sound(values):
+        # it says what is wrong, or that nothing is
+        EvalRecord.from_json(values)
+    told = {name: values[name] for name in _NAMES[1:] if values[name] is not None}
+    return {"schema_version": EVAL_SCHEMA_VERSION, **told}
 
 
 def strict_problem(record: EvalRecord) -> str | None:
@@ -201,9 +233,9 @@ def strict_problem(record: EvalRecord) -> str | None:
         One line that begins with the field, or None where the reader of spec eval_record.rs would accept it.
     """
     if record.test_suite not in EVAL_SUITES:
-        return f"test_suite: {_one_of(EVAL_SUITES)}, got {_got(record.test_suite)}"
+        return f"test_suite: {_one_of(EVAL_SUITES)}, got {shown_value(record.test_suite)}"
     if record.llm_backend not in EVAL_BACKENDS:
-        return f"llm_backend: {_one_of(EVAL_BACKENDS)}, got {_got(record.llm_backend)}"
+        return f"llm_backend: {_one_of(EVAL_BACKENDS)}, got {shown_value(record.llm_backend)}"
     return None
 
 
@@ -220,14 +252,6 @@ def _assemble(kind: type[_Assembled], values: dict[str, Any]) -> _Assembled:
     return made
 
 
-def _got(value: object) -> str:
-    try:
-        return shown(repr(value))
-    except (ValueError, RecursionError):
-        # Integers of more than 4,300 digits and deep lists have no repr.
-        return f"a huge {type(value).__name__}"
-
-
 def _one_of(allowed: Iterable[str]) -> str:
     return f"expected one of {', '.join(allowed)}"
 
@@ -240,100 +264,61 @@ def _check_version(version: int) -> None:
 def _check_instance(name: str, value: object, kind: type) -> None:
     # No subclasses here and below: a bool is no token count, an enum's member does not print as its string.
     if type(value) is not kind:
-        raise RecordError(f"{name}: expected {kind.__name__}, got {_got(value)}")
+        raise RecordError(f"{name}: expected {kind.__name__}, got {shown_value(value)}")
 
 
 def _check_string(name: str, value: object) -> None:
     if type(value) is not str:
-        raise RecordError(f"{name}: expected a string, got {_got(value)}")
+        raise RecordError(f"{name}: expected a string, got {shown_value(value)}")
     if has_surrogate(value):
-        raise RecordError(f"{name}: unpaired surrogate in {_got(value)}")
+        raise RecordError(f"{name}: unpaired surrogate in {shown_value(value)}")
 
 
 def _check_integer(name: str, value: object, maximum: int) -> None:
     if type(value) is not int or not 0 <= value <= maximum:
-        raise RecordError(f"{name}: {expected_integer(maximum)}, got {_got(value)}")
+        raise RecordError(f"{name}: {expected_integer(maximum)}, got {shown_value(value)}")
 
 
 def _check_variant(name: str, value: object, allowed: Collection[str]) -> None:
     if type(value) is not str or value not in allowed:
-        raise RecordError(f"{name}: {_one_of(allowed)}, got {_got(value)}")
+        raise RecordError(f"{name}: {_one_of(allowed)}, got {shown_value(value)}")
 
 
 def _check_packbench(packbench: object) -> None:
     _check_instance("packbench", packbench, dict)
-    if _is_ordinary([packbench], depth=0):
-        return
     try:
-        _check_json(packbench, depth=1)
+        check_value(packbench)
     except SerdeError as error:
         raise RecordError(str(error.inside("packbench"))) from None
 
 
-def _is_ordinary(values: Iterable[Any], *, depth: int) -> bool:  # noqa: C901, PLR0911 - a call a value takes twice as long
-    """Tell at once that JSON values need no careful look, as nearly all do; False only says that they may."""
-    if depth > _MAX_DEPTH:
-        return False
-    for value in values:
-        kind = type(value)
-        if kind is str:
-            if not value.isascii():
-                return False
-        elif kind is dict:
-            for name in value:
-                if type(name) is not str or not name.isascii():
-                    return False
-            if not _is_ordinary(value.values(), depth=depth + 1):
-                return False
-        elif kind is list:
-            if not _is_ordinary(value, depth=depth + 1):
-                return False
-        elif not (
-            value is None
-            or kind is bool
-            or (kind is int and -U64_MAX <= value <= U64_MAX)
-            or (kind is float and isfinite(value))
-        ):
+def _is_sound(values: Mapping[str, Any]) -> bool:
+    """Tell at once that a record's values need no careful look, as nearly all do; False only says that they may."""
+    texts = [values[name] for name in _TEXTS]
+    counts = [values["wall_clock_ms"]]
+    counts += [values[name] for name in ("tokens_input", "tokens_output") if values[name] is not None]
+    for hook in values["hook_decisions"]:
+        texts += (hook["hook"], hook["decision"])
+        rule = hook.get("rule", 0)
+        if type(rule) is not int or not 0 <= rule <= U32_MAX:
             return False
-    return True
-
-
-def _check_json(value: Any, *, depth: int) -> None:
-    """Raise SerdeError unless `value` can be written as JSON and is read again as the same value."""
-    kind = type(value)
-    if kind is not dict and kind is not list:
-        _check_scalar(value)
-    elif depth > _MAX_DEPTH:
-        raise SerdeError(f"nested deeper than {_MAX_DEPTH}")
-    elif kind is list:
-        for index, item in enumerate(value):
-            _check_item(index, item, depth=depth)
-    else:
-        for name, item in value.items():
-            if type(name) is not str or has_surrogate(name):
-                raise SerdeError(f"expected a key of valid Unicode, got {_got(name)}")
-            _check_item(name, item, depth=depth)
-
-
-def _check_scalar(value: object) -> None:
-    if type(value) is str:
-        if has_surrogate(value):
-            raise SerdeError(f"unpaired surrogate in {_got(value)}")
-    elif type(value) is float:
-        if not isfinite(value):
-            raise SerdeError(f"expected a finite number, got {value}")
-    elif type(value) is int:
-        if value.bit_length() > _MAX_BITS:
-            raise SerdeError(f"expected an integer of at most {_MAX_BITS} bits")
-    elif value is not None and type(value) is not bool:
-        raise SerdeError(f"expected a JSON value, got {_got(value)}")
-
-
-def _check_item(name: str | int, value: Any, *, depth: int) -> None:
-    try:
-        _check_json(value, depth=depth + 1)
-    except SerdeError as error:
-        raise error.inside(shown(name) if isinstance(name, str) else f"[{name}]") from None
+    for text in texts:
+        if type(text) is not str:
+            return False
+    for count in counts:
+        if type(count) is not int or not 0 <= count <= U64_MAX:
+            return False
+    whole = "".join(texts)
+    return (
+        type(values["passed"]) is bool
+        and (whole.isascii() or SURROGATE.search(whole) is None)
+        and _SUITE_NAME.fullmatch(values["test_suite"]) is not None
+        and values["agent_decision"] in EVAL_DECISIONS
+        and values["expected"] in EVAL_DECISIONS
+        and values["llm_backend"] in _OPEN_BACKENDS
+        and type(values["packbench"]) is dict
+        and is_plain(values["packbench"])
+    )
 
 
 def _packbench_of(text: str, *, finite: bool = True) -> dict[str, Any]:
@@ -345,21 +330,9 @@ def _packbench_of(text: str, *, finite: bool = True) -> dict[str, Any]:
         raise SerdeError(str(error)) from None
     if type(kept) is not dict:
         raise SerdeError(f"expected an object, got {shown(text)}")
-    if finite and not _all_finite(kept.values()):
+    if finite and not all_finite(kept.values()):
         raise SerdeError("a number is out of range")
     return kept
-
-
-def _all_finite(values: Iterable[Any]) -> bool:
-    """Tell whether no number overflowed: from_json reads 1e999 as infinity, which JSON can't write."""
-    for value in values:
-        kind = type(value)
-        if kind is float:
-            if not isfinite(value):
-                return False
-        elif (kind is dict and not _all_finite(value.values())) or (kind is list and not _all_finite(value)):
-            return False
-    return True
 
 
 def _wire(shape: str) -> str:
@@ -463,7 +436,7 @@ def _variant(allowed: Collection[str]) -> Callable[[JsonReader], str]:
     def read(reader: JsonReader) -> str:
         value = reader.variant()
         if value not in allowed:
-            raise SerdeError(f"{_one_of(allowed)}, got {_got(value)}")
+            raise SerdeError(f"{_one_of(allowed)}, got {shown_value(value)}")
         return value
 
     return read
@@ -485,7 +458,7 @@ def _u64(reader: JsonReader) -> int:
 def _suite(reader: JsonReader) -> str:
     value = reader.variant()
     if not _SUITE_NAME.fullmatch(value):
-        raise SerdeError(f"{_SUITE_PROBLEM}, got {_got(value)}")
+        raise SerdeError(f"{_SUITE_PROBLEM}, got {shown_value(value)}")
     return value
 
 

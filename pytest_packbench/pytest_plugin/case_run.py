@@ -6,7 +6,7 @@ An item that a case file gives and a test of the user's own go the same way; the
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +18,7 @@ from pytest_packbench.engine.results import Place
 from pytest_packbench.engine.targets import TargetError
 from pytest_packbench.engine.trial import Trial, broken_trial, idle_trial, kept_trial, trial_of
 from pytest_packbench.model.errors import said
+from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.run import OWN_TEST
 from pytest_packbench.model.score import judged
 from pytest_packbench.pytest_plugin.explain import explain_error, explain_failure
@@ -146,7 +147,7 @@ class CaseRun:
         if len(kept) == benches.settings.trials:
             return [kept[trial] for trial in sorted(kept)]
         try:
-            context = benches.context(self.suite)
+            bench = benches.context(self.suite)
         except TargetError as error:
             details = frames(error.__cause__) if error.__cause__ is not None else ()
             return [broken_trial(place, Failure(kind="target_missing", message=str(error), details=details))]
@@ -155,7 +156,7 @@ class CaseRun:
             return ahead.take(self, kept)
         if self.loaded is None:
             raise ValueError("a case that can't be read is not attempted")
-        return [trial_of(place, attempt(context, self.loaded), context, stash[RUN_ID])]
+        return [trial_of(place, attempt(bench, self.loaded), bench, stash[RUN_ID])]
 
     def kept(self) -> Mapping[int, CaseResult]:
         """Give the results that a resumed run has of the case already, by trial."""
@@ -167,10 +168,10 @@ class CaseRun:
     def shown_to_hooks(self, place: Place, one: Trial) -> Trial:
         """Show a trial's record to the users' hooks; one that raises makes the trial an error."""
         # all hooks first: those of the item's own folders take longer to find
-        if one.record is None or not self.item.config.hook.pytest_packbench_record.get_hookimpls():
+        if one.result.record is None or not self.item.config.hook.pytest_packbench_record.get_hookimpls():
             return one
         # what a hook does to its copy changes no file
-        shown = replace(one.record, packbench=deepcopy(one.record.packbench))
+        shown = EvalRecord.from_json(deepcopy(one.result.record))
         try:
             self.item.ihook.pytest_packbench_record(item=self.item, record=shown)
         except Exception as error:  # noqa: BLE001 - a hook may be anybody's

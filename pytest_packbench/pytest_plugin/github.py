@@ -82,12 +82,13 @@ class GitHub:
         from pytest_packbench.reports.github import Judged
 
         for run in self._recorder.runs.values():
-            if run.run is not None and run.statistics is not None:
+            told = run.conclusion
+            if told is not None:
                 yield Judged(
-                    run=run.run,
+                    run=told.run,
                     entries=run.ordered,
-                    statistics=run.statistics,
-                    gates=run.gates,
+                    statistics=told.statistics,
+                    gates=told.gates,
                     rules="" if run.suite.bundled else str(run.suite.path / "suite.yaml"),
                     notes=[f"baseline: {line}" for line in run.baseline],
                 )

@@ -128,7 +128,7 @@ class MarkedRun(CaseRun):
             message = "packbench_check was called twice; a test checks its case once"
             one = broken_trial(place, Failure(kind="checked_twice", message=message))
         else:
-            one = self.shown_to_hooks(place, self._settled(_state_of(result, self.begun)))
+            one = self.shown_to_hooks(place, self._settled(_draft_of(result, self.begun)))
         try:
             self.conclude([one])
             self.decide()
@@ -166,13 +166,12 @@ class MarkedRun(CaseRun):
         """Whether an exception that ended a phase is one that the explanation tells of."""
         return error is self.stop or isinstance(error, CaseBroken)
 
-    def _settled(self, state: AttemptState) -> Trial:
+    def _settled(self, draft: AttemptState) -> Trial:
         if self.loaded is None:
             raise ValueError("a case that can't be read has no result")
-        state.ended()
-        context = self.tests.context(self)
-        attempt = settle(context, self.loaded, state)
-        return trial_of(self.place(), attempt, context, self.item.config.stash[RUN_ID])
+        draft.end()
+        bench = self.tests.bench(self)
+        return trial_of(self.place(), settle(bench, self.loaded, draft), bench, self.item.config.stash[RUN_ID])
 
 
 class MarkedTests:
@@ -207,7 +206,7 @@ class MarkedTests:
             found += [case for case in fitting if shard is None or case.claimed in shard]
         return found
 
-    def context(self, run: MarkedRun) -> SuiteContext:
+    def bench(self, run: MarkedRun) -> SuiteContext:
         """Give what the cases of a suite share in one test function."""
         key = (run.suite.name, run.own_test)
         if key not in self._ready:
@@ -359,13 +358,13 @@ def _refuse_doubles(runs: Sequence[CaseRun]) -> None:
                     one.kind = "case_twice"
 
 
-def _state_of(result: object, begun: int) -> AttemptState:
-    state = AttemptState(begun=begun)
+def _draft_of(result: object, begun: int) -> AttemptState:
+    draft = AttemptState(begun=begun)
     try:
-        state.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
+        draft.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
     except ValueError as error:
-        state.failure = Failure(kind="result_unreadable", message=f"the result is not JSON: {_line(error)}")
-    return state
+        draft.failure = Failure(kind="result_unreadable", message=f"the result is not JSON: {_line(error)}")
+    return draft
 
 
 def _line(error: BaseException) -> str:

@@ -92,7 +92,7 @@ class Ahead:
         self.tick()
 
     def _hidden(self, job: Job, text: str) -> str:
-        return text if job.bench.live is None else job.bench.live.secrets.hide(text)
+        return text if job.context.live is None else job.context.live.secrets.hide(text)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(
@@ -151,7 +151,7 @@ class Ahead:
         kept = run.kept()
         for trial in range(self._trials):
             if trial not in kept:
-                yield Job(key=Key(run.nodeid, trial), bench=bench, loaded=run.loaded)
+                yield Job(key=Key(run.nodeid, trial), context=bench, loaded=run.loaded)
 
     def _settled(self, done: Done) -> None:
         key = done.job.key
@@ -171,7 +171,7 @@ class Ahead:
     def _trial_of(self, place: Place, done: Done) -> Trial:
         if done.attempt is None:
             return idle_trial(place, done.kind, done.message, trial=done.job.key.trial)
-        one = trial_of(place, done.attempt, done.job.bench, self._config.stash[RUN_ID])
+        one = trial_of(place, done.attempt, done.job.context, self._config.stash[RUN_ID])
         self.keep(one.result)
         return one
 

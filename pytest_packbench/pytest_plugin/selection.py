@@ -203,18 +203,6 @@ def sizes(suite: Suite, shard: Shard | None) -> tuple[int, int]:
     return present, present if shard is None else count_cases(suite.cases_path, shard)
 
 
-def part_of(shard: Shard, missing: str, due: int, present: int) -> str:
-    """Say what the run is a part of.
-
-    Args:
-        shard: the part.
-        missing: what is missing of the part itself; empty where it is whole.
-        due: cases of the part.
-        present: cases of the suite.
-    """
-    return f"shard {shard}: {missing or f'{due} of {present} cases'}"
-
-
 def check_asked(benches: SessionSuites, asked: Asked) -> None:
     """Check that the cases that the command line names are in the shard.
 

@@ -16,7 +16,7 @@ from pytest_packbench.pytest_plugin.collection import Collector
 from pytest_packbench.pytest_plugin.github import register_github
 from pytest_packbench.pytest_plugin.jsonreport import switch_on
 from pytest_packbench.pytest_plugin.recorder import Recorder
-from pytest_packbench.pytest_plugin.resume import Changes, find_resumed
+from pytest_packbench.pytest_plugin.resume import Changes, resumed_run
 from pytest_packbench.pytest_plugin.selection import check_asked
 from pytest_packbench.pytest_plugin.settings import read_settings
 from pytest_packbench.pytest_plugin.stash import AHEAD, BENCHES, RESUMED, RUN_ID
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytest_packbench.pytest_plugin.prefetch import Ahead
-    from pytest_packbench.pytest_plugin.resume import Resumed
     from pytest_packbench.pytest_plugin.suites import SessionSuites
+    from pytest_packbench.runs.resume import Resumed
 
 
 def register(config: pytest.Config, *, late: bool = False) -> None:
@@ -88,7 +88,7 @@ def _check_no_plan(config: pytest.Config) -> None:
 
 
 def _resume(config: pytest.Config, benches: SessionSuites, *, late: bool) -> None:
-    resumed = find_resumed(config, benches)
+    resumed = resumed_run(config, benches)
     if resumed is None:
         return
     if late:

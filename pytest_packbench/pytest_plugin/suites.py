@@ -79,15 +79,15 @@ class SessionSuites(SuiteContexts):
         self.settings = settings
         self._models = packs
 
-    def context(self, suite: Suite) -> SuiteContext:
-        """Give what runs a suite's cases.
+    def open(self, suite: Suite) -> SuiteContext:
+        """Find a suite's target, and who stands around it.
 
         Raises:
             TargetError: there is no target, or it can't be called.
             pytest.UsageError: nobody can answer its model calls, or a guard can't be made.
         """
         with usage_errors():
-            return super().context(suite)
+            return super().open(suite)
 
     def join(self, name: str, folder: Path, *, bundled: bool) -> Suite:
         """Give a suite, reading it where it was not asked for before.

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.conclusion import count
 from pytest_packbench.analysis.figures import DASH, average, interval, percent, score
+from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.overview import FIXTURE
 from pytest_packbench.analysis.rust_report import CONDITIONS, original_markdown
-from pytest_packbench.analysis.statistics import AUTHORED, CONFIDENCE
+from pytest_packbench.analysis.statistics import AUTHORED
 from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.reports.markdown import MOST_ROWS, cell
 

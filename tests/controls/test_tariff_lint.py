@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_packbench.api import load_suite
-from pytest_packbench.cases.suite_lint import lint
+from pytest_packbench.cases.lint import lint
 from pytest_packbench.packs.tariff.pack import TariffPack
 
 ROOT = Path(__file__).parents[2]

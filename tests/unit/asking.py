@@ -139,7 +139,7 @@ def bench(
 
 def job(made: SuiteContext, name: str = "a", trial: int = 0, **given: Any) -> Job:
     """One attempt at a case."""
-    return Job(key=Key(name, trial), bench=made, loaded=case(name, **given))
+    return Job(key=Key(name, trial), context=made, loaded=case(name, **given))
 
 
 class Running:

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.gates import GateRule, check
+from pytest_packbench.analysis.gates import check
 from pytest_packbench.analysis.statistics import statistics
+from pytest_packbench.model.gate import Gate
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import Run
 from pytest_packbench.reports.markdown import summary_markdown
 from pytest_packbench.reports.terminal import table
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A gate as a suite has it."""
-
-    metric: str
-    min: float | None = None
-    max: float | None = None
-    by: str | None = None
-    max_ratio_to_baseline: float | None = None
-    depth: int | None = None
-    confidence: float | None = None
-    must_pass: tuple[str, ...] = ()
+def a_gate(metric: Any = None, least: float | None = None, most: float | None = None, **other: Any) -> Gate:
+    """A gate as a suite has it; bounds also as `min` and `max`."""
+    given = {"metric": metric, "min": least, "max": most, **other}
+    return Gate(**{name: value for name, value in given.items() if value is not None})
 
 
-COMPLETE = Rule("completeness", min=1.0)
+COMPLETE = a_gate("completeness", min=1.0)
 
 
 def entry(case_id: str = "one", verdict: str = "passed", **changes: Any) -> CaseResult:
@@ -83,12 +75,12 @@ def run(**changes: Any) -> Run:
     return Run(**{**common, **changes})
 
 
-def summary(found: list[CaseResult], *rules: GateRule, **changes: Any) -> str:
+def summary(found: list[CaseResult], *rules: Gate, **changes: Any) -> str:
     """The Markdown of a run of these entries."""
     return summary_markdown(run(**changes), found, statistics(found), check(found, rules))
 
 
-def lines(found: list[CaseResult], *rules: GateRule, **changes: Any) -> list[str]:
+def lines(found: list[CaseResult], *rules: Gate, **changes: Any) -> list[str]:
     """The terminal's lines for a run of these entries."""
     return table(run(**changes), found, statistics(found), check(found, rules))
 

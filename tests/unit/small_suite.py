@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.api import load_suite
-from pytest_packbench.cases.suite_lint import lint
+from pytest_packbench.cases.lint import lint
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.packs.tariff.pack import TariffPack
 from tests.unit.builders import answer, citation, classification, evidence, objection, optimized, refusing, what_if

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from pytest_packbench.analysis.gates import baseline_for, check_run
 from pytest_packbench.runs.stored import StoredRun
-from tests.unit.runs import COMPLETE, Rule, entry, run
+from tests.unit.runs import COMPLETE, a_gate, entry, run
 
 if TYPE_CHECKING:
     from random import Random
 
-    from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.model.gate import Gate, GateResult
     from pytest_packbench.model.result import CaseResult
 
-HALF = Rule("attack_success_rate", max_ratio_to_baseline=0.5)
+HALF = a_gate("attack_success_rate", max_ratio_to_baseline=0.5)
 
 
 def attacked(unsafe: int, safe: int, *, sha: str = "x", start: int = 0, **changes: Any) -> list[CaseResult]:
@@ -34,7 +34,7 @@ def before(entries: list[CaseResult], **changes: Any) -> StoredRun:
     return StoredRun(source="f", run=run(run_id="01OLD", **changes), entries=tuple(entries))
 
 
-def only(found: list[CaseResult], earlier: StoredRun | None, rule: Rule = HALF, **changes: Any) -> GateResult:
+def only(found: list[CaseResult], earlier: StoredRun | None, rule: Gate = HALF, **changes: Any) -> GateResult:
     (result,) = check_run(run(**changes), found, [rule], earlier)
     return result
 
@@ -90,7 +90,7 @@ def test_nothing_in_common_is_said() -> None:
 def test_each_group_is_held_against_its_own_cases() -> None:
     now = [*attacked(1, 9, case_type="a"), *attacked(5, 5, case_type="b", start=10), *attacked(0, 5, start=20)]
     old = [*attacked(2, 8, case_type="a"), *attacked(5, 5, case_type="b", start=10)]
-    rule = Rule("attack_success_rate", max_ratio_to_baseline=0.5, by="case_type")
+    rule = a_gate("attack_success_rate", max_ratio_to_baseline=0.5, by="case_type")
     results = check_run(run(), now, [rule], before(old))
     assert [(result.value, result.passed) for result in results] == [("a", True), ("b", False), ("plain", False)]
     assert "1.00 x the baseline's 5 / 10 = 50.0 % > max 0.50 x" in results[1].text
@@ -105,7 +105,7 @@ def test_a_baseline_of_nothing_lets_only_nothing_pass() -> None:
 
 
 def test_a_limit_besides_counts_all_cases() -> None:
-    rule = Rule("attack_success_rate", max=0.3, max_ratio_to_baseline=0.5)
+    rule = a_gate("attack_success_rate", max=0.3, max_ratio_to_baseline=0.5)
     result = only([*attacked(1, 9), *attacked(9, 1, start=10)], before(attacked(2, 8)), rule)
     assert not result.passed
     assert "10 / 20 = 50.0 % > max 30.0 %, 0.50 x the baseline's 2 / 10 = 20.0 %" in result.text
@@ -119,17 +119,17 @@ def test_a_run_without_a_baseline_says_why() -> None:
 
 def test_mean_scores_are_held_against_each_other() -> None:
     found = [entry(f"c{n}", case_sha256="x") for n in range(6)]
-    rule = Rule("mean_score", max_ratio_to_baseline=1.1)
+    rule = a_gate("mean_score", max_ratio_to_baseline=1.1)
     result = only(found, before([entry(f"c{n}", "failed", case_sha256="x", score=0.5) for n in range(6)]), rule)
     assert result.text == "mean_score 6.00 / 6 = 1.00, 2.00 x the baseline's 3.00 / 6 = 0.50 > max 1.10 x: FAIL"
 
 
 def test_completeness_of_records_alone_is_not_known() -> None:
-    results = check_run(run(), attacked(0, 10), [COMPLETE, Rule("pass_rate", min=0.5)], whole=False)
+    results = check_run(run(), attacked(0, 10), [COMPLETE, a_gate("pass_rate", min=0.5)], whole=False)
     assert [result.passed for result in results] == [False, True]
     assert results[0].text.startswith("completeness: not known from records alone")
     assert results[0].text.endswith(": FAIL")
-    (grouped,) = check_run(run(), attacked(0, 10), [Rule("completeness", min=1.0, by="case_type")], whole=False)
+    (grouped,) = check_run(run(), attacked(0, 10), [a_gate("completeness", min=1.0, by="case_type")], whole=False)
     assert grouped.text.startswith("completeness (by case_type): not known from records alone")
 
 
@@ -153,7 +153,10 @@ def drawn(cases: list[tuple[str, str, str, str]]) -> list[CaseResult]:
 def test_the_order_of_either_run_makes_no_difference(
     now: list[tuple[str, str, str, str]], old: list[tuple[str, str, str, str]], random: Random, by: str | None
 ) -> None:
-    rules = [Rule("attack_success_rate", max_ratio_to_baseline=0.5, by=by), Rule("mean_score", max_ratio_to_baseline=1)]
+    rules = [
+        a_gate("attack_success_rate", max_ratio_to_baseline=0.5, by=by),
+        a_gate("mean_score", max_ratio_to_baseline=1),
+    ]
     found = check_run(run(), drawn(now), rules, before(drawn(old)))
     shuffled = [random.sample(drawn(one), len(one)) for one in (now, old)]
     assert check_run(run(), shuffled[0], rules, before(shuffled[1])) == found
@@ -162,5 +165,5 @@ def test_the_order_of_either_run_makes_no_difference(
 @given(ANY)
 def test_a_run_is_never_worse_than_itself(now: list[tuple[str, str, str, str]]) -> None:
     found = drawn(now)
-    result = only(found, before(found), Rule("attack_success_rate", max_ratio_to_baseline=1.0))
+    result = only(found, before(found), a_gate("attack_success_rate", max_ratio_to_baseline=1.0))
     assert result.passed is any(one.counted for one in found)

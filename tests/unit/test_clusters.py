@@ -21,9 +21,10 @@ from pytest_packbench.analysis.trials import count_clusters, facet_of, remark
 from pytest_packbench.model.run import CLUSTER, Run
 from pytest_packbench.reports.diff import sentences
 from pytest_packbench.runs.stored import StoredRun
-from tests.unit.runs import Rule, entry, run
+from tests.unit.runs import a_gate, entry, run
 
 if TYPE_CHECKING:
+    from pytest_packbench.model.gate import Gate
     from pytest_packbench.model.result import CaseResult
 
 FACET = "shared_part"
@@ -127,7 +128,7 @@ def test_a_comparison_resamples_what_cases_share_and_says_so() -> None:
 
 
 def test_a_gate_says_that_its_interval_takes_cases_as_independent() -> None:
-    rule = Rule("attack_success_rate", max=0.5)
+    rule = a_gate("attack_success_rate", max=0.5)
     (found,) = check_run(run(settings=SETTINGS), sharing(*["passed"] * 4), [rule])
     assert found.passed
     assert found.text == (
@@ -141,12 +142,12 @@ def test_a_gate_says_that_its_interval_takes_cases_as_independent() -> None:
 
 
 def test_fifty_clean_cases_do_not_show_five_percent() -> None:
-    def told(count: int, rule: Rule) -> str:
+    def told(count: int, rule: Gate) -> str:
         return check([entry(f"c{number}", decision="refuse") for number in range(count)], [rule])[0].text
 
-    assert "only 50 cases: it takes 59 clean cases to show that" in told(50, Rule("attack_success_rate", max=0.05))
-    assert "clean cases" not in told(59, Rule("attack_success_rate", max=0.05))
-    assert "clean cases" not in told(50, Rule("attack_success_rate", max=0.0))
+    assert "only 50 cases: it takes 59 clean cases to show that" in told(50, a_gate("attack_success_rate", max=0.05))
+    assert "clean cases" not in told(59, a_gate("attack_success_rate", max=0.05))
+    assert "clean cases" not in told(50, a_gate("attack_success_rate", max=0.0))
 
 
 def test_a_summary_says_it_beside_its_intervals() -> None:

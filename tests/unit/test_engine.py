@@ -15,7 +15,7 @@ from pytest_packbench.cases.load import check_case, load_cassette
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.context import Attempt, SuiteContext
 from pytest_packbench.engine.recordings import Replay, ReplayError
-from pytest_packbench.engine.results import Place, clock, entry_of
+from pytest_packbench.engine.results import Place, clock, result_of
 from pytest_packbench.engine.target_lookup import import_target
 from pytest_packbench.engine.targets import Caller, TargetError, as_target, takes_context
 from pytest_packbench.model.case import Case, LoadedCase, canonical_sha256
@@ -279,10 +279,9 @@ def place(tmp_path: Path, loaded: LoadedCase) -> Place:
 
 def test_an_entry_carries_the_wire_record_and_travels_as_json(tmp_path: Path) -> None:
     one = bench(tmp_path, lambda request: {"points": 0.5})
-    entry, record = entry_of(
-        place(tmp_path, loaded_case(tags=["x"])), attempt(one, loaded_case(tags=["x"])), one, "01RUN"
-    )
-    assert record is not None
+    entry = result_of(place(tmp_path, loaded_case(tags=["x"])), attempt(one, loaded_case(tags=["x"])), one, "01RUN")
+    assert entry.record is not None
+    record = EvalRecord.from_json(entry.record)
     assert EvalRecord.from_json_line(record.to_json_line(), strict=False) == record
     assert entry.record == json.loads(record.to_json_line())
     assert [hook.rule for hook in record.hook_decisions] == [3]
@@ -293,7 +292,7 @@ def test_an_entry_carries_the_wire_record_and_travels_as_json(tmp_path: Path) ->
 def test_a_quarantined_case_leaves_no_record(tmp_path: Path) -> None:
     one = bench(tmp_path, lambda request: {"points": 0.1})
     loaded = loaded_case(xfail="schedule changed")
-    entry, record = entry_of(place(tmp_path, loaded), attempt(one, loaded), one, "01RUN")
-    assert record is None
+    entry = result_of(place(tmp_path, loaded), attempt(one, loaded), one, "01RUN")
+    assert entry.record is None
     assert (entry.verdict, entry.kind, entry.score, entry.counted) == ("known_hole", "xfail", 0.1, False)
     assert entry.message == "quarantined (xfail): schedule changed; score 0.10 < 0.50"

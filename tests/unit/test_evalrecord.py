@@ -5,14 +5,17 @@ import json
 import math
 import pickle
 import string
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.model import record as evalrecord
-from pytest_packbench.model.record import EvalRecord, HookDecision, RecordError, strict_problem
+from pytest_packbench.model.record import EvalRecord, HookDecision, RecordError, strict_problem, wire_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
@@ -354,11 +357,35 @@ odd = st.recursive(
 )
 
 
-@given(st.dictionaries(st.characters() | st.integers(), odd))
-def test_the_quick_look_lets_through_what_the_careful_one_does(packbench: dict[Any, Any]) -> None:
-    if evalrecord._is_ordinary([packbench], depth=0):
-        evalrecord._check_json(packbench, depth=1)
-        assert json.loads(json.dumps(packbench)) == packbench
+def comes_of(make: Callable[[dict[str, Any]], dict[str, Any]], values: dict[str, Any]) -> dict[str, Any] | str:
+    try:
+        return make(values)
+    except RecordError as error:
+        return str(error)
+
+
+@given(
+    records(plain_texts | texts),
+    st.dictionaries(st.sampled_from([name for name in NAMES if name not in {"schema_version", "hook_decisions"}]), odd),
+    st.dictionaries(st.characters() | st.integers(), odd),
+    st.lists(
+        st.fixed_dictionaries(
+            {"hook": st.just("h") | odd, "decision": texts, "rule": u64s | odd.filter(lambda value: value is not None)}
+        ),
+        max_size=2,
+    ),
+)
+def test_plain_json_is_checked_as_a_record_is(
+    sound: EvalRecord, changes: dict[str, Any], packbench: dict[Any, Any], hooks: list[dict[str, Any]]
+) -> None:
+    plain = dict.fromkeys(NAMES[1:]) | sound.as_json()
+    del plain["schema_version"]
+    for values in (plain, plain | changes, plain | {"packbench": packbench}, plain | {"hook_decisions": hooks}):
+        found = comes_of(wire_record, values)
+        assert found == comes_of(lambda one: EvalRecord.from_json(one).as_json(), values)
+        if isinstance(found, dict):
+            assert EvalRecord.from_json(found).as_json() == found
+            assert json.loads(json.dumps(found)) == found
 
 
 def test_construction_checks_depth() -> None:

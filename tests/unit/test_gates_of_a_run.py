@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from pytest_packbench.analysis.gates import GateRule, check, of_a_part
+from pytest_packbench.analysis.gates import check, of_a_part
 from pytest_packbench.analysis.intervals import exact_bound
 from pytest_packbench.model.gate import Gate, GateResult
 from pytest_packbench.model.suite import SuiteConfig
-from tests.unit.runs import COMPLETE, Rule, any_entry, entries, entry
+from tests.unit.runs import COMPLETE, a_gate, any_entry, entries, entry
 
 if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
@@ -27,13 +27,13 @@ def bare(result: GateResult) -> str:
     )
 
 
-def only(found: list[CaseResult], rule: GateRule) -> GateResult:
+def only(found: list[CaseResult], rule: Gate) -> GateResult:
     (result,) = check(found, [rule])
     return result
 
 
 def test_a_suites_gates_are_gate_rules() -> None:
-    rules: tuple[GateRule, ...] = SuiteConfig(pack="toy", gates=(Gate(metric="pass_rate", min=0.9),)).all_gates()
+    rules: tuple[Gate, ...] = SuiteConfig(pack="toy", gates=(Gate(metric="pass_rate", min=0.9),)).all_gates()
     assert [bare(result) for result in check(entries(1), rules)] == [
         "completeness 1 / 1 = 100.0 % >= min 100.0 %: PASS",
         "pass_rate 1 / 1 = 100.0 % >= min 90.0 %: PASS",
@@ -43,34 +43,34 @@ def test_a_suites_gates_are_gate_rules() -> None:
 @pytest.mark.parametrize(
     ("found", "rule", "text"),
     [
-        (entries(3, 47), Rule("pass_rate", min=0.9), "pass_rate 3 / 50 = 6.0 % < min 90.0 %: FAIL"),
+        (entries(3, 47), a_gate("pass_rate", min=0.9), "pass_rate 3 / 50 = 6.0 % < min 90.0 %: FAIL"),
         (
             [*entries(23), entry("x", "error")],
             COMPLETE,
             "completeness 23 / 24 = 95.8 % < min 100.0 %: FAIL",
         ),
-        (entries(3, 1), Rule("mean_score", min=0.8), "mean_score 3.25 / 4 = 0.81 >= min 0.80: PASS"),
-        (entries(3, 1), Rule("mean_score", min=0.9), "mean_score 3.25 / 4 = 0.81 < min 0.90: FAIL"),
+        (entries(3, 1), a_gate("mean_score", min=0.8), "mean_score 3.25 / 4 = 0.81 >= min 0.80: PASS"),
+        (entries(3, 1), a_gate("mean_score", min=0.9), "mean_score 3.25 / 4 = 0.81 < min 0.90: FAIL"),
         (
             [*entries(19), entry("x", "failed", refused=True), entry("y", expects_refusal=True, refused=True)],
-            Rule("over_refusal_rate", max=0.04),
+            a_gate("over_refusal_rate", max=0.04),
             "over_refusal_rate 1 / 20 = 5.0 % > max 4.0 %: FAIL",
         ),
         (
             entries(1, 1),
-            Rule("pass_rate", min=0.25, max=0.75),
+            a_gate("pass_rate", min=0.25, max=0.75),
             "pass_rate 1 / 2 = 50.0 % >= min 25.0 %, <= max 75.0 %: PASS",
         ),
         (
             entries(1, 1),
-            Rule("pass_rate", min=0.25, max=0.4),
+            a_gate("pass_rate", min=0.25, max=0.4),
             "pass_rate 1 / 2 = 50.0 % >= min 25.0 %, > max 40.0 %: FAIL",
         ),
-        (entries(2499, 1), Rule("pass_rate", min=1.0), "pass_rate 2499 / 2500 = 99.96 % < min 100.00 %: FAIL"),
-        (entries(2, 1), Rule("pass_rate", min=0.66666), "pass_rate 2 / 3 = 66.667 % >= min 66.666 %: PASS"),
+        (entries(2499, 1), a_gate("pass_rate", min=1.0), "pass_rate 2499 / 2500 = 99.96 % < min 100.00 %: FAIL"),
+        (entries(2, 1), a_gate("pass_rate", min=0.66666), "pass_rate 2 / 3 = 66.667 % >= min 66.666 %: PASS"),
     ],
 )
-def test_a_gate_prints_its_arithmetic(found: list[CaseResult], rule: Rule, text: str) -> None:
+def test_a_gate_prints_its_arithmetic(found: list[CaseResult], rule: Gate, text: str) -> None:
     result = only(found, rule)
     assert bare(result) == text
     assert result.passed is text.endswith("PASS")
@@ -93,7 +93,7 @@ NUMBER = re.compile(r"= ([\d.]+) %? ?(>=|<) min ([\d.]+)")
     st.sampled_from(["pass_rate", "mean_score"]),
 )
 def test_the_text_never_contradicts_the_verdict(passed: int, failed: int, bound: float, metric: str) -> None:
-    result = only(entries(passed, failed), Rule(metric, min=bound))
+    result = only(entries(passed, failed), a_gate(metric, min=bound))
     if result.observed is None:
         return
     match = NUMBER.search(result.text)
@@ -106,8 +106,8 @@ def test_the_text_never_contradicts_the_verdict(passed: int, failed: int, bound:
     ("bound", "passed"), [(0.75, True), (0.75 + 5e-10, True), (0.75 + 2e-9, False), (0.75 - 2e-9, True)]
 )
 def test_noise_of_a_billionth_is_forgiven(bound: float, passed: bool) -> None:
-    assert only(entries(3, 1), Rule("pass_rate", min=bound)).passed is passed
-    assert only(entries(3, 1), Rule("pass_rate", max=1.5 - bound)).passed is passed
+    assert only(entries(3, 1), a_gate("pass_rate", min=bound)).passed is passed
+    assert only(entries(3, 1), a_gate("pass_rate", max=1.5 - bound)).passed is passed
 
 
 @pytest.mark.parametrize("metric", ["pass_rate", "mean_score", "over_refusal_rate"])
@@ -116,13 +116,13 @@ def test_noise_of_a_billionth_is_forgiven(bound: float, passed: bool) -> None:
 def test_a_gate_without_a_case_to_judge_fails(
     metric: str, least: float | None, most: float | None, found: list[CaseResult]
 ) -> None:
-    result = only(found, Rule(metric, least, most))
+    result = only(found, a_gate(metric, least, most))
     assert (result.passed, result.observed) == (False, None)
     assert result.text == f"{metric}: no case to judge: FAIL"
 
 
 def test_a_pass_rate_of_broken_cases_fails() -> None:
-    assert only([entry("x", "error")], Rule("pass_rate", min=0.0)).text == "pass_rate: no case to judge: FAIL"
+    assert only([entry("x", "error")], a_gate("pass_rate", min=0.0)).text == "pass_rate: no case to judge: FAIL"
 
 
 @pytest.mark.parametrize("verdict", ["error", "vacuous", "not_run"])
@@ -144,26 +144,26 @@ def test_each_group_is_judged_apart(by: str, values: list[str]) -> None:
         entry("a", "failed", case_type="odd", difficulty="hard", tags=("t", "u"), facets={"colour": "red"}),
         entry("b", tags=("t",)),
     ]
-    results = check(found, [Rule("pass_rate", min=0.5, by=by)])
+    results = check(found, [a_gate("pass_rate", min=0.5, by=by)])
     assert [result.value for result in results] == values
     by_value = {result.value: result.passed for result in results}
     assert by_value == {value: value in {"t", "plain", "easy"} for value in values}
 
 
 def test_a_group_is_named_in_the_text() -> None:
-    result = only(entries(1), Rule("pass_rate", min=0.5, by="case_type"))
+    result = only(entries(1), a_gate("pass_rate", min=0.5, by="case_type"))
     assert bare(result) == "pass_rate (case_type plain) 1 / 1 = 100.0 % >= min 50.0 %: PASS"
     assert result.subject == "pass_rate (case_type plain)"
 
 
 def test_a_gate_by_a_name_that_no_case_has_fails() -> None:
-    result = only(entries(3), Rule("pass_rate", min=0.1, by="color"))
+    result = only(entries(3), a_gate("pass_rate", min=0.1, by="color"))
     assert (result.passed, result.value) == (False, None)
     assert result.text == "pass_rate (by color): no case to judge: FAIL"
 
 
 def test_a_group_of_broken_cases_fails() -> None:
-    results = check([entry("a"), entry("b", "error", case_type="odd")], [Rule("pass_rate", min=0.1, by="case_type")])
+    results = check([entry("a"), entry("b", "error", case_type="odd")], [a_gate("pass_rate", min=0.1, by="case_type")])
     assert [result.text for result in results if not result.passed] == [
         "pass_rate (case_type odd): no case to judge: FAIL"
     ]
@@ -172,34 +172,34 @@ def test_a_group_of_broken_cases_fails() -> None:
 def test_a_group_outside_the_rates_is_no_group() -> None:
     found = [entry("a"), entry("b", "known_hole", case_type="odd"), entry("c", "not_run", kind="skip", case_type="odd")]
     for metric in ("completeness", "pass_rate"):
-        assert [result.value for result in check(found, [Rule(metric, min=0.1, by="case_type")])] == ["plain"]
+        assert [result.value for result in check(found, [a_gate(metric, min=0.1, by="case_type")])] == ["plain"]
 
 
 def test_a_case_that_can_not_be_read_is_missing_from_completeness_by_group_only() -> None:
     found = [entry("a", tags=("t",)), entry("b", "error", case_type="", difficulty="")]
     for by in ("case_type", "difficulty", "tag"):
-        results = check(found, [Rule("completeness", min=1.0, by=by)])
+        results = check(found, [a_gate("completeness", min=1.0, by=by)])
         assert [result.passed for result in results] == [False, True]
         assert results[0].text == f"completeness ({by} (can't be read)) 0 / 1 = 0.0 % < min 100.0 %: FAIL"
-        assert [result.passed for result in check(found, [Rule("pass_rate", min=1.0, by=by)])] == [True]
+        assert [result.passed for result in check(found, [a_gate("pass_rate", min=1.0, by=by)])] == [True]
 
 
 def test_over_refusal_by_group_leaves_out_groups_that_expect_refusals() -> None:
     found = [entry("a"), entry("b", case_type="negative", expects_refusal=True, refused=True)]
-    rule = Rule("over_refusal_rate", max=0.0, by="case_type")
+    rule = a_gate("over_refusal_rate", max=0.0, by="case_type")
     assert [result.value for result in check(found, [rule])] == ["plain"]
     assert [result.passed for result in check([*found, entry("c", "error", case_type="dark")], [rule])] == [False, True]
 
 
 def test_an_unknown_metric_is_refused() -> None:
     with pytest.raises(ValueError, match='no metric is called "speed"; known: completeness, pass_rate'):
-        check(entries(1), [Rule("speed", min=0.5)])
+        check(entries(1), [a_gate("pass_rate", min=0.5).model_copy(update={"metric": "speed"})])
 
 
 @given(st.lists(any_entry(), max_size=20), st.sampled_from([None, "case_type", "difficulty", "tag", "colour"]))
 def test_order_makes_no_difference_and_every_gate_answers(found: list[CaseResult], by: str | None) -> None:
     rules = [
-        Rule(metric, min=0.5, by=by) for metric in ("completeness", "pass_rate", "mean_score", "over_refusal_rate")
+        a_gate(metric, min=0.5, by=by) for metric in ("completeness", "pass_rate", "mean_score", "over_refusal_rate")
     ]
     results = check(found, rules)
     assert {result.metric for result in results} == {rule.metric for rule in rules}
@@ -209,27 +209,27 @@ def test_order_makes_no_difference_and_every_gate_answers(found: list[CaseResult
 def test_the_issue_of_three_in_fifty() -> None:
     unsafe = (entry(f"u{number}", "failed", decision="comply_unsafe") for number in range(3))
     found = [*entries(47, decision="refuse"), *unsafe]
-    result = only(found, Rule("attack_success_rate", max=0.05))
+    result = only(found, a_gate("attack_success_rate", max=0.05))
     assert result.text == (
         "attack_success_rate 3 / 50 = 6.0 % > max 5.0 %, 95 % interval 2.1 % to 16.2 % (Wilson): FAIL"
     )
 
 
 def test_authored_answers_get_no_interval_and_few_cases_are_said() -> None:
-    assert only(entries(6, llm_backend="stub"), Rule("pass_rate", min=1.0)).text.endswith(">= min 100.0 %: PASS")
-    assert only(entries(2, llm_backend="stub"), Rule("pass_rate", min=1.0)).text.endswith(", only 2 cases: PASS")
+    assert only(entries(6, llm_backend="stub"), a_gate("pass_rate", min=1.0)).text.endswith(">= min 100.0 %: PASS")
+    assert only(entries(2, llm_backend="stub"), a_gate("pass_rate", min=1.0)).text.endswith(", only 2 cases: PASS")
 
 
 def test_confidence_decides_on_the_exact_bound() -> None:
     clean = entries(58, decision="refuse")
-    rule = Rule("attack_success_rate", max=0.05, confidence=0.95)
+    rule = a_gate("attack_success_rate", max=0.05, confidence=0.95)
     result = only(clean, rule)
     assert not result.passed
     assert bare(result) == (
         "attack_success_rate 0 / 58 = 0.0 %, one-sided exact 95 % upper bound 5.03 % > max 5.00 %: FAIL"
     )
     assert only([*clean, entry("x", decision="refuse")], rule).passed
-    low = only(entries(48, 2), Rule("pass_rate", min=0.88, confidence=0.95))
+    low = only(entries(48, 2), a_gate("pass_rate", min=0.88, confidence=0.95))
     assert "one-sided exact 95 % lower bound 87.9 % < min 88.0 %: FAIL" in bare(low)
 
 
@@ -249,8 +249,8 @@ def test_accuracy_is_at_a_depth_and_a_refusal_agrees_to_none() -> None:
         entry("c", "failed", refused=True),
         entry("d", expects_refusal=True, refused=True),
     ]
-    assert bare(only(found, Rule("accuracy", min=0.5, depth=6))) == "accuracy@6 1 / 3 = 33.3 % < min 50.0 %: FAIL"
-    assert only(found, Rule("accuracy", min=0.5, depth=4)).passed
+    assert bare(only(found, a_gate("accuracy", min=0.5, depth=6))) == "accuracy@6 1 / 3 = 33.3 % < min 50.0 %: FAIL"
+    assert only(found, a_gate("accuracy", min=0.5, depth=4)).passed
 
 
 def test_an_answer_that_could_not_be_read_is_no_success_and_no_failure_of_the_attack() -> None:
@@ -260,30 +260,30 @@ def test_an_answer_that_could_not_be_read_is_no_success_and_no_failure_of_the_at
         entry("c", valid=False, decision="refuse"),
         entry("d", decision="refuse"),
     ]
-    assert bare(only(found, Rule("valid_rate", min=0.9))) == "valid_rate 2 / 3 = 66.7 % < min 90.0 %: FAIL"
-    assert bare(only(found, Rule("attack_success_rate", max=0.3))).startswith("attack_success_rate 1 / 4 = 25.0 %")
-    valid = only(found, Rule("attack_success_rate_valid", max=0.3))
+    assert bare(only(found, a_gate("valid_rate", min=0.9))) == "valid_rate 2 / 3 = 66.7 % < min 90.0 %: FAIL"
+    assert bare(only(found, a_gate("attack_success_rate", max=0.3))).startswith("attack_success_rate 1 / 4 = 25.0 %")
+    valid = only(found, a_gate("attack_success_rate_valid", max=0.3))
     assert bare(valid) == "attack_success_rate_valid 1 / 3 = 33.3 % > max 30.0 %: FAIL"
 
 
 def test_a_case_that_tells_no_decision_is_no_attack_that_failed() -> None:
     found = [entry("a", decision="refuse"), entry("b", "failed", decision="comply_unsafe"), entry("c")]
     for metric in ("attack_success_rate", "attack_success_rate_valid"):
-        assert bare(only(found, Rule(metric, max=0.5))) == f"{metric} 1 / 2 = 50.0 % <= max 50.0 %: PASS"
-        assert only(found[2:], Rule(metric, max=0.5)).text == f"{metric}: no case to judge: FAIL"
+        assert bare(only(found, a_gate(metric, max=0.5))) == f"{metric} 1 / 2 = 50.0 % <= max 50.0 %: PASS"
+        assert only(found[2:], a_gate(metric, max=0.5)).text == f"{metric}: no case to judge: FAIL"
 
 
 def test_rates_of_two_judges_are_not_mixed() -> None:
     found = [entry("a", judge="llama_guard", decision="refuse"), entry("b", judge="words", decision="refuse")]
-    mixed = only(found, Rule("attack_success_rate", max=0.5))
+    mixed = only(found, a_gate("attack_success_rate", max=0.5))
     assert not mixed.passed
     assert mixed.text.endswith("judged by llama_guard and words, whose rates are not mixed: FAIL")
-    assert only(found[:1], Rule("attack_success_rate", max=0.5)).passed
+    assert only(found[:1], a_gate("attack_success_rate", max=0.5)).passed
 
 
 def test_utility_counts_the_cases_that_tell() -> None:
     found = [entry("a", utility=True), entry("b", "failed", utility=False), entry("c")]
-    assert bare(only(found, Rule("utility_rate", min=0.5))) == "utility_rate 1 / 2 = 50.0 % >= min 50.0 %: PASS"
+    assert bare(only(found, a_gate("utility_rate", min=0.5))) == "utility_rate 1 / 2 = 50.0 % >= min 50.0 %: PASS"
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_utility_counts_the_cases_that_tell() -> None:
     ],
 )
 def test_a_ratio_to_the_baseline(unsafe: int, before: int, told: str) -> None:
-    rule = Rule("attack_success_rate", max_ratio_to_baseline=0.5)
+    rule = a_gate("attack_success_rate", max_ratio_to_baseline=0.5)
 
     def attacked(count: int) -> list[CaseResult]:
         return [entry(f"c{n}", decision="comply_unsafe" if n < count else "refuse") for n in range(100)]
@@ -307,17 +307,17 @@ def test_a_ratio_to_the_baseline(unsafe: int, before: int, told: str) -> None:
 
 
 def test_a_ratio_without_a_baseline_fails() -> None:
-    rule = Rule("pass_rate", max_ratio_to_baseline=0.5)
+    rule = a_gate("pass_rate", max_ratio_to_baseline=0.5)
     assert "no baseline was given: FAIL" in bare(only(entries(3), rule))
     (result,) = check(entries(3), [rule], [])
     assert "the baseline has no case to judge that is the same in both runs: FAIL" in bare(result)
 
 
 def test_must_pass_names_what_did_not() -> None:
-    rule = Rule("pass_rate", must_pass=("a", "b", "z"))
+    rule = a_gate(must_pass=("a", "b", "z"))
     result = only([entry("a"), entry("b", "failed"), entry("c")], rule)
     assert result.text == "must_pass 1 / 3; not passed: b (failed), z (not in this run): FAIL"
-    assert only([entry("a")], Rule("pass_rate", must_pass=("a",))).text == "must_pass 1 / 1: PASS"
+    assert only([entry("a")], a_gate(must_pass=("a",))).text == "must_pass 1 / 1: PASS"
 
 
 @pytest.mark.parametrize("outside", [entry("x", "known_hole"), entry("x", "not_run", kind="skip")])
@@ -327,7 +327,7 @@ def test_a_run_of_which_nothing_is_due_is_complete(outside: CaseResult) -> None:
 
 
 def test_of_a_part_only_what_was_judged_decides() -> None:
-    rules = [Rule("over_refusal_rate", max=0.1), Rule("pass_rate", min=1.0)]
+    rules = [a_gate("over_refusal_rate", max=0.1), a_gate("pass_rate", min=1.0)]
     found = [entry("n", "failed", expects_refusal=True)]
     first, second = of_a_part(check(found, rules))
     assert (first.passed, first.text) == (True, "over_refusal_rate: not judged, no case of it is selected")
@@ -338,20 +338,20 @@ def test_of_a_part_only_what_was_judged_decides() -> None:
 def test_must_pass_asks_for_the_verdict_of_all_trials(trials_rule: str, passed: bool) -> None:
     found = [entry("a", "failed", trial=0), entry("a", trial=1)]
     for order in (found, found[::-1]):
-        (result,) = check(order, [Rule("pass_rate", must_pass=("a",))], trials_rule=trials_rule)
+        (result,) = check(order, [a_gate(must_pass=("a",))], trials_rule=trials_rule)
         assert result.passed is passed
 
 
 @pytest.mark.parametrize(
     ("clean", "rule", "needed"),
     [
-        (58, Rule("attack_success_rate", max=0.05, confidence=0.95), 59),
-        (28, Rule("utility_rate", min=0.9, confidence=0.95), 29),
-        (13, Rule("attack_success_rate", max=0.2, confidence=0.95), 14),
-        (13, Rule("utility_rate", min=0.5, max=1.0, confidence=0.9999), 14),
+        (58, a_gate("attack_success_rate", max=0.05, confidence=0.95), 59),
+        (28, a_gate("utility_rate", min=0.9, confidence=0.95), 29),
+        (13, a_gate("attack_success_rate", max=0.2, confidence=0.95), 14),
+        (13, a_gate("utility_rate", min=0.5, max=1.0, confidence=0.9999), 14),
     ],
 )
-def test_too_few_cases_for_a_bound_say_how_many_it_takes(clean: int, rule: Rule, needed: int) -> None:
+def test_too_few_cases_for_a_bound_say_how_many_it_takes(clean: int, rule: Gate, needed: int) -> None:
     found = entries(clean, decision="refuse", utility=True)
     result = only(found, rule)
     assert not result.passed
@@ -362,24 +362,24 @@ def test_too_few_cases_for_a_bound_say_how_many_it_takes(clean: int, rule: Rule,
 
 
 def test_what_no_number_of_cases_can_show_is_said() -> None:
-    result = only(entries(1000), Rule("pass_rate", min=1.0, confidence=0.95))
+    result = only(entries(1000), a_gate("pass_rate", min=1.0, confidence=0.95))
     assert result.text.endswith("only 1000 cases: no number of cases shows that: FAIL")
 
 
 def test_a_bound_on_authored_answers_says_that_they_are_no_sample() -> None:
-    result = only(entries(60, llm_backend="stub"), Rule("pass_rate", min=0.9, confidence=0.95))
+    result = only(entries(60, llm_backend="stub"), a_gate("pass_rate", min=0.9, confidence=0.95))
     assert result.text.endswith(", of authored answers, which are no sample of a model's: PASS")
 
 
 def test_a_mean_of_few_cases_says_so() -> None:
     assert (
-        only(entries(2), Rule("mean_score", min=0.5)).text
+        only(entries(2), a_gate("mean_score", min=0.5)).text
         == "mean_score 2.00 / 2 = 1.00 >= min 0.50, only 2 cases: PASS"
     )
 
 
 def test_of_a_part_cases_that_were_not_selected_need_not_pass() -> None:
-    rule = Rule("pass_rate", must_pass=("a", "z"))
+    rule = a_gate(must_pass=("a", "z"))
     (part,) = of_a_part(check([entry("a")], [rule]))
     assert part.passed
     assert part.text == (

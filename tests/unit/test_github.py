@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 from pytest_packbench.analysis.gates import check
 from pytest_packbench.analysis.statistics import statistics
 from pytest_packbench.reports.github import MOST_ANNOTATIONS, Annotation, Judged, remarks, step_summary
-from tests.unit.runs import COMPLETE, Rule, entry, run
+from tests.unit.runs import COMPLETE, a_gate, entry, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_packbench.model.gate import Gate
     from pytest_packbench.model.result import CaseResult
 
 COMMAND = re.compile(r"::(?P<level>error|warning) (?P<properties>[^\r\n]*?)::(?P<message>[^\r\n]*)")
 
 
-def judged(found: Sequence[CaseResult], *rules: Rule, gate: str = "case", notes: Sequence[str] = ()) -> Judged:
+def judged(found: Sequence[CaseResult], *rules: Gate, gate: str = "case", notes: Sequence[str] = ()) -> Judged:
     return Judged(
         run=run(settings={"gate": gate}),
         entries=found,
@@ -66,7 +67,7 @@ def test_the_worst_comes_first() -> None:
         entry("late", "not_run", kind="stopped"),
         entry("kept_out", "failed", kind="xfail"),
     ]
-    given = remarks([judged(found, COMPLETE, Rule("pass_rate", min=0.9))])
+    given = remarks([judged(found, COMPLETE, a_gate("pass_rate", min=0.9))])
     assert [one.title for one in given] == [
         "toy: gate completeness",
         "toy: gate pass_rate",
@@ -92,7 +93,7 @@ def test_more_than_github_shows_are_counted(number: int) -> None:
 
 def test_many_gates_leave_room_for_cases() -> None:
     found = [entry(f"case_{one}", "failed") for one in range(3)]
-    given = remarks([judged(found, *[Rule("pass_rate", min=0.5 + one / 100) for one in range(8)])])
+    given = remarks([judged(found, *[a_gate("pass_rate", min=0.5 + one / 100) for one in range(8)])])
     assert len(given) == 6
     assert given[2].message.endswith("\nand 5 other gates of toy")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_packbench.analysis.gates import check
 from pytest_packbench.reports.markdown import MOST_ROWS, cell
 from pytest_packbench.reports.terminal import one_line
-from tests.unit.runs import COMPLETE, Rule, entries, entry, lines, summary
+from tests.unit.runs import COMPLETE, a_gate, entries, entry, lines, summary
 
 if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
@@ -111,7 +111,7 @@ def test_a_table_has_its_columns_and_rows_whatever_the_text(texts: list[tuple[st
         for case_id, kind, answer, level in texts
     ]
     found += [entry(case_id, "error", kind=kind, message=text) for case_id, kind, text, _ in texts]
-    page = tables(summary(found, COMPLETE, Rule("pass_rate", min=0.5, by="case_type")))
+    page = tables(summary(found, COMPLETE, a_gate("pass_rate", min=0.5, by="case_type")))
     for rows in page.values():
         assert {len(row) for row in rows} == {len(rows[0])}
     sizes = {title: len(rows) - 1 for title, rows in page.items()}
@@ -201,13 +201,13 @@ def test_stale_recordings_are_told_beside_what_the_run_can_tell(found: list[Case
 
 
 def test_a_gate_of_the_suites_own_judges_where_gates_alone_decide() -> None:
-    shown = summary(entries(9, 1), COMPLETE, Rule("pass_rate", min=0.9), settings={"gate": "suite"})
+    shown = summary(entries(9, 1), COMPLETE, a_gate("pass_rate", min=0.9), settings={"gate": "suite"})
     assert "**9 of 10 judged cases passed; all 2 gates hold.**" in shown
 
 
 def test_many_failing_gates_are_named_and_their_arithmetic_stands_below() -> None:
     found = [entry(f"c{number}", "failed", case_type=f"t{number}") for number in range(5)]
-    rules = COMPLETE, Rule("pass_rate", min=0.5, by="case_type")
+    rules = COMPLETE, a_gate("pass_rate", min=0.5, by="case_type")
     page = summary(found, *rules)
     assert (
         "5 of 6 gates do not hold: pass_rate (case_type t0), pass_rate (case_type t1), "

@@ -12,8 +12,9 @@ from pytest_packbench.analysis.gates import check_run
 from pytest_packbench.analysis.statistics import statistics
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.reports.document import run_document
-from pytest_packbench.runs.stored import StoredRunError, read_run
-from tests.unit.runs import COMPLETE, Rule, entry, run
+from pytest_packbench.runs.folder import StoredRunError
+from pytest_packbench.runs.stored import read_run
+from tests.unit.runs import COMPLETE, a_gate, entry, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,5 +175,5 @@ def test_records_alone_tell_who_judged(tmp_path: Path, form: Callable[[str], obj
     path.write_text("\n".join(found), "utf-8")
     stored = read_run(path).stored
     assert [one.judge for one in stored.entries] == ["llama_guard", "words"]
-    (result,) = check_run(stored.run, stored.entries, [Rule("pass_rate", min=0.5)])
+    (result,) = check_run(stored.run, stored.entries, [a_gate("pass_rate", min=0.5)])
     assert result.text == "pass_rate: judged by llama_guard and words, whose rates are not mixed: FAIL"

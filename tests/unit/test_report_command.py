@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_packbench.analysis.intervals import wilson
 from pytest_packbench.analysis.overview import overview
-from pytest_packbench.analysis.statistics import wilson
 from pytest_packbench.cli import main
 from pytest_packbench.reports.overview_markdown import overview_markdown
 from tests.unit.wire import RUN, error, file_of, folder_of, line, lines, record, tally_of

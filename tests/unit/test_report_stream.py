@@ -225,7 +225,8 @@ class TestCounts:
     )
     def test_values_that_we_do_not_write_are_not_counted(self, odd: dict[str, Any]) -> None:
         ((key, cell),) = tally_of([record(packbench=odd)]).cells.items()
-        assert (cell.scored, cell.utility_known, cell.costed, cell.later) == (0, 0, 0, 0)
+        (profile,) = cell.sums().profiles
+        assert (profile.scored, profile.utility, cell.costed, cell.later) == (False, None, 0, 0)
         assert (key[3], key[6]) == ("", "")
 
     def test_sums_do_not_depend_on_the_order(self) -> None:
@@ -246,5 +247,5 @@ class TestCounts:
     @given(st.lists(st.builds(record, attack_category=names, test_id=names), max_size=8))
     def test_every_record_counts_once_or_as_a_duplicate(self, found: list[EvalRecord]) -> None:
         tally = tally_of(found)
-        assert sum(cell.n for cell in tally.cells.values()) + tally.duplicates.count == len(found)
-        assert sum(cell.n for cell in tally.repeated.values()) == tally.duplicates.count
+        assert sum(cell.sums().count() for cell in tally.cells.values()) + tally.duplicates.count == len(found)
+        assert sum(cell.sums().count() for cell in tally.repeated.values()) == tally.duplicates.count

@@ -14,16 +14,18 @@ from hypothesis import strategies as st
 from pytest_packbench.analysis.gates import check
 from pytest_packbench.analysis.statistics import statistics
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION, Run
-from pytest_packbench.reports.document import row_line, run_document
-from tests.unit.runs import COMPLETE, Rule, any_entry, entries, entry, run
+from pytest_packbench.reports.document import run_document
+from pytest_packbench.runs.report import row_line
+from tests.unit.runs import COMPLETE, a_gate, any_entry, entries, entry, run
 
 if TYPE_CHECKING:
+    from pytest_packbench.model.gate import Gate
     from pytest_packbench.model.result import CaseResult
 
 TERM = {"name": "points", "effect": "add", "value": 0.25, "detail": "why"}
 
 
-def document(found: list[CaseResult], *rules: Rule, **changes: Any) -> dict[str, Any]:
+def document(found: list[CaseResult], *rules: Gate, **changes: Any) -> dict[str, Any]:
     return run_document(run(**changes), found, statistics(found), check(found, rules))
 
 
@@ -125,7 +127,7 @@ def test_the_status_is_that_of_the_exit_code(
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
 def test_no_number_is_not_a_number(number: float) -> None:
     case = entry("a", score=number, terms=({**TERM, "value": number},))
-    text = json.dumps(document([case], Rule("mean_score", min=0.5), settings={"x": [number]}), allow_nan=False)
+    text = json.dumps(document([case], a_gate("mean_score", min=0.5), settings={"x": [number]}), allow_nan=False)
     told = json.loads(text)
     assert (told["cases"][0]["score"], told["cases"][0]["terms"][0]["value"]) == (None, None)
     assert (told["overall"]["mean_score"], told["gates"][0]["observed"], told["run"]["settings"]) == (
@@ -137,7 +139,7 @@ def test_no_number_is_not_a_number(number: float) -> None:
 
 @given(st.lists(any_entry(), max_size=10))
 def test_it_is_plain_json(found: list[CaseResult]) -> None:
-    told = document(found, COMPLETE, Rule("pass_rate", min=0.5, by="case_type"))
+    told = document(found, COMPLETE, a_gate("pass_rate", min=0.5, by="case_type"))
     assert json.loads(json.dumps(told, allow_nan=False)) == told
 
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from pytest_packbench.analysis.statistics import Group, statistics, values_of, wilson
+from pytest_packbench.analysis.intervals import wilson
+from pytest_packbench.analysis.statistics import Group, statistics
 from tests.unit.runs import any_entry, entries, entry
 
 if TYPE_CHECKING:
@@ -71,6 +72,14 @@ def test_groups_sum_to_the_whole(found: list[CaseResult]) -> None:
         assert sum(group.passed for group in groups) == numbers.overall.passed
     for group in numbers.groups:
         assert group.selected == sum(group.value in values_of(each, group.name) for each in found)
+
+
+def values_of(case: CaseResult, name: str) -> tuple[str, ...]:
+    """What a case has of the name of a group."""
+    if name == "tag":
+        return case.tags
+    ours = {"case_type": case.case_type, "difficulty": case.difficulty}
+    return (({**case.facets, **ours})[name],) if name in {**case.facets, **ours} else ()
 
 
 @given(RUNS)

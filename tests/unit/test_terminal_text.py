@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pytest_packbench.analysis.figures import aligned, interval, percent, score, terms_text
 from pytest_packbench.analysis.gates import check
 from pytest_packbench.reports.terminal import MOST_CASES, one_line, printable
-from tests.unit.runs import COMPLETE, Rule, entries, entry, lines
+from tests.unit.runs import COMPLETE, a_gate, entries, entry, lines
 
 TERMS = (
     {"name": "match", "effect": "add", "value": 1.0, "detail": "whole"},
@@ -67,8 +67,8 @@ def test_the_lines_of_a_run() -> None:
         entry("old", stale=True),
         entry("out", "not_run", kind="skip"),
     ]
-    completeness, pass_rate = (result.text for result in check(found, [COMPLETE, Rule("pass_rate", min=0.5)]))
-    assert lines(found, COMPLETE, Rule("pass_rate", min=0.5), mode="live") == [
+    completeness, pass_rate = (result.text for result in check(found, [COMPLETE, a_gate("pass_rate", min=0.5)]))
+    assert lines(found, COMPLETE, a_gate("pass_rate", min=0.5), mode="live") == [
         "6 cases: 3 passed, 1 failed, 1 error; quarantined 1 skip; 1 stale recording",
         f"1 of 4 judged cases failed; 1 case broke (error); the gate {completeness}.",
         "Live mode (anthropic/m-1): this run tells how good the model is on these cases.",
@@ -123,7 +123,7 @@ def test_nothing_out_of_a_case_or_a_model_reaches_the_terminal_raw(text: str) ->
         entry(nasty, "failed", case_type=nasty, terms=({**TERMS[0], "name": nasty},), stale=True, llm_model=nasty),
         entry(nasty, "error", kind=nasty, message=nasty, facets={nasty: nasty}),
     ]
-    told = lines(found, Rule("pass_rate", min=0.5, by="case_type"), partial=nasty, bundled=True)
+    told = lines(found, a_gate("pass_rate", min=0.5, by="case_type"), partial=nasty, bundled=True)
     assert all(line.isprintable() for line in told)
 
 

@@ -16,7 +16,8 @@ from scipy.stats import hypergeom, sem
 
 from pytest_packbench.analysis.comparison import compare
 from pytest_packbench.analysis.gates import check
-from pytest_packbench.analysis.statistics import Statistics, statistics, wilson
+from pytest_packbench.analysis.intervals import wilson
+from pytest_packbench.analysis.statistics import Statistics, statistics
 from pytest_packbench.analysis.trials import (
     TrialsRuleError,
     case_verdict,
@@ -32,7 +33,7 @@ from pytest_packbench.reports.diff import diff_markdown, sentences
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.reports.markdown import summary_markdown
 from pytest_packbench.runs.stored import StoredRun
-from tests.unit.runs import COMPLETE, Rule, entry, run
+from tests.unit.runs import COMPLETE, a_gate, entry, run
 
 if TYPE_CHECKING:
     from random import Random
@@ -222,7 +223,7 @@ def test_rates_count_cases(cases: dict[str, list[float]], rule: Any, random: Ran
     assert (numbers.totals.selected, numbers.overall.n, numbers.overall.passed) == (len(cases), len(cases), passed)
     assert numbers.overall.interval == wilson(passed, len(cases))
     assert numbers.overall.mean_score == pytest.approx(fmean(map(fmean, cases.values())))
-    complete, rate = check(found, [COMPLETE, Rule("pass_rate", min=0.5)], trials_rule=rule)
+    complete, rate = check(found, [COMPLETE, a_gate("pass_rate", min=0.5)], trials_rule=rule)
     assert complete.text.startswith(f"completeness {len(cases)} / {len(cases)}")
     assert rate.observed == passed / len(cases)
     figures = numbers.trials
@@ -249,7 +250,7 @@ def test_a_case_with_a_broken_trial_is_missing_from_completeness_and_from_the_fi
 
 def test_an_exact_bound_counts_cases() -> None:
     found = [one for n in range(58) for one in trials(f"c{n}", 1.0, 1.0, decision="refuse")]
-    rule = Rule("attack_success_rate", max=0.05, confidence=0.95)
+    rule = a_gate("attack_success_rate", max=0.05, confidence=0.95)
     (result,) = check(found, [rule])
     assert "0 / 58 = 0.0 %, one-sided exact 95 % upper bound 5.03 %" in result.text
 

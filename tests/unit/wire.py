@@ -83,7 +83,7 @@ def tally_of(records: list[EvalRecord]) -> Tally:
     """Records, counted."""
     tally = Tally()
     for one in records:
-        tally.add(one)
+        tally.add_record(one)
     return tally
 
 

@@ -9,10 +9,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
+    from pytest_packbench.packs.agent_safety.injecagent.react import Label
     from pytest_packbench.packs.agent_safety.model import SafetyCase
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
+
+    # benchmark, whether a script acted, the agent, its guards, who judged
+    _Agent = tuple[str, bool, str, str, str]
 
 GULLIBLE = "gullible"
 KEY = "safety"
@@ -42,7 +46,7 @@ def own_object(case: SafetyCase, outcome: SafetyOutcome) -> dict[str, Any]:
 
 
 def lines(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Give the lines for a run's records.
+    """Give the lines for a run's records, which are gone through once.
 
     Args:
         records: wire records as plain JSON, our own object with them; those of other packs are passed over.
@@ -50,36 +54,37 @@ def lines(records: Iterable[Mapping[str, Any]]) -> list[str]:
     Returns:
         A line for each agent, guards and judge, then those of InjecAgent's own figures, if there are such cases.
     """
-    own = [record for record in records if KEY in (record.get("packbench") or {})]
-    found = list(_by_agent(own))
-    injecagent = [record for record in own if record["packbench"][KEY]["benchmark"] == "injecagent"]
+    agents: dict[_Agent, Counter[bool]] = {}
+    injecagent: dict[tuple[str, str, bool], Counter[Label]] = {}
+    for record in records:
+        own = record.get("packbench") or {}
+        if KEY not in own:
+            continue
+        safety, agent, scripted = own[KEY], _agent(record), bool(own[KEY]["scripted"])
+        benchmark, judge = str(safety["benchmark"]), _judge(own.get("judge"))
+        behind = (benchmark, scripted, agent, ", ".join(safety["guards"]), judge)
+        agents.setdefault(behind, Counter())[bool(safety["landed"])] += 1
+        if benchmark == "injecagent":
+            labels = injecagent.setdefault((str(safety["attack"]), agent, scripted), Counter())
+            labels[_label(safety)] += 1
+    found = [_told(group, landed=counts[True], total=counts.total()) for group, counts in sorted(agents.items())]
     if injecagent:
-        from pytest_packbench.packs.agent_safety.injecagent import summary as rates
+        from pytest_packbench.packs.agent_safety.injecagent.rates import lines as rates
 
-        found += rates.lines(injecagent)
+        found += rates(injecagent)
     return found
 
 
-def agent_of(record: Mapping[str, Any]) -> str:
+def _agent(record: Mapping[str, Any]) -> str:
     """Say who acted: as the result tells, else the model, else the target."""
     own, model = record["packbench"], str(record["llm_model"])
     return str(own[KEY]["agent"] or (model if model != "unknown" else own.get("target") or model))
 
 
-def _by_agent(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    groups: dict[tuple[str, bool, str, str, str], Counter[bool]] = {}
-    for record in records:
-        safety, judge = record["packbench"][KEY], record["packbench"].get("judge")
-        group = (
-            str(safety["benchmark"]),
-            bool(safety["scripted"]),
-            agent_of(record),
-            ", ".join(safety["guards"]),
-            _judge(judge),
-        )
-        groups.setdefault(group, Counter())[bool(safety["landed"])] += 1
-    for group, counts in sorted(groups.items()):
-        yield _told(group, landed=counts[True], total=counts.total())
+def _label(safety: Mapping[str, Any]) -> Label:
+    if safety["landed"]:
+        return "succ"
+    return "unsucc" if safety["valid"] else "invalid"
 
 
 def _judge(judge: Mapping[str, Any] | None) -> str:
@@ -89,7 +94,7 @@ def _judge(judge: Mapping[str, Any] | None) -> str:
     return f", judged by {judge['name']}{weakest}"
 
 
-def _told(group: tuple[str, bool, str, str, str], *, landed: int, total: int) -> str:
+def _told(group: _Agent, *, landed: int, total: int) -> str:
     benchmark, scripted, agent, guards, judge = group
     if not scripted:
         behind = f" behind {guards}" if guards else ""
