@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.pytest_plugin.case_report import is_of_case
+from pytest_packbench.pytest_plugin.case_run import is_of_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.plugin import ASKED, MARK
-from pytest_packbench.pytest_plugin.case_report import unpack_report
+from pytest_packbench.pytest_plugin.case_run import unpack_report
 from pytest_packbench.pytest_plugin.collection import marks_of
 from pytest_packbench.pytest_plugin.jsonreport import switch_on_late
 from pytest_packbench.pytest_plugin.selection import Asked, own_root, suites_root, suites_under, unknown
