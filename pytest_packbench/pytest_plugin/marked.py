@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import BaseModel
 
-from pytest_packbench.cases.suite_cases import SuiteCase, suite_cases
+from pytest_packbench.cases.suites import SuiteCase, suite_cases
 from pytest_packbench.engine.attempt import frames, settle
 from pytest_packbench.engine.context import AttemptState, Failure, SuiteContext
 from pytest_packbench.engine.contexts import shown_path
