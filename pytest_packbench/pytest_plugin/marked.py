@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import BaseModel
 
-from pytest_packbench.cases.suite_cases import SuiteCase, suite_cases
+from pytest_packbench.cases.suites import SuiteCase, suite_cases
 from pytest_packbench.engine.attempt import AttemptState, frames, settle
 from pytest_packbench.engine.context import Failure, SuiteContext
 from pytest_packbench.engine.contexts import shown_path
@@ -124,7 +124,7 @@ class MarkedRun(CaseRun):
             message = "packbench_check was called twice; a test checks its case once"
             one = broken_trial(place, Failure(kind="checked_twice", message=message))
         else:
-            one = self.shown_to_hooks(place, self._settled(_draft_of(result, self.begun)))
+            one = self.shown_to_hooks(place, self._settled(_state_of(result, self.begun)))
         try:
             self.conclude([one])
             self.decide()
@@ -152,22 +152,21 @@ class MarkedRun(CaseRun):
         else:
             who = "a fixture" if self.phase == "setup" else "the test"
             said = f"{who} raised {type(error).__name__} before the check: {_line(error)}"
-            draft = AttemptState(
-                begun=self.begun, failure=Failure(kind="target_error", message=said, details=frames(error))
-            )
-            one = self._settled(draft)
+            failure = Failure(kind="target_error", message=said, details=frames(error))
+            one = self._settled(AttemptState(begun=self.begun, failure=failure))
         self.results, self.result = (one.result,), one.result
 
     def explains(self, error: BaseException) -> bool:
         """Whether an exception that ended a phase is one that the explanation tells of."""
         return error is self.stop or isinstance(error, CaseBroken)
 
-    def _settled(self, draft: AttemptState) -> Trial:
+    def _settled(self, state: AttemptState) -> Trial:
         if self.loaded is None:
             raise ValueError("a case that can't be read has no result")
-        draft.end()
-        bench = self.tests.bench(self)
-        return trial_of(self.place(), settle(bench, self.loaded, draft), bench, self.item.config.stash[RUN_ID])
+        state.end()
+        context = self.tests.context(self)
+        attempt = settle(context, self.loaded, state)
+        return trial_of(self.place(), attempt, context, self.item.config.stash[RUN_ID])
 
 
 class MarkedTests:
@@ -181,7 +180,7 @@ class MarkedTests:
         self.benches: SessionSuites = config.stash[BENCHES]
         self._shown_path = partial(shown_path, root=config.rootpath)
         self._cases: dict[str, tuple[SuiteCase, ...]] = {}
-        self._ready: dict[tuple[str, str], SuiteContext] = {}
+        self._contexts: dict[tuple[str, str], SuiteContext] = {}
         self._selected: list[MarkedRun] = []
 
     def asked_for(self, suites: Sequence[Suite], asking: Asking) -> list[SuiteCase]:
@@ -202,12 +201,12 @@ class MarkedTests:
             found += [case for case in fitting if shard is None or case.claimed in shard]
         return found
 
-    def bench(self, run: MarkedRun) -> SuiteContext:
+    def context(self, run: MarkedRun) -> SuiteContext:
         """Give what the cases of a suite share in one test function."""
         key = (run.suite.name, run.own_test)
-        if key not in self._ready:
-            self._ready[key] = self.benches.of_results(run.suite, run.target)
-        return self._ready[key]
+        if key not in self._contexts:
+            self._contexts[key] = self.benches.of_results(run.suite, run.target)
+        return self._contexts[key]
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Know a marked test by its parameter."""
@@ -343,13 +342,13 @@ def _refuse_doubles(runs: Sequence[CaseRun]) -> None:
                     one.kind = "case_twice"
 
 
-def _draft_of(result: object, begun: int) -> AttemptState:
-    draft = AttemptState(begun=begun)
+def _state_of(result: object, begun: int) -> AttemptState:
+    state = AttemptState(begun=begun)
     try:
-        draft.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
+        state.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
     except ValueError as error:
-        draft.failure = Failure(kind="result_unreadable", message=f"the result is not JSON: {_line(error)}")
-    return draft
+        state.failure = Failure(kind="result_unreadable", message=f"the result is not JSON: {_line(error)}")
+    return state
 
 
 def _line(error: BaseException) -> str:
