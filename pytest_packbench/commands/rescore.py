@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.cli import FAILED, FINE, UsageError
+from pytest_packbench.cli import FAILED, FINE
 from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of, write_asked
 from pytest_packbench.model.errors import said
 from pytest_packbench.runs.folder import PAYLOADS, find_folder
@@ -81,15 +80,15 @@ def rescored(entries: Iterable[CaseResult], run: Run, payloads: Path, suite: Sui
         result was stored and its case is still there, the stored one otherwise.
 
     Raises:
-        UsageError: the run kept no results, or a line of them can't be read.
+        StoredRunError: the run kept no results, or a line of them can't be read.
     """
     from pytest_packbench.engine.context import SuiteContext
-    from pytest_packbench.engine.targets import Caller
+    from pytest_packbench.runs.lines import read_payloads
 
     left = {(entry.test_id, entry.trial): entry for entry in entries}
-    bench = SuiteContext(suite=suite, pack=pack, caller=Caller(_never), target_name=run.target)
+    bench = SuiteContext.of_results(suite, pack, run.target)
     cases = _Cases(suite, pack)
-    for key, result in _results(payloads):
+    for key, result in read_payloads(payloads):
         entry = left.pop(key, None)
         if entry is not None:
             loaded = cases.load(entry.case_id)
@@ -139,10 +138,6 @@ def _again(entry: CaseResult, result: Any, loaded: LoadedCase, bench: SuiteConte
     return replace(fresh, **kept, timestamp=entry.timestamp, duration_ms=entry.duration_ms)
 
 
-def _never(_request: object) -> None:
-    raise RuntimeError("a stored result is scored without running its target")
-
-
 class _Cases:
     """The suite's cases of today, each read when its result comes."""
 
@@ -173,16 +168,3 @@ class _Cases:
         except CaseError as error:
             sys.stderr.write(f"packbench: left as it was: {printable(str(error))}\n")
             return None
-
-
-def _results(path: Path) -> Iterator[tuple[tuple[str, int], Any]]:
-    if not path.is_file():
-        raise UsageError(f"{path}: the run kept no results; nothing can be scored again")
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                data = json.loads(line)
-                found = (str(data["test_id"]), int(data.get("trial", 0))), data["result"]
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise UsageError(f"{path}:{number}: not a stored result: {error}") from None
-            yield found

@@ -10,7 +10,8 @@ from itertools import chain, groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.run import OWN_TEST
-from pytest_packbench.runs.folder import PAYLOADS, RECORDS, StoredRunError
+from pytest_packbench.runs.folder import RECORDS, StoredRunError
+from pytest_packbench.runs.lines import ResultFiles
 from pytest_packbench.runs.report import open_report
 
 if TYPE_CHECKING:
@@ -276,8 +277,7 @@ class Merge:
         self, case_ids: Sequence[str], absent: Callable[[str], CaseResult | None] | None
     ) -> Iterator[CaseResult]:
         self._known = len(case_ids)
-        records = [LinesBeside(part.folder / RECORDS) for part in self._parts]
-        payloads = [LinesBeside(part.folder / PAYLOADS) for part in self._parts]
+        files = [ResultFiles(part.folder) for part in self._parts]
         joined = _joined([part.report for part in self._parts], apart=self.shards is not None)
         for each in _filled(joined, case_ids):
             if isinstance(each, str):
@@ -287,14 +287,14 @@ class Merge:
                     yield found
                 continue
             number, entry = each
-            record, payload = records[number].take(entry), payloads[number].take(entry)
-            if entry.counted and record is None:
+            result = files[number].complete(entry)
+            if result.counted and result.record is None:
                 path = self._parts[number].folder / RECORDS
                 told = f"no record of {entry.test_id} at its place, and the run's report counts it"
                 raise StoredRunError(f"{path}: {told}")
-            yield replace(entry, record=record, payload=None if payload is None else payload.get("result"))
-        for lines in (*records, *payloads):
-            lines.end()
+            yield result
+        for each_file in files:
+            each_file.end()
 
     def partial(self) -> str:
         """Say why the joined run is not complete, when its results were given; empty where it is."""
@@ -368,66 +368,6 @@ def _twice(members: list[tuple[int, CaseResult]], reports: Sequence[OpenReport])
     runs = [reports[number].run for number in dict.fromkeys(number for number, _ in members)]
     named = [f"run {run.run_id}{f' (shard {run.settings[SHARD]})' if SHARD in run.settings else ''}" for run in runs]
     return MergeError(f"{members[0][1].test_id} stands in {' and in '.join(named[:2])}; each case may be in one run")
-
-
-class LinesBeside:
-    """The lines of a `.jsonl` of a run, taken along with the run's entries, one by one.
-
-    Args:
-        path: the file; one that isn't there has no line.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lines = _objects(path)
-        self._next = next(self._lines, None)
-
-    def take(self, entry: CaseResult) -> dict[str, Any] | None:
-        """Give the line of an entry; None where the file has none for it at this place.
-
-        Raises:
-            StoredRunError: the line after it can't be read.
-        """
-        if self._next is None or self._next[1:3] != (entry.test_id, entry.trial):
-            return None
-        line = self._next[3]
-        self._next = next(self._lines, None)
-        return line
-
-    def end(self) -> None:
-        """Check that all lines were taken.
-
-        Raises:
-            StoredRunError: a line belongs to no entry, or stands out of order.
-        """
-        if self._next is not None:
-            number, test_id = self._next[:2]
-            raise StoredRunError(f"{self._path}:{number}: {test_id} stands out of order, or not in the run's report")
-
-
-def _objects(path: Path) -> Iterator[tuple[int, str, int, dict[str, Any]]]:
-    if not path.is_file():
-        return
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                found = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise StoredRunError(f"{path}:{number}: not JSON: {error}") from None
-            if not isinstance(found, dict) or not isinstance(found.get("test_id"), str):
-                raise StoredRunError(f"{path}:{number}: expected an object with test_id")
-            yield number, found["test_id"], _trial(found, f"{path}:{number}"), found
-
-
-def _trial(line: dict[str, Any], where: str) -> int:
-    own = line.get("packbench", line)
-    trial = own.get("trial", 0) if isinstance(own, dict) else None
-    if type(trial) is not int or trial < 0:
-        name = "packbench.trial" if "packbench" in line else "trial"
-        raise StoredRunError(f"{where}: {name}: got {trial!r:.60}, expected an integer of 0 or more")
-    return trial
 
 
 def _filled(

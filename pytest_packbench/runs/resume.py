@@ -21,8 +21,7 @@ from pytest_packbench.runs.folder import (
     is_run_id,
 )
 from pytest_packbench.runs.journal import JournalError, latest, read_head, read_journal
-from pytest_packbench.runs.merge import LinesBeside
-from pytest_packbench.runs.metadata import RunFieldError, parse_run
+from pytest_packbench.runs.lines import ResultFiles
 from pytest_packbench.runs.report import open_report
 
 if TYPE_CHECKING:
@@ -57,115 +56,6 @@ class ResumeError(ValueError):
     """A run can't be resumed: one line that says why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """A run that was begun.
-
-    Attributes:
-        run: what is true of it; None where it died before that was written.
-        entries: what was scored, one for each trial of each case; records and payloads are among them.
-        broken: attempts that broke or were not begun, those of quarantined cases among them.
-        again: how many of them are to be made again.
-        parts: journals of workers that the entries were read from as well.
-    """
-
-    run: Run | None
-    entries: tuple[CaseResult, ...]
-    again: int
-    broken: tuple[CaseResult, ...] = ()
-    parts: tuple[Path, ...] = ()
-
-
-def is_done(entry: CaseResult) -> bool:
-    """Whether an attempt need not be made again: it was scored. What broke or was not begun is tried again."""
-    return entry.verdict in _DONE
-
-
-def is_unfinished(folder: Path) -> bool:
-    """Whether a run's folder has something to resume: it died, or attempts broke or were not begun.
-
-    Args:
-        folder: the run's folder.
-
-    Raises:
-        StoredRunError: its report can't be read.
-        OSError: the same.
-    """
-    if (folder / JOURNAL).exists() or not (folder / REPORT).exists():
-        return True
-    report = open_report(folder)
-    return report.status != "passed" and any(not is_done(entry) and not entry.quarantined for entry in report.entries)
-
-
-def read_begun(folder: Path) -> Begun:
-    """Read what a run has so far: its journal where it died, else its report, records and payloads.
-
-    Args:
-        folder: the run's folder.
-
-    Raises:
-        StoredRunError: one of them can't be read, or an older version wrote the journal.
-        JournalError: a line of the journal is no entry.
-        OSError: a file can't be read.
-    """
-    journal = folder / JOURNAL
-    if not journal.exists():
-        # it may have died before it wrote anything
-        return _from_report(folder) if (folder / REPORT).exists() else Begun(run=None, entries=(), again=0)
-    head = read_head(journal)
-    parts = tuple(sorted(folder.glob(WORKER_JOURNALS)))
-    found = [entry for path in (*parts, journal) for entry in read_journal(path)]
-    if head is None and found:
-        raise StoredRunError(f"{journal}: its first line does not tell what was run; start a new run")
-    for entry in found:
-        _check(entry, folder, journal)
-    # the same attempt may stand in the journal of the worker that made it, too
-    entries = latest(sorted(found, key=lambda entry: entry.timestamp))
-    return replace(_sorted_out(None if head is None else _run(head, journal), entries), parts=parts)
-
-
-def _check(entry: CaseResult, folder: Path, journal: Path) -> None:
-    """See that an entry of a journal can stand in the run's reports.
-
-    Raises:
-        StoredRunError: it is of another suite, or its record is missing or none.
-    """
-    record, wrong = entry.record, ""
-    if entry.suite != folder.parent.name:
-        wrong = f'is of the suite "{entry.suite}"'
-    elif record is None:
-        wrong = "was scored and has no record" if entry.counted else ""
-    else:
-        try:
-            wrong = own_problem(EvalRecord.from_json_line(json.dumps(record), strict=False).packbench or {}) or ""
-        except RecordError as error:
-            wrong = str(error)
-    if wrong:
-        raise StoredRunError(f"{journal}: the entry of {entry.test_id}: {wrong}; start a new run")
-
-
-def differences(before: Run, now: Run) -> list[str]:
-    """Name what makes the results of two sessions results of different things.
-
-    Args:
-        before: the run as it was begun.
-        now: the run as it would be resumed.
-
-    Returns:
-        One text for each difference; empty where the run can be resumed.
-    """
-    told = []
-    for name, words in _FACTS.items():
-        was, is_now = getattr(before, name), getattr(now, name)
-        if was != is_now:
-            told.append(f"{words} changed" + ("" if name in _HASHES else f" ({was or 'none'}, now {is_now or 'none'})"))
-    for name in _SETTINGS:
-        was, is_now = (run.settings.get(name, _DEFAULTS.get(name)) for run in (before, now))
-        if was != is_now:
-            told.append(f"{name} changed ({_shown(was)}, now {_shown(is_now)})")
-    return told
-
-
 @dataclass(slots=True)
 class Kept:
     """What is kept of one suite.
@@ -174,23 +64,31 @@ class Kept:
         folder: the run's folder.
         run: what is true of the run; None where it died before that was written, or nothing of it is kept.
         entries: what need not be run again, by case id and trial.
-        again: attempts that broke or were not begun.
-        broken: those attempts, by case id and trial: what is said of a case that is not selected now.
+        again: how many attempts broke or were not begun and are made again.
+        broken: such attempts, by case id and trial, those of quarantined cases among them: what is said of a case that
+            is not selected now.
         parts: journals of workers that what is kept was read from.
     """
 
     folder: Path
     run: Run | None
-    entries: dict[str, dict[int, CaseResult]]
-    again: int
+    entries: dict[str, dict[int, CaseResult]] = field(default_factory=dict)
+    again: int = 0
     broken: dict[str, dict[int, CaseResult]] = field(default_factory=dict)
     parts: tuple[Path, ...] = ()
     _looked_at: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, folder: Path, begun: Begun) -> Kept:
-        """Sort what a run has by case."""
-        return cls(folder, begun.run, _by_case(begun.entries), begun.again, _by_case(begun.broken), begun.parts)
+    def of(cls, folder: Path, run: Run | None, found: Iterable[CaseResult], parts: Sequence[Path] = ()) -> Kept:
+        """Sort what a run has: what was scored is kept, what broke or was not begun is tried again."""
+        kept = cls(folder, run, parts=tuple(parts))
+        for entry in found:
+            if is_done(entry):
+                kept.entries.setdefault(entry.case_id, {})[entry.trial] = entry
+            else:
+                kept.broken.setdefault(entry.case_id, {})[entry.trial] = entry
+                kept.again += not entry.quarantined
+        return kept
 
     def all_entries(self) -> list[CaseResult]:
         """Give all that is kept."""
@@ -321,10 +219,135 @@ def find_resumed(
     if not shared and any(is_held(folder / JOURNAL) for folder in found.values()):
         raise ResumeError(f"run {run_id} is still running; wait for it or end it first")
     try:
-        kept = {name: Kept.of(folder, read_begun(folder)) for name, folder in found.items()}
+        kept = {name: read_kept(folder) for name, folder in found.items()}
     except (StoredRunError, JournalError, OSError) as error:
         raise ResumeError(str(error)) from None
     return Resumed(run_id, base, kept, anew, recording_sha256)
+
+
+def _place(asked: str, output: Path, suites: Collection[str], home: Path) -> tuple[Path, str]:
+    """Find the folder of reports that a run lies in, and its id."""
+    if asked == LATEST:
+        return output, _last(output, suites)
+    if os.sep not in asked and "/" not in asked:
+        if not is_run_id(asked):
+            raise ResumeError(f'"{asked}" is no run; expected {_EXPECTED}')
+        return output, asked
+    path = Path(os.path.normpath(home / asked))
+    folder = path.parent if path.is_file() else path
+    if not folder.is_dir():
+        raise ResumeError(f"no run at {path}; expected {_EXPECTED}")
+    if folder.parent.name not in suites or not is_run_id(folder.name):
+        raise ResumeError(f"{folder} is no run of {_listed(suites)}; expected <output>/<suite>/<run id>")
+    return folder.parent.parent, folder.name
+
+
+def _last(output: Path, suites: Collection[str]) -> str:
+    """Find the last run that can be gone on with; where there is none the last one."""
+    runs = sorted(
+        (path for name in suites if (output / name).is_dir() for path in (output / name).iterdir()),
+        key=lambda path: path.name,
+        reverse=True,
+    )
+    folders = [path for path in runs if path.is_dir() and is_run_id(path.name)]
+    if not folders:
+        raise ResumeError(f"no run of {_listed(suites)} under {output}")
+    return next((folder.name for folder in folders if _may_go_on(folder)), folders[0].name)
+
+
+def _may_go_on(folder: Path) -> bool:
+    try:
+        return is_unfinished(folder)
+    except (StoredRunError, OSError):
+        return False
+
+
+def _listed(suites: Collection[str]) -> str:
+    return f"suite {', '.join(suites)}"
+
+
+def is_done(entry: CaseResult) -> bool:
+    """Whether an attempt need not be made again: it was scored. What broke or was not begun is tried again."""
+    return entry.verdict in _DONE
+
+
+def is_unfinished(folder: Path) -> bool:
+    """Whether a run's folder has something to resume: it died, or attempts broke or were not begun.
+
+    Args:
+        folder: the run's folder.
+
+    Raises:
+        StoredRunError: its report can't be read.
+        OSError: the same.
+    """
+    if (folder / JOURNAL).exists() or not (folder / REPORT).exists():
+        return True
+    report = open_report(folder)
+    return report.status != "passed" and any(not is_done(entry) and not entry.quarantined for entry in report.entries)
+
+
+def read_kept(folder: Path) -> Kept:
+    """Read what a run has so far: its journal where it died, else its report, records and payloads.
+
+    Args:
+        folder: the run's folder.
+
+    Raises:
+        StoredRunError: one of them can't be read, or an older version wrote the journal.
+        JournalError: a line of the journal is no entry.
+        OSError: a file can't be read.
+    """
+    journal = folder / JOURNAL
+    if journal.exists():
+        return _from_journal(journal)
+    # it may have died before it wrote anything
+    return _from_report(folder) if (folder / REPORT).exists() else Kept.of(folder, None, ())
+
+
+def _from_journal(journal: Path) -> Kept:
+    folder = journal.parent
+    run = read_head(journal)
+    parts = sorted(folder.glob(WORKER_JOURNALS))
+    found = [entry for path in (*parts, journal) for entry in read_journal(path)]
+    if run is None and found:
+        raise StoredRunError(f"{journal}: its first line does not tell what was run; start a new run")
+    for entry in found:
+        _check(entry, folder, journal)
+    # the same attempt may stand in the journal of the worker that made it, too
+    return Kept.of(folder, run, latest(sorted(found, key=lambda entry: entry.timestamp)), parts)
+
+
+def _check(entry: CaseResult, folder: Path, journal: Path) -> None:
+    """See that an entry of a journal can stand in the run's reports.
+
+    Raises:
+        StoredRunError: it is of another suite, or its record is missing or none.
+    """
+    record, wrong = entry.record, ""
+    if entry.suite != folder.parent.name:
+        wrong = f'is of the suite "{entry.suite}"'
+    elif record is None:
+        wrong = "was scored and has no record" if entry.counted else ""
+    else:
+        try:
+            wrong = own_problem(EvalRecord.from_json_line(json.dumps(record), strict=False).packbench or {}) or ""
+        except RecordError as error:
+            wrong = str(error)
+    if wrong:
+        raise StoredRunError(f"{journal}: the entry of {entry.test_id}: {wrong}; start a new run")
+
+
+def _from_report(folder: Path) -> Kept:
+    report, files = open_report(folder), ResultFiles(folder)
+    found = []
+    for entry in report.entries:
+        result = files.complete(entry)
+        if result.counted and result.record is None:
+            raise StoredRunError(f"{folder}: no record of {result.test_id}, which its report counts")
+        found.append(result)
+    files.end()
+    return Kept.of(folder, report.run, found)
 
 
 def check_unchanged(resumed: Resumed, now: Run, case_sha256: Callable[[CaseResult], str | None]) -> None:
@@ -342,7 +365,7 @@ def check_unchanged(resumed: Resumed, now: Run, case_sha256: Callable[[CaseResul
     kept = resumed.kept.get(now.suite)
     if kept is None or kept.run is None:
         return
-    changed = differences(kept.run, now)
+    changed = _differences(kept.run, now)
     if changed:
         resumed.change(now.suite, changed)
         kept.drop_all()
@@ -359,10 +382,57 @@ def check_unchanged(resumed: Resumed, now: Run, case_sha256: Callable[[CaseResul
         kept.forget(case_id)
 
 
+def _differences(before: Run, now: Run) -> list[str]:
+    """Name what makes the results of two sessions results of different things.
+
+    Args:
+        before: the run as it was begun.
+        now: the run as it would be resumed.
+
+    Returns:
+        One text for each difference; empty where the run can be resumed.
+    """
+    told = []
+    for name, words in _FACTS.items():
+        was, is_now = getattr(before, name), getattr(now, name)
+        if was != is_now:
+            told.append(f"{words} changed" + ("" if name in _HASHES else f" ({was or 'none'}, now {is_now or 'none'})"))
+    for name in _SETTINGS:
+        was, is_now = (run.settings.get(name, _DEFAULTS.get(name)) for run in (before, now))
+        if was != is_now:
+            told.append(f"{name} changed ({_shown(was)}, now {_shown(is_now)})")
+    return told
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)
+
+
+def named(case_ids: Sequence[str]) -> str:
+    """Name cases; of many the first ones."""
+    more = len(case_ids) - _MOST_NAMED
+    return f"case {', '.join(case_ids[:_MOST_NAMED])}{f' and {more} more' if more > 0 else ''}"
+
+
 def spent_of(resumed: Resumed) -> dict[str, Any] | None:
     """Give what earlier sessions used, as their report tells it; all suites of a session tell the same."""
     told = (_spent_before(kept.run) for kept in resumed.kept.values() if kept.run is not None)
     return next((spent for spent in told if spent is not None), None)
+
+
+def _spent_before(run: Run) -> dict[str, Any] | None:
+    """Give what earlier sessions of a run used, where it was told."""
+    spent = run.settings.get(_SPENT)
+    return spent if isinstance(spent, dict) and _is_spent(spent) else None
+
+
+def _is_spent(spent: dict[str, Any]) -> bool:
+    counts = [spent.get(name) for name in ("calls", "tokens", "uncounted")] + [spent.get("cached", 0)]
+    cost = spent.get("cost", "")
+    is_cost = cost is None or (isinstance(cost, int | float) and not isinstance(cost, bool))
+    return all(type(count) is int for count in counts) and is_cost and isinstance(spent.get("currency"), str)
 
 
 def read_worker_journals(folder: Path) -> dict[str, dict[int, CaseResult]]:
@@ -411,105 +481,3 @@ def crashed(died: CaseResult, known: Mapping[int, CaseResult], trials: int) -> t
 
 def _together(known: Mapping[int, CaseResult], *others: CaseResult) -> tuple[CaseResult, ...]:
     return tuple(sorted((*known.values(), *others), key=lambda result: result.trial))
-
-
-def named(case_ids: Sequence[str]) -> str:
-    """Name cases; of many the first ones."""
-    more = len(case_ids) - _MOST_NAMED
-    return f"case {', '.join(case_ids[:_MOST_NAMED])}{f' and {more} more' if more > 0 else ''}"
-
-
-def _place(asked: str, output: Path, suites: Collection[str], home: Path) -> tuple[Path, str]:
-    """Find the folder of reports that a run lies in, and its id."""
-    if asked == LATEST:
-        return output, _last(output, suites)
-    if os.sep not in asked and "/" not in asked:
-        if not is_run_id(asked):
-            raise ResumeError(f'"{asked}" is no run; expected {_EXPECTED}')
-        return output, asked
-    path = Path(os.path.normpath(home / asked))
-    folder = path.parent if path.is_file() else path
-    if not folder.is_dir():
-        raise ResumeError(f"no run at {path}; expected {_EXPECTED}")
-    if folder.parent.name not in suites or not is_run_id(folder.name):
-        raise ResumeError(f"{folder} is no run of {_listed(suites)}; expected <output>/<suite>/<run id>")
-    return folder.parent.parent, folder.name
-
-
-def _last(output: Path, suites: Collection[str]) -> str:
-    """Find the last run that can be gone on with; where there is none the last one."""
-    runs = sorted(
-        (path for name in suites if (output / name).is_dir() for path in (output / name).iterdir()),
-        key=lambda path: path.name,
-        reverse=True,
-    )
-    folders = [path for path in runs if path.is_dir() and is_run_id(path.name)]
-    if not folders:
-        raise ResumeError(f"no run of {_listed(suites)} under {output}")
-    return next((folder.name for folder in folders if _may_go_on(folder)), folders[0].name)
-
-
-def _may_go_on(folder: Path) -> bool:
-    try:
-        return is_unfinished(folder)
-    except (StoredRunError, OSError):
-        return False
-
-
-def _listed(suites: Collection[str]) -> str:
-    return f"suite {', '.join(suites)}"
-
-
-def _by_case(entries: Iterable[CaseResult]) -> dict[str, dict[int, CaseResult]]:
-    found: dict[str, dict[int, CaseResult]] = {}
-    for entry in entries:
-        found.setdefault(entry.case_id, {})[entry.trial] = entry
-    return found
-
-
-def _spent_before(run: Run) -> dict[str, Any] | None:
-    """Give what earlier sessions of a run used, where it was told."""
-    spent = run.settings.get(_SPENT)
-    return spent if isinstance(spent, dict) and _is_spent(spent) else None
-
-
-def _is_spent(spent: dict[str, Any]) -> bool:
-    counts = [spent.get(name) for name in ("calls", "tokens", "uncounted")] + [spent.get("cached", 0)]
-    cost = spent.get("cost", "")
-    is_cost = cost is None or (isinstance(cost, int | float) and not isinstance(cost, bool))
-    return all(type(count) is int for count in counts) and is_cost and isinstance(spent.get("currency"), str)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    return "none" if value is None else str(value)
-
-
-def _from_report(folder: Path) -> Begun:
-    report = open_report(folder)
-    records, payloads = LinesBeside(folder / "records.jsonl"), LinesBeside(folder / "payloads.jsonl")
-    entries = []
-    for entry in report.entries:
-        record, payload = records.take(entry), payloads.take(entry)
-        if entry.counted and record is None:
-            raise StoredRunError(f"{folder}: no record of {entry.test_id}, which its report counts")
-        entries.append(replace(entry, record=record, payload=None if payload is None else payload.get("result")))
-    records.end()
-    payloads.end()
-    return _sorted_out(report.run, entries)
-
-
-def _sorted_out(run: Run | None, entries: list[CaseResult]) -> Begun:
-    done = tuple(entry for entry in entries if is_done(entry))
-    broken = tuple(entry for entry in entries if not is_done(entry))
-    again = sum(not entry.quarantined for entry in broken)
-    return Begun(run=run, entries=done, again=again, broken=broken)
-
-
-def _run(head: dict[str, Any], path: Path) -> Run:
-    try:
-        return parse_run(head)
-    except RunFieldError as error:
-        told = "not what a run is" if error.name else error.value
-        raise StoredRunError(f"{path}:1: /run: {told}") from None

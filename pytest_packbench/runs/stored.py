@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.record import EvalRecord, RecordError
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import Run
-from pytest_packbench.model.score import VERDICTS
 from pytest_packbench.model.strict_json import shown
 from pytest_packbench.runs.folder import ERRORS, REPORT, StoredRunError
+from pytest_packbench.runs.lines import read_run_errors, read_run_records
 from pytest_packbench.runs.report import open_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
+
+    from pytest_packbench.model.record import EvalRecord
+    from pytest_packbench.runs.lines import ErrorLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +88,11 @@ def read_run(path: Path) -> ReadRun:
         told = load_run(report)
         if (told.run.run_id, told.run.suite) == (stored.run.run_id, stored.run.suite):
             return ReadRun(stored=_checked(told, stored), whole=True)
-    lines = list(_error_lines(errors, stored)) if errors.is_file() else []
-    if not lines:
+    lines = read_run_errors(errors, stored.run.run_id) if errors.is_file() else ()
+    broken = [_result_of(line, stored.run.suite) for line in lines]
+    if not broken:
         return ReadRun(stored=stored, whole=False)
-    entries = sorted((*stored.entries, *_numbered(lines, stored.entries)), key=lambda one: (one.test_id, one.trial))
+    entries = sorted((*stored.entries, *_numbered(broken, stored.entries)), key=lambda one: (one.test_id, one.trial))
     return ReadRun(stored=replace(stored, entries=tuple(entries)), whole=True)
 
 
@@ -99,37 +101,19 @@ def _from_records(path: Path) -> StoredRun:
     facts: tuple[Any, ...] = ()
     entries: dict[tuple[str, int], CaseResult] = {}
     started, finished = "", ""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            record = _record(line, f"{path}:{number}")
-            if first is None:
-                first, facts = record, _facts(record)
-            _check_one_run(facts, record, f"{path}:{number}")
-            entry = CaseResult.from_record(record)
-            # the same attempt written twice is one attempt: the first counts, as in a report
-            entries.setdefault((entry.test_id, entry.trial), entry)
-            started = min(started or record.timestamp, record.timestamp)
-            finished = max(finished, record.timestamp)
+    for where, record in read_run_records(path):
+        if first is None:
+            first, facts = record, _facts(record)
+        _check_one_run(facts, record, where)
+        entry = CaseResult.from_record(record)
+        # the same attempt written twice is one attempt: the first counts, as in a report
+        entries.setdefault((entry.test_id, entry.trial), entry)
+        started = min(started or record.timestamp, record.timestamp)
+        finished = max(finished, record.timestamp)
     if first is None:
         raise StoredRunError(f"{path}: no records")
     run = replace(_run_of(first), started_at=started, finished_at=finished)
     return StoredRun(source=str(path), run=run, entries=_sorted(entries.values()))
-
-
-def _record(line: bytes, where: str) -> EvalRecord:
-    # a report of a million records reads them without these models
-    from pytest_packbench.model.checks import own_problem
-
-    try:
-        record = EvalRecord.from_json_line(line, strict=False)
-    except RecordError as error:
-        raise StoredRunError(f"{where}: {error}") from None
-    problem = own_problem(record.packbench) if record.packbench else None
-    if problem is not None:
-        raise StoredRunError(f"{where}: {problem}")
-    return record
 
 
 _SAME = ("mode", "pack", "suite_sha256", "target")
@@ -188,43 +172,20 @@ def _checked(told: StoredRun, records: StoredRun) -> StoredRun:
     return told
 
 
-_TEXTS = ("run_id", "test_id", "verdict", "kind", "message", "file", "timestamp")
-
-
-def _error_lines(path: Path, stored: StoredRun) -> Iterator[CaseResult]:
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                data = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise StoredRunError(f"{path}:{number}: not JSON: {error}") from None
-            if not isinstance(data, dict) or not all(isinstance(data.get(name, ""), str) for name in _TEXTS):
-                raise StoredRunError(f"{path}:{number}: expected an object with {', '.join(_TEXTS)}")
-            if data.get("verdict") not in VERDICTS or not data.get("test_id"):
-                raise StoredRunError(f"{path}:{number}: expected a test_id, and a verdict of {', '.join(VERDICTS)}")
-            # runs may be joined in one file; those of another suite belong to its records
-            if data.get("run_id") == stored.run.run_id:
-                yield _entry_of_line(data, stored)
-
-
-def _entry_of_line(data: dict[str, Any], stored: StoredRun) -> CaseResult:
-    """Make an entry of a line; which groups it belongs to, no line tells."""
-    test_id = data["test_id"]
-    case_id = test_id.rpartition(":")[2]
-    file, trial = data.get("file", ""), data.get("trial", 0)
+def _result_of(line: ErrorLine, suite: str) -> CaseResult:
+    """Make a result of an error line; which groups it belongs to, no line tells."""
+    case_id = line.test_id.rpartition(":")[2]
     return CaseResult(
-        suite=stored.run.suite,
-        test_id=test_id,
+        suite=suite,
+        test_id=line.test_id,
         case_id=case_id,
-        nodeid=f"{file}::{case_id}",
-        file=file,
-        verdict=data["verdict"],
-        kind=data.get("kind", ""),
-        message=data.get("message", ""),
-        timestamp=data.get("timestamp", ""),
-        trial=trial if isinstance(trial, int) and trial > 0 else 0,
+        nodeid=f"{line.file}::{case_id}",
+        file=line.file,
+        verdict=line.verdict,
+        kind=line.kind,
+        message=line.message,
+        timestamp=line.timestamp,
+        trial=line.trial,
     )
 
 
