@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 # the original's mark for a change that counts, in points of score
 THRESHOLD = 0.05
+SMALLER = "smaller_changes"
+# a case that broke is no better than one that failed
+_BAD = ("failed", "error", "vacuous", "not_run")
+_FORM = re.compile(r"\s*(?P<name>[a-z_]+)\s*(?P<sign><=|>=|<|>)\s*(?P<bound>[+-]?(?:\d+\.?\d*|\.\d+))\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,9 +164,6 @@ def _smaller(change: Change, threshold: float) -> bool:
     return change.delta is not None and TOLERANCE < abs(change.delta) < threshold - TOLERANCE
 
 
-SMALLER = "smaller_changes"
-# a case that broke is no better than one that failed
-_BAD = ("failed", "error", "vacuous", "not_run")
 _KINDS: dict[str, Callable[[Change, float], bool]] = {
     "improved": _improved,
     "regressed": _regressed,
@@ -323,9 +324,6 @@ def _points(term: Mapping[str, Any]) -> str:
     if term["effect"] == "zero":
         return "=0"
     return f"{term['value']:+.2f}" if term["effect"] in {"add", "clamp"} else "note"
-
-
-_FORM = re.compile(r"\s*(?P<name>[a-z_]+)\s*(?P<sign><=|>=|<|>)\s*(?P<bound>[+-]?(?:\d+\.?\d*|\.\d+))\s*")
 
 
 class ConditionError(ValueError):

@@ -1,4 +1,4 @@
-"""Exact bounds of a proportion, for gates that decide on what a run has shown instead of what it happened to give."""
+"""How certain a number is: intervals and bounds of a proportion, and of the mean of paired differences."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 
 
 CONFIDENCE = 0.95
+RESAMPLES = 2_000
+# above it the mean of differences is normal for every purpose here, and resampling would take minutes
+MOST_RESAMPLED = 2_000
+_SEED = 20_000_101
+_POWER = 0.8
 _STEPS = 200
 _EXACT = 1e-14
 _HALVINGS = 60
@@ -44,20 +49,6 @@ def wilson(k: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float
     return max(0.0, low), 1.0 if k == n else min(1.0, high)
 
 
-@lru_cache
-def _quantile(confidence: float) -> float:
-    """Give the end of the two-sided interval of a standard normal variable."""
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence {confidence} does not lie between 0 and 1")
-    return _normal_quantile((1 + confidence) / 2)
-
-
-def _normal_quantile(share: float) -> float:
-    from statistics import NormalDist
-
-    return NormalDist().inv_cdf(share)
-
-
 def exact_bound(k: int, n: int, confidence: float, *, upper: bool) -> float:
     """Give the one-sided exact bound of a proportion (Clopper and Pearson 1934, Biometrika 26:404-413).
 
@@ -83,46 +74,6 @@ def exact_bound(k: int, n: int, confidence: float, *, upper: bool) -> float:
         else:
             high = middle
     return (low + high) / 2
-
-
-def _beta_cdf(x: float, a: float, b: float) -> float:
-    if x <= 0 or x >= 1:
-        return 0.0 if x <= 0 else 1.0
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
-    # the fraction converges fast on the side of the mean that it is asked for
-    if x < (a + 1) / (a + b + 2):
-        return front * _fraction(x, a, b) / a
-    return 1.0 - front * _fraction(1 - x, b, a) / b
-
-
-def _fraction(x: float, a: float, b: float) -> float:
-    """Sum the continued fraction of the incomplete beta function (DLMF 8.17.22, by Lentz's method)."""
-    tiny = 1e-300
-    c, d = 1.0, 1.0 - (a + b) * x / (a + 1)
-    d = 1.0 / (d if abs(d) > tiny else tiny)
-    total = d
-    for step in range(1, _STEPS + int(math.sqrt(a + b)) * 4):
-        twice = 2 * step
-        for term in (
-            step * (b - step) * x / ((a + twice - 1) * (a + twice)),
-            -(a + step) * (a + b + step) * x / ((a + twice) * (a + twice + 1)),
-        ):
-            d = 1.0 + term * d
-            c = 1.0 + term / c
-            d = 1.0 / (d if abs(d) > tiny else tiny)
-            c = c if abs(c) > tiny else tiny
-            change = c * d
-            total *= change
-        if abs(change - 1.0) < _EXACT:
-            break
-    return total
-
-
-RESAMPLES = 2_000
-# above it the mean of differences is normal for every purpose here, and resampling would take minutes
-MOST_RESAMPLED = 2_000
-_SEED = 20_000_101
-_POWER = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +141,87 @@ def paired_mean(
     )
 
 
+def mcnemar(lost: int, won: int) -> float:
+    """Give the exact two-sided p value of McNemar's test (1947; the binomial form) on pass flips.
+
+    Args:
+        lost: cases that passed before and fail now, 0 or more.
+        won: cases that failed before and pass now, 0 or more.
+
+    Returns:
+        0 to 1; 1 without flips.
+    """
+    flips = lost + won
+    if not flips:
+        return 1.0
+    # in logarithms: 2 ** flips overflows a float above a thousand flips
+    total = math.fsum(
+        math.exp(math.lgamma(flips + 1) - math.lgamma(k + 1) - math.lgamma(flips - k + 1) - flips * math.log(2))
+        for k in range(min(lost, won) + 1)
+    )
+    return min(1.0, 2 * total)
+
+
+def unseen(n: int, confidence: float = 0.95) -> float | None:
+    """Give the share of cases that could change without one of `n` showing it (one-sided exact bound).
+
+    Args:
+        n: cases of which none changed.
+        confidence: of the bound, between 0 and 1.
+
+    Returns:
+        0 to 1, `1 - (1 - confidence) ** (1 / n)` (Clopper and Pearson 1934, none seen); None for no case.
+    """
+    return 1 - (1 - confidence) ** (1 / n) if n else None
+
+
+@lru_cache
+def _quantile(confidence: float) -> float:
+    """Give the end of the two-sided interval of a standard normal variable."""
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence {confidence} does not lie between 0 and 1")
+    return _normal_quantile((1 + confidence) / 2)
+
+
+def _normal_quantile(share: float) -> float:
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf(share)
+
+
+def _beta_cdf(x: float, a: float, b: float) -> float:
+    if x <= 0 or x >= 1:
+        return 0.0 if x <= 0 else 1.0
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
+    # the fraction converges fast on the side of the mean that it is asked for
+    if x < (a + 1) / (a + b + 2):
+        return front * _fraction(x, a, b) / a
+    return 1.0 - front * _fraction(1 - x, b, a) / b
+
+
+def _fraction(x: float, a: float, b: float) -> float:
+    """Sum the continued fraction of the incomplete beta function (DLMF 8.17.22, by Lentz's method)."""
+    tiny = 1e-300
+    c, d = 1.0, 1.0 - (a + b) * x / (a + 1)
+    d = 1.0 / (d if abs(d) > tiny else tiny)
+    total = d
+    for step in range(1, _STEPS + int(math.sqrt(a + b)) * 4):
+        twice = 2 * step
+        for term in (
+            step * (b - step) * x / ((a + twice - 1) * (a + twice)),
+            -(a + step) * (a + b + step) * x / ((a + twice) * (a + twice + 1)),
+        ):
+            d = 1.0 + term * d
+            c = 1.0 + term / c
+            d = 1.0 / (d if abs(d) > tiny else tiny)
+            c = c if abs(c) > tiny else tiny
+            change = c * d
+            total *= change
+        if abs(change - 1.0) < _EXACT:
+            break
+    return total
+
+
 def _grouped(differences: Sequence[float], clusters: Sequence[str] | None) -> list[tuple[float, int]]:
     """Give the sum and the size of each cluster; each difference is one where no clusters are given."""
     if clusters is None:
@@ -228,37 +260,3 @@ def _mean_of(groups: Sequence[tuple[float, int]]) -> float:
 def _normal(mean: float, error: float, confidence: float) -> tuple[float, float]:
     half = _quantile(confidence) * error
     return mean - half, mean + half
-
-
-def mcnemar(lost: int, won: int) -> float:
-    """Give the exact two-sided p value of McNemar's test (1947; the binomial form) on pass flips.
-
-    Args:
-        lost: cases that passed before and fail now, 0 or more.
-        won: cases that failed before and pass now, 0 or more.
-
-    Returns:
-        0 to 1; 1 without flips.
-    """
-    flips = lost + won
-    if not flips:
-        return 1.0
-    # in logarithms: 2 ** flips overflows a float above a thousand flips
-    total = math.fsum(
-        math.exp(math.lgamma(flips + 1) - math.lgamma(k + 1) - math.lgamma(flips - k + 1) - flips * math.log(2))
-        for k in range(min(lost, won) + 1)
-    )
-    return min(1.0, 2 * total)
-
-
-def unseen(n: int, confidence: float = 0.95) -> float | None:
-    """Give the share of cases that could change without one of `n` showing it (one-sided exact bound).
-
-    Args:
-        n: cases of which none changed.
-        confidence: of the bound, between 0 and 1.
-
-    Returns:
-        0 to 1, `1 - (1 - confidence) ** (1 / n)` (Clopper and Pearson 1934, none seen); None for no case.
-    """
-    return 1 - (1 - confidence) ** (1 / n) if n else None

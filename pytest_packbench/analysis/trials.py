@@ -41,7 +41,7 @@ class CaseVerdict:
     """How a case ended, over all its trials.
 
     Attributes:
-        verdict: one of `records.entry.VERDICTS`.
+        verdict: one of `VERDICTS`.
         score: mean over the trials, 0 to 1; None where one of them has no score.
         threshold: 0 to 1; None where nothing was scored.
         message: why, in one line; the trial's own where there is only one.

@@ -1,0 +1,73 @@
+"""The streaming tally: one result at a time gives what a run at hand gives, and sums are exact."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_packbench.analysis.gates import check, gate_tally, judged
+from pytest_packbench.analysis.listing import Listing
+from pytest_packbench.analysis.statistics import statistics, statistics_of
+from pytest_packbench.analysis.sums import Profile, Sums, points_of
+from pytest_packbench.analysis.trials import folded
+from pytest_packbench.runs.writer import in_order
+from tests.unit.runs import COMPLETE, a_gate, entry
+from tests.unit.stored_runs import any_entries
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from pytest_packbench.model.result import CaseResult
+
+METRICS = ("pass_rate", "mean_score", "over_refusal_rate", "valid_rate")
+GATES = [
+    COMPLETE,
+    a_gate(must_pass=("a", "b")),
+    *(
+        a_gate(metric, min=0.5, by=by, max_ratio_to_baseline=1.5)
+        for metric in METRICS
+        for by in (None, "difficulty", "tag", "colour")
+    ),
+]
+RULES: list[Any] = ["mean", "all", {"at_least": 2}]
+
+
+@given(st.lists(st.floats(0, 1)), st.randoms(use_true_random=False))
+def test_scores_are_summed_as_fsum_does_in_any_order(scores: list[float], random: Random) -> None:
+    found = Sums()
+    for score in random.sample(scores, len(scores)):
+        found.add(Profile("passed", scored=True), points_of(score))
+    assert found.score == math.fsum(scores)
+
+
+@given(any_entries(trials=True), any_entries(trials=True), st.sampled_from(RULES))
+def test_results_one_by_one_give_what_a_run_at_hand_gives(
+    found: list[CaseResult], earlier: list[CaseResult], rule: Any
+) -> None:
+    listing = Listing()
+    tally = gate_tally(GATES, trials_rule=rule, listings=[listing])
+    for result in in_order(found):
+        tally.add(result)
+    assert statistics_of(tally) == statistics(found, trials_rule=rule)
+    assert judged(tally, GATES) == check(found, GATES, trials_rule=rule)
+    assert [row.case.verdict for row in listing.first("all", 100)] == [
+        case.verdict for case in sorted(folded(found, rule), key=lambda case: case.case_id)
+    ]
+    assert check(found, GATES, earlier, trials_rule=rule) == check(in_order(found), GATES, earlier, trials_rule=rule)
+
+
+@given(any_entries(), st.integers(1, 4))
+def test_a_listing_keeps_the_first_of_each_table_and_counts_all(found: list[CaseResult], most: int) -> None:
+    whole, first = Listing().take(found), Listing(most=most).take(found)
+    for name in ("all", "failed", "error", "vacuous", "not_run", "known_hole", "quarantined", "broken", "stale"):
+        assert first.count(name) == whole.count(name)
+        assert list(first.first(name, 100)) == list(whole.first(name, most))
+    assert whole.count("all") == len(found)
+
+
+def test_no_record_or_payload_is_kept_for_a_page() -> None:
+    (row,) = Listing().take([entry(record={"a": 1}, payload="long")]).first("all", 1)
+    assert (row.case.record, row.case.payload, row.trials) == (None, None, 1)
