@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pytest_packbench.model.case import LoadedCase, canonical_sha256
 from pytest_packbench.model.cassette import Cassette
 from pytest_packbench.model.errors import CaseError, CassetteError, Problem, SuiteError, problems_of, shown, suggestion
-from pytest_packbench.model.suite import CONFIG_NAME, SuiteConfig
+from pytest_packbench.model.suite import CONFIG_NAME, Suite, SuiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -213,6 +213,25 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(word: str) -> float:
     raise JsonError(Problem("", f"{word} is not JSON", "expected a finite number or null"))
+
+
+def read_suite(
+    path: Path, models: Mapping[str, type[SuiteConfig]], *, source: str, name: str = "", bundled: bool = False
+) -> Suite:
+    """Read a suite's rules; no case is read.
+
+    Args:
+        path: the suite's folder.
+        models: the packs that are known, with their suite models.
+        source: how to call its `suite.yaml` in an error.
+        name: the suite's name; its folder's where it is empty.
+        bundled: whether it comes with the installed package.
+
+    Raises:
+        SuiteError: one line with file, pointer, what is wrong, what was expected.
+    """
+    rules = read_config(path, models, source=source)
+    return Suite(name=name or path.name, path=path, config=rules, sha256=scoring_sha256(rules), bundled=bundled)
 
 
 def _yaml_loader() -> Any:
