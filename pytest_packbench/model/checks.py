@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin,
 # of pydantic only its core, which reads records as well: a command that compares runs needs no more
 from pydantic_core import SchemaValidator, ValidationError, core_schema
 
-from pytest_packbench.model.result import HINTS, LATER, OWN_KEYS, OWN_VERSION, ROW, CaseResult
+from pytest_packbench.model.result import LATER, OWN_KEYS, OWN_VERSION, ROW, CaseResult
 from pytest_packbench.model.run import Mode, Origin
 from pytest_packbench.model.score import Kind, Term
 from pytest_packbench.model.strict_json import shown
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from pydantic_core import CoreSchema
+
+
+_HINTS: Mapping[str, Any] = get_type_hints(CaseResult, include_extras=True)
 
 
 def result_problem(result: CaseResult) -> tuple[str, str] | None:
@@ -68,16 +71,16 @@ def own_problem(own: Mapping[str, Any]) -> str | None:
 def own_schema() -> CoreSchema:
     """Give the schema of a record's own object."""
     text, name = schema_of(str), core_schema.typed_dict_field(schema_of(str), required=True)
-    found = _schemas(name for name in OWN_KEYS if name in HINTS) | {
+    found = _schemas(name for name in OWN_KEYS if name in _HINTS) | {
         # of the run
         "version": core_schema.chain_schema([schema_of(int), core_schema.literal_schema([OWN_VERSION])]),
         "mode": schema_of(Mode),
         "origin": schema_of(Origin | None),
         **dict.fromkeys(("target", "pack"), text),
         "bundled": schema_of(bool),
-        "calls": schema_of(HINTS["cached"]),
-        "suite_sha256": schema_of(HINTS["case_sha256"]),
-        "versions": schema_of(HINTS["facets"]),
+        "calls": schema_of(_HINTS["cached"]),
+        "suite_sha256": schema_of(_HINTS["case_sha256"]),
+        "versions": schema_of(_HINTS["facets"]),
         # of the case, but not as in a result
         "tags": core_schema.list_schema(text, strict=True),
         "terms": core_schema.list_schema(_term_schema(), strict=True),
@@ -135,7 +138,7 @@ def schema_of(hint: Any) -> CoreSchema:
 
 @cache
 def _result_check() -> tuple[SchemaValidator, dict[str, Kind]]:
-    beside = ((name, one) for name, hint in HINTS.items() for one in get_args(hint))
+    beside = ((name, one) for name, hint in _HINTS.items() for one in get_args(hint))
     kinds = {name: one for name, one in beside if isinstance(one, Kind)}
     return SchemaValidator(object_schema(_schemas(kinds), kinds)), kinds
 
@@ -147,7 +150,7 @@ def _own_check() -> SchemaValidator:
 
 def _schemas(names: Iterable[str]) -> dict[str, CoreSchema]:
     """Give the schemas of fields; a term stands as plain JSON."""
-    found = {name: schema_of(HINTS[name]) for name in names}
+    found = {name: schema_of(_HINTS[name]) for name in names}
     terms = core_schema.tuple_schema([_term_schema()], variadic_item_index=0, strict=True)
     return found | ({"terms": terms} if "terms" in found else {})
 
