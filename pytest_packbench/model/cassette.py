@@ -9,14 +9,13 @@ from pydantic_core import core_schema
 
 from pytest_packbench.model.case import CaseId, ListOf, StrictModel, Text
 from pytest_packbench.model.request import Usage
+from pytest_packbench.model.run import Origin  # noqa: TC001 - pydantic reads it when the model is made
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
 
 CASSETTE_VERSION = 1
-Origin = Literal["authored", "recorded"]
-"""Who wrote a recording: a person, or the program from a model's answers."""
 VERIFY = "verify"
 """The role of the one exchange that a target outside this process leaves: its whole result."""
 

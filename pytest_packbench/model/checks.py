@@ -1,4 +1,4 @@
-"""Checks of results that are read back from files, by pydantic models made of the types of `CaseResult`.
+"""Checks of results that are read back from files: schemas of pydantic's core, made of the types of `CaseResult`.
 
 Results that are made here are not checked. A foreign writer may add keys to our own object in a record; what is of ours
 has to be what a report can count and compare.
@@ -10,16 +10,21 @@ from functools import cache
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
+# of pydantic only its core, which reads records as well: a command that compares runs needs no more
+from pydantic_core import SchemaValidator, ValidationError, core_schema
 
-from pytest_packbench.model.cassette import Origin
-from pytest_packbench.model.result import HINTS, LATER, OWN_KEYS, OWN_VERSION, ROW, CaseResult
-from pytest_packbench.model.run import Mode
+from pytest_packbench.model.result import LATER, OWN_KEYS, OWN_VERSION, ROW, CaseResult
+from pytest_packbench.model.run import Mode, Origin
 from pytest_packbench.model.score import Kind, Term
 from pytest_packbench.model.strict_json import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
+
+    from pydantic_core import CoreSchema
+
+
+_HINTS: Mapping[str, Any] = get_type_hints(CaseResult, include_extras=True)
 
 
 def result_problem(result: CaseResult) -> tuple[str, str] | None:
@@ -31,9 +36,9 @@ def result_problem(result: CaseResult) -> tuple[str, str] | None:
     Returns:
         The field and, in words, what it is and was expected to be; None where all fields are sound.
     """
-    model, kinds = _result_model()
+    check, kinds = _result_check()
     try:
-        model.model_validate({name: getattr(result, name) for name in kinds})
+        check.validate_python({name: getattr(result, name) for name in kinds})
     except ValidationError as error:
         name = str(error.errors(include_url=False, include_context=False)[0]["loc"][0])
         return name, f"got {shown(repr(getattr(result, name)))}, expected {kinds[name].words}"
@@ -51,106 +56,105 @@ def own_problem(own: Mapping[str, Any]) -> str | None:
         every key of ours is of its type and range.
     """
     try:
-        own_model().model_validate(own)
+        _own_check().validate_python(own)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         place = "packbench" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
         if first["type"] == "missing":
             return f"{place}: is missing"
-        expected = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+        expected = first["msg"].removeprefix("Input should be ")
         expected = expected.replace("String should match", "a string that matches")
         return f"{place}: expected {expected}, got {shown(repr(first['input']))}"
     return None
 
 
-@cache
-def own_model() -> type[BaseModel]:
-    """Give the model of a record's own object."""
-    shared = _hints(*(name for name in OWN_KEYS if name in HINTS))
-    of_run = {
-        "version": Annotated[int, AfterValidator(_version), WithJsonSchema({"const": OWN_VERSION})],
-        "mode": Mode,
-        "origin": Origin | None,
-        "target": str,
-        "pack": str,
-        "bundled": bool,
-        "calls": shared["cached"],
-        "suite_sha256": shared["case_sha256"],
-        "versions": shared["facets"],
+def own_schema() -> CoreSchema:
+    """Give the schema of a record's own object."""
+    text, name = schema_of(str), core_schema.typed_dict_field(schema_of(str), required=True)
+    found = _schemas(name for name in OWN_KEYS if name in _HINTS) | {
+        # of the run
+        "version": core_schema.chain_schema([schema_of(int), core_schema.literal_schema([OWN_VERSION])]),
+        "mode": schema_of(Mode),
+        "origin": schema_of(Origin | None),
+        **dict.fromkeys(("target", "pack"), text),
+        "bundled": schema_of(bool),
+        "calls": schema_of(_HINTS["cached"]),
+        "suite_sha256": schema_of(_HINTS["case_sha256"]),
+        "versions": schema_of(_HINTS["facets"]),
+        # of the case, but not as in a result
+        "tags": core_schema.list_schema(text, strict=True),
+        "terms": core_schema.list_schema(_term_schema(), strict=True),
+        **dict.fromkeys(("utility", "valid"), schema_of(bool)),
+        # an object also says what the judge found
+        "judge": core_schema.custom_error_schema(
+            core_schema.union_schema([schema_of(str | None), core_schema.typed_dict_schema({"name": name})]),
+            custom_error_type="judge",
+            custom_error_message="a judge's name, or an object with its name",
+        ),
     }
-    # they stand there otherwise than in a result
-    changed = {"tags": list[str], "terms": list[_term_model()], "utility": bool, "valid": bool}  # type: ignore[misc]  # made as it is called
-    found = {**shared, **of_run, **changed}
     required = ("version", "score", "threshold", "verdict", "terms")
-    return model_of("Own", {**{key: found[key] for key in OWN_KEYS}, "judge": _JUDGE}, required)
+    return object_schema({key: found[key] for key in (*OWN_KEYS, "judge")}, required)
+
+
+def row_schema() -> CoreSchema:
+    """Give the schema of a report's row."""
+    return object_schema(_schemas(ROW), [name for name in ROW if name not in LATER])
+
+
+def object_schema(members: Mapping[str, CoreSchema], required: Collection[str]) -> CoreSchema:
+    """Give the schema of an object; foreign keys are left alone."""
+    fields = {name: core_schema.typed_dict_field(schema, required=name in required) for name, schema in members.items()}
+    return core_schema.typed_dict_schema(fields, strict=True)
+
+
+def schemas_of(kind: type) -> dict[str, CoreSchema]:
+    """Give the schemas of a dataclass's fields by name."""
+    return {name: schema_of(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
+
+
+def schema_of(hint: Any) -> CoreSchema:
+    """Give the strict schema of a type: plain ones, literals, tuples, dicts, or None; with what its `Kind` says."""
+    plain, *beside = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    kind = next((one for one in beside if isinstance(one, Kind)), Kind())
+    origin, inner = get_origin(plain), get_args(plain)
+    if NoneType in inner:
+        (some,) = (one for one in inner if one is not NoneType)
+        return core_schema.nullable_schema(schema_of(Annotated[some, kind]))
+    if kind.among or origin is Literal:
+        return core_schema.literal_schema(list(kind.among or inner))
+    if origin is tuple:
+        return core_schema.tuple_schema([schema_of(inner[0])], variadic_item_index=0, strict=True)
+    if origin is dict:
+        return core_schema.dict_schema(*map(schema_of, inner), strict=True)
+    made: dict[Any, CoreSchema] = {
+        str: core_schema.str_schema(pattern=kind.pattern, strict=True),
+        bool: core_schema.bool_schema(strict=True),
+        int: core_schema.int_schema(ge=kind.least, le=kind.most, strict=True),
+        float: core_schema.float_schema(ge=kind.least, le=kind.most, strict=True),
+        Any: core_schema.any_schema(),
+    }
+    return made[plain]
 
 
 @cache
-def row_model() -> type[BaseModel]:
-    """Give the model of a report's row."""
-    return model_of("Row", _hints(*ROW), [name for name in ROW if name not in LATER])
-
-
-def model_of(name: str, hints: Mapping[str, Any], required: Collection[str]) -> type[BaseModel]:
-    """Make a strict model that leaves foreign keys alone; what is not required may be missing."""
-    fields: dict[str, Any] = {key: (hint, ... if key in required else None) for key, hint in hints.items()}
-    return create_model(name, __config__=ConfigDict(strict=True, frozen=True), **fields)
-
-
-def bounded_hints(kind: type) -> dict[str, Any]:
-    """Give the types of a dataclass's fields by name, for pydantic."""
-    return {name: _bounded(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
+def _result_check() -> tuple[SchemaValidator, dict[str, Kind]]:
+    beside = ((name, one) for name, hint in _HINTS.items() for one in get_args(hint))
+    kinds = {name: one for name, one in beside if isinstance(one, Kind)}
+    return SchemaValidator(object_schema(_schemas(kinds), kinds)), kinds
 
 
 @cache
-def _result_model() -> tuple[type[BaseModel], dict[str, Kind]]:
-    kinds = {name: kind for name, hint in HINTS.items() if (kind := _kind(hint)) is not None}
-    return model_of("Result", _hints(*kinds), kinds), kinds
+def _own_check() -> SchemaValidator:
+    return SchemaValidator(own_schema())
 
 
-@cache
-def _term_model() -> type[BaseModel]:
-    hints = bounded_hints(Term)
-    return model_of("Term", hints, hints)
+def _schemas(names: Iterable[str]) -> dict[str, CoreSchema]:
+    """Give the schemas of fields; a term stands as plain JSON."""
+    found = {name: schema_of(_HINTS[name]) for name in names}
+    terms = core_schema.tuple_schema([_term_schema()], variadic_item_index=0, strict=True)
+    return found | ({"terms": terms} if "terms" in found else {})
 
 
-def _hints(*names: str) -> dict[str, Any]:
-    """Give the types of fields for pydantic; a term stands as plain JSON."""
-    found = {name: _bounded(HINTS[name]) for name in names}
-    return found | ({"terms": tuple[_term_model(), ...]} if "terms" in found else {})  # type: ignore[misc]  # made as it is called
-
-
-def _bounded(hint: Any) -> Any:
-    """Put what a type says of its values into pydantic's words."""
-    kind = _kind(hint)
-    if kind is None:
-        return hint
-    plain = get_args(hint)[0]
-    if kind.among:
-        return Literal[kind.among] | None if NoneType in get_args(plain) else Literal[kind.among]
-    bounds = {"ge": kind.least, "le": kind.most, "pattern": kind.pattern}
-    given: Any = {name: bound for name, bound in bounds.items() if bound is not None}
-    return Annotated[plain, Field(**given)] if given else plain
-
-
-def _kind(hint: Any) -> Kind | None:
-    beside = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    return next((one for one in beside if isinstance(one, Kind)), None)
-
-
-def _version(found: int) -> int:
-    if found != OWN_VERSION:
-        raise ValueError(str(OWN_VERSION))
-    return found
-
-
-def _judge(found: Any) -> Any:
-    # an object also says what the judge found
-    name = found.get("name") if isinstance(found, dict) else found
-    if found is not None and not isinstance(name, str):
-        raise ValueError("a judge's name, or an object with its name")
-    return found
-
-
-_NAMED_JUDGE = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
-_JUDGE = Annotated[Any, AfterValidator(_judge), WithJsonSchema({"anyOf": [{"type": ["string", "null"]}, _NAMED_JUDGE]})]
+def _term_schema() -> CoreSchema:
+    members = schemas_of(Term)
+    return object_schema(members, members)

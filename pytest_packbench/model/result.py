@@ -7,7 +7,7 @@ in a wire record and what is read back from there; `model.checks` and `model.sch
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pytest_packbench.model.record import EVAL_DECISIONS
 from pytest_packbench.model.score import VERDICTS, Kind
@@ -33,21 +33,6 @@ OWN_KEYS = (
     *("utility", "valid", "cached", "calls"),
 )
 """The keys of that object as they are written, the last four only where they tell something; other keys are foreign."""
-
-
-class Standing(NamedTuple):
-    """How a field stands in the row of a report, where it doesn't always.
-
-    Attributes:
-        apart: it stands elsewhere.
-        later: a report of an earlier program doesn't have it.
-    """
-
-    apart: bool = False
-    later: bool = False
-
-
-_APART, _LATER = Standing(apart=True), Standing(later=True)
 _Text = Annotated[str, Kind("a string")]
 _TextOrNull = Annotated[str | None, Kind("a string or null")]
 _Flag = Annotated[bool, Kind("true or false")]
@@ -109,7 +94,7 @@ class CaseResult:
         payload: the target's result as it came; None where there is none.
     """
 
-    suite: Annotated[_Text, _APART]
+    suite: _Text
     test_id: _Text
     case_id: _Text
     nodeid: _Text
@@ -132,8 +117,8 @@ class CaseResult:
     refused: _FlagOrNull = None
     decision: _Decision = None
     utility: _FlagOrNull = None
-    valid: Annotated[_FlagOrNull, _LATER] = None
-    judge: Annotated[_TextOrNull, _LATER] = None
+    valid: _FlagOrNull = None
+    judge: _TextOrNull = None
     terms: _Terms = ()
     stale: _Flag = False
     llm_backend: _TextOrNull = None
@@ -141,9 +126,9 @@ class CaseResult:
     case_sha256: _Digest = None
     cassette_sha256: _Digest = None
     trial: _U32 = 0
-    cached: Annotated[_Count, _LATER] = 0
-    record: Annotated[dict[str, Any] | None, _APART] = None
-    payload: Annotated[Any, _APART] = None
+    cached: _Count = 0
+    record: dict[str, Any] | None = None
+    payload: Any = None
 
     @property
     def quarantined(self) -> bool:
@@ -181,7 +166,7 @@ class CaseResult:
         Raises:
             TypeError: a key is missing.
         """
-        known = {name: value for name, value in row.items() if name in ROW}
+        known = {name: row[name] for name in ROW if name in row}
         for name in ("tags", "terms"):
             # what is no array is told with its name by the check
             known[name] = tuple(known[name]) if isinstance(known.get(name), list) else known.get(name)
@@ -240,11 +225,9 @@ def own_object(told: Mapping[str, Any]) -> dict[str, Any]:
     return {key: told[key] for key in OWN_KEYS if key in told}
 
 
-HINTS: Mapping[str, Any] = get_type_hints(CaseResult, include_extras=True)
-"""The types of the fields by name, each `Annotated` with its `Kind` and its `Standing`."""
-ROW = tuple(name for name, kind in HINTS.items() if _APART not in get_args(kind))
-"""The fields in the row of a report."""
-LATER = frozenset(name for name, kind in HINTS.items() if _LATER in get_args(kind))
-"""Those that a report of an earlier program doesn't have."""
 _FIELDS = tuple(one.name for one in fields(CaseResult))
-_OF_OWN = frozenset(OWN_KEYS) & HINTS.keys()
+ROW = tuple(name for name in _FIELDS if name not in {"suite", "record", "payload"})
+"""The fields in the row of a report: the run tells the suite, and the other two stand in files of their own."""
+LATER = frozenset({"valid", "judge", "cached"})
+"""Those that a report of an earlier program doesn't have."""
+_OF_OWN = frozenset(OWN_KEYS).intersection(_FIELDS)

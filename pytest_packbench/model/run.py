@@ -9,6 +9,8 @@ RUN_DOCUMENT_VERSION = 1
 Mode = Literal["fixture", "live", "record"]
 """How model calls are answered: from recordings, by a model, or by a model whose answers are recorded."""
 MODES: tuple[Mode, ...] = get_args(Mode)
+Origin = Literal["authored", "recorded"]
+"""Who wrote a recording: a person, or the program from a model's answers."""
 OWN_TEST = "test:"
 """How `target` begins for a test of the user's own; a run of several lists them, joined by commas."""
 CLUSTER = "cluster"

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
-from pydantic import Field
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, WithJsonSchema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
-from pytest_packbench.model.checks import bounded_hints, model_of, own_model, row_model
+from pytest_packbench.model.checks import object_schema, own_schema, row_schema, schema_of, schemas_of
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, HookDecision
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.run import MODES, RUN_DOCUMENT_VERSION
 from pytest_packbench.model.score import VERDICTS
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-    from pydantic_core import core_schema
+    from pydantic_core import CoreSchema
 
 _TEXT = {"type": "string"}
 _FLAG = {"type": "boolean"}
@@ -25,10 +24,7 @@ _NAMED = {"type": "object", "additionalProperties": _TEXT}
 
 
 class _Plain(GenerateJsonSchema):
-    """Schemas that say no more than a reader checks: no titles, no defaults, no references."""
-
-    def generate_inner(self, schema: Any) -> JsonSchemaValue:
-        return super().generate_inner({key: value for key, value in schema.items() if key != "ref"})
+    """Schemas without titles; `null` stands among the types, and a value that has to be is what counts."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         inner = self.generate_inner(schema["schema"])
@@ -37,13 +33,11 @@ class _Plain(GenerateJsonSchema):
         return {**inner, "type": [inner["type"], "null"]}
 
     def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
-        return {"enum": list(schema["expected"])}
+        among = list(schema["expected"])
+        return {"enum": among} if len(among) > 1 else {"const": among[0]}
 
-    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        return self.generate_inner(schema["schema"])
-
-    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        return self.generate_inner(schema["schema"])
+    def chain_schema(self, schema: core_schema.ChainSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["steps"][-1])
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - pydantic's own signature
         return False
@@ -52,21 +46,18 @@ class _Plain(GenerateJsonSchema):
         return value
 
 
-def _of_model(model: type[BaseModel]) -> dict[str, Any]:
-    return model.model_json_schema(schema_generator=_Plain)
-
-
-def _record_model() -> type[BaseModel]:
-    """Give the model of a record, as far as a schema tells it: reading has its own, stricter rules."""
-    hook = model_of("Hook", bounded_hints(HookDecision), _required(HookDecision))
+def _record_schema() -> CoreSchema:
+    """Give the schema of a record, as far as one tells it: reading has its own, stricter rules."""
+    hook = object_schema(schemas_of(HookDecision), _required(HookDecision))
+    version = core_schema.literal_schema([EVAL_SCHEMA_VERSION])
+    hints = get_type_hints(EvalRecord, include_extras=True)
     changed = {
-        "schema_version": Annotated[
-            Any, WithJsonSchema({"const": EVAL_SCHEMA_VERSION, "default": EVAL_SCHEMA_VERSION})
-        ],
-        "hook_decisions": Annotated[list[hook], Field(json_schema_extra={"default": []})],  # type: ignore[valid-type]  # made here
-        "packbench": own_model(),
+        "schema_version": core_schema.with_default_schema(version, default=EVAL_SCHEMA_VERSION),
+        "hook_decisions": core_schema.with_default_schema(core_schema.list_schema(hook), default=[]),
+        "packbench": own_schema(),
     }
-    return model_of("Record", bounded_hints(EvalRecord) | changed, _required(EvalRecord))
+    plain = {name: schema_of(hint) for name, hint in hints.items() if name not in changed}
+    return object_schema({name: (plain | changed)[name] for name in hints}, _required(EvalRecord))
 
 
 def _required(kind: type[EvalRecord | HookDecision]) -> list[str]:
@@ -76,7 +67,7 @@ def _required(kind: type[EvalRecord | HookDecision]) -> list[str]:
 RECORD: dict[str, Any] = {
     "title": "EvalRecord",
     "description": "One line of records.jsonl: eval record, wire version 1. A strict reader takes three suites only.",
-    **_of_model(_record_model()),
+    **_Plain().generate(_record_schema()),
 }
 REPORT: dict[str, Any] = {
     "title": "Report",
@@ -118,7 +109,7 @@ REPORT: dict[str, Any] = {
                 },
                 "cases": {
                     "type": "array",
-                    "items": {**_of_model(row_model()), "additionalProperties": False},
+                    "items": {**_Plain().generate(row_schema()), "additionalProperties": False},
                 },
             },
         }

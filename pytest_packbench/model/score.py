@@ -23,8 +23,8 @@ class Kind(NamedTuple):
     """
 
     words: str = ""
-    least: float | None = None
-    most: float | None = None
+    least: int | None = None
+    most: int | None = None
     pattern: str | None = None
     among: tuple[str, ...] = ()
 

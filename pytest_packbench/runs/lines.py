@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
 from pytest_packbench.model.record import EvalRecord, RecordError, strict_problem
+from pytest_packbench.model.result import ERROR_TEXTS
 from pytest_packbench.model.score import VERDICTS
 from pytest_packbench.model.strict_json import U32_MAX, expected_integer, shown
 from pytest_packbench.runs.folder import ERRORS, PAYLOADS, RECORDS, StoredRunError
@@ -93,7 +94,6 @@ class ErrorLine(NamedTuple):
     timestamp: str = ""
 
 
-ERROR_TEXTS = ("run_id", "test_id", "verdict", "kind", "message", "file", "timestamp")
 # what a report counts by
 _COUNTED = ERROR_TEXTS[:4]
 _PAYLOAD_TEXTS = ("run_id", "test_id", "case_id")
