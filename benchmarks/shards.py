@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from benchmarks.overhead import START, Usage, suite_command, used, write_suite
 from pytest_packbench.analysis.statistics import statistics
 from pytest_packbench.model.shard import shard_of
+from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.stored import load_run
-from pytest_packbench.runs.writer import RunFolder
+from pytest_packbench.runs.writer import RunWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,11 +110,10 @@ def _write_others(first: Path, ids: Sequence[str], shards: int) -> list[Path]:
         told = told.replace(f" {len(parts.get(1, []))} of ", f" {len(part)} of ")
         settings = {**real.run.settings, "shard": f"{number}/{shards}"}
         run = replace(real.run, run_id=run_id, settings=settings, partial=told)
-        folders.append(first.with_name(run_id))
-        with RunFolder(folders[-1]) as written:
-            for entry in entries:
-                written.add(entry, run_id)
-            written.finish(run, entries, statistics(entries), ())
+        writer = RunWriter(first.parent.parent, run.suite, run_id)
+        writer.write_results(entries)
+        writer.complete(run_document(run, (), statistics(entries), ()))
+        folders.append(writer.folder)
     return folders
 
 

@@ -27,8 +27,12 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, buffer: int = -1) -> Iterator[BinaryIO]:
     """Give a file that takes the place of another when the block ends well.
+
+    Args:
+        path: the file; its folder exists.
+        buffer: bytes that are written at once; -1 for Python's own choice.
 
     Raises:
         OSError: it can't be written; an older file is untouched and nothing is left beside it.
@@ -36,7 +40,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     # a name of its own for each writer; tempfile would make it readable for its owner only
     draft = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        with draft.open("xb") as file:
+        with draft.open("xb", buffering=buffer) as file:
             yield file
         draft.replace(path)
     finally:

@@ -7,6 +7,7 @@ imports the standard library and pytest only.
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -302,11 +303,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
         from pytest_packbench.pytest_plugin.workers import Workers
 
-        config.pluginmanager.register(Workers(config), "packbench-workers")
+        config.pluginmanager.register(Workers(config, partial(_learn, config)), "packbench-workers")
     if ASKED in config.stash:
         from pytest_packbench.pytest_plugin.session import register
 
         register(config)
+
+
+def _learn(config: pytest.Config, told: str, reports: list[pytest.TestReport]) -> None:
+    from pytest_packbench.pytest_plugin.marks import learn
+
+    learn(config, told, reports)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import OUTPUT, run_place, write_asked
+from pytest_packbench.commands.paths import write_asked
+from pytest_packbench.runs.folder import OUTPUT, find_source
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.reports.terminal import printable
     from pytest_packbench.runs.stored import read_run
 
-    baseline, current = read_run(run_place(arguments.baseline)), read_run(run_place(arguments.current))
+    baseline, current = read_run(find_source(arguments.baseline)), read_run(find_source(arguments.current))
     comparison = compare(baseline.stored, current.stored)
     figures = comparison.figures()
     conditions = parse_conditions(arguments.fail_on, figures) if arguments.fail_on is not None else ()
@@ -73,7 +74,7 @@ def write_page(page: str, out: Path | None) -> Path:
         UsageError: it can't be written there.
         OSError: its folder can't be made.
     """
-    from pytest_packbench.runs.files import ensure_gitignore
+    from pytest_packbench.runs.folder import ensure_gitignore
 
     if out is None:
         ensure_gitignore(OUTPUT)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of, run_place
+from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of
+from pytest_packbench.runs.folder import find_source
 
 if TYPE_CHECKING:
     import argparse
@@ -105,7 +106,7 @@ def _baselines(
 def _load(path: Path) -> ReadRun:
     from pytest_packbench.runs.stored import read_run
 
-    return read_run(run_place(path))
+    return read_run(find_source(path))
 
 
 def _partial(one: StoredRun) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.commands.paths import OUTPUT
+from pytest_packbench.runs.folder import OUTPUT
 
 if TYPE_CHECKING:
     import argparse
@@ -19,7 +19,6 @@ _HEAD = ("run", "finished", "mode", "target", "status", "cases", "passed", "fail
 _KEYS = tuple(name.replace(" ", "_") for name in _HEAD)
 _Row = tuple[str | int | float | None, ...]
 _MOST = 20
-_WIDE = 400
 _UNREADABLE = "can't be read"
 _UNFINISHED = "did not end"
 
@@ -54,11 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
         rows = [{**dict(zip(_KEYS, row, strict=True)), "trouble": trouble} for row, trouble in read]
         sys.stdout.write(json.dumps(rows, ensure_ascii=False) + "\n")
         return FINE
-    from pytest_packbench.reports.markdown import cell, section
+    from pytest_packbench.reports.tables import WIDE, cell, section
 
     parts = [
         section(f"Runs of {arguments.suite}", _HEAD, [tuple(map(_shown, row)) for row, _ in read]),
-        "\n".join(f"- {cell(trouble, _WIDE)}" for trouble in troubles),
+        "\n".join(f"- {cell(trouble, WIDE)}" for trouble in troubles),
     ]
     sys.stdout.write("\n\n".join(part for part in parts if part) + "\n")
     return FINE
@@ -70,7 +69,8 @@ def _is_run(folder: Path) -> bool:
 
 def _row(folder: Path) -> tuple[_Row, str]:
     """Give the row of a run, None for what is not known, and why it can't be read; empty where it can."""
-    from pytest_packbench.runs.stored import StoredRunError, load_run
+    from pytest_packbench.runs.folder import StoredRunError
+    from pytest_packbench.runs.stored import load_run
 
     try:
         return _figures(load_run(folder)), ""

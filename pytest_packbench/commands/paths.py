@@ -1,8 +1,7 @@
-"""Where commands find suites and put runs: as pytest does, from the current folder."""
+"""Where commands find suites and packs, as pytest does: from the current folder."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
 
 
 ROOT = Path("storage") / "benchmarks"
-OUTPUT = Path("reports") / "benchmarks"
-LATEST = "latest"
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 def add_root(parser: argparse.ArgumentParser) -> None:
@@ -83,38 +79,6 @@ def _absent(name: str, root: Path, bundled: Path) -> str:
     return f'no suite is called "{name}" under {root}; known: {listed or "none"}'
 
 
-def run_folder(given: Path, output: Path = OUTPUT) -> Path:
-    """Find a run: a folder, a file in it, or `<suite>/latest` under the output folder.
-
-    Raises:
-        UsageError: there is none.
-    """
-    for place in (given, output / given):
-        if place.name == LATEST and place.is_file():
-            return _latest(place)
-        if place.is_dir():
-            return place
-        if place.is_file():
-            return place.parent
-    if given.name == LATEST:
-        raise UsageError(f"{output / given}: no complete run of this suite yet; run it, or give a run's folder")
-    raise UsageError(f"no run at {given}; expected a run's folder, or SUITE/latest")
-
-
-def _latest(place: Path) -> Path:
-    try:
-        run_id = place.read_text("utf-8").strip()
-    except UnicodeDecodeError:
-        run_id = ""
-    # only a name: where the runs lie is not for a file to say
-    if not _RUN_ID.fullmatch(run_id):
-        raise UsageError(f"{place}: holds no run id; run the suite again, or give a run's folder")
-    folder = place.parent / run_id
-    if not folder.is_dir():
-        raise UsageError(f"{place}: names the run {run_id}, which is not there any more; give a run's folder")
-    return folder
-
-
 def write_asked(path: Path, text: str) -> None:
     """Write a file that was asked for by name, whole.
 
@@ -127,12 +91,3 @@ def write_asked(path: Path, text: str) -> None:
         write_atomic(path, text)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
-
-
-def run_place(given: Path) -> Path:
-    """Find what a run is read from: a file of it as it is, else its folder.
-
-    Raises:
-        UsageError: there is none.
-    """
-    return given if given.is_file() and given.name != LATEST else run_folder(given)

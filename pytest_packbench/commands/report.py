@@ -85,12 +85,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _place(name: str) -> str:
     """Find the run that a name means; what it doesn't mean stays a file's name, for the error to say."""
-    from pytest_packbench.commands.paths import LATEST, OUTPUT, run_folder
+    from pytest_packbench.runs.folder import LATEST, OUTPUT, find_folder
 
     path = Path(name)
     if name == STDIN or (path.exists() and path.name != LATEST):
         return name
-    return str(run_folder(path)) if path.name == LATEST or (OUTPUT / path).exists() else name
+    return str(find_folder(path)) if path.name == LATEST or (OUTPUT / path).exists() else name
 
 
 def _count(given: Sequence[Source], arguments: argparse.Namespace) -> Overview:

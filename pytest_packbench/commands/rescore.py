@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of, run_folder, write_asked
+from pytest_packbench.cli import FAILED, FINE
+from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of, write_asked
 from pytest_packbench.model.errors import said
+from pytest_packbench.runs.folder import PAYLOADS, find_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -38,16 +38,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Score the stored results again and print how the scores change."""
     from pytest_packbench.analysis.comparison import compare, parse_conditions
     from pytest_packbench.reports.diff import diff_markdown
-    from pytest_packbench.runs.stored import StoredRun, open_report
+    from pytest_packbench.runs.report import open_report
+    from pytest_packbench.runs.stored import StoredRun
 
-    folder = run_folder(arguments.run)
+    folder = find_folder(arguments.run)
     report = open_report(folder)
     packs = packs_of(arguments.packs)
     suite = find_suite(report.run.suite, arguments.root, packs)
     pack = packs[suite.config.pack].for_suite(suite.config)
     shared = _Shared()
     before = tuple(shared.light(entry) for entry in report.entries)
-    after = tuple(shared.light(entry) for entry in rescored(before, report.run, folder / "payloads.jsonl", suite, pack))
+    after = tuple(shared.light(entry) for entry in rescored(before, report.run, folder / PAYLOADS, suite, pack))
     now = replace(report.run, suite_sha256=suite.sha256, pack=pack.name, pack_version=pack.version)
     comparison = compare(
         StoredRun(source=report.source, run=report.run, entries=before),
@@ -79,14 +80,15 @@ def rescored(entries: Iterable[CaseResult], run: Run, payloads: Path, suite: Sui
         result was stored and its case is still there, the stored one otherwise.
 
     Raises:
-        UsageError: the run kept no results, or a line of them can't be read.
+        StoredRunError: the run kept no results, or a line of them can't be read.
     """
     from pytest_packbench.engine.context import SuiteContext
+    from pytest_packbench.runs.lines import read_payloads
 
     left = {(entry.test_id, entry.trial): entry for entry in entries}
     bench = SuiteContext.of_results(suite, pack, run.target)
     cases = _Cases(suite, pack)
-    for key, result in _results(payloads):
+    for key, result in read_payloads(payloads):
         entry = left.pop(key, None)
         if entry is not None:
             loaded = cases.load(entry.case_id)
@@ -166,16 +168,3 @@ class _Cases:
         except CaseError as error:
             sys.stderr.write(f"packbench: left as it was: {printable(str(error))}\n")
             return None
-
-
-def _results(path: Path) -> Iterator[tuple[tuple[str, int], Any]]:
-    if not path.is_file():
-        raise UsageError(f"{path}: the run kept no results; nothing can be scored again")
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                data = json.loads(line)
-                found = (str(data["test_id"]), int(data.get("trial", 0))), data["result"]
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise UsageError(f"{path}:{number}: not a stored result: {error}") from None
-            yield found

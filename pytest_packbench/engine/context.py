@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import STUB
 from pytest_packbench.engine.targets import Caller
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.outcome import Outcome
     from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.run import Mode
     from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Suite
 
@@ -52,7 +53,7 @@ class SuiteContext:
     pack: Pack
     caller: Caller
     target_name: str
-    mode: Literal["fixture", "live", "record"] = "fixture"
+    mode: Mode = "fixture"
     live: Live | None = None
     backend: str = ""
     model: str = ""
@@ -79,7 +80,7 @@ class SuiteContext:
         pack: Pack,
         target_name: str,
         *,
-        mode: Literal["fixture", "live", "record"] = "fixture",
+        mode: Mode = "fixture",
         live: Live | None = None,
     ) -> SuiteContext:
         """Give the context of results that come from elsewhere: its target is never called."""

@@ -1,11 +1,11 @@
-"""The cassette: the recorded exchanges of one case, and the replay that stands in for a backend."""
+"""The cassette: the recorded exchanges of one case, in order."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
-from pydantic_core import PydanticCustomError
+from pydantic import Field
+from pydantic_core import core_schema
 
 from pytest_packbench.model.case import CaseId, ListOf, StrictModel, Text
 from pytest_packbench.model.request import Usage
@@ -56,11 +56,19 @@ class Exchange(StrictModel):
     tool_calls: ListOf[ExchangeToolCall] = ()
 
 
-def _whole(value: Any) -> Any:
-    # in Python true is 1, in JSON it is not
-    if type(value) is not int:
-        raise PydanticCustomError("version", "a version", {"expected": "1"})
-    return value
+class _One:
+    """The whole number 1: what Python takes for it, such as true, is another version."""
+
+    def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> core_schema.CoreSchema:
+        return core_schema.custom_error_schema(
+            core_schema.int_schema(strict=True, ge=CASSETTE_VERSION, le=CASSETTE_VERSION),
+            custom_error_type="version",
+            custom_error_message="a version",
+            custom_error_context={"expected": str(CASSETTE_VERSION)},
+        )
+
+    def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
+        return {"const": CASSETTE_VERSION, "type": "integer"}
 
 
 class Cassette(StrictModel):
@@ -77,7 +85,7 @@ class Cassette(StrictModel):
         exchanges: the calls in order.
     """
 
-    cassette_version: Annotated[Literal[1], BeforeValidator(_whole)]
+    cassette_version: Annotated[Literal[1], _One()]
     case_id: CaseId
     input_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     origin: Origin

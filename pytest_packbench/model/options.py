@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pytest_packbench.model.run import Mode
 
 WORKER_WINDOW = 2
 """Attempts under way at once in one of several processes: such a one knows its next case only."""
@@ -69,7 +71,7 @@ class RunOptions:
         stops: what a target raises to end the whole run; anything else is its case's error.
     """
 
-    mode: Literal["fixture", "live", "record"] = "fixture"
+    mode: Mode = "fixture"
     target: str = ""
     backend: str = ""
     model: str = ""

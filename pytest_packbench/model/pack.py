@@ -1,12 +1,13 @@
-"""A pack: the knowledge of one domain. Subclass it, give it to `pytest_packbench_packs`."""
+"""A pack: the knowledge of one domain, and what it gives. Subclass it, give it to `pytest_packbench_packs`."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_packbench.model.case import Case
+from pytest_packbench.model.record import EvalDecision
 from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.model.suite import SuiteConfig
 
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
     from pytest_packbench.model.score import Score
 
 
-Decision = Literal["refuse", "comply_safe", "comply_unsafe"]
+Decision = EvalDecision
+"""What a target did, or should have done, in the words of the wire record."""
+SUITE_NAME = "SUITE_NAME"
+TARGET_MODULE = "TARGET_MODULE"
+"""What stands in the files of a `Starter` for the name of the suite and for the module of its target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,10 +265,6 @@ class Importer(ABC):
         They are written where the suite has none of that name.
         """
         return {}
-
-
-SUITE_NAME = "SUITE_NAME"
-TARGET_MODULE = "TARGET_MODULE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,20 +11,24 @@ import json
 import re
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, final, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, final, get_args
 
 from pydantic_core import from_json
 
+from pytest_packbench.model.score import Kind
 from pytest_packbench.model.strict_json import (
     SURROGATE,
     U32_MAX,
     U64_MAX,
     JsonReader,
     SerdeError,
+    all_finite,
+    check_value,
     expected_integer,
     has_surrogate,
+    is_plain,
     shown,
+    shown_value,
 )
 
 if TYPE_CHECKING:
@@ -39,12 +43,11 @@ _StrictBackend = Literal["stub", "anthropic", "openai", "ollama", "llama_guard"]
 EVAL_BACKENDS: tuple[_StrictBackend, ...] = get_args(_StrictBackend)
 EvalBackend = Literal[_StrictBackend, "unknown"]
 _OPEN_BACKENDS: tuple[EvalBackend, ...] = get_args(EvalBackend)
-_SUITE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*+")
+_SUITE = r"[a-z0-9][a-z0-9_-]*"
+_SUITE_NAME = re.compile(f"{_SUITE}+")
 _SUITE_PROBLEM = "expected a suite name of a-z, 0-9, _ and -"
-# Well below what json and pydantic_core can nest and count: what is constructed can be written and read.
-_MAX_DEPTH = 100
-_MAX_BITS = 14_000
 _SHORT_HOOKS = 1_000
+_U64 = Kind(least=0, most=U64_MAX)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -68,7 +71,7 @@ class HookDecision:
 
     hook: str
     decision: str
-    rule: int | None = None
+    rule: Annotated[int | None, Kind(least=0, most=U32_MAX)] = None
 
     def __post_init__(self) -> None:
         """Check the types and bounds."""
@@ -108,16 +111,16 @@ class EvalRecord:
     """
 
     schema_version: int = EVAL_SCHEMA_VERSION
-    test_suite: str
+    test_suite: Annotated[str, Kind(pattern=f"^{_SUITE}$")]
     test_id: str
     attack_category: str
     agent_decision: EvalDecision
     expected: EvalDecision
     passed: bool
     hook_decisions: tuple[HookDecision, ...] = ()
-    tokens_input: int | None = None
-    tokens_output: int | None = None
-    wall_clock_ms: int
+    tokens_input: Annotated[int | None, _U64] = None
+    tokens_output: Annotated[int | None, _U64] = None
+    wall_clock_ms: Annotated[int, _U64]
     llm_backend: EvalBackend
     llm_model: str
     run_id: str
@@ -131,7 +134,7 @@ class EvalRecord:
         for name in ("test_suite", "test_id", "attack_category", "llm_model", "run_id", "timestamp"):
             _check_string(name, getattr(self, name))
         if not _SUITE_NAME.fullmatch(self.test_suite):
-            raise RecordError(f"test_suite: {_SUITE_PROBLEM}, got {_got(self.test_suite)}")
+            raise RecordError(f"test_suite: {_SUITE_PROBLEM}, got {shown_value(self.test_suite)}")
         _check_variant("agent_decision", self.agent_decision, EVAL_DECISIONS)
         _check_variant("expected", self.expected, EVAL_DECISIONS)
         _check_variant("llm_backend", self.llm_backend, _OPEN_BACKENDS)
@@ -233,9 +236,9 @@ def strict_problem(record: EvalRecord) -> str | None:
         One line that begins with the field, or None where the reader of spec eval_record.rs would accept it.
     """
     if record.test_suite not in EVAL_SUITES:
-        return f"test_suite: {_one_of(EVAL_SUITES)}, got {_got(record.test_suite)}"
+        return f"test_suite: {_one_of(EVAL_SUITES)}, got {shown_value(record.test_suite)}"
     if record.llm_backend not in EVAL_BACKENDS:
-        return f"llm_backend: {_one_of(EVAL_BACKENDS)}, got {_got(record.llm_backend)}"
+        return f"llm_backend: {_one_of(EVAL_BACKENDS)}, got {shown_value(record.llm_backend)}"
     return None
 
 
@@ -252,14 +255,6 @@ def _assemble(kind: type[_Assembled], values: dict[str, Any]) -> _Assembled:
     return made
 
 
-def _got(value: object) -> str:
-    try:
-        return shown(repr(value))
-    except (ValueError, RecursionError):
-        # Integers of more than 4,300 digits and deep lists have no repr.
-        return f"a huge {type(value).__name__}"
-
-
 def _one_of(allowed: Iterable[str]) -> str:
     return f"expected one of {', '.join(allowed)}"
 
@@ -272,32 +267,30 @@ def _check_version(version: int) -> None:
 def _check_instance(name: str, value: object, kind: type) -> None:
     # No subclasses here and below: a bool is no token count, an enum's member does not print as its string.
     if type(value) is not kind:
-        raise RecordError(f"{name}: expected {kind.__name__}, got {_got(value)}")
+        raise RecordError(f"{name}: expected {kind.__name__}, got {shown_value(value)}")
 
 
 def _check_string(name: str, value: object) -> None:
     if type(value) is not str:
-        raise RecordError(f"{name}: expected a string, got {_got(value)}")
+        raise RecordError(f"{name}: expected a string, got {shown_value(value)}")
     if has_surrogate(value):
-        raise RecordError(f"{name}: unpaired surrogate in {_got(value)}")
+        raise RecordError(f"{name}: unpaired surrogate in {shown_value(value)}")
 
 
 def _check_integer(name: str, value: object, maximum: int) -> None:
     if type(value) is not int or not 0 <= value <= maximum:
-        raise RecordError(f"{name}: {expected_integer(maximum)}, got {_got(value)}")
+        raise RecordError(f"{name}: {expected_integer(maximum)}, got {shown_value(value)}")
 
 
 def _check_variant(name: str, value: object, allowed: Collection[str]) -> None:
     if type(value) is not str or value not in allowed:
-        raise RecordError(f"{name}: {_one_of(allowed)}, got {_got(value)}")
+        raise RecordError(f"{name}: {_one_of(allowed)}, got {shown_value(value)}")
 
 
 def _check_packbench(packbench: object) -> None:
     _check_instance("packbench", packbench, dict)
-    if _is_plain(packbench):
-        return
     try:
-        _check_json(packbench, depth=1)
+        check_value(packbench)
     except SerdeError as error:
         raise RecordError(str(error.inside("packbench"))) from None
 
@@ -327,75 +320,8 @@ def _is_sound(values: Mapping[str, Any]) -> bool:
         and values["expected"] in EVAL_DECISIONS
         and values["llm_backend"] in _OPEN_BACKENDS
         and type(values["packbench"]) is dict
-        and _is_plain(values["packbench"])
+        and is_plain(values["packbench"])
     )
-
-
-def _is_plain(value: Any) -> bool:  # noqa: C901 - a call a value takes twice as long
-    """Tell at once that a JSON value needs no careful look; False only says that it may."""
-    waiting = [(value, 1)]
-    while waiting:
-        found, depth = waiting.pop()
-        if depth > _MAX_DEPTH:
-            return False
-        if type(found) is dict:
-            for name in found:
-                if type(name) is not str or not (name.isascii() or SURROGATE.search(name) is None):
-                    return False
-            found = found.values()
-        for one in found:
-            kind = type(one)
-            if kind is str:
-                if not (one.isascii() or SURROGATE.search(one) is None):
-                    return False
-            elif kind is dict or kind is list:
-                waiting.append((one, depth + 1))
-            elif not (
-                one is None
-                or kind is bool
-                or (kind is int and -U64_MAX <= one <= U64_MAX)
-                or (kind is float and isfinite(one))
-            ):
-                return False
-    return True
-
-
-def _check_json(value: Any, *, depth: int) -> None:
-    """Raise SerdeError unless `value` can be written as JSON and is read again as the same value."""
-    kind = type(value)
-    if kind is not dict and kind is not list:
-        _check_scalar(value)
-    elif depth > _MAX_DEPTH:
-        raise SerdeError(f"nested deeper than {_MAX_DEPTH}")
-    elif kind is list:
-        for index, item in enumerate(value):
-            _check_item(index, item, depth=depth)
-    else:
-        for name, item in value.items():
-            if type(name) is not str or has_surrogate(name):
-                raise SerdeError(f"expected a key of valid Unicode, got {_got(name)}")
-            _check_item(name, item, depth=depth)
-
-
-def _check_scalar(value: object) -> None:
-    if type(value) is str:
-        if has_surrogate(value):
-            raise SerdeError(f"unpaired surrogate in {_got(value)}")
-    elif type(value) is float:
-        if not isfinite(value):
-            raise SerdeError(f"expected a finite number, got {value}")
-    elif type(value) is int:
-        if value.bit_length() > _MAX_BITS:
-            raise SerdeError(f"expected an integer of at most {_MAX_BITS} bits")
-    elif value is not None and type(value) is not bool:
-        raise SerdeError(f"expected a JSON value, got {_got(value)}")
-
-
-def _check_item(name: str | int, value: Any, *, depth: int) -> None:
-    try:
-        _check_json(value, depth=depth + 1)
-    except SerdeError as error:
-        raise error.inside(shown(name) if isinstance(name, str) else f"[{name}]") from None
 
 
 def _packbench_of(text: str, *, finite: bool = True) -> dict[str, Any]:
@@ -407,21 +333,9 @@ def _packbench_of(text: str, *, finite: bool = True) -> dict[str, Any]:
         raise SerdeError(str(error)) from None
     if type(kept) is not dict:
         raise SerdeError(f"expected an object, got {shown(text)}")
-    if finite and not _all_finite(kept.values()):
+    if finite and not all_finite(kept.values()):
         raise SerdeError("a number is out of range")
     return kept
-
-
-def _all_finite(values: Iterable[Any]) -> bool:
-    """Tell whether no number overflowed: from_json reads 1e999 as infinity, which JSON can't write."""
-    for value in values:
-        kind = type(value)
-        if kind is float:
-            if not isfinite(value):
-                return False
-        elif (kind is dict and not _all_finite(value.values())) or (kind is list and not _all_finite(value)):
-            return False
-    return True
 
 
 def _wire(shape: str) -> str:
@@ -525,7 +439,7 @@ def _variant(allowed: Collection[str]) -> Callable[[JsonReader], str]:
     def read(reader: JsonReader) -> str:
         value = reader.variant()
         if value not in allowed:
-            raise SerdeError(f"{_one_of(allowed)}, got {_got(value)}")
+            raise SerdeError(f"{_one_of(allowed)}, got {shown_value(value)}")
         return value
 
     return read
@@ -547,7 +461,7 @@ def _u64(reader: JsonReader) -> int:
 def _suite(reader: JsonReader) -> str:
     value = reader.variant()
     if not _SUITE_NAME.fullmatch(value):
-        raise SerdeError(f"{_SUITE_PROBLEM}, got {_got(value)}")
+        raise SerdeError(f"{_SUITE_PROBLEM}, got {shown_value(value)}")
     return value
 
 

@@ -15,14 +15,14 @@ class Kind(NamedTuple):
     """What a field holds, beside its type.
 
     Attributes:
-        words: all of it, for who finds something else there.
+        words: all of it, for who finds something else there; empty where nobody is told.
         least: the least number.
         most: the greatest number.
         pattern: a regular expression that the text matches.
         among: the texts of which it is one.
     """
 
-    words: str
+    words: str = ""
     least: float | None = None
     most: float | None = None
     pattern: str | None = None
@@ -93,3 +93,11 @@ class Score:
 def judged(points: float, threshold: float) -> Verdict:
     """Compare a score with its threshold, forgiving float noise of 1e-9."""
     return "passed" if points >= threshold - TOLERANCE else "failed"
+
+
+def scored(score: Score) -> str:
+    """Say a score against its threshold: `score 0.35 < 0.80`."""
+    if score.score is None:
+        return score.verdict
+    sign = ">=" if score.passed else "<"
+    return f"score {score.score:.2f} {sign} {score.threshold:.2f}"

@@ -1,4 +1,4 @@
-"""A reader of JSON text into typed fields that accepts and refuses what Rust's serde_json does.
+"""JSON as Rust's serde_json has it: a reader of text into typed fields, and a check of values that are to be written.
 
 Python's `json` is laxer than serde_json (repeated keys, `NaN`, `-0` as an integer, unpaired surrogates) and
 stricter in two places (depth, very long integers). The rules here are those of serde_json's reader of a
@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 import re
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 
 U32_MAX = 2**32 - 1
@@ -29,6 +30,9 @@ _INTEGER = re.compile(r"0|[1-9][0-9]{0,19}")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
 _CLOSER = {"[": "]", "{": "}"}
 _SHOWN = 60
+# Well below what json and pydantic_core can nest and count: what is constructed can be written and read.
+_MAX_DEPTH = 100
+_MAX_BITS = 14_000
 
 
 class SerdeError(ValueError):
@@ -59,6 +63,100 @@ def shown(text: str) -> str:
 def expected_integer(maximum: int) -> str:
     """The wording for a number outside 0..`maximum` or not an integer."""
     return f"expected an integer 0..{maximum}"
+
+
+def shown_value(value: object) -> str:
+    """Show any value as `shown` shows texts; of one without a repr the type."""
+    try:
+        return shown(repr(value))
+    except (ValueError, RecursionError):
+        # Integers of more than 4,300 digits and deep lists have no repr.
+        return f"a huge {type(value).__name__}"
+
+
+def check_value(value: Any) -> None:
+    """Raise SerdeError unless a value can be written as JSON and is read again as the same value."""
+    if not is_plain(value):
+        _check_json(value, depth=1)
+
+
+def is_plain(value: Any) -> bool:  # noqa: C901 - a call a value takes twice as long
+    """Tell at once that an array or object passes `check_value`, as nearly all do; False only says that it may not."""
+    waiting = [(value, 1)]
+    while waiting:
+        found, depth = waiting.pop()
+        if depth > _MAX_DEPTH:
+            return False
+        if type(found) is dict:
+            for name in found:
+                if type(name) is not str or not (name.isascii() or SURROGATE.search(name) is None):
+                    return False
+            found = found.values()
+        for one in found:
+            kind = type(one)
+            if kind is str:
+                if not (one.isascii() or SURROGATE.search(one) is None):
+                    return False
+            elif kind is dict or kind is list:
+                waiting.append((one, depth + 1))
+            elif not (
+                one is None
+                or kind is bool
+                or (kind is int and -U64_MAX <= one <= U64_MAX)
+                or (kind is float and isfinite(one))
+            ):
+                return False
+    return True
+
+
+def all_finite(values: Iterable[Any]) -> bool:
+    """Tell whether no number overflowed: from_json reads 1e999 as infinity, which JSON can't write."""
+    for value in values:
+        kind = type(value)
+        if kind is float:
+            if not isfinite(value):
+                return False
+        elif (kind is dict and not all_finite(value.values())) or (kind is list and not all_finite(value)):
+            return False
+    return True
+
+
+def _check_json(value: Any, *, depth: int) -> None:
+    """Raise SerdeError unless `value` can be written as JSON and is read again as the same value."""
+    kind = type(value)
+    if kind is not dict and kind is not list:
+        _check_scalar(value)
+    elif depth > _MAX_DEPTH:
+        raise SerdeError(f"nested deeper than {_MAX_DEPTH}")
+    elif kind is list:
+        for index, item in enumerate(value):
+            _check_item(index, item, depth=depth)
+    else:
+        for name, item in value.items():
+            if type(name) is not str or has_surrogate(name):
+                raise SerdeError(f"expected a key of valid Unicode, got {shown_value(name)}")
+            _check_item(name, item, depth=depth)
+
+
+def _check_scalar(value: object) -> None:
+    if type(value) is str:
+        if has_surrogate(value):
+            raise SerdeError(f"unpaired surrogate in {shown_value(value)}")
+    elif type(value) is float:
+        if not isfinite(value):
+            raise SerdeError(f"expected a finite number, got {value}")
+    elif type(value) is int:
+        if value.bit_length() > _MAX_BITS:
+            raise SerdeError(f"expected an integer of at most {_MAX_BITS} bits")
+    elif value is not None and type(value) is not bool:
+        raise SerdeError(f"expected a JSON value, got {shown_value(value)}")
+
+
+def _check_item(name: str | int, value: Any, *, depth: int) -> None:
+    try:
+        _check_json(value, depth=depth + 1)
+    except SerdeError as error:
+        raise error.inside(shown(name) if isinstance(name, str) else f"[{name}]") from None
 
 
 class JsonReader:

@@ -18,7 +18,6 @@ from pytest_packbench.cases.files import (
     id_of,
     is_hidden,
     is_numbered,
-    located,
     numbered,
     parse_line,
     stem_of,
@@ -26,14 +25,14 @@ from pytest_packbench.cases.files import (
 )
 from pytest_packbench.cases.load import parse_case
 from pytest_packbench.model.errors import CaseError, Problem
+from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.shard import Shard
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.selection import Asked
@@ -46,50 +45,30 @@ _IGNORING_FOLDERS = {"main", "hypothesispytest"}
 _IGNORING = ("collect_ignore", "collect_ignore_glob")
 
 
-class CaseFailure(Exception):  # noqa: N818 - pytest shows the name: a case failed, nothing broke
-    """A case was scored and its score is under its threshold."""
-
-
-_Failed: Any = pytest.fail.Exception
-
-
-class CaseBroken(_Failed):  # type: ignore[misc]  # pytest gives the class as an attribute of a function only
-    """A case could not be scored.
-
-    Without a traceback: it would be ours, and pytest would parse every file in it for each case.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, pytrace=False)
-
-
 class CaseItem(pytest.Item):
     """One case as a test.
 
     Attributes:
-        suite: the case's suite.
-        loaded: the case, None where it can't be read.
-        line: its line in a file of many, from 1; 0 where the file is the case.
-        problem: why it can't be read, in one line; empty otherwise.
-        entries: what its attempts left, one for each trial, from setup on.
-        entry: the case's verdict over them: the one entry where there is one trial.
-        explanation: what to show for it when it doesn't pass, from setup on.
-        reported_keywords: those of its last report.
-        own_test: the user's own test that runs the case; empty, for the item itself does.
+        packbench_run: the case, and what its attempts left.
     """
 
-    own_test = ""
-
-    def __init__(self, *, suite: Suite, loaded: LoadedCase | None, problem: str, line: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, *, suite: Suite, pack: Pack, loaded: LoadedCase | None, problem: str, line: int = 0, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
-        self.suite = suite
-        self.line = line
-        self.loaded = loaded
-        self.problem = problem
-        self.entries: tuple[CaseResult, ...] = ()
-        self.entry: CaseResult | None = None
-        self.explanation = ""
-        self.reported_keywords: Mapping[str, Any] | None = None
+        self.packbench_run = CaseRun(
+            item=self,
+            # the same text is kept once: reports keep pytest's own to the end
+            nodeid=self.nodeid,
+            suite=suite,
+            pack=pack,
+            path=self.path,
+            file=self.parent.nodeid if self.parent is not None else str(self.path),
+            line=line,
+            name=self.name,
+            loaded=loaded,
+            problem=problem,
+        )
         for mark in marks_of(suite, loaded):
             self.add_marker(mark)
 
@@ -107,47 +86,26 @@ class CaseItem(pytest.Item):
         # from outside rootdir the way is pytest's to find
         return (text.removeprefix(root), line, name) if text.startswith(root) else super().location
 
-    @property
-    def file_id(self) -> str:
-        """The case file as node ids name it."""
-        return self.parent.nodeid if self.parent is not None else str(self.path)
-
-    @property
-    def where(self) -> str:
-        """Where the case stands, for people: `FILE`, or `FILE:LINE`."""
-        return located(self.file_id, self.line)
-
-    @property
-    def case_nodeid(self) -> str:
-        """The node id without the group that xdist may append to it."""
-        plain = f"{self.file_id}::{self.name}"
-        # the same text is kept once: reports keep pytest's own to the end
-        return self.nodeid if self.nodeid == plain else plain
-
     def setup(self) -> None:
         """Run and score the case: a problem here is an error in pytest's words."""
-        from pytest_packbench.pytest_plugin.case_run import execute
-
-        execute(self)
+        self.packbench_run.execute()
 
     def runtest(self) -> None:
         """Compare score and threshold: a problem here is a failure in pytest's words."""
-        from pytest_packbench.pytest_plugin.case_run import decide
-
-        decide(self)
+        self.packbench_run.decide()
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Explain a case that failed; anything else is pytest's to show."""
         if isinstance(excinfo.value, CaseFailure):
-            return self.explanation
+            return self.packbench_run.explanation
         if isinstance(excinfo.value, pytest.xfail.Exception):
             # its traceback is all ours, and pytest would parse every file in it for each case
-            return self.explanation or str(excinfo.value)
+            return self.packbench_run.explanation or str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Give the file, the case's line from 0, and the plain id, as editors need them."""
-        return self.path, max(self.line - 1, 0), self.name
+        return self.path, max(self.packbench_run.line - 1, 0), self.name
 
 
 class CaseFile(pytest.File):
@@ -181,7 +139,7 @@ class CaseFile(pytest.File):
             problem = str(error)
         except OSError as error:
             problem = str(CaseError(self.nodeid, [unreadable(error)]))
-        yield CaseItem.from_parent(self, name=name, suite=self.suite, loaded=loaded, problem=problem)
+        yield CaseItem.from_parent(self, name=name, suite=self.suite, pack=self.pack, loaded=loaded, problem=problem)
 
 
 class CaseLines(pytest.File):
@@ -235,14 +193,15 @@ class CaseLines(pytest.File):
 
     def _twin(self, item: CaseItem, other: CaseItem) -> CaseItem:
         """Name the later one of two by its line: pytest would take them for one."""
-        named = self._made(item.line, numbered(self.path.name, item.line), None, item.problem)
-        _say_twice(other, item.where)
-        _say_twice(named, other.where, item.name)
+        line = item.packbench_run.line
+        named = self._made(line, numbered(self.path.name, line), None, item.packbench_run.problem)
+        _say_twice(other.packbench_run, item.packbench_run.where)
+        _say_twice(named.packbench_run, other.packbench_run.where, item.name)
         return named
 
     def _made(self, line: int, name: str, loaded: LoadedCase | None, problem: str) -> CaseItem:
         made: CaseItem = CaseItem.from_parent(
-            self, name=name, suite=self.suite, loaded=loaded, problem=problem, line=line
+            self, name=name, suite=self.suite, pack=self.pack, loaded=loaded, problem=problem, line=line
         )
         return made
 
@@ -415,18 +374,19 @@ class Collector:
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Count the cases found, before any is deselected."""
         if isinstance(item, CaseItem):
-            self.collected[item.suite.name] += 1
+            self.collected[item.packbench_run.suite.name] += 1
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Turn cases of one id in a suite into errors that name each other: ids name cassettes and records."""
-        first: dict[tuple[str, str], CaseItem] = {}
+        first: dict[tuple[str, str], CaseRun] = {}
         for item in items:
             if isinstance(item, CaseItem):
-                other = first.setdefault((item.suite.name, item.name), item)
-                if other is not item and (other.path, other.line) != (item.path, item.line):
-                    _say_twice(item, other.where)
-                    _say_twice(other, item.where)
+                run = item.packbench_run
+                other = first.setdefault((run.suite.name, run.name), run)
+                if other is not run and (other.path, other.line) != (run.path, run.line):
+                    _say_twice(run, other.where)
+                    _say_twice(other, run.where)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
@@ -434,10 +394,10 @@ class Collector:
         self.finished = True
 
 
-def _say_twice(item: CaseItem, twin: str, name: str = "") -> None:
-    if not item.problem:
-        problem = Problem("/id", f'"{name or item.name}" stands also in {twin}', "give it an id of its own")
-        item.problem = str(CaseError(item.where, [problem]))
+def _say_twice(run: CaseRun, twin: str, name: str = "") -> None:
+    if not run.problem:
+        problem = Problem("/id", f'"{name or run.name}" stands also in {twin}', "give it an id of its own")
+        run.problem = str(CaseError(run.where, [problem]))
 
 
 def marks_of(suite: Suite, loaded: LoadedCase | None) -> Iterator[pytest.MarkDecorator]:

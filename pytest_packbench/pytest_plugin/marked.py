@@ -1,8 +1,7 @@
-"""Tests in the pytest way: a user's own function runs a case, and the fixture `packbench_check` scores it."""
+"""Tests of the user's own on cases: the mark `packbench_cases` brings the cases, `packbench_check` scores a result."""
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -11,144 +10,29 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import BaseModel
 
+from pytest_packbench.cases.suites import SuiteCase, suite_cases
 from pytest_packbench.engine.attempt import AttemptState, frames, settle
-from pytest_packbench.engine.context import Failure
+from pytest_packbench.engine.context import Failure, SuiteContext
+from pytest_packbench.engine.contexts import shown_path
+from pytest_packbench.engine.trial import Trial, broken_trial, idle_trial, trial_of
 from pytest_packbench.model.errors import text_of
-from pytest_packbench.model.run import OWN_TEST
 from pytest_packbench.plugin import MARK
-from pytest_packbench.pytest_plugin.case_run import (
-    attach,
-    broke,
-    conclude,
-    decide,
-    held_back,
-    not_run,
-    place_of,
-    properties,
-    shown_to_hooks,
-    tried,
-)
-from pytest_packbench.pytest_plugin.collection import CaseBroken, CaseFailure, CaseItem
-from pytest_packbench.pytest_plugin.marks import (
-    Asking,
-    FiledCase,
-    MarkError,
-    join,
-    parameters,
-    recorder_of,
-    suite_cases,
-)
+from pytest_packbench.pytest_plugin.case_run import RUN, CaseBroken, CaseFailure, CaseRun, run_of
+from pytest_packbench.pytest_plugin.marks import Asking, MarkError, join, parameters
 from pytest_packbench.pytest_plugin.stash import BENCHES, RUN_ID
-from pytest_packbench.pytest_plugin.workers import TOLD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
 
-    from pytest_packbench.engine.context import SuiteContext
-    from pytest_packbench.engine.results import Place
-    from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.request import VerifyRequest
-    from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.case_run import Tried
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
 FIXTURE = "packbench_case"
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class MarkedTest:
-    """A test of the user's own on one case.
-
-    Attributes:
-        item: pytest's item.
-        case: the case as the mark found it.
-        suite: the case's suite.
-        loaded: the case; None where its file can't be read.
-        case_nodeid: what pytest calls the item, without the group that xdist may append.
-        own_test: node id of the test function.
-        problem: why it can't be run, in one line; empty otherwise.
-        kind: the reason's name.
-        entries: what the check left; one entry, or none before.
-        entry: the same entry.
-        explanation: what to show for it when it doesn't pass.
-        phase: of pytest's protocol: `setup`, `call`, or `over`.
-        calls: how often the check was called.
-        stop: what the check raised or has still to raise.
-        score: what the check found.
-        begun: monotonic clock at the start of the phase, nanoseconds.
-        shown: the entry whose properties pytest's item has.
-    """
-
-    item: pytest.Item
-    case: FiledCase
-    suite: Suite
-    loaded: LoadedCase | None
-    case_nodeid: str
-    own_test: str
-    problem: str
-    kind: str = "case_unreadable"
-    entries: tuple[CaseResult, ...] = ()
-    entry: CaseResult | None = None
-    explanation: str = ""
-    phase: str = "setup"
-    calls: int = 0
-    stop: BaseException | None = None
-    score: Score | None = None
-    begun: int = 0
-    shown: CaseResult | None = None
-
-    @classmethod
-    def of(cls, item: pytest.Item, case: FiledCase) -> MarkedTest:
-        """Make it for an item as it was collected."""
-        parent = item.parent.nodeid if item.parent is not None else ""
-        return cls(
-            item=item,
-            case=case,
-            suite=case.suite,
-            loaded=case.loaded,
-            case_nodeid=item.nodeid,
-            own_test=f"{parent}::{getattr(item, 'originalname', item.name)}",
-            problem=case.problem,
-        )
-
-    @property
-    def config(self) -> pytest.Config:
-        """The session's configuration."""
-        return self.item.config
-
-    @property
-    def path(self) -> Path:
-        """The case file, absolute."""
-        return self.case.path
-
-    @property
-    def name(self) -> str:
-        """The case's id."""
-        return self.case.case_id
-
-    @property
-    def file_id(self) -> str:
-        """The case file as node ids name it."""
-        return self.case.file
-
-    @property
-    def line(self) -> int:
-        """The case's line in a file of many, from 1; 0 where the file is the case."""
-        return self.case.line
-
-    def begin(self, phase: str) -> None:
-        """Enter a phase; setup forgets what an earlier run of the item left."""
-        self.phase, self.begun = phase, time.perf_counter_ns()
-        if phase == "setup":
-            self.entries, self.entry, self.explanation = (), None, ""
-            self.calls, self.stop, self.score = 0, None, None
-
-
-TEST = pytest.StashKey[MarkedTest]()
-TESTS: pytest.StashKey[MarkedTests] = pytest.StashKey()
+_TESTS: pytest.StashKey[MarkedTests] = pytest.StashKey()
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
@@ -166,53 +50,64 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
 
 def check_of(item: pytest.Item) -> Callable[[object], Score]:
     """Give the check of a marked test."""
-    tests, test = item.config.stash[TESTS], item.stash[TEST]
+    run = _marked(item)
 
     def packbench_check(result: object) -> Score:
         __tracebackhide__ = True
-        return tests.check(test, result)
+        return run.check(result)
 
     return packbench_check
 
 
 def request_of(item: pytest.Item) -> VerifyRequest:
     """Give what the pack would ask a target for a marked test's case."""
-    test = item.stash[TEST]
-    if test.loaded is None:
-        raise CaseBroken(test.problem)
-    return item.config.stash[BENCHES].pack_of(test.suite).request(test.loaded.case)
+    run = _marked(item)
+    if run.loaded is None:
+        raise CaseBroken(run.problem)
+    return run.pack.request(run.loaded.case)
 
 
-class MarkedTests:
-    """The hooks of marked tests, registered in the processes that run them."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class MarkedRun(CaseRun):
+    """A case in a test of the user's own: the test makes the attempt, the check takes its result.
 
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
-        self._benches = config.stash[BENCHES]
-        self._cases: dict[str, tuple[FiledCase, ...]] = {}
-        self._ready: dict[tuple[str, str], SuiteContext] = {}
-        self._selected: list[MarkedTest] = []
-        self._untold = ""
+    Attributes:
+        tests: the session's.
+        phase: of pytest's protocol: `setup`, `call`, or `over`.
+        begun: monotonic clock at the start of the phase, nanoseconds.
+        calls: how often the check was called.
+        stop: what the check raised or has still to raise.
+    """
 
-    def asked_for(self, suites: Sequence[Suite], asking: Asking) -> list[FiledCase]:
-        """Give the cases that a mark asks for; each suite is read once in a session.
+    tests: MarkedTests
+    phase: str = "setup"
+    begun: int = 0
+    calls: int = 0
+    stop: BaseException | None = None
+
+    def set_up(self) -> None:
+        """Forget what an earlier run of the item left; stop a case that can't be run, or is not to be.
 
         Raises:
-            MarkError: a suite has no such case.
+            CaseBroken: it can't be.
+            pytest.skip.Exception: the case's notes say so, or the run's caps were reached before.
         """
-        found = []
-        for suite in suites:
-            if suite.name not in self._cases:
-                self._cases[suite.name] = suite_cases(self._config, suite, self._benches.pack_of(suite))
-            fitting = [case for case in self._cases[suite.name] if asking.fits(case)]
-            if not fitting:
-                named = ", ".join(f"{key} {' or '.join(values)}" for key, values in asking.wanted.items())
-                raise MarkError(f'suite "{suite.name}" has no case{f" of {named}" if named else ""}')
-            shard = self._benches.settings.shard
-            found += [case for case in fitting if shard is None or case.claimed in shard]
-        return found
+        self.results, self.result, self.explanation = (), None, ""
+        self.calls, self.stop = 0, None
+        self.begin("setup")
+        place = self.place()
+        held = self.held_back(place)
+        capped, message = self.tests.benches.clients.ledger.exhausted()
+        if held is None and capped:
+            held = idle_trial(place, capped, message)
+        if held is not None:
+            self.conclude([held])
 
-    def check(self, test: MarkedTest, result: object) -> Score:
+    def begin(self, phase: str) -> None:
+        """Enter a phase."""
+        self.phase, self.begun = phase, time.perf_counter_ns()
+
+    def check(self, result: object) -> Score:
         """Score a result, record it, and assert.
 
         Raises:
@@ -221,165 +116,143 @@ class MarkedTests:
             pytest.xfail.Exception: the case names a hole or is quarantined, or gates alone decide.
         """
         __tracebackhide__ = True
-        if test.phase == "over":
+        if self.phase == "over":
             raise CaseBroken("packbench_check was called after its test had ended; call it in the test")
-        test.calls += 1
-        place = place_of(test)
-        if test.calls > 1:
+        self.calls += 1
+        place = self.place()
+        if self.calls > 1:
             message = "packbench_check was called twice; a test checks its case once"
-            one = broke(place, Failure(kind="checked_twice", message=message))
+            one = broken_trial(place, Failure(kind="checked_twice", message=message))
         else:
-            one = shown_to_hooks(test.item, place, self._judged(test, place, result))
+            one = self.shown_to_hooks(place, self._settled(_state_of(result, self.begun)))
         try:
-            conclude(test, [one])
-            decide(test)
+            self.conclude([one])
+            self.decide()
         except (CaseFailure, CaseBroken, pytest.xfail.Exception) as stop:
-            test.stop = stop
+            self.stop = stop
             # in a fixture it would be an error in pytest's words; the call raises it as what it is, after the test
-            if test.phase != "setup" or isinstance(stop, CaseBroken):
+            if self.phase != "setup" or isinstance(stop, CaseBroken):
                 raise
         if one.attempt is None or one.attempt.score is None:
             raise RuntimeError("a check without a score raises")
         return one.attempt.score
 
+    def end(self) -> None:
+        """See that the test checked, and that what the check raised was not swallowed."""
+        if self.calls == 0:
+            message = "the test never called packbench_check(result), so nothing was measured"
+            self.conclude([broken_trial(self.place(), Failure(kind="never_checked", message=message))])
+        if self.stop is not None:
+            raise self.stop
+
+    def note_trouble(self, error: BaseException) -> None:
+        """Make a result of what the test or a fixture raised before the check."""
+        if isinstance(error, pytest.skip.Exception | pytest.xfail.Exception):
+            one = idle_trial(self.place(), "skipped_elsewhere", _line(error))
+        else:
+            who = "a fixture" if self.phase == "setup" else "the test"
+            said = f"{who} raised {type(error).__name__} before the check: {_line(error)}"
+            failure = Failure(kind="target_error", message=said, details=frames(error))
+            one = self._settled(AttemptState(begun=self.begun, failure=failure))
+        self.results, self.result = (one.result,), one.result
+
+    def explains(self, error: BaseException) -> bool:
+        """Whether an exception that ended a phase is one that the explanation tells of."""
+        return error is self.stop or isinstance(error, CaseBroken)
+
+    def _settled(self, state: AttemptState) -> Trial:
+        if self.loaded is None:
+            raise ValueError("a case that can't be read has no result")
+        state.end()
+        context = self.tests.context(self)
+        attempt = settle(context, self.loaded, state)
+        return trial_of(self.place(), attempt, context, self.item.config.stash[RUN_ID])
+
+
+class MarkedTests:
+    """The hooks of marked tests, registered in the processes that run them.
+
+    Attributes:
+        benches: the session's suites.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.benches: SessionSuites = config.stash[BENCHES]
+        self._shown_path = partial(shown_path, root=config.rootpath)
+        self._cases: dict[str, tuple[SuiteCase, ...]] = {}
+        self._contexts: dict[tuple[str, str], SuiteContext] = {}
+        self._selected: list[MarkedRun] = []
+
+    def asked_for(self, suites: Sequence[Suite], asking: Asking) -> list[SuiteCase]:
+        """Give the cases that a mark asks for; each suite is read once in a session.
+
+        Raises:
+            MarkError: a suite has no such case.
+        """
+        found = []
+        for suite in suites:
+            if suite.name not in self._cases:
+                self._cases[suite.name] = suite_cases(suite, self.benches.pack_of(suite), self._shown_path)
+            fitting = [case for case in self._cases[suite.name] if asking.fits(case)]
+            if not fitting:
+                named = ", ".join(f"{key} {' or '.join(values)}" for key, values in asking.wanted.items())
+                raise MarkError(f'suite "{suite.name}" has no case{f" of {named}" if named else ""}')
+            shard = self.benches.settings.shard
+            found += [case for case in fitting if shard is None or case.claimed in shard]
+        return found
+
+    def context(self, run: MarkedRun) -> SuiteContext:
+        """Give what the cases of a suite share in one test function."""
+        key = (run.suite.name, run.own_test)
+        if key not in self._contexts:
+            self._contexts[key] = self.benches.of_results(run.suite, run.target)
+        return self._contexts[key]
+
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Know a marked test by its parameter."""
         case = getattr(getattr(item, "callspec", None), "params", {}).get(FIXTURE)
-        if isinstance(case, FiledCase):
-            item.stash[TEST] = MarkedTest.of(item, case)
+        if isinstance(case, SuiteCase):
+            setattr(item, RUN, _run_for(self, item, case))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note what was selected; a worker of xdist tells it with its first report."""
-        self._selected = [test for item in session.items if (test := item.stash.get(TEST, None)) is not None]
-        _refuse_doubles(self._selected, [item for item in session.items if isinstance(item, CaseItem)])
-        recorder = recorder_of(self._config)
-        if recorder is None:
-            self._untold = told_of(self._selected)
-            return
-        for test in self._selected:
-            recorder.select(test.suite.name, test.case_nodeid, partial(place_of, test), _target(test))
+        """Note what was selected, and refuse a case that is run twice."""
+        runs = [run for item in session.items if (run := run_of(item)) is not None]
+        self._selected = [run for run in runs if isinstance(run, MarkedRun)]
+        _refuse_doubles(runs)
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """Say which suites marked tests run; the header was written before that was known."""
         counts: dict[str, int] = {}
-        for test in self._selected:
-            counts[test.suite.name] = counts.get(test.suite.name, 0) + 1
-        mode = self._benches.settings.mode
+        for run in self._selected:
+            counts[run.suite.name] = counts.get(run.suite.name, 0) + 1
+        mode = self.benches.settings.mode
         return [
             f"packbench: suite {name}{' (bundled)' if suite.bundled else ''}, pack {suite.config.pack}, {mode} mode, "
             f"run by {counts[name]} marked tests"
-            for name, suite in self._benches.suites.items()
+            for name, suite in self.benches.suites.items()
             if name in counts
         ]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Stop a case that can't be run, or is not to be, before any fixture is made for it."""
-        test = item.stash.get(TEST, None)
-        if test is None:
-            return
-        test.begin("setup")
-        place = place_of(test)
-        held = held_back(test, place)
-        if test.problem and held is not None:
-            held = broke(place, Failure(kind=test.kind, message=test.problem))
-        capped, message = self._benches.clients.ledger.exhausted()
-        if held is None and capped:
-            held = not_run(place, capped, message)
-        if held is not None:
-            conclude(test, [held])
+        """Stop a case that can't be run before any fixture is made for it."""
+        run = run_of(item)
+        if isinstance(run, MarkedRun):
+            run.set_up()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """See that the test checked, and that what the check raised was not swallowed."""
-        test = item.stash.get(TEST, None)
-        if test is None:
+        """Let the test make the attempt."""
+        run = run_of(item)
+        if not isinstance(run, MarkedRun):
             return (yield)
-        test.begin("call")
+        run.begin("call")
         try:
             result = yield
         finally:
-            test.phase = "over"
-        if test.calls == 0:
-            message = "the test never called packbench_check(result), so nothing was measured"
-            conclude(test, [broke(place_of(test), Failure(kind="never_checked", message=message))])
-        if test.stop is not None:
-            raise test.stop
+            run.phase = "over"
+        run.end()
         return result
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Attach the entry, and show the explanation; what broke is an error in pytest's words, wherever it broke."""
-        test = item.stash.get(TEST, None)
-        if test is None or call.when == "teardown":
-            return self._telling((yield))
-        if call.excinfo is not None and test.entry is None:
-            self._note_trouble(test, call.excinfo.value)
-        entry = test.entry
-        if entry is None:
-            return self._telling((yield))
-        if entry is not test.shown:
-            test.shown = entry
-            item.user_properties.extend(properties(entry))
-        report = yield
-        attach(report, test.entries)
-        if call.excinfo is not None and call.excinfo.value is test.stop and test.explanation:
-            report.longrepr = test.explanation
-        if report.failed and entry.verdict in {"error", "vacuous"}:
-            if isinstance(call.excinfo.value if call.excinfo is not None else None, CaseBroken):
-                report.longrepr = test.explanation
-            # as for cases from files: all up to the score is setup, and call compares (design 4)
-            report.when = "setup"
-        return self._telling(report)
-
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Tell what a worker has collected where no report could."""
-        output = getattr(session.config, "workeroutput", None)
-        if output is not None and self._selected:
-            output[TOLD] = told_of(self._selected)
-
-    def _telling(self, report: pytest.TestReport) -> pytest.TestReport:
-        if self._untold:
-            setattr(report, TOLD, self._untold)
-            self._untold = ""
-        return report
-
-    def _judged(self, test: MarkedTest, place: Place, result: object) -> Tried:
-        draft = AttemptState(begun=test.begun)
-        try:
-            draft.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
-        except ValueError as error:
-            draft.failure = Failure(kind="result_unreadable", message=f"the result is not JSON: {_line(error)}")
-        draft.end()
-        return self._settled(test, place, draft)
-
-    def _note_trouble(self, test: MarkedTest, error: BaseException) -> None:
-        place = place_of(test)
-        if isinstance(error, pytest.skip.Exception | pytest.xfail.Exception):
-            one = not_run(place, "skipped_elsewhere", _line(error))
-        else:
-            who = "a fixture" if test.phase == "setup" else "the test"
-            said = f"{who} raised {type(error).__name__} before the check: {_line(error)}"
-            draft = AttemptState(
-                begun=test.begun, failure=Failure(kind="target_error", message=said, details=frames(error))
-            )
-            draft.end()
-            one = self._settled(test, place, draft)
-        test.entries, test.entry = (one.entry,), one.entry
-
-    def _settled(self, test: MarkedTest, place: Place, draft: AttemptState) -> Tried:
-        if test.loaded is None:
-            raise ValueError("a case that can't be read has no result")
-        bench = self._bench(test)
-        return tried(place, settle(bench, test.loaded, draft), bench, self._config.stash[RUN_ID])
-
-    def _bench(self, test: MarkedTest) -> SuiteContext:
-        key = (test.suite.name, test.own_test)
-        if key not in self._ready:
-            self._ready[key] = self._benches.of_results(test.suite, _target(test))
-        return self._ready[key]
 
 
 class Unsupported:
@@ -395,26 +268,36 @@ class Unsupported:
             raise CaseBroken(f"{MARK}: a unittest.TestCase gets no fixtures; write the test as a function")
 
 
-def told_of(tests: Sequence[MarkedTest]) -> str:
-    """Say for xdist's controller which marked tests were selected, as JSON; empty for none."""
-    told = [
-        {
-            "suite": test.suite.name,
-            "nodeid": test.case_nodeid,
-            "file": test.file_id,
-            "case_id": test.name,
-            "target": _target(test),
-        }
-        for test in tests
-    ]
-    return json.dumps(told) if told else ""
+def _marked(item: pytest.Item) -> MarkedRun:
+    run = run_of(item)
+    if not isinstance(run, MarkedRun):
+        raise TypeError(f"{item.nodeid} has no case")
+    return run
 
 
-def _cases_for(metafunc: pytest.Metafunc) -> tuple[list[FiledCase], bool]:
+def _run_for(tests: MarkedTests, item: pytest.Item, case: SuiteCase) -> MarkedRun:
+    parent = item.parent.nodeid if item.parent is not None else ""
+    return MarkedRun(
+        item=item,
+        nodeid=item.nodeid,
+        suite=case.suite,
+        pack=case.pack,
+        path=case.path,
+        file=case.file,
+        line=case.line,
+        name=case.case_id,
+        loaded=case.loaded,
+        problem=case.problem,
+        own_test=f"{parent}::{getattr(item, 'originalname', item.name)}",
+        tests=tests,
+    )
+
+
+def _cases_for(metafunc: pytest.Metafunc) -> tuple[list[SuiteCase], bool]:
     """Give a function's cases, and whether its marks name several suites."""
     if FIXTURE not in metafunc.fixturenames:
         raise MarkError("the test takes no packbench_check, so it could never check anything; add it")
-    found: dict[tuple[Path, str], FiledCase] = {}
+    found: dict[tuple[Path, str], SuiteCase] = {}
     askings = [Asking.of(mark) for mark in metafunc.definition.iter_markers(MARK)]
     for asking in askings:
         suites = [join(metafunc.config, name) for name in asking.suites]
@@ -425,15 +308,15 @@ def _cases_for(metafunc: pytest.Metafunc) -> tuple[list[FiledCase], bool]:
     return sorted(found.values(), key=_in_order), len(named) > 1
 
 
-def _tests_of(config: pytest.Config) -> MarkedTests:
-    if TESTS not in config.stash:
-        config.stash[TESTS] = MarkedTests(config)
-        config.pluginmanager.register(config.stash[TESTS], "packbench-marked")
-    return config.stash[TESTS]
-
-
-def _in_order(case: FiledCase) -> tuple[str, str, int]:
+def _in_order(case: SuiteCase) -> tuple[str, str, int]:
     return case.suite.name, str(case.path), case.line
+
+
+def _tests_of(config: pytest.Config) -> MarkedTests:
+    if _TESTS not in config.stash:
+        config.stash[_TESTS] = MarkedTests(config)
+        config.pluginmanager.register(config.stash[_TESTS], "packbench-marked")
+    return config.stash[_TESTS]
 
 
 def _check_settings(config: pytest.Config) -> None:
@@ -444,23 +327,28 @@ def _check_settings(config: pytest.Config) -> None:
         raise MarkError("--packbench-mode=record: a test of your own asks its model itself; use live")
 
 
-def _refuse_doubles(tests: Sequence[MarkedTest], files: Sequence[CaseItem]) -> None:
+def _refuse_doubles(runs: Sequence[CaseRun]) -> None:
     """Turn a case that stands twice into errors that name each other: a run measures each case once."""
-    first: dict[tuple[Path, str], MarkedTest | CaseItem] = {(item.path, item.name): item for item in files}
-    for test in tests:
-        other = first.setdefault((test.path, test.name), test)
-        if other is test:
+    first: dict[tuple[Path, str], CaseRun] = {(run.path, run.name): run for run in runs if not run.own_test}
+    for run in runs:
+        other = first.setdefault((run.path, run.name), run)
+        if other is run or not run.own_test:
             continue
-        for one, twin in ((test, other), (other, test)):
+        for one, twin in ((run, other), (other, run)):
             if not one.problem:
-                where = f"the case is run twice, by {one.case_nodeid} and by {twin.case_nodeid}"
+                where = f"the case is run twice, by {one.nodeid} and by {twin.nodeid}"
                 one.problem = f"{where}; a run measures each case once: select one of them, or run pytest for each"
-                if isinstance(one, MarkedTest):
+                if one.own_test:
                     one.kind = "case_twice"
 
 
-def _target(test: MarkedTest) -> str:
-    return f"{OWN_TEST}{test.own_test}"
+def _state_of(result: object, begun: int) -> AttemptState:
+    state = AttemptState(begun=begun)
+    try:
+        state.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
+    except ValueError as error:
+        state.failure = Failure(kind="result_unreadable", message=f"the result is not JSON: {_line(error)}")
+    return state
 
 
 def _line(error: BaseException) -> str:

@@ -11,9 +11,9 @@ from pytest_packbench.engine.output import Streams, outside_cases
 from pytest_packbench.engine.runner import Done, Runner
 from pytest_packbench.engine.scheduler import Job, Key
 from pytest_packbench.engine.targets import TargetError
+from pytest_packbench.engine.trial import Trial, broken_trial, idle_trial, trial_of
 from pytest_packbench.model.errors import said
-from pytest_packbench.pytest_plugin.case_run import Tried, broke, kept_trials, not_run, place_of, tried
-from pytest_packbench.pytest_plugin.collection import CaseItem
+from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.stash import RUN_ID
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.results import Place
     from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.pytest_plugin.case_run import CaseRun
     from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
@@ -32,7 +33,7 @@ class Ahead:
 
     Attributes:
         runner: makes the attempts.
-        keep: called with each entry as soon as there is one, before pytest reports its item.
+        keep: called with each result as soon as there is one, before pytest reports its item.
         tick: called about twice a second while pytest waits.
         clear: called when it waits no more.
         again: called when pytest has written about an item.
@@ -47,8 +48,8 @@ class Ahead:
         self.scores = (0, 0.0)
         self._config = config
         self._benches = benches
-        self._items: dict[str, CaseItem] = {}
-        self._tried: dict[Key, Tried] = {}
+        self._runs: dict[str, CaseRun] = {}
+        self._trials_over: dict[Key, Trial] = {}
         self._planned = False
         self._worker = hasattr(config, "workerinput")
         settings = benches.settings
@@ -66,23 +67,23 @@ class Ahead:
         self._streams = Streams()
         self._routed = settings.debugged
 
-    def take(self, item: CaseItem, kept: Mapping[int, Tried]) -> list[Tried]:
+    def take(self, run: CaseRun, kept: Mapping[int, Trial]) -> list[Trial]:
         """Give all trials of a case, waiting for them; what was printed meanwhile becomes sections of its report.
 
         Args:
-            item: the case.
+            run: the case.
             kept: trials that need not be made, by number.
         """
-        self._items[item.case_nodeid] = item
+        self._runs[run.nodeid] = run
         found = dict(kept)
-        jobs = list(self._jobs(item))
+        jobs = list(self._jobs(run))
         self.runner.plan(jobs)
         for job in jobs:
             done = self.runner.take(job, self._tick)
             label = f" (trial {job.key.trial + 1})" if self._trials > 1 else ""
             for name, text in done.output.sections():
-                item.add_report_section("setup", f"{name}{label}", self._hidden(job, text))
-            found[job.key.trial] = self._tried.pop(job.key)
+                run.item.add_report_section("setup", f"{name}{label}", self._hidden(job, text))
+            found[job.key.trial] = self._trials_over.pop(job.key)
         self.clear()
         return [found[trial] for trial in sorted(found)]
 
@@ -108,9 +109,10 @@ class Ahead:
             self._planned = True
             self._plan(item.session.items)
         result = yield
-        if isinstance(item, CaseItem):
+        run = _run_ahead(item)
+        if run is not None:
             # somebody else's hook may have skipped it
-            self.runner.release(Key(item.case_nodeid, trial) for trial in range(self._trials))
+            self.runner.release(Key(run.nodeid, trial) for trial in range(self._trials))
         self.again()
         return result
 
@@ -134,44 +136,43 @@ class Ahead:
         self.close()
 
     def _plan(self, items: Iterable[pytest.Item]) -> None:
-        cases = [item for item in items if isinstance(item, CaseItem) and not _may_be_skipped(item)]
-        self._items.update({item.case_nodeid: item for item in cases})
-        self.runner.plan(job for item in cases for job in self._jobs(item))
+        runs = [run for item in items if (run := _run_ahead(item)) is not None and not _may_be_skipped(item)]
+        self._runs.update({run.nodeid: run for run in runs})
+        self.runner.plan(job for run in runs for job in self._jobs(run))
 
-    def _jobs(self, item: CaseItem) -> Iterator[Job]:
-        if item.problem or item.loaded is None or item.loaded.case.notes.skip is not None:
+    def _jobs(self, run: CaseRun) -> Iterator[Job]:
+        if run.problem or run.loaded is None or run.loaded.case.notes.skip is not None:
             return
         try:
-            bench = self._benches.context(item.suite)
+            bench = self._benches.context(run.suite)
         except TargetError:
             # the item itself says so
             return
-        kept = kept_trials(item)
+        kept = run.kept()
         for trial in range(self._trials):
-            if trial in kept:
-                continue
-            yield Job(key=Key(item.case_nodeid, trial), context=bench, loaded=item.loaded)
+            if trial not in kept:
+                yield Job(key=Key(run.nodeid, trial), context=bench, loaded=run.loaded)
 
     def _settled(self, done: Done) -> None:
         key = done.job.key
-        place = place_of(self._items[key.nodeid])
+        place = self._runs[key.nodeid].place()
         try:
-            one = self._entered(place, done)
+            one = self._trial_of(place, done)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a pack may be anybody's, and another case is waited for here
             message = f"the case's entry can't be kept: {said(error)}"
-            one = broke(place, Failure(kind="pack_error", message=message), trial=key.trial)
-            self.keep(one.entry)
-        if one.entry.score is not None:
-            self.scores = (self.scores[0] + 1, self.scores[1] + one.entry.score)
-        self._tried[key] = one
+            one = broken_trial(place, Failure(kind="pack_error", message=message), trial=key.trial)
+            self.keep(one.result)
+        if one.result.score is not None:
+            self.scores = (self.scores[0] + 1, self.scores[1] + one.result.score)
+        self._trials_over[key] = one
 
-    def _entered(self, place: Place, done: Done) -> Tried:
+    def _trial_of(self, place: Place, done: Done) -> Trial:
         if done.attempt is None:
-            return not_run(place, done.kind, done.message, trial=done.job.key.trial)
-        one = tried(place, done.attempt, done.job.context, self._config.stash[RUN_ID])
-        self.keep(one.entry)
+            return idle_trial(place, done.kind, done.message, trial=done.job.key.trial)
+        one = trial_of(place, done.attempt, done.job.context, self._config.stash[RUN_ID])
+        self.keep(one.result)
         return one
 
     def _route(self) -> None:
@@ -182,6 +183,12 @@ class Ahead:
             handler = getattr(logs, name, None)
             if handler is not None:
                 handler.addFilter(outside_cases)
+
+
+def _run_ahead(item: pytest.Item) -> CaseRun | None:
+    """Give the case of an item whose attempts are made here; a test of the user's own makes its own."""
+    run = run_of(item)
+    return run if run is not None and not run.own_test else None
 
 
 def _may_be_skipped(item: pytest.Item) -> bool:

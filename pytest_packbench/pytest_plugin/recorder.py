@@ -12,32 +12,33 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.engine.results import Place, unscored
+from pytest_packbench.cases.suites import sizes
+from pytest_packbench.engine.contexts import guard_name
+from pytest_packbench.engine.metering import CAPS
+from pytest_packbench.engine.results import Place, clock, unscored, versions
+from pytest_packbench.engine.trial import kept_trial
+from pytest_packbench.model.run import CLUSTER, Run
 from pytest_packbench.plugin import ASKED
-from pytest_packbench.pytest_plugin.baseline import Earlier
-from pytest_packbench.pytest_plugin.case_run import place_of, taken_from
-from pytest_packbench.pytest_plugin.collection import CaseItem, Collector
+from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.jsonreport import plugin_report
-from pytest_packbench.pytest_plugin.resume import check_run, crashed, kept_before, not_reached, of_workers, spent_of
-from pytest_packbench.pytest_plugin.run_metadata import run_facts
-from pytest_packbench.pytest_plugin.selection import sizes
-from pytest_packbench.pytest_plugin.stash import AHEAD, RESUMED, RUN_ID, ungrouped
-from pytest_packbench.runs.resume import PARTS
-from pytest_packbench.runs.stored import JOURNAL
+from pytest_packbench.pytest_plugin.resume import check_resumed
+from pytest_packbench.pytest_plugin.stash import AHEAD, ATTRIBUTE, RESUMED, RUN_ID, ungrouped
+from pytest_packbench.runs.baseline import NONE, find_baseline
+from pytest_packbench.runs.folder import DIFF, REPORT, SUMMARY
+from pytest_packbench.runs.metadata import Extent, listed, targets_of
+from pytest_packbench.runs.resume import crashed, not_reached, read_worker_journals, spent_of
+from pytest_packbench.runs.writer import RunWriter, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
-    from pathlib import Path
     from typing import Any
 
-    from pytest_packbench.analysis.statistics import Statistics
-    from pytest_packbench.engine.results import Place
-    from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.analysis.conclude import Conclusion
     from pytest_packbench.model.result import CaseResult
-    from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
+    from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.runs.journal import Journal
+    from pytest_packbench.runs.baseline import Earlier
 
 
 _RAN = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
@@ -63,8 +64,10 @@ class Recorder:
 
     def add(self, suite: Suite) -> None:
         """Keep a run of a suite, if there is none yet."""
-        folder = self.base / suite.name / self.run_id
-        self.runs.setdefault(suite.name, SuiteRun(suite=suite, folder=folder))
+        if suite.name not in self.runs:
+            kept = self.resumed.kept.get(suite.name) if self.resumed is not None else None
+            writer = RunWriter(self.base, suite.name, self.run_id, resumed=kept)
+            self.runs[suite.name] = SuiteRun(suite=suite, writer=writer)
 
     def select(self, suite_name: str, nodeid: str, place: Callable[[], Place], target: str = "") -> None:
         """Note a case that has to run, once; with the name of the user's own test where one runs it."""
@@ -81,13 +84,15 @@ class Recorder:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note what was selected; under xdist the workers tell."""
         for item in session.items:
-            if isinstance(item, CaseItem):
-                self.select(item.suite.name, item.case_nodeid, partial(place_of, item))
+            run = run_of(item)
+            if run is not None:
+                self.select(run.suite.name, run.nodeid, run.place, run.target)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the entry from a report; a report of a case without one tells of a breakdown around it."""
-        entries = taken_from(report)
+        # off it: other plugins may write reports as JSON, and these are no values of that
+        entries = report.__dict__.pop(ATTRIBUTE, None)
         if entries:
             self._take(entries)
             return
@@ -108,7 +113,7 @@ class Recorder:
             message,
         )
         if kind == "worker_crashed":
-            known = self._known(run, place, of_workers(run.folder))
+            known = self._known(run, place, read_worker_journals(run.writer.folder))
             self._take(crashed(entry, known, self.benches.settings.trials))
         else:
             self._take((entry,))
@@ -118,8 +123,10 @@ class Recorder:
     ) -> dict[int, CaseResult]:
         """Give the attempts at a case that were made, by trial: before, by workers (`made`), and in this process."""
         before = self.resumed.trials(run.suite, place.case_id) if self.resumed is not None else {}
-        here = run.untold.get(place.nodeid, {})
-        return {**kept_before(place, before), **made.get(place.nodeid, {}), **here}
+        # of another case than today's nothing is kept
+        sha256 = place.loaded.sha256 if place.loaded is not None else None
+        kept = {trial: kept_trial(one, place).result for trial, one in before.items() if one.case_sha256 == sha256}
+        return {**kept, **made.get(place.nodeid, {}), **run.untold.get(place.nodeid, {})}
 
     def keep(self, entry: CaseResult) -> None:
         """Append an entry to the journal before pytest reports its item: what was paid for is not lost."""
@@ -150,7 +157,7 @@ class Recorder:
         # what was paid stays paid, whatever of it is dropped
         spent = spent_of(self.resumed)
         for run in self.runs.values():
-            check_run(self.config, self.resumed, run.suite.name, self._head(run))
+            check_resumed(self.config, self.resumed, self._head(run))
         for kept in self.resumed.kept.values():
             self._kept.update(map(_identity, kept.all_entries()))
         self._spent += [spent] if spent is not None else []
@@ -159,36 +166,19 @@ class Recorder:
         """Begin the journals of what was selected, before workers put theirs beside them."""
         for run in self.runs.values():
             if run.selected:
-                self._guarded(run, self._journal)
+                self._guarded(run, partial(run.writer.begin, partial(self._head, run)))
 
     def _append(self, run: SuiteRun, entry: CaseResult) -> None:
-        self._guarded(run, lambda run: self._journal(run).append(entry))
+        self._guarded(run, lambda: run.writer.begin(partial(self._head, run)).append(entry))
 
-    def _guarded(self, run: SuiteRun, write: Callable[[SuiteRun], object]) -> None:
+    def _guarded(self, run: SuiteRun, write: Callable[[], object]) -> None:
         try:
-            write(run)
+            write()
         except OSError as error:
-            _note_trouble(run, error)
-
-    def _journal(self, run: SuiteRun) -> Journal:
-        from pytest_packbench.runs.files import ensure_gitignore
-        from pytest_packbench.runs.journal import Journal, rewrite_journal
-
-        if run.journal is None:
-            run.folder.mkdir(parents=True, exist_ok=True)
-            ensure_gitignore(self.base)
-            path = run.folder / JOURNAL
-            kept = self.resumed.kept.get(run.suite.name) if self.resumed is not None else None
-            if kept is not None:
-                # what is not kept must not come back after a second crash
-                rewrite_journal(path, self._head(run), [*kept.all_entries(), *kept.broken_entries()])
-                for part in kept.parts:
-                    part.unlink(missing_ok=True)
-            run.journal = Journal(path, partial(self._head, run))
-        return run.journal
+            run.note_trouble(error)
 
     def _head(self, run: SuiteRun) -> Run:
-        return replace(run_facts(self, run, [], self.started_ns), finished_at="", partial="")
+        return replace(self._facts(run, [], self.started_ns), finished_at="", partial="")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -200,7 +190,9 @@ class Recorder:
             ahead.close()
         for run in self.runs.values():
             self._finish(run, session)
-        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and all(run.run for run in self.runs.values()):
+        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and all(
+            run.conclusion for run in self.runs.values()
+        ):
             session.exitstatus = pytest.ExitCode.OK
         if any(run.failed for run in self.runs.values()) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -211,56 +203,67 @@ class Recorder:
         return result
 
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
-        from pytest_packbench.analysis.statistics import statistics
-        from pytest_packbench.runs.writer import in_order
+        from pytest_packbench.analysis.conclude import conclude
 
-        run.present, run.due = sizes(run.suite, self.benches.settings.shard)
+        settings = self.benches.settings
+        run.present, run.due = sizes(run.suite, settings.shard)
         if not run.selected and not self._is_empty_shard(run, session):
             self._note_empty(run)
             return
         stopped = "interrupted" if session.exitstatus == pytest.ExitCode.INTERRUPTED else "stopped"
         self._take_unreported(run, stopped)
         self._carry_over(run)
-        run.ordered = entries = in_order(entry for trials in run.entries.values() for entry in trials)
-        run.run = replace(run_facts(self, run, entries, time.time_ns()), findings=self._findings(run, entries))
-        levels, rules = self.benches.pack_of(run.suite).depths or None, run.suite.config
-        run.statistics = statistics(entries, levels=levels, trials_rule=rules.trials_rule())
-        earlier = Earlier.find(self.benches.settings.baseline, run.folder)
-        run.gates = self._as_far_as_selected(run, earlier.check(run.run, entries, rules.all_gates()))
-        if run.journal is not None:
-            run.journal.close()
-        try:
-            self._write(run, entries)
-            run.baseline = self._compared(run, entries, earlier)
-        except OSError as error:
-            _note_trouble(run, error)
+        run.ordered = in_order(entry for trials in run.entries.values() for entry in trials)
+        earlier = find_baseline(settings.baseline, run.writer.folder)
+        run.conclusion = conclude(
+            replace(self._facts(run, run.ordered, time.time_ns()), findings=self._findings(run)),
+            run.ordered,
+            run.suite.config,
+            self.benches.pack_of(run.suite),
+            earlier,
+            scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.present else "whole",
+            compared=True,
+        )
+        run.writer.end_journal()
+        self._guarded(run, partial(self._write, run, run.conclusion, earlier))
+
+    def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: Earlier) -> None:
+        from pytest_packbench.reports.markdown import summary_markdown
+
+        run.writer.write_results(run.ordered)
+        page = summary_markdown(conclusion.run, run.ordered, conclusion.statistics, conclusion.gates)
+        run.writer.write_page(SUMMARY, page)
+        run.baseline = self._compared(run.writer, conclusion, earlier)
+
+    def _compared(self, writer: RunWriter, conclusion: Conclusion, earlier: Earlier) -> list[str]:
+        """Write what changed since the baseline into the run's folder; give what the terminal says of it, by line."""
+        if self.benches.settings.shard is not None:
+            asked = self.benches.settings.baseline != NONE
+            return ["not compared: this is a part; packbench compare takes the merged run"] if asked else []
+        comparison = conclusion.comparison
+        if comparison is None:
+            return [earlier.why] if earlier.why else []
+        from pytest_packbench.reports.diff import answer, diff_markdown, sentences
+
+        name = comparison.baseline.run.run_id
+        if comparison.differences:
+            return [f"not compared with {name}: {'; '.join(comparison.differences)}"]
+        writer.write_page(DIFF, diff_markdown(comparison))
+        return [f"{answer(comparison)} since {name} ({DIFF})", *sentences(comparison)[:1]]
 
     def _take_unreported(self, run: SuiteRun, stopped: str) -> None:
         """Complete the entries of a session that ended early: what was made is kept, the rest was not run."""
         idle = [nodeid for nodeid in run.selected if nodeid not in run.entries]
-        made = of_workers(run.folder) if idle else {}
+        made = read_worker_journals(run.writer.folder) if idle else {}
         for nodeid in idle:
             place = run.selected[nodeid]()
+            message = f"not run: the session was {stopped}{'' if stopped == 'interrupted' else ' early'}"
+            unreached = unscored(place, "not_run", stopped, message)
             known = self._known(run, place, made)
-            run.entries[nodeid] = not_reached(place, known, self.benches.settings.trials, stopped)
+            run.entries[nodeid] = not_reached(unreached, known, self.benches.settings.trials)
 
-    def _as_far_as_selected(self, run: SuiteRun, gates: tuple[GateResult, ...]) -> tuple[GateResult, ...]:
-        from pytest_packbench.analysis.gates import of_a_part, of_a_shard
-
-        if self.benches.settings.shard is not None:
-            return of_a_shard(gates)
-        return of_a_part(gates) if len(run.selected) < run.present else gates
-
-    def _compared(self, run: SuiteRun, entries: list[CaseResult], earlier: Earlier) -> list[str]:
-        if run.run is None:
-            raise ValueError("a run is compared when it is finished")
-        if self.benches.settings.shard is None:
-            return earlier.compared(run.run, entries, run.folder)
-        asked = self.benches.settings.baseline != "none"
-        return ["not compared: this is a part; packbench compare takes the merged run"] if asked else []
-
-    def _findings(self, run: SuiteRun, entries: list[CaseResult]) -> tuple[str, ...]:
-        records = (entry.record for entry in entries if entry.record is not None)
+    def _findings(self, run: SuiteRun) -> tuple[str, ...]:
+        records = (entry.record for entry in run.ordered if entry.record is not None)
         try:
             return tuple(self.benches.pack_of(run.suite).summary(records))
         except Exception as error:  # noqa: BLE001 - a pack may be anybody's
@@ -307,40 +310,75 @@ class Recorder:
             **({"cached": cached} if (cached := sum(one.get("cached", 0) for one in found)) else {}),
         }
 
-    def _write(self, run: SuiteRun, entries: list[CaseResult]) -> None:
-        from pytest_packbench.runs.files import ensure_gitignore
-        from pytest_packbench.runs.writer import write_run
-
-        if run.run is None or run.statistics is None:
-            raise ValueError("a run is written when it is finished")
-        ensure_gitignore(self.base)
-        write_run(run.folder, run.run, entries, run.statistics, run.gates)
-
     def _write_report(self, run: SuiteRun, session: pytest.Session) -> None:
-        from pytest_packbench.atomic import write_atomic
-        from pytest_packbench.reports.document import row_line, run_document, write_report
+        from pytest_packbench.reports.document import run_document
 
-        if run.run is None or run.statistics is None or run.trouble:
+        told = run.conclusion
+        if told is None or run.trouble:
             return
-        document = run_document(run.run, (), run.statistics, run.gates)
-        report = plugin_report(self.config, session, run.selected)
+        document = run_document(told.run, (), told.statistics, told.gates)
         try:
-            write_report(run.folder / "report.json", report, document, map(row_line, run.ordered))
-            if not run.run.partial and not run.trouble:
-                write_atomic(run.folder.parent / "latest", self.run_id + "\n")
-            # a process that was killed may have left drafts
-            drafts = run.folder.glob(".*.tmp") if self.resumed is not None else ()
-            for path in (run.folder / JOURNAL, *run.folder.glob(PARTS), *drafts):
-                path.unlink(missing_ok=True)
+            run.writer.complete(document, plugin_report(self.config, session, run.selected))
         except OSError as error:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
-            self.config.get_terminal_writer().line(f"packbench: {run.folder / 'report.json'}: {error}", red=True)
+            path = run.writer.folder / REPORT
+            self.config.get_terminal_writer().line(f"packbench: {path}: {error}", red=True)
 
+    def _facts(self, run: SuiteRun, entries: Sequence[CaseResult], now: int) -> Run:
+        """Give what is true of a suite's run.
 
-def _note_trouble(run: SuiteRun, error: OSError) -> None:
-    trouble = f"reports can't be written to {run.folder}: {error.strerror or error}"
-    if trouble not in run.trouble:
-        run.trouble.append(trouble)
+        Args:
+            run: the suite's share of the session.
+            entries: what ran; those that did not run stand in it at the end.
+            now: UTC clock, nanoseconds since 1970.
+        """
+        benches, suite = self.benches, run.suite
+        pack, bench = benches.pack_of(suite), benches.known(suite)
+        asked = bench is not None and bench.backend
+        kept = self.resumed.kept.get(suite.name) if self.resumed is not None else None
+        began = kept.run.started_at if kept is not None and kept.run is not None else ""
+        shard = benches.settings.shard
+        extent = Extent(selected=len(run.selected), due=run.due, present=run.present, shard=shard)
+        return Run(
+            run_id=self.run_id,
+            suite=suite.name,
+            description=suite.config.description,
+            pack=pack.name,
+            pack_version=pack.version,
+            suite_sha256=suite.sha256,
+            bundled=suite.bundled,
+            mode=benches.settings.mode,
+            target=targets_of(entries) or listed(run.targets) or benches.target_name(suite),
+            backend=bench.backend if bench is not None and asked else None,
+            model=bench.model if bench is not None and asked else None,
+            started_at=began or clock(self.started_ns),
+            finished_at=clock(now),
+            partial=extent.partial(entries, CAPS),
+            versions=versions(),
+            settings=self._settings(suite),
+        )
+
+    def _settings(self, suite: Suite) -> dict[str, Any]:
+        """Give the options that could change a result, and what the run used."""
+        settings, bench = self.benches.settings, self.benches.known(suite)
+        found: dict[str, Any] = {"gate": settings.gate}
+        if cluster := self.benches.pack_of(suite).cluster:
+            found[CLUSTER] = cluster
+        if settings.shard is not None:
+            found["shard"] = str(settings.shard)
+        if settings.trials > 1:
+            found |= {"trials": settings.trials, "trials_rule": suite.config.trials_rule()}
+        if bench is not None and bench.live is not None:
+            caps = settings.caps
+            named = {"max_tokens": caps.tokens, "max_cost": caps.cost, "max_seconds": caps.seconds}
+            asked = bench.live.asked
+            temperature = settings.temperature if asked is None else asked.backend.temperature
+            found |= {"temperature": temperature, "concurrency": settings.concurrency}
+            found |= {name: cap for name, cap in named.items() if cap is not None}
+            found["spent"] = self.spent()
+        if bench is not None and bench.guards:
+            found["guards"] = [guard_name(guard) for guard in bench.guards]
+        return found
 
 
 def _never_asked(case_id: str) -> Place:
@@ -365,39 +403,40 @@ class SuiteRun:
 
     Attributes:
         suite: the suite.
-        folder: where its reports go.
+        writer: writes what the run leaves, its journal first.
         selected: what has to run, by node id; the place is looked at only for a case that left no entry.
         targets: how records name the tests that run its cases; empty where items from files do.
         entries: what ran, by node id, each trial; the last run of an item counts.
         untold: attempts that are in the journal and that no report told of yet, by node id and trial.
-        journal: open from the first entry on.
         ordered: all that ran, in the order in which every file shows them, at the end.
         present: how many cases the suite has, at the end.
         due: how many of them the whole suite, or the shard, has to run.
-        run: what is true of all entries, at the end.
-        statistics: the numbers, at the end.
-        gates: how the gates decided, at the end.
+        conclusion: what the run came to, at the end.
         baseline: what the comparison with an earlier run said, a line each.
         trouble: what went wrong with the suite as a whole, a line each.
     """
 
     suite: Suite
-    folder: Path
+    writer: RunWriter
     selected: dict[str, Callable[[], Place]] = field(default_factory=dict)
     targets: set[str] = field(default_factory=set)
     entries: dict[str, tuple[CaseResult, ...]] = field(default_factory=dict)
     untold: dict[str, dict[int, CaseResult]] = field(default_factory=dict)
-    journal: Journal | None = None
     ordered: Sequence[CaseResult] = ()
     present: int = 0
     due: int = 0
-    run: Run | None = None
-    statistics: Statistics | None = None
-    gates: tuple[GateResult, ...] = ()
+    conclusion: Conclusion | None = None
     baseline: list[str] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
 
     @property
     def failed(self) -> bool:
         """Whether the suite as a whole fails the session."""
-        return bool(self.trouble) or any(not gate.passed for gate in self.gates)
+        gates = self.conclusion.gates if self.conclusion is not None else ()
+        return bool(self.trouble) or any(not gate.passed for gate in gates)
+
+    def note_trouble(self, error: OSError) -> None:
+        """Note once that the run's folder can't be written."""
+        trouble = f"reports can't be written to {self.writer.folder}: {error.strerror or error}"
+        if trouble not in self.trouble:
+            self.trouble.append(trouble)

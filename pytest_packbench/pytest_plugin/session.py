@@ -13,11 +13,10 @@ from pytest_packbench.model.run import OWN_TEST
 from pytest_packbench.plugin import ASKED
 from pytest_packbench.pytest_plugin.case_run import Reporter
 from pytest_packbench.pytest_plugin.collection import Collector
-from pytest_packbench.pytest_plugin.explain import Shown
 from pytest_packbench.pytest_plugin.github import register_github
 from pytest_packbench.pytest_plugin.jsonreport import switch_on
 from pytest_packbench.pytest_plugin.recorder import Recorder
-from pytest_packbench.pytest_plugin.resume import Changes, find_resumed
+from pytest_packbench.pytest_plugin.resume import Changes, resumed_run
 from pytest_packbench.pytest_plugin.selection import check_asked
 from pytest_packbench.pytest_plugin.settings import read_settings
 from pytest_packbench.pytest_plugin.stash import AHEAD, BENCHES, RESUMED, RUN_ID
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytest_packbench.pytest_plugin.prefetch import Ahead
-    from pytest_packbench.pytest_plugin.resume import Resumed
     from pytest_packbench.pytest_plugin.suites import SessionSuites
+    from pytest_packbench.runs.resume import Resumed
 
 
 def register(config: pytest.Config, *, late: bool = False) -> None:
@@ -67,14 +66,13 @@ def register(config: pytest.Config, *, late: bool = False) -> None:
     switch_on(config)
     config.pluginmanager.register(recorder, "packbench-recorder")
     config.pluginmanager.register(Terminal(recorder), "packbench-terminal")
-    config.pluginmanager.register(Shown(), "packbench-shown")
     register_github(config, recorder)
     if ahead is not None:
         ahead.keep = recorder.keep
         progress = Progress(config, ahead)
         ahead.tick, ahead.clear, ahead.again = progress.tick, progress.clear, progress.again
     # by its option: xdist may be loaded under any name
-    if hasattr(config.option, "dist"):
+    if getattr(config.option, "dist", "no") != "no":
         from pytest_packbench.pytest_plugin.xdist import Controller
 
         config.pluginmanager.register(Controller(recorder), "packbench-controller")
@@ -90,7 +88,7 @@ def _check_no_plan(config: pytest.Config) -> None:
 
 
 def _resume(config: pytest.Config, benches: SessionSuites, *, late: bool) -> None:
-    resumed = find_resumed(config, benches)
+    resumed = resumed_run(config, benches)
     if resumed is None:
         return
     if late:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from pytest_packbench.pytest_plugin.prefetch import Ahead
-    from pytest_packbench.pytest_plugin.resume import Resumed
     from pytest_packbench.pytest_plugin.suites import SessionSuites
+    from pytest_packbench.runs.resume import Resumed
 
 
 BENCHES: pytest.StashKey[SessionSuites] = pytest.StashKey()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine.contexts import guard_name
+from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.reports.live import caps_text, spent_text
 
 if TYPE_CHECKING:
@@ -40,10 +41,8 @@ class Terminal:
         benches = self._recorder.benches
         if benches.settings.mode == "fixture" or self._recorder.config.option.collectonly:
             return []
-        from pytest_packbench.pytest_plugin.case_run import place_of
-        from pytest_packbench.pytest_plugin.collection import CaseItem
-
-        cases = [place_of(item) for item in items if isinstance(item, CaseItem)]
+        runs = [run for item in items if (run := run_of(item)) is not None]
+        cases = [run.place() for run in runs if not run.own_test]
         return [benches.expected_text(cases), caps_text(benches.settings, shared=False)] if cases else []
 
     def _header(self, suite: Suite) -> list[str]:
@@ -85,18 +84,19 @@ class Terminal:
     def _show(self, reporter: pytest.TerminalReporter, run: SuiteRun) -> None:
         from pytest_packbench.reports.terminal import table
 
-        if run.run is None and not run.trouble:
+        told = run.conclusion
+        if told is None and not run.trouble:
             return
         reporter.section(f"packbench: {run.suite.name}")
-        if run.run is not None and run.statistics is not None:
-            for line in table(run.run, run.ordered, run.statistics, run.gates):
+        if told is not None:
+            for line in table(told.run, run.ordered, told.statistics, told.gates):
                 reporter.line(line)
-            if run.run.settings.get("spent"):
-                reporter.line(spent_text(run.run.settings["spent"]))
+            if told.run.settings.get("spent"):
+                reporter.line(spent_text(told.run.settings["spent"]))
             for line in run.baseline:
                 reporter.line(f"baseline: {line}")
             here = self._recorder.config.invocation_params.dir
-            reporter.line(f"reports: {os.path.relpath(run.folder, here)}")
+            reporter.line(f"reports: {os.path.relpath(run.writer.folder, here)}")
         for trouble in run.trouble:
             reporter.line(f"packbench: {trouble}", red=True)
         if run.failed:

@@ -1,12 +1,18 @@
-"""Under xdist: the controller collects nothing, so that only its workers know of marked tests."""
+"""Under xdist: the controller collects nothing, so that only its workers know of marked tests.
+
+Every run under xdist imports this module, also one that has no suite: it imports the standard library and pytest only.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RUN_SEED = pytest.StashKey[str]()
 SEED = "packbench_seed"
@@ -14,10 +20,15 @@ TOLD = "packbench_marked"
 
 
 class Workers:
-    """Listens on xdist's controller: gives workers the run's seed, and learns from them which tests are marked."""
+    """Listens on xdist's controller: gives workers the run's seed, and learns from them which tests are marked.
 
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
+    Args:
+        config: the controller's.
+        learn: takes what a worker told, with the reports that came before anybody listened.
+    """
+
+    def __init__(self, config: pytest.Config, learn: Callable[[str, list[pytest.TestReport]], None]) -> None:
+        self._learn_from = learn
         self._learned: set[str] = set()
         self._crashed: list[pytest.TestReport] = []
         # what a ULID is made of: all workers need the run's id, and an unrelated run needs no ULID
@@ -48,6 +59,4 @@ class Workers:
     def _learn(self, told: str, *reports: pytest.TestReport) -> None:
         if told not in self._learned:
             self._learned.add(told)
-            from pytest_packbench.pytest_plugin.marks import learn
-
-            learn(self._config, told, [*self._crashed, *reports])
+            self._learn_from(told, [*self._crashed, *reports])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,12 +13,13 @@ from pytest_packbench.cases.files import SUFFIXES, find_in, located, read_place,
 from pytest_packbench.engine.results import Place
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.plugin import ASKED
-from pytest_packbench.pytest_plugin.case_run import packed, shown_file
+from pytest_packbench.pytest_plugin.case_run import pack_report, run_of, shown_file, unpack_report
 from pytest_packbench.pytest_plugin.resume import OPTION as RESUME
 from pytest_packbench.pytest_plugin.resume import REFUSED
 from pytest_packbench.pytest_plugin.selection import check_there
 from pytest_packbench.pytest_plugin.stash import RESUMED, RUN_ID, ungrouped_name
-from pytest_packbench.runs.journal import Journal
+from pytest_packbench.pytest_plugin.workers import TOLD
+from pytest_packbench.runs.worker_journals import WorkerJournals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.prefetch import Ahead
@@ -45,6 +45,8 @@ class Worker:
         self._collector = collector
         self._benches = benches
         self._ahead = ahead
+        self._own_tests = ""
+        self._is_told = False
         self._journals: WorkerJournals | None = None
         if ahead is not None and benches.settings.mode != "fixture":
             config = benches.config
@@ -54,10 +56,17 @@ class Worker:
             self._journals = WorkerJournals(base, config.stash[RUN_ID], name)
             ahead.keep = self._journals.keep
 
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note which tests of the user's own were selected: the controller knows them from here only."""
+        self._own_tests = _own_tests(session)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Make a report fit to be sent."""
-        packed(report)
+        """Make a report fit to be sent; tell with the first one which tests were selected."""
+        pack_report(report)
+        if self._own_tests and not self._is_told:
+            self._is_told = True
+            setattr(report, TOLD, self._own_tests)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Tell how many cases were found before any was deselected, and what was used; end what is under way."""
@@ -69,6 +78,7 @@ class Worker:
         output: dict[str, Any] = session.config.workeroutput  # type: ignore[attr-defined]  # xdist sets it on workers
         output[_OUTPUT] = dict(self._collector.collected)
         output[_SPENT] = self._benches.clients.ledger.as_json()
+        output[TOLD] = self._own_tests
 
 
 class Controller:
@@ -86,8 +96,12 @@ class Controller:
         Raises:
             pytest.UsageError: a case that the command line names is not there.
         """
-        if getattr(session.config.option, "dist", "no") != "no":
-            check_there(self._recorder.benches, session.config.stash[ASKED])
+        check_there(self._recorder.benches, session.config.stash[ASKED])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take a worker's report before anybody reads it."""
+        unpack_report(report)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -150,6 +164,16 @@ class Controller:
                 return
 
 
+def _own_tests(session: pytest.Session) -> str:
+    """Say for the controller which tests of the user's own were selected, as JSON; empty for none."""
+    runs = [run for item in session.items if (run := run_of(item)) is not None and run.own_test]
+    told = [
+        {"suite": run.suite.name, "nodeid": run.nodeid, "file": run.file, "case_id": run.name, "target": run.target}
+        for run in runs
+    ]
+    return json.dumps(told) if told else ""
+
+
 def late_place(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, nodeid: str) -> Place:
     """Say where a case stands that only workers collected: it is read again, for its entry alone.
 
@@ -175,33 +199,3 @@ def late_place(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, no
         folder=path.parent.name,
         loaded=loaded,
     )
-
-
-class WorkerJournals:
-    """Keeps the attempts of a live run as they end: a case is told when all its trials are over.
-
-    Args:
-        base: the folder of reports.
-        run_id: the session's.
-        worker: the worker's name.
-    """
-
-    def __init__(self, base: Path, run_id: str, worker: str) -> None:
-        self._base = base
-        self._run_id = run_id
-        self._name = f"journal.{worker}-{os.getpid()}.jsonl"
-        self._open: dict[str, Journal] = {}
-
-    def keep(self, entry: CaseResult) -> None:
-        """Append an entry; where that can't be done the controller says so, which writes to the same folder."""
-        # the folder is the controller's to make: on another machine there is none, and nothing is to be left there
-        folder = self._base / entry.suite / self._run_id
-        with suppress(OSError):
-            if entry.suite not in self._open:
-                self._open[entry.suite] = Journal(folder / self._name)
-            self._open[entry.suite].append(entry)
-
-    def close(self) -> None:
-        """Close them."""
-        for journal in self._open.values():
-            journal.close()

@@ -1,17 +1,18 @@
-"""Files of a run: lines of JSON, a folder that git leaves alone, and who writes a file."""
+"""Files of a run as files: lines of compact JSON, written whole, and held by whoever writes them."""
 
 from __future__ import annotations
 
 import json
+import math
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
-from pytest_packbench.atomic import encoded, replacing, write_atomic
+from pytest_packbench.atomic import encoded, replacing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from io import FileIO
     from pathlib import Path
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _CAREFUL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _FINITE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _CONSTANTS = (b"NaN", b"Infinity")
+_SCALARS = (str, int)
+_BUFFER = 1 << 18
 
 
 def compact(value: Any, *, finite: bool = True) -> bytes:
@@ -42,6 +45,41 @@ def compact(value: Any, *, finite: bool = True) -> bytes:
         # a text may hold these words as well
         _FINITE.encode(value)
     return text
+
+
+def plain(value: Any) -> Any:
+    """Copy a value into plain JSON: tuples become arrays, keys texts, and a number that is not finite null."""
+    # most values are scalars, and there are many
+    if value is None or isinstance(value, _SCALARS):
+        return value
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+@contextmanager
+def open_jsonl(path: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Open a file for JSON objects, one a line; it takes the place of an older one when the block ends well.
+
+    Args:
+        path: the file; its folder exists.
+
+    Yields:
+        What writes one object; raises OSError where it can't be written, ValueError for a number that is not finite.
+
+    Raises:
+        OSError: it can't be written; an older file is untouched and nothing is left beside it.
+    """
+    with replacing(path, buffer=_BUFFER) as file:
+
+        def write(line: dict[str, Any]) -> None:
+            file.write(compact(line) + b"\n")
+
+        yield write
 
 
 def hold(file: FileIO) -> bool:
@@ -69,59 +107,3 @@ def is_held(path: Path) -> bool:
     with suppress(OSError), path.open("rb", buffering=0) as file:
         return not hold(file)
     return False
-
-
-_IGNORE = "# reports come and go; commit one by name where it has to stay\n*\n"
-_BUFFER = 1 << 18
-
-
-def write_jsonl(path: Path, lines: Iterable[dict[str, Any]]) -> None:
-    """Write one JSON object a line, whole, in the place of an older file.
-
-    Args:
-        path: the file; its folder exists.
-        lines: objects of plain JSON, taken one by one.
-
-    Raises:
-        OSError: it can't be written; an older file is untouched and nothing is left beside it.
-        ValueError: a number is not finite.
-    """
-    with replacing(path) as file:
-        for line in lines:
-            _write_line(file, line)
-
-
-@contextmanager
-def open_jsonl(path: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Open a new file for JSON objects, one a line, as `write_jsonl` writes them; for files in a folder of a draft.
-
-    Args:
-        path: the file, not there yet; its folder exists.
-
-    Yields:
-        What writes one object; raises OSError where it can't be written, ValueError for a number that is not finite.
-
-    Raises:
-        OSError: it can't be made.
-    """
-    with path.open("xb", buffering=_BUFFER) as file:
-        yield lambda line: _write_line(file, line)
-
-
-def _write_line(file: BinaryIO, line: dict[str, Any]) -> None:
-    file.write(compact(line) + b"\n")
-
-
-def ensure_gitignore(folder: Path) -> None:
-    """Make a folder, and in it a `.gitignore` that keeps its content out of git, unless there is one.
-
-    Args:
-        folder: the folder; made with its parents where it is missing.
-
-    Raises:
-        OSError: it can't be made.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / ".gitignore"
-    if not path.exists():
-        write_atomic(path, _IGNORE)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pytest_packbench.atomic import replacing
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.runs.files import compact, hold
+from pytest_packbench.runs.metadata import RunFieldError, parse_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -34,7 +35,7 @@ class JournalError(ValueError):
 class Journal:
     """Appends entries to a file. A last line that a crash cut short is completed or taken away when it is opened.
 
-    While it is open it is held (`records.held`), so that nobody resumes a run that is under way.
+    While it is open it is held, so that nobody resumes a run that is under way.
 
     Args:
         path: the file; made where it is missing, its folder exists.
@@ -107,18 +108,18 @@ def read_journal(path: Path) -> list[CaseResult]:
     return [line.entry() for line in _objects(path) if HEAD not in line.data]
 
 
-def read_head(path: Path) -> dict[str, Any] | None:
+def read_head(path: Path) -> Run | None:
     """Read what a journal says of its run.
 
     Args:
         path: the file.
 
     Returns:
-        What `Run` holds, unchecked; None where the file has no head: it is empty, or an older version wrote it.
+        What is true of the run; None where the file has no head: it is empty, or an older version wrote it.
 
     Raises:
         OSError: the file can't be read.
-        JournalError: the head is of another version or no object, or the first line is nothing of a journal.
+        JournalError: the head is of another version or tells of no run, or the first line is nothing of a journal.
     """
     first = next(_objects(path), None)
     if first is None or HEAD not in first.data:
@@ -128,7 +129,11 @@ def read_head(path: Path) -> dict[str, Any] | None:
     run = first.data.get("run")
     if not isinstance(run, dict):
         raise JournalError(f"{path}:1: /run: expected an object")
-    return run
+    try:
+        return parse_run(run)
+    except RunFieldError as error:
+        told = "not what a run is" if error.name else error.value
+        raise JournalError(f"{path}:1: /run: {told}") from None
 
 
 def rewrite_journal(path: Path, run: Run, entries: Iterable[CaseResult]) -> None:

@@ -1,7 +1,8 @@
-"""Reading records and error lines from any number of files, line by line: no file is held whole.
+"""Reading `records.jsonl`, `errors.jsonl` and `payloads.jsonl`, line by line: no file is held whole.
 
-The framing is that of the original report (reference, original-harness.md): lines end at a line feed, Unicode white
-space around a line does not count, blank lines are skipped, everything else has to be read or aborts.
+For a report on any number of records the framing is that of the original report (reference, original-harness.md):
+lines end at a line feed, Unicode white space around a line does not count, blank lines are skipped, everything else has
+to be read or aborts.
 """
 
 from __future__ import annotations
@@ -9,16 +10,19 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
 from pytest_packbench.model.record import EvalRecord, RecordError, strict_problem
 from pytest_packbench.model.score import VERDICTS
 from pytest_packbench.model.strict_json import U32_MAX, expected_integer, shown
+from pytest_packbench.runs.folder import ERRORS, PAYLOADS, RECORDS, StoredRunError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from pytest_packbench.model.result import CaseResult
 
 
 STDIN = "-"
@@ -66,7 +70,7 @@ class Skipped:
 
 
 class ErrorLine(NamedTuple):
-    """One line of `errors.jsonl` (design 5), as far as it is counted.
+    """One line of `errors.jsonl` (design 5).
 
     Attributes:
         run_id: the run.
@@ -74,6 +78,9 @@ class ErrorLine(NamedTuple):
         verdict: one of `VERDICTS`.
         kind: the reason's name, `skip` or `xfail` for a quarantined case.
         trial: which of several attempts it was; 0 where the line doesn't tell.
+        message: one line for people.
+        file: the case file as the node id names it.
+        timestamp: when the case ended.
     """
 
     run_id: str
@@ -81,6 +88,15 @@ class ErrorLine(NamedTuple):
     verdict: str
     kind: str
     trial: int = 0
+    message: str = ""
+    file: str = ""
+    timestamp: str = ""
+
+
+ERROR_TEXTS = ("run_id", "test_id", "verdict", "kind", "message", "file", "timestamp")
+# what a report counts by
+_COUNTED = ERROR_TEXTS[:4]
+_PAYLOAD_TEXTS = ("run_id", "test_id", "case_id")
 
 
 def sources(names: Sequence[str]) -> list[Source]:
@@ -99,7 +115,7 @@ def _source(name: str) -> Source:
     folder = Path(name)
     if name == STDIN or not folder.is_dir():
         return Source(name)
-    return Source(str(folder / "records.jsonl"), str(folder / "errors.jsonl"))
+    return Source(str(folder / RECORDS), str(folder / ERRORS))
 
 
 def read_records(source: Source, *, strict: bool = False, skipped: Skipped | None = None) -> Iterator[EvalRecord]:
@@ -137,6 +153,197 @@ def read_errors(source: Source, *, skipped: Skipped | None = None) -> Iterator[E
     if source.errors is None or not Path(source.errors).exists():
         return iter(())
     return _read(source.errors, _error_line, skipped)
+
+
+def read_run_records(path: Path) -> Iterator[tuple[str, EvalRecord]]:
+    """Read the records of a stored run in order, our own object in them checked.
+
+    Args:
+        path: the file.
+
+    Yields:
+        Where the line stands, as `FILE:LINE`, and its record; lines that are blank are left out.
+
+    Raises:
+        StoredRunError: a line is no record, or our object in it is not what it should be.
+        OSError: the file can't be read.
+    """
+    # a report of a million records reads them without these models
+    from pytest_packbench.model.checks import own_problem
+
+    for where, line in _lines(path):
+        try:
+            record = EvalRecord.from_json_line(line, strict=False)
+        except RecordError as error:
+            raise StoredRunError(f"{where}: {error}") from None
+        problem = own_problem(record.packbench) if record.packbench else None
+        if problem is not None:
+            raise StoredRunError(f"{where}: {problem}")
+        yield where, record
+
+
+def read_run_errors(path: Path, run_id: str) -> Iterator[ErrorLine]:
+    """Read the error lines of a stored run in order; those of other runs in the file are left out.
+
+    Args:
+        path: the file.
+        run_id: the run.
+
+    Raises:
+        StoredRunError: a line is no such object.
+        OSError: the file can't be read.
+    """
+    for where, data in _values(path):
+        if not isinstance(data, dict) or not all(isinstance(data.get(name, ""), str) for name in ERROR_TEXTS):
+            raise StoredRunError(f"{where}: expected an object with {', '.join(ERROR_TEXTS)}")
+        if data.get("verdict") not in VERDICTS or not data.get("test_id"):
+            raise StoredRunError(f"{where}: expected a test_id, and a verdict of {', '.join(VERDICTS)}")
+        # runs may be joined in one file; those of another suite belong to its records
+        if data.get("run_id") == run_id:
+            texts = {name: data.get(name, "") for name in ERROR_TEXTS}
+            trial = data.get("trial", 0)
+            yield ErrorLine(**texts, trial=trial if isinstance(trial, int) and trial > 0 else 0)
+
+
+def read_payloads(path: Path) -> Iterator[tuple[tuple[str, int], Any]]:
+    """Read the results that a run stored, in order.
+
+    Args:
+        path: the file.
+
+    Yields:
+        The case's test id and the trial, and the result as the target gave it.
+
+    Raises:
+        StoredRunError: there is no such file, or a line of it can't be read.
+        OSError: the file can't be read.
+    """
+    if not path.is_file():
+        raise StoredRunError(f"{path}: the run kept no results; nothing can be scored again")
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                data = json.loads(line)
+                found = (str(data["test_id"]), int(data.get("trial", 0))), data["result"]
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                raise StoredRunError(f"{path}:{number}: not a stored result: {error}") from None
+            yield found
+
+
+class ResultFiles:
+    """The records and payloads of a run, taken along with the entries of its report, one by one.
+
+    Args:
+        folder: the run's folder; a file that isn't there has no line.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._records = _Beside(folder / RECORDS)
+        self._payloads = _Beside(folder / PAYLOADS)
+
+    def complete(self, entry: CaseResult) -> CaseResult:
+        """Give an entry with its record and its payload, where the files have them at this place.
+
+        Raises:
+            StoredRunError: the line after one of them can't be read.
+        """
+        payload = self._payloads.take(entry)
+        return replace(
+            entry, record=self._records.take(entry), payload=None if payload is None else payload.get("result")
+        )
+
+    def end(self) -> None:
+        """Check that all lines were taken.
+
+        Raises:
+            StoredRunError: a line belongs to no entry, or stands out of order.
+        """
+        self._records.end()
+        self._payloads.end()
+
+
+class _Beside:
+    """The lines of one such file."""
+
+    def __init__(self, path: Path) -> None:
+        self._lines = _attempts(path)
+        self._next = next(self._lines, None)
+
+    def take(self, entry: CaseResult) -> dict[str, Any] | None:
+        if self._next is None or self._next[1:3] != (entry.test_id, entry.trial):
+            return None
+        line = self._next[3]
+        self._next = next(self._lines, None)
+        return line
+
+    def end(self) -> None:
+        if self._next is not None:
+            where, test_id = self._next[:2]
+            raise StoredRunError(f"{where}: {test_id} stands out of order, or not in the run's report")
+
+
+def check_error_line(found: dict[str, Any]) -> None:
+    """Check that an object is a whole line of `errors.jsonl`.
+
+    Raises:
+        ValueError: it is none; says the key.
+    """
+    _check(found, ERROR_TEXTS)
+    if found["verdict"] not in VERDICTS:
+        raise ValueError(f"verdict: got {found['verdict']!r:.60}, expected one of {', '.join(VERDICTS)}")
+
+
+def check_payload_line(found: dict[str, Any]) -> None:
+    """Check that an object with a result is a whole line of `payloads.jsonl`.
+
+    Raises:
+        ValueError: it is none; says the key.
+    """
+    _check(found, _PAYLOAD_TEXTS)
+
+
+def _check(found: dict[str, Any], texts: Sequence[str]) -> None:
+    for name in texts:
+        if name not in found:
+            raise ValueError(f"{name}: is missing")
+        if not isinstance(found[name], str):
+            raise ValueError(f"{name}: got {found[name]!r:.60}, expected a string")  # noqa: TRY004 - a file's mistake, told as all others
+    trial = found.get("trial", 0)
+    if type(trial) is not int or trial < 0:
+        raise ValueError(f"trial: got {trial!r:.60}, expected an integer of 0 or more")
+
+
+def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                yield f"{path}:{number}", line
+
+
+def _values(path: Path) -> Iterator[tuple[str, Any]]:
+    for where, line in _lines(path):
+        try:
+            yield where, json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise StoredRunError(f"{where}: not JSON: {error}") from None
+
+
+def _attempts(path: Path) -> Iterator[tuple[str, str, int, dict[str, Any]]]:
+    if not path.is_file():
+        return
+    for where, found in _values(path):
+        if not isinstance(found, dict) or not isinstance(found.get("test_id"), str):
+            raise StoredRunError(f"{where}: expected an object with test_id")
+        yield where, found["test_id"], _trial(found, where), found
+
+
+def _trial(line: dict[str, Any], where: str) -> int:
+    own = line.get("packbench", line)
+    trial = own.get("trial", 0) if isinstance(own, dict) else None
+    if type(trial) is not int or trial < 0:
+        name = "packbench.trial" if "packbench" in line else "trial"
+        raise StoredRunError(f"{where}: {name}: got {trial!r:.60}, expected an integer of 0 or more")
+    return trial
 
 
 def _read(path: str, read: Callable[[bytes | str], _Line], skipped: Skipped | None) -> Iterator[_Line]:
@@ -204,12 +411,9 @@ def _error_line(line: bytes | str) -> ErrorLine:
         raise RecordError(" ".join(str(error).split())) from None
     if not isinstance(found, dict):
         raise RecordError("expected an object")
-    if not all(isinstance(found.get(name), str) for name in _TEXTS) or found["verdict"] not in VERDICTS:
-        raise RecordError(f"expected the strings {', '.join(_TEXTS)}, with a verdict of ours")
+    if not all(isinstance(found.get(name), str) for name in _COUNTED) or found["verdict"] not in VERDICTS:
+        raise RecordError(f"expected the strings {', '.join(_COUNTED)}, with a verdict of ours")
     trial = found.get("trial", 0)
     if type(trial) is not int or trial < 0:
         raise RecordError(f"trial: expected an integer of 0 or more, got {shown(repr(trial))}")
     return ErrorLine(found["run_id"], found["test_id"], found["verdict"], found["kind"], trial)
-
-
-_TEXTS = ErrorLine._fields[:-1]

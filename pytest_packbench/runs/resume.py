@@ -1,26 +1,38 @@
-"""A run that was begun: what is true of it, and which of its attempts need not be made again."""
+"""Going on with a run that was begun: what is kept of it, what changed since, and what is missing."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, replace
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.checks import own_problem
 from pytest_packbench.model.record import EvalRecord, RecordError
-from pytest_packbench.model.run import Run
-from pytest_packbench.runs.journal import latest, read_head, read_journal
-from pytest_packbench.runs.merging import LinesBeside
-from pytest_packbench.runs.stored import JOURNAL, REPORT, StoredRunError, open_report
+from pytest_packbench.runs.files import is_held
+from pytest_packbench.runs.folder import (
+    JOURNAL,
+    LATEST,
+    REPORT,
+    WORKER_JOURNALS,
+    StoredRunError,
+    is_run_id,
+)
+from pytest_packbench.runs.journal import JournalError, latest, read_head, read_journal
+from pytest_packbench.runs.lines import ResultFiles
+from pytest_packbench.runs.report import open_report
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.run import Run
+    from pytest_packbench.model.suite import Suite
 
-
-PARTS = "journal.*.jsonl"
-"""Where workers of xdist keep what they have not told yet; the journal proper stands beside."""
+GONE = "gone"
+"""In the place of a case's hash: there is no such case any more."""
 _DONE = frozenset({"passed", "failed", "known_hole"})
 _FACTS = {
     "pack": "the pack",
@@ -35,25 +47,223 @@ _HASHES = frozenset({"suite_sha256"})
 _SETTINGS = ("trials", "guards", "temperature", "shard")
 _DEFAULTS: dict[str, Any] = {"trials": 1, "guards": []}
 _SPENT = "spent"
+_MOST_NAMED = 5
+_EXPECTED = "latest, a run's id or its folder"
+_ADVICE = "start a new run, or set packbench_resume_changed = run to run anew what changed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """A run that was begun.
+class ResumeError(ValueError):
+    """A run can't be resumed: one line that says why."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """What is kept of one suite.
 
     Attributes:
-        run: what is true of it; None where it died before that was written.
-        entries: what was scored, one for each trial of each case; records and payloads are among them.
-        broken: attempts that broke or were not begun, those of quarantined cases among them.
-        again: how many of them are to be made again.
-        parts: journals of workers that the entries were read from as well.
+        folder: the run's folder.
+        run: what is true of the run; None where it died before that was written, or nothing of it is kept.
+        entries: what need not be run again, by case id and trial.
+        again: how many attempts broke or were not begun and are made again.
+        broken: such attempts, by case id and trial, those of quarantined cases among them: what is said of a case that
+            is not selected now.
+        parts: journals of workers that what is kept was read from.
     """
 
+    folder: Path
     run: Run | None
-    entries: tuple[CaseResult, ...]
-    again: int
-    broken: tuple[CaseResult, ...] = ()
+    entries: dict[str, dict[int, CaseResult]] = field(default_factory=dict)
+    again: int = 0
+    broken: dict[str, dict[int, CaseResult]] = field(default_factory=dict)
     parts: tuple[Path, ...] = ()
+    _looked_at: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, folder: Path, run: Run | None, found: Iterable[CaseResult], parts: Sequence[Path] = ()) -> Kept:
+        """Sort what a run has: what was scored is kept, what broke or was not begun is tried again."""
+        kept = cls(folder, run, parts=tuple(parts))
+        for entry in found:
+            if is_done(entry):
+                kept.entries.setdefault(entry.case_id, {})[entry.trial] = entry
+            else:
+                kept.broken.setdefault(entry.case_id, {})[entry.trial] = entry
+                kept.again += not entry.quarantined
+        return kept
+
+    def all_entries(self) -> list[CaseResult]:
+        """Give all that is kept."""
+        return [entry for trials in self.entries.values() for entry in trials.values()]
+
+    def broken_entries(self) -> list[CaseResult]:
+        """Give all attempts that broke or were not begun."""
+        return [entry for trials in self.broken.values() for entry in trials.values()]
+
+    def each(self) -> dict[str, CaseResult]:
+        """Give one entry of each case that something is known of, by the case's id."""
+        return {case_id: next(iter(found.values())) for case_id, found in {**self.broken, **self.entries}.items()}
+
+    def is_of_another(self, case_id: str, sha256: str | None) -> bool:
+        """Whether what is kept of a case was scored on another one than the case of this hash."""
+        return any(entry.case_sha256 != sha256 for entry in self.entries.get(case_id, {}).values())
+
+    def forget(self, case_id: str) -> None:
+        """Keep nothing of a case."""
+        self.entries.pop(case_id, None)
+        self.broken.pop(case_id, None)
+
+    def drop_all(self) -> None:
+        """Keep nothing."""
+        self.entries.clear()
+        self.broken.clear()
+        self.run = None
+
+    def trials(self, case_id: str, recording: Callable[[], str | None]) -> Mapping[int, CaseResult]:
+        """Give what is kept of a case; nothing that was scored on another recording than today's.
+
+        Args:
+            case_id: the case.
+            recording: gives the hash of its recording; None where none can be read. Asked at most once.
+        """
+        found = self.entries.get(case_id)
+        if found is None:
+            return {}
+        if case_id not in self._looked_at:
+            self._looked_at.add(case_id)
+            hashes = {entry.cassette_sha256 for entry in found.values()} - {None}
+            if hashes and hashes != {recording()}:
+                del self.entries[case_id]
+                return {}
+        return found
+
+
+@dataclass(slots=True)
+class Resumed:
+    """The run that a session goes on with.
+
+    Attributes:
+        run_id: its id.
+        base: the folder of reports that it lies in, as `--packbench-output` names it.
+        kept: what is kept, by suite.
+        anew: whether what changed is run anew instead of refused.
+        recording_sha256: gives the hash of the recording of a suite's case; None where none can be read.
+        dropped: suites of which nothing is kept, for their rules or what runs them have changed.
+    """
+
+    run_id: str
+    base: Path
+    kept: dict[str, Kept]
+    anew: bool
+    recording_sha256: Callable[[Suite, str], str | None]
+    dropped: list[str] = field(default_factory=list)
+
+    def for_worker(self) -> dict[str, Any]:
+        """Give what a worker of xdist needs to know of it."""
+        return {"folder": str(next(iter(self.kept.values())).folder), "dropped": self.dropped}
+
+    def change(self, suite: str, what: Sequence[str]) -> None:
+        """Refuse to go on, unless what changed is to be run anew.
+
+        Raises:
+            ResumeError: one line that names what changed.
+        """
+        if not self.anew:
+            raise ResumeError(self.refusal(suite, what))
+
+    def refusal(self, suite: str, what: Sequence[str]) -> str:
+        """Say what changed."""
+        return f'run {self.run_id} of suite "{suite}" can\'t be resumed: {"; ".join(what)}; {_ADVICE}'
+
+    def trials(self, suite: Suite, case_id: str) -> Mapping[int, CaseResult]:
+        """Give the trials of a case that need not be made again."""
+        kept = self.kept.get(suite.name)
+        return {} if kept is None else kept.trials(case_id, lambda: self.recording_sha256(suite, case_id))
+
+    def told(self, suite: str) -> str:
+        """Say for the header what is kept."""
+        kept = self.kept.get(suite)
+        count = len(kept.all_entries()) if kept is not None else 0
+        again = f", {kept.again} broken or not begun are made again" if kept is not None and kept.again else ""
+        attempts = f"{count} attempt{'' if count == 1 else 's'}"
+        return f"packbench: suite {suite}: resuming run {self.run_id}: {attempts} kept{again}"
+
+
+def find_resumed(
+    asked: str,
+    output: Path,
+    suites: Collection[str],
+    *,
+    home: Path,
+    anew: bool,
+    recording_sha256: Callable[[Suite, str], str | None],
+    shared: bool = False,
+) -> Resumed:
+    """Find and read the run that is to be resumed.
+
+    Args:
+        asked: `latest`, a run's id or its folder.
+        output: the folder of reports.
+        suites: names of the suites that are run.
+        home: the folder from which a path is meant.
+        anew: whether what changed is run anew instead of refused.
+        recording_sha256: see `Resumed`.
+        shared: whether another process of this session goes on with it already.
+
+    Raises:
+        ResumeError: there is no such run, it is under way, or it can't be read.
+    """
+    base, run_id = _place(asked, output, suites, home)
+    folders = {name: base / name / run_id for name in suites}
+    found = {name: folder for name, folder in folders.items() if folder.is_dir()}
+    if not found:
+        raise ResumeError(f"no run {run_id} of {_listed(suites)} under {base}")
+    if not shared and any(is_held(folder / JOURNAL) for folder in found.values()):
+        raise ResumeError(f"run {run_id} is still running; wait for it or end it first")
+    try:
+        kept = {name: read_kept(folder) for name, folder in found.items()}
+    except (StoredRunError, JournalError, OSError) as error:
+        raise ResumeError(str(error)) from None
+    return Resumed(run_id, base, kept, anew, recording_sha256)
+
+
+def _place(asked: str, output: Path, suites: Collection[str], home: Path) -> tuple[Path, str]:
+    """Find the folder of reports that a run lies in, and its id."""
+    if asked == LATEST:
+        return output, _last(output, suites)
+    if os.sep not in asked and "/" not in asked:
+        if not is_run_id(asked):
+            raise ResumeError(f'"{asked}" is no run; expected {_EXPECTED}')
+        return output, asked
+    path = Path(os.path.normpath(home / asked))
+    folder = path.parent if path.is_file() else path
+    if not folder.is_dir():
+        raise ResumeError(f"no run at {path}; expected {_EXPECTED}")
+    if folder.parent.name not in suites or not is_run_id(folder.name):
+        raise ResumeError(f"{folder} is no run of {_listed(suites)}; expected <output>/<suite>/<run id>")
+    return folder.parent.parent, folder.name
+
+
+def _last(output: Path, suites: Collection[str]) -> str:
+    """Find the last run that can be gone on with; where there is none the last one."""
+    runs = sorted(
+        (path for name in suites if (output / name).is_dir() for path in (output / name).iterdir()),
+        key=lambda path: path.name,
+        reverse=True,
+    )
+    folders = [path for path in runs if path.is_dir() and is_run_id(path.name)]
+    if not folders:
+        raise ResumeError(f"no run of {_listed(suites)} under {output}")
+    return next((folder.name for folder in folders if _may_go_on(folder)), folders[0].name)
+
+
+def _may_go_on(folder: Path) -> bool:
+    try:
+        return is_unfinished(folder)
+    except (StoredRunError, OSError):
+        return False
+
+
+def _listed(suites: Collection[str]) -> str:
+    return f"suite {', '.join(suites)}"
 
 
 def is_done(entry: CaseResult) -> bool:
@@ -77,7 +287,7 @@ def is_unfinished(folder: Path) -> bool:
     return report.status != "passed" and any(not is_done(entry) and not entry.quarantined for entry in report.entries)
 
 
-def read_begun(folder: Path) -> Begun:
+def read_kept(folder: Path) -> Kept:
     """Read what a run has so far: its journal where it died, else its report, records and payloads.
 
     Args:
@@ -89,19 +299,23 @@ def read_begun(folder: Path) -> Begun:
         OSError: a file can't be read.
     """
     journal = folder / JOURNAL
-    if not journal.exists():
-        # it may have died before it wrote anything
-        return _from_report(folder) if (folder / REPORT).exists() else Begun(run=None, entries=(), again=0)
-    head = read_head(journal)
-    parts = tuple(sorted(folder.glob(PARTS)))
+    if journal.exists():
+        return _from_journal(journal)
+    # it may have died before it wrote anything
+    return _from_report(folder) if (folder / REPORT).exists() else Kept.of(folder, None, ())
+
+
+def _from_journal(journal: Path) -> Kept:
+    folder = journal.parent
+    run = read_head(journal)
+    parts = sorted(folder.glob(WORKER_JOURNALS))
     found = [entry for path in (*parts, journal) for entry in read_journal(path)]
-    if head is None and found:
+    if run is None and found:
         raise StoredRunError(f"{journal}: its first line does not tell what was run; start a new run")
     for entry in found:
         _check(entry, folder, journal)
     # the same attempt may stand in the journal of the worker that made it, too
-    entries = latest(sorted(found, key=lambda entry: entry.timestamp))
-    return replace(_sorted_out(None if head is None else _run(head, journal), entries), parts=parts)
+    return Kept.of(folder, run, latest(sorted(found, key=lambda entry: entry.timestamp)), parts)
 
 
 def _check(entry: CaseResult, folder: Path, journal: Path) -> None:
@@ -124,7 +338,51 @@ def _check(entry: CaseResult, folder: Path, journal: Path) -> None:
         raise StoredRunError(f"{journal}: the entry of {entry.test_id}: {wrong}; start a new run")
 
 
-def differences(before: Run, now: Run) -> list[str]:
+def _from_report(folder: Path) -> Kept:
+    report, files = open_report(folder), ResultFiles(folder)
+    found = []
+    for entry in report.entries:
+        result = files.complete(entry)
+        if result.counted and result.record is None:
+            raise StoredRunError(f"{folder}: no record of {result.test_id}, which its report counts")
+        found.append(result)
+    files.end()
+    return Kept.of(folder, report.run, found)
+
+
+def check_unchanged(resumed: Resumed, now: Run, case_sha256: Callable[[CaseResult], str | None]) -> None:
+    """Compare a suite's run as it was begun with what this session would make of it.
+
+    Args:
+        resumed: what changed is refused, or nothing of it is kept.
+        now: the run of the suite as this session would make it.
+        case_sha256: gives the hash of the case that a result tells of, as it is today; None where it can't be read,
+            `GONE` where there is none any more.
+
+    Raises:
+        ResumeError: they are not the same, and what changed is not to be run anew.
+    """
+    kept = resumed.kept.get(now.suite)
+    if kept is None or kept.run is None:
+        return
+    changed = _differences(kept.run, now)
+    if changed:
+        resumed.change(now.suite, changed)
+        kept.drop_all()
+        resumed.dropped.append(now.suite)
+    hashes = {case_id: case_sha256(one) for case_id, one in kept.each().items()}
+    gone = [case_id for case_id, sha256 in hashes.items() if sha256 == GONE]
+    missed = [case_id for case_id in gone if case_id in kept.entries]
+    if missed:
+        resumed.change(now.suite, [f"{named(missed)}: no such case any more"])
+    others = [case_id for case_id, sha256 in hashes.items() if sha256 != GONE and kept.is_of_another(case_id, sha256)]
+    if others:
+        resumed.change(now.suite, [f"{named(others)} changed"])
+    for case_id in (*gone, *others):
+        kept.forget(case_id)
+
+
+def _differences(before: Run, now: Run) -> list[str]:
     """Name what makes the results of two sessions results of different things.
 
     Args:
@@ -146,7 +404,25 @@ def differences(before: Run, now: Run) -> list[str]:
     return told
 
 
-def spent_before(run: Run) -> dict[str, Any] | None:
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)
+
+
+def named(case_ids: Sequence[str]) -> str:
+    """Name cases; of many the first ones."""
+    more = len(case_ids) - _MOST_NAMED
+    return f"case {', '.join(case_ids[:_MOST_NAMED])}{f' and {more} more' if more > 0 else ''}"
+
+
+def spent_of(resumed: Resumed) -> dict[str, Any] | None:
+    """Give what earlier sessions used, as their report tells it; all suites of a session tell the same."""
+    told = (_spent_before(kept.run) for kept in resumed.kept.values() if kept.run is not None)
+    return next((spent for spent in told if spent is not None), None)
+
+
+def _spent_before(run: Run) -> dict[str, Any] | None:
     """Give what earlier sessions of a run used, where it was told."""
     spent = run.settings.get(_SPENT)
     return spent if isinstance(spent, dict) and _is_spent(spent) else None
@@ -159,43 +435,49 @@ def _is_spent(spent: dict[str, Any]) -> bool:
     return all(type(count) is int for count in counts) and is_cost and isinstance(spent.get("currency"), str)
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    return "none" if value is None else str(value)
+def read_worker_journals(folder: Path) -> dict[str, dict[int, CaseResult]]:
+    """Read what workers of xdist finished, by node id and trial; what can't be read is left out.
+
+    Args:
+        folder: the run's folder, where their journals lie.
+    """
+    found: dict[str, dict[int, CaseResult]] = {}
+    for part in sorted(folder.glob(WORKER_JOURNALS)):
+        with suppress(OSError, JournalError):
+            for result in read_journal(part):
+                found.setdefault(result.nodeid, {})[result.trial] = result
+    return found
 
 
-def _from_report(folder: Path) -> Begun:
-    report = open_report(folder)
-    records, payloads = LinesBeside(folder / "records.jsonl"), LinesBeside(folder / "payloads.jsonl")
-    entries = []
-    for entry in report.entries:
-        record, payload = records.take(entry), payloads.take(entry)
-        if entry.counted and record is None:
-            raise StoredRunError(f"{folder}: no record of {entry.test_id}, which its report counts")
-        entries.append(replace(entry, record=record, payload=None if payload is None else payload.get("result")))
-    records.end()
-    payloads.end()
-    return _sorted_out(report.run, entries)
+def not_reached(idle: CaseResult, known: Mapping[int, CaseResult], trials: int) -> tuple[CaseResult, ...]:
+    """Give the results of a case that the session did not come to.
+
+    Args:
+        idle: says why it was not run.
+        known: attempts at it that were made, by trial.
+        trials: how many are due, 1 or more.
+
+    Returns:
+        What is known, and `idle` for each trial that is missing; once where nothing is known.
+    """
+    missing = [trial for trial in range(trials) if trial not in known] if known else [0]
+    return _together(known, *(replace(idle, trial=trial) for trial in missing))
 
 
-def _sorted_out(run: Run | None, entries: list[CaseResult]) -> Begun:
-    done = tuple(entry for entry in entries if is_done(entry))
-    broken = tuple(entry for entry in entries if not is_done(entry))
-    again = sum(not entry.quarantined for entry in broken)
-    return Begun(run=run, entries=done, again=again, broken=broken)
+def crashed(died: CaseResult, known: Mapping[int, CaseResult], trials: int) -> tuple[CaseResult, ...]:
+    """Give the results of a case whose worker died.
+
+    Args:
+        died: says that it died.
+        known: attempts that it had finished, by trial.
+        trials: how many are due, 1 or more.
+
+    Returns:
+        What is known, and `died` as the first trial that is not.
+    """
+    missing = next((trial for trial in range(trials) if trial not in known), None)
+    return _together(known, *(() if missing is None else (replace(died, trial=missing),)))
 
 
-def _run(head: dict[str, Any], path: Path) -> Run:
-    known = {one.name for one in fields(Run)}
-    try:
-        run = Run(**{name: value for name, value in head.items() if name in known})
-    except TypeError as error:
-        raise StoredRunError(f"{path}:1: /run: {error}") from None
-    kinds: dict[str, type] = {**dict.fromkeys(_TEXTS, str), "settings": dict}
-    if not all(isinstance(getattr(run, name), kind) for name, kind in kinds.items()):
-        raise StoredRunError(f"{path}:1: /run: not what a run is")
-    return run
-
-
-_TEXTS = ("run_id", "suite", "pack", "pack_version", "suite_sha256", "mode", "target", "started_at")
+def _together(known: Mapping[int, CaseResult], *others: CaseResult) -> tuple[CaseResult, ...]:
+    return tuple(sorted((*known.values(), *others), key=lambda result: result.trial))

@@ -1,32 +1,23 @@
-"""Reading a run that was stored: a run folder, a `report.json`, or record lines."""
+"""A stored run as a whole: from its folder, its `report.json`, or its records with what lies beside them."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.record import EvalRecord, RecordError
 from pytest_packbench.model.result import CaseResult
-from pytest_packbench.model.run import RUN_DOCUMENT_VERSION, Run
-from pytest_packbench.model.score import VERDICTS
+from pytest_packbench.model.run import Run
 from pytest_packbench.model.strict_json import shown
-from pytest_packbench.runs.json_walk import Walk, WalkError
+from pytest_packbench.runs.folder import ERRORS, REPORT, StoredRunError
+from pytest_packbench.runs.lines import read_run_errors, read_run_records
+from pytest_packbench.runs.report import open_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-
-REPORT = "report.json"
-JOURNAL = "journal.jsonl"
-RECORDS = "records.jsonl"
-_RUN_FIELDS = {one.name for one in fields(Run)}
-_HEAD = frozenset({"version", "status", "run"})
-
-
-class StoredRunError(ValueError):
-    """A stored run can't be read: one line with the file and what is wrong."""
+    from pytest_packbench.model.record import EvalRecord
+    from pytest_packbench.runs.lines import ErrorLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,20 +38,17 @@ class StoredRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenReport:
-    """A run whose entries are read one by one, in the order of its file.
+class ReadRun:
+    """A run, and whether it is all of it.
 
     Attributes:
-        source: the file.
-        run: what is true of all its entries.
-        status: as in `StoredRun`.
-        entries: to be gone through once; raises `StoredRunError` where the file can't be read on.
+        stored: the run.
+        whole: whether cases that broke or did not run stand in it; False where it was read from records alone, so
+            that nobody can say how many there were.
     """
 
-    source: str
-    run: Run
-    status: str
-    entries: Iterator[CaseResult]
+    stored: StoredRun
+    whole: bool
 
 
 def load_run(path: Path) -> StoredRun:
@@ -79,143 +67,33 @@ def load_run(path: Path) -> StoredRun:
     return StoredRun(source=report.source, run=report.run, entries=_sorted(report.entries), status=report.status)
 
 
-def open_report(path: Path) -> OpenReport:
-    """Open the report of a run, to read its entries without holding them.
+def read_run(path: Path) -> ReadRun:
+    """Read a run; of record lines also what lies beside them.
+
+    Beside a file of records are looked for, in this order: the `report.json` of the same run, which tells all, and
+    the lines of the same run in `errors.jsonl`, which tell the cases without a score.
 
     Args:
-        path: a run folder, or its `report.json`.
+        path: a run folder, its `report.json`, or a `.jsonl` of records of one run.
 
     Raises:
-        StoredRunError: it is no report, or one of a version that this program doesn't know.
-        OSError: it can't be read.
+        StoredRunError: it is none of these, or what lies beside it can't be read.
+        OSError: a file can't be read.
     """
-    place = path / REPORT if path.is_dir() else path
-    if not place.exists() and (path / JOURNAL).exists():
-        raise StoredRunError(f"{path}: holds no {REPORT}: the run did not end; its {JOURNAL} has what it got to")
-    if not place.exists() and path.is_dir():
-        has_records = (path / RECORDS).exists()
-        instead = f"give {path / RECORDS}, for what records tell" if has_records else "give a run's folder"
-        raise StoredRunError(f"{path}: holds no {REPORT}; {instead}")
-    parts = _document(place)
-    head = next(parts)
-    if type(head.get("version")) is not int or head["version"] != RUN_DOCUMENT_VERSION:
-        raise StoredRunError(
-            f"{place}: /packbench/version: got {shown(repr(head.get('version')))}; "
-            f"this program reads {RUN_DOCUMENT_VERSION}"
-        )
-    run = _run(head.get("run"), place)
-    return OpenReport(
-        source=str(place),
-        run=run,
-        status=str(head.get("status", "")),
-        entries=(_entry(row, run, f"{place}: /packbench/cases/{number}") for number, row in enumerate(parts)),
-    )
-
-
-def _document(path: Path) -> Iterator[Any]:
-    """Give what is true of all cases of a report, then the row of each; the rest of the file is read over."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            walk = Walk(file)
-            found = False
-            for key in walk.members() if walk.begins("{") else ():
-                if key == "packbench" and walk.begins("{"):
-                    found = True
-                    yield from _run_document(walk, path)
-                else:
-                    walk.skip()
-            if not found:
-                raise StoredRunError(f'{path}: no key "packbench"; expected the report.json of a run')
-            walk.end()
-    except (WalkError, UnicodeDecodeError, RecursionError) as error:
-        raise StoredRunError(f"{path}: not JSON: {error}") from None
-
-
-def _run_document(walk: Walk, path: Path) -> Iterator[Any]:
-    head: dict[str, Any] = {}
-    told = False
-    for key in walk.members():
-        if key in _HEAD:
-            head[key] = walk.value()
-        elif key == "cases" and not told and walk.begins("["):
-            # another program may have sorted the keys
-            yield head if head.keys() >= _HEAD else _head(path)
-            told = True
-            for _ in walk.items():
-                yield walk.value()
-        else:
-            walk.skip()
-    if not told:
-        yield head
-        raise StoredRunError(f"{path}: /packbench/cases: not a run document: expected an array")
-
-
-def _head(path: Path) -> dict[str, Any]:
-    with path.open(encoding="utf-8", newline="") as file:
-        walk = Walk(file)
-        head: dict[str, Any] = {}
-        for key in walk.members():
-            for inner in walk.members() if key == "packbench" else ():
-                if inner in _HEAD:
-                    head[inner] = walk.value()
-                else:
-                    walk.skip()
-            if key != "packbench":
-                walk.skip()
-        return head
-
-
-def _run(found: object, path: Path) -> Run:
-    where = f"{path}: /packbench/run"
-    if not isinstance(found, dict):
-        raise StoredRunError(f"{where}: not a run document: expected an object")
-    findings = found.get("findings", [])
-    if not isinstance(findings, list) or not all(isinstance(line, str) for line in findings):
-        raise StoredRunError(f"{where}/findings: not a run document: got {shown(repr(findings))}")
-    known = {name: value for name, value in found.items() if name in _RUN_FIELDS}
-    try:
-        run = Run(**{**known, "findings": tuple(findings)})
-    except TypeError as error:
-        raise StoredRunError(f"{where}: not a run document: {_missing(error)}") from None
-    for name, kind in _RUN_TYPES.items():
-        value = getattr(run, name)
-        if not isinstance(value, kind):
-            raise StoredRunError(f"{where}/{name}: not a run document: got {shown(repr(value))}")
-    for name, value in run.versions.items():
-        if not isinstance(value, str):
-            raise StoredRunError(f"{where}/versions/{name}: not a run document: got {shown(repr(value))}")
-    return run
-
-
-def _missing(error: TypeError) -> str:
-    """Take the names out of Python's own words about missing arguments."""
-    return f"missing: {str(error).rpartition(': ')[2]}" if "missing" in str(error) else str(error)
-
-
-_RUN_TYPES: dict[str, Any] = {
-    **dict.fromkeys(("run_id", "suite", "description", "pack", "pack_version", "suite_sha256", "mode", "target"), str),
-    **dict.fromkeys(("started_at", "finished_at", "partial"), str),
-    **dict.fromkeys(("backend", "model"), str | None),
-    **dict.fromkeys(("versions", "settings"), dict),
-    "bundled": bool,
-}
-
-
-def _entry(row: Any, run: Run, where: str) -> CaseResult:
-    # a report of records is made without these models
-    from pytest_packbench.model.checks import result_problem
-
-    if not isinstance(row, dict):
-        raise StoredRunError(f"{where}: not a run document: expected an object")
-    try:
-        entry = CaseResult.from_row(row, run.suite)
-    except TypeError as error:
-        raise StoredRunError(f"{where}: not a run document: {_missing(error)}") from None
-    problem = result_problem(entry)
-    if problem is not None:
-        name, wrong = problem
-        raise StoredRunError(f"{where}/{name}: not a run document: {wrong}")
-    return entry
+    stored = load_run(path)
+    if path.is_dir() or path.suffix != ".jsonl":
+        return ReadRun(stored=stored, whole=True)
+    report, errors = path.with_name(REPORT), path.with_name(ERRORS)
+    if report.is_file():
+        told = load_run(report)
+        if (told.run.run_id, told.run.suite) == (stored.run.run_id, stored.run.suite):
+            return ReadRun(stored=_checked(told, stored), whole=True)
+    lines = read_run_errors(errors, stored.run.run_id) if errors.is_file() else ()
+    broken = [_result_of(line, stored.run.suite) for line in lines]
+    if not broken:
+        return ReadRun(stored=stored, whole=False)
+    entries = sorted((*stored.entries, *_numbered(broken, stored.entries)), key=lambda one: (one.test_id, one.trial))
+    return ReadRun(stored=replace(stored, entries=tuple(entries)), whole=True)
 
 
 def _from_records(path: Path) -> StoredRun:
@@ -223,37 +101,19 @@ def _from_records(path: Path) -> StoredRun:
     facts: tuple[Any, ...] = ()
     entries: dict[tuple[str, int], CaseResult] = {}
     started, finished = "", ""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            record = _record(line, f"{path}:{number}")
-            if first is None:
-                first, facts = record, _facts(record)
-            _check_one_run(facts, record, f"{path}:{number}")
-            entry = CaseResult.from_record(record)
-            # the same attempt written twice is one attempt: the first counts, as in a report
-            entries.setdefault((entry.test_id, entry.trial), entry)
-            started = min(started or record.timestamp, record.timestamp)
-            finished = max(finished, record.timestamp)
+    for where, record in read_run_records(path):
+        if first is None:
+            first, facts = record, _facts(record)
+        _check_one_run(facts, record, where)
+        entry = CaseResult.from_record(record)
+        # the same attempt written twice is one attempt: the first counts, as in a report
+        entries.setdefault((entry.test_id, entry.trial), entry)
+        started = min(started or record.timestamp, record.timestamp)
+        finished = max(finished, record.timestamp)
     if first is None:
         raise StoredRunError(f"{path}: no records")
     run = replace(_run_of(first), started_at=started, finished_at=finished)
     return StoredRun(source=str(path), run=run, entries=_sorted(entries.values()))
-
-
-def _record(line: bytes, where: str) -> EvalRecord:
-    # a report of a million records reads them without these models
-    from pytest_packbench.model.checks import own_problem
-
-    try:
-        record = EvalRecord.from_json_line(line, strict=False)
-    except RecordError as error:
-        raise StoredRunError(f"{where}: {error}") from None
-    problem = own_problem(record.packbench) if record.packbench else None
-    if problem is not None:
-        raise StoredRunError(f"{where}: {problem}")
-    return record
 
 
 _SAME = ("mode", "pack", "suite_sha256", "target")
@@ -299,52 +159,6 @@ def _sorted(entries: Iterable[CaseResult]) -> tuple[CaseResult, ...]:
     return tuple(sorted(entries, key=lambda entry: (entry.test_id, entry.trial)))
 
 
-REPORT_FILE, ERRORS = "report.json", "errors.jsonl"
-_TEXTS = ("run_id", "test_id", "verdict", "kind", "message", "file", "timestamp")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadRun:
-    """A run, and whether it is all of it.
-
-    Attributes:
-        stored: the run.
-        whole: whether cases that broke or did not run stand in it; False where it was read from records alone, so
-            that nobody can say how many there were.
-    """
-
-    stored: StoredRun
-    whole: bool
-
-
-def read_run(path: Path) -> ReadRun:
-    """Read a run; of record lines also what lies beside them.
-
-    Beside a file of records are looked for, in this order: the `report.json` of the same run, which tells all, and
-    the lines of the same run in `errors.jsonl`, which tell the cases without a score.
-
-    Args:
-        path: a run folder, its `report.json`, or a `.jsonl` of records of one run.
-
-    Raises:
-        StoredRunError: it is none of these, or what lies beside it can't be read.
-        OSError: a file can't be read.
-    """
-    stored = load_run(path)
-    if path.is_dir() or path.suffix != ".jsonl":
-        return ReadRun(stored=stored, whole=True)
-    report, errors = path.with_name(REPORT_FILE), path.with_name(ERRORS)
-    if report.is_file():
-        told = load_run(report)
-        if (told.run.run_id, told.run.suite) == (stored.run.run_id, stored.run.suite):
-            return ReadRun(stored=_checked(told, stored), whole=True)
-    lines = list(_error_lines(errors, stored)) if errors.is_file() else []
-    if not lines:
-        return ReadRun(stored=stored, whole=False)
-    entries = sorted((*stored.entries, *_numbered(lines, stored.entries)), key=lambda one: (one.test_id, one.trial))
-    return ReadRun(stored=replace(stored, entries=tuple(entries)), whole=True)
-
-
 def _checked(told: StoredRun, records: StoredRun) -> StoredRun:
     """Make sure that the records are those of the report: who cut them or joined others means something else."""
     counted = {(entry.test_id, entry.trial) for entry in told.entries if entry.counted}
@@ -358,40 +172,20 @@ def _checked(told: StoredRun, records: StoredRun) -> StoredRun:
     return told
 
 
-def _error_lines(path: Path, stored: StoredRun) -> Iterator[CaseResult]:
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                data = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise StoredRunError(f"{path}:{number}: not JSON: {error}") from None
-            if not isinstance(data, dict) or not all(isinstance(data.get(name, ""), str) for name in _TEXTS):
-                raise StoredRunError(f"{path}:{number}: expected an object with {', '.join(_TEXTS)}")
-            if data.get("verdict") not in VERDICTS or not data.get("test_id"):
-                raise StoredRunError(f"{path}:{number}: expected a test_id, and a verdict of {', '.join(VERDICTS)}")
-            # runs may be joined in one file; those of another suite belong to its records
-            if data.get("run_id") == stored.run.run_id:
-                yield _entry_of_line(data, stored)
-
-
-def _entry_of_line(data: dict[str, Any], stored: StoredRun) -> CaseResult:
-    """Make an entry of a line; which groups it belongs to, no line tells."""
-    test_id = data["test_id"]
-    case_id = test_id.rpartition(":")[2]
-    file, trial = data.get("file", ""), data.get("trial", 0)
+def _result_of(line: ErrorLine, suite: str) -> CaseResult:
+    """Make a result of an error line; which groups it belongs to, no line tells."""
+    case_id = line.test_id.rpartition(":")[2]
     return CaseResult(
-        suite=stored.run.suite,
-        test_id=test_id,
+        suite=suite,
+        test_id=line.test_id,
         case_id=case_id,
-        nodeid=f"{file}::{case_id}",
-        file=file,
-        verdict=data["verdict"],
-        kind=data.get("kind", ""),
-        message=data.get("message", ""),
-        timestamp=data.get("timestamp", ""),
-        trial=trial if isinstance(trial, int) and trial > 0 else 0,
+        nodeid=f"{line.file}::{case_id}",
+        file=line.file,
+        verdict=line.verdict,
+        kind=line.kind,
+        message=line.message,
+        timestamp=line.timestamp,
+        trial=line.trial,
     )
 
 

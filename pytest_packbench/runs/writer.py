@@ -1,4 +1,4 @@
-"""What a run leaves in its folder (design 5), but for `report.json`, which pytest's own report goes into."""
+"""Writing a run's folder: the journal while the run goes on, and at its end every file that it leaves."""
 
 from __future__ import annotations
 
@@ -7,143 +7,200 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_packbench.atomic import write_atomic
-from pytest_packbench.reports.document import row_line, run_document, write_report
-from pytest_packbench.reports.markdown import summary_markdown
-from pytest_packbench.runs.files import open_jsonl, write_jsonl
+from pytest_packbench.runs.files import open_jsonl
+from pytest_packbench.runs.folder import (
+    DRAFTS,
+    ERRORS,
+    JOURNAL,
+    LATEST,
+    PAYLOADS,
+    RECORDS,
+    REPORT,
+    WORKER_JOURNALS,
+    ensure_gitignore,
+)
+from pytest_packbench.runs.journal import Journal, rewrite_journal
+from pytest_packbench.runs.report import row_line, write_report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.analysis.statistics import Statistics
-    from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
+    from pytest_packbench.runs.resume import Kept
+
+_ROWS = "rows.jsonl"
 
 
-def in_order(entries: Iterable[CaseResult]) -> list[CaseResult]:
-    """Sort entries by case id, as every file shows them."""
-    return sorted(entries, key=lambda entry: (entry.case_id, entry.test_id, entry.file, entry.trial))
+def in_order(results: Iterable[CaseResult]) -> list[CaseResult]:
+    """Sort results by case id, as every file shows them."""
+    return sorted(results, key=lambda result: (result.case_id, result.test_id, result.file, result.trial))
 
 
-def write_run(
-    folder: Path, run: Run, entries: Sequence[CaseResult], statistics: Statistics, gate_results: Sequence[GateResult]
-) -> None:
-    """Write `records.jsonl`, `errors.jsonl` (only when there are any), `payloads.jsonl` and `summary.md`.
+class RunWriter:
+    """Writes what a run leaves, in this order: journal, results, pages, report.
 
-    Args:
-        folder: the run's folder; made where it is missing.
-        run: what is true of all entries.
-        entries: one for each attempt, in order.
-        statistics: their numbers.
-        gate_results: how the gates decided.
-
-    Raises:
-        OSError: a file can't be written; the files of an earlier run in its place are whole.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    write_jsonl(folder / "records.jsonl", (one.record for one in entries if one.record is not None))
-    errors = [one.error_line(run.run_id) for one in entries if one.record is None]
-    if errors:
-        write_jsonl(folder / "errors.jsonl", errors)
-    else:
-        # a resumed run may have left some
-        (folder / "errors.jsonl").unlink(missing_ok=True)
-    write_jsonl(folder / "payloads.jsonl", _payloads(entries, run.run_id))
-    write_atomic(folder / "summary.md", summary_markdown(run, entries, statistics, gate_results))
-
-
-def _payloads(entries: Iterable[CaseResult], run_id: str) -> Iterable[dict[str, Any]]:
-    for entry in entries:
-        if entry.payload is not None:
-            yield {
-                "run_id": run_id,
-                "test_id": entry.test_id,
-                "case_id": entry.case_id,
-                "trial": entry.trial,
-                "result": entry.payload,
-            }
-
-
-class RunFolder:
-    """Writes a run's folder entry by entry, so that a large run is never held; `with` gives it.
-
-    All is written beside the folder's place first: the folder is there whole, with its `report.json`, or not at all.
+    A session writes into the run's folder, where its journal lies. A run of which everything is known before it is
+    written, as a merged one, is written `apart`: beside its place first, so that the folder is there whole, with its
+    report, or not at all. Then `with` gives the writer, and leaves nothing where the run was not completed.
 
     Args:
-        folder: the run's folder, named after its id; not there yet.
+        output: the folder of reports; made where it is missing.
+        suite: the suite's name.
+        run_id: the run's id.
+        apart: whether to write beside the folder's place first.
+        resumed: what is kept of the run where a session goes on with it; asked when the journal is begun.
+
+    Attributes:
+        folder: the run's folder, named after its id.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._draft = folder.with_name(f".{folder.name}.tmp")
-        self._open = ExitStack()
-        self._errors = 0
+    def __init__(
+        self, output: Path, suite: str, run_id: str, *, apart: bool = False, resumed: Kept | None = None
+    ) -> None:
+        self.folder = output / suite / run_id
+        self._output = output
+        self._run_id = run_id
+        self._resumed = resumed
+        self._place = self.folder.with_name(f".{run_id}.tmp") if apart else self.folder
+        self._journal: Journal | None = None
+        self._results: Sequence[CaseResult] = ()
+
+    @property
+    def _is_apart(self) -> bool:
+        return self._place != self.folder
 
     def __enter__(self) -> Self:
-        """Begin.
+        """Begin a run that is written apart.
 
         Raises:
-            OSError: nothing can be written there.
+            OSError: nothing can be written there, or a run of this id is being written.
         """
-        self._draft.mkdir(parents=True)
-        opened = {name: self._open.enter_context(open_jsonl(self._draft / f"{name}.jsonl")) for name in _PARTS}
-        self._records, self._payloads, self._error_lines = (opened[name] for name in _PARTS)
-        self._rows = self._open.enter_context((self._draft / _ROWS).open("xb"))
+        ensure_gitignore(self._output)
+        self._place.mkdir(parents=True)
         return self
 
-    def add(self, entry: CaseResult, run_id: str) -> None:
-        """Write what the files say of an entry.
+    def __exit__(self, *exception: object) -> None:
+        """Leave nothing beside the place of a folder that was not completed."""
+        shutil.rmtree(self._place, ignore_errors=True)
+
+    def begin(self, head: Callable[[], Run]) -> Journal:
+        """Begin the journal, unless it is begun: of a resumed run with what is kept of it.
 
         Args:
-            entry: the next in order, with its record and payload.
-            run_id: the run that they are now of.
+            head: gives what is true of the run so far.
 
         Raises:
             OSError: it can't be written.
         """
-        if entry.record is None:
-            self._errors += 1
-            self._error_lines(entry.error_line(run_id))
-        else:
-            self._records({**entry.record, "run_id": run_id})
-        for line in _payloads([entry], run_id):
-            self._payloads(line)
-        self._rows.write(row_line(entry) + b"\n")
+        if self._journal is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            ensure_gitignore(self._output)
+            path, kept = self.folder / JOURNAL, self._resumed
+            if kept is not None:
+                # what is not kept must not come back after a second crash
+                rewrite_journal(path, head(), [*kept.all_entries(), *kept.broken_entries()])
+                for part in kept.parts:
+                    part.unlink(missing_ok=True)
+            self._journal = Journal(path, head)
+        return self._journal
 
-    def finish(
-        self, run: Run, entries: Sequence[CaseResult], statistics: Statistics, gate_results: Sequence[GateResult]
-    ) -> None:
-        """Write the page and the report, and put the folder in its place.
+    def end_journal(self) -> None:
+        """Close the journal: no result follows. It stays until the report is there."""
+        if self._journal is not None:
+            self._journal.close()
+
+    def write_results(self, results: Sequence[CaseResult]) -> None:
+        """Write `records.jsonl`, `errors.jsonl` (only when there are any) and `payloads.jsonl`.
 
         Args:
-            run: what is true of all entries.
-            entries: those that were added, for the page.
-            statistics: their numbers.
-            gate_results: how the gates decided.
+            results: one for each attempt, in order; they are read again for the report.
 
         Raises:
-            OSError: it can't be written, or something stands in its place.
+            OSError: a file can't be written; the files of an earlier run in its place are whole.
         """
-        self._open.close()
-        rows = self._draft / _ROWS
-        write_atomic(self._draft / "summary.md", summary_markdown(run, entries, statistics, gate_results))
-        document = run_document(run, (), statistics, gate_results)
-        with rows.open("rb") as lines:
-            write_report(self._draft / "report.json", {}, document, (line.rstrip(b"\n") for line in lines))
-        rows.unlink()
-        if not self._errors:
-            (self._draft / "errors.jsonl").unlink()
-        self._draft.rename(self._folder)
+        self._place.mkdir(parents=True, exist_ok=True)
+        ensure_gitignore(self._output)
+        self._results = results
+        self._write_lines(results)
 
-    def __exit__(self, *exception: object) -> None:
-        """Close, and leave nothing beside a folder that was not finished."""
-        try:
-            # on a full disk what is left to write can't be
-            self._open.close()
-        finally:
-            shutil.rmtree(self._draft, ignore_errors=True)
+    def stream_results(self, results: Iterable[CaseResult]) -> None:
+        """Write the same files of results that come one by one and are not held; for a run that is written apart.
+
+        Args:
+            results: one for each attempt, in order, with record and payload; what they raise is passed on.
+
+        Raises:
+            OSError: a file can't be written.
+        """
+        with (self._place / _ROWS).open("xb") as rows:
+
+            def noted() -> Iterator[CaseResult]:
+                for result in results:
+                    rows.write(row_line(result) + b"\n")
+                    yield result
+
+            self._write_lines(noted())
+
+    def write_page(self, name: str, text: str) -> None:
+        """Write a page of the run, whole.
+
+        Raises:
+            OSError: it can't be written.
+        """
+        write_atomic(self._place / name, text)
+
+    def complete(self, document: dict[str, Any], report: Mapping[str, Any] | None = None) -> None:
+        """Write `report.json`; then the run has ended: its journal goes, and `latest` names it where it is complete.
+
+        Args:
+            document: the run's object, with `cases` last and empty.
+            report: what else the report holds; nothing by default.
+
+        Raises:
+            OSError: a file can't be written, or something stands in the folder's place.
+        """
+        path = self._place / REPORT
+        if self._is_apart:
+            rows = self._place / _ROWS
+            with rows.open("rb") as lines:
+                write_report(path, report or {}, document, (line.rstrip(b"\n") for line in lines))
+            rows.unlink()
+            self._place.rename(self.folder)
+        else:
+            write_report(path, report or {}, document, map(row_line, self._results))
+        if document["complete"]:
+            write_atomic(self.folder.parent / LATEST, self._run_id + "\n")
+        # a process that was killed may have left drafts
+        drafts = self.folder.glob(DRAFTS) if self._resumed is not None else ()
+        for left in (self.folder / JOURNAL, *self.folder.glob(WORKER_JOURNALS), *drafts):
+            left.unlink(missing_ok=True)
+
+    def _write_lines(self, results: Iterable[CaseResult]) -> None:
+        errors_path, run_id = self._place / ERRORS, self._run_id
+        with ExitStack() as files:
+            records = files.enter_context(open_jsonl(self._place / RECORDS))
+            payloads = files.enter_context(open_jsonl(self._place / PAYLOADS))
+            errors: Callable[[dict[str, Any]], None] | None = None
+            for result in results:
+                if result.record is not None:
+                    records({**result.record, "run_id": run_id})
+                else:
+                    errors = errors or files.enter_context(open_jsonl(errors_path))
+                    errors(result.error_line(run_id))
+                if result.payload is not None:
+                    payloads(_payload_line(result, run_id))
+        if errors is None:
+            # a resumed run may have left some
+            errors_path.unlink(missing_ok=True)
 
 
-_ROWS = "rows.jsonl"
-_PARTS = ("records", "payloads", "errors")
+def _payload_line(result: CaseResult, run_id: str) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "test_id": result.test_id,
+        "case_id": result.case_id,
+        "trial": result.trial,
+        "result": result.payload,
+    }

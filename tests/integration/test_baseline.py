@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_packbench.analysis.gates import check_run
 from pytest_packbench.cli import main
 from pytest_packbench.model.gate import Gate
-from pytest_packbench.pytest_plugin.baseline import Earlier
+from pytest_packbench.runs.baseline import find_baseline
 from pytest_packbench.runs.stored import load_run
 from tests.integration.conftest import TOY
 
@@ -191,13 +192,15 @@ def test_a_run_is_judged_by_its_baseline(twice: Project) -> None:
     first, last = twice.folders()
     stored = load_run(last)
     gates = (Gate(metric="mean_score", max_ratio_to_baseline=1.0),)
-    (result,) = Earlier.find(str(first), last).check(stored.run, stored.entries, gates)
+    first_run = find_baseline(str(first), last)
+    (result,) = check_run(stored.run, stored.entries, gates, first_run.stored, why=first_run.why)
     assert result.passed
     live = replace(stored.run, mode="live")
-    (result,) = Earlier.find(str(first), last).check(live, stored.entries, gates)
+    (result,) = check_run(live, stored.entries, gates, first_run.stored)
     assert not result.passed
     assert "can't be the baseline: mode: 'fixture' before, 'live' now" in result.text
-    (result,) = Earlier.find("latest", last.parent / "nowhere" / last.name).check(stored.run, stored.entries, gates)
+    none = find_baseline("latest", last.parent / "nowhere" / last.name)
+    (result,) = check_run(stored.run, stored.entries, gates, none.stored, why=none.why)
     assert "there is no earlier complete run to compare with" in result.text
 
 
@@ -222,5 +225,5 @@ def test_a_gate_against_the_last_run_is_judged_in_a_run(project: Project) -> Non
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"", b"../../..", b"/etc"])
 def test_a_latest_that_names_no_run_is_said(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "latest").write_bytes(content)
-    found = Earlier.find("latest", tmp_path / "run")
+    found = find_baseline("latest", tmp_path / "run")
     assert (found.stored, found.why) == (None, f"not compared: {tmp_path / 'latest'}: holds no run id")

@@ -17,11 +17,14 @@ from pytest_packbench.atomic import write_atomic
 from pytest_packbench.cli import main
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.reports.document import run_document
-from pytest_packbench.runs.writer import in_order, write_run
+from pytest_packbench.reports.markdown import summary_markdown
+from pytest_packbench.runs.files import open_jsonl
+from pytest_packbench.runs.folder import SUMMARY
+from pytest_packbench.runs.writer import RunWriter, in_order
 from tests.unit.runs import any_entry, run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from pytest_packbench.model.result import CaseResult
@@ -89,11 +92,21 @@ def write(output: Path, of: Run, entries: Sequence[CaseResult], root: Path) -> P
     kept = in_order(recorded(entry, of.run_id) for entry in entries)
     figures = statistics(kept, levels=builtin()["generic"].depths or None)
     gates = check(kept, config.all_gates())
-    folder = output / of.suite / of.run_id
-    write_run(folder, of, kept, figures, gates)
+    writer = RunWriter(output, of.suite, of.run_id)
+    writer.write_results(kept)
+    writer.write_page(SUMMARY, summary_markdown(of, kept, figures, gates))
+    # with spaces, as another program may write it
     document = {"exitcode": 0, "tests": [{"nodeid": "x"}], "packbench": run_document(of, kept, figures, gates)}
-    write_atomic(folder / "report.json", json.dumps(document, ensure_ascii=False) + "\n")
-    return folder
+    write_atomic(writer.folder / "report.json", json.dumps(document, ensure_ascii=False) + "\n")
+    (output / ".gitignore").unlink()
+    return writer.folder
+
+
+def write_jsonl(path: Path, lines: Iterable[dict[str, Any]]) -> None:
+    """Write objects as a run's files have them, one a line."""
+    with open_jsonl(path) as write_line:
+        for line in lines:
+            write_line(line)
 
 
 def merge(output: Path, root: Path, folders: Sequence[Path], *options: str) -> tuple[int, Path | None, str]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.atomic import write_atomic
-from pytest_packbench.runs.files import ensure_gitignore, write_jsonl
+from pytest_packbench.runs.folder import ensure_gitignore
+from tests.unit.stored_runs import write_jsonl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

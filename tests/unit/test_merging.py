@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.runs.merging import MergeError, joined_run, shards_of
+from pytest_packbench.runs.merge import MergeError, joined_run, shards_of
 from pytest_packbench.runs.stored import load_run
 from tests.unit.runs import entry, run
 from tests.unit.stored_runs import any_entries, content, merge, run_of, suite, write

@@ -12,7 +12,8 @@ from pytest_packbench.analysis.gates import check_run
 from pytest_packbench.analysis.statistics import statistics
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.reports.document import run_document
-from pytest_packbench.runs.stored import StoredRunError, read_run
+from pytest_packbench.runs.folder import StoredRunError
+from pytest_packbench.runs.stored import read_run
 from tests.unit.runs import COMPLETE, a_gate, entry, run
 
 if TYPE_CHECKING:

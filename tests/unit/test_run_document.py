@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from pytest_packbench.analysis.gates import check
 from pytest_packbench.analysis.statistics import statistics
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION, Run
-from pytest_packbench.reports.document import row_line, run_document
+from pytest_packbench.reports.document import run_document
+from pytest_packbench.runs.report import row_line
 from tests.unit.runs import COMPLETE, a_gate, any_entry, entries, entry, run
 
 if TYPE_CHECKING:

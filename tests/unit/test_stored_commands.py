@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.cli import main
-from pytest_packbench.runs.files import write_jsonl
 from pytest_packbench.runs.journal import Journal
 from tests.unit.runs import entry, run
-from tests.unit.stored_runs import run_of, suite, write
+from tests.unit.stored_runs import run_of, suite, write, write_jsonl
 from tests.unit.wire import error, file_of, folder_of, line
 
 if TYPE_CHECKING:

@@ -17,7 +17,9 @@ from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.schema import RECORD, REPORT
 from pytest_packbench.model.score import VERDICTS
 from pytest_packbench.packs.registry import Packs
-from pytest_packbench.runs.stored import StoredRunError, load_run, open_report
+from pytest_packbench.runs.folder import StoredRunError
+from pytest_packbench.runs.report import open_report
+from pytest_packbench.runs.stored import load_run
 from tests.unit.runs import entry
 from tests.unit.stored_runs import any_entries, recorded, run_of, suite, write
 from tests.unit.wire import line

@@ -6,19 +6,21 @@ import heapq
 import json
 import re
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.run import OWN_TEST
-from pytest_packbench.runs.stored import StoredRunError
+from pytest_packbench.runs.folder import RECORDS, StoredRunError
+from pytest_packbench.runs.lines import ResultFiles
+from pytest_packbench.runs.report import open_report
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
-    from pytest_packbench.runs.stored import OpenReport
+    from pytest_packbench.runs.report import OpenReport
 
 
 SHARD = "shard"
@@ -33,6 +35,7 @@ _DRIVEN = frozenset({"concurrency", "max_tokens", "max_cost", "max_seconds"})
 _OWN = frozenset({SHARD, _MERGED_FROM, _SPENT})
 _SHARD = re.compile(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
 _MOST_NAMED = 10
+_MOST_LOST = 5
 
 
 class MergeError(ValueError):
@@ -194,7 +197,120 @@ def _check_same(name: str, found: Sequence[tuple[str, Any]]) -> None:
         raise MergeError(f"the runs don't belong together: {name} is {', '.join(told)}")
 
 
-def joined_entries(reports: Sequence[OpenReport], *, apart: bool) -> Iterator[tuple[int, CaseResult]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A run that is joined with others.
+
+    Attributes:
+        folder: the run's folder.
+        report: its report, of which no entry was taken yet.
+        is_empty: whether it has no case.
+    """
+
+    folder: Path
+    report: OpenReport
+    is_empty: bool
+
+    @classmethod
+    def open(cls, folder: Path) -> Part:
+        """Open a run.
+
+        Raises:
+            StoredRunError: its report can't be read.
+            OSError: the same.
+        """
+        report = open_report(folder)
+        first = next(report.entries, None)
+        entries = chain(() if first is None else (first,), report.entries)
+        return cls(folder=folder, report=replace(report, entries=entries), is_empty=first is None)
+
+
+class Merge:
+    """Runs on their way into one: what is true of it, and its results one by one. The order of the runs is no matter.
+
+    Args:
+        parts: at least one run.
+        run_id: the id of the joined run.
+
+    Attributes:
+        run: what is true of the joined run.
+        shards: which shards are joined; None where the runs are none.
+
+    Raises:
+        MergeError: the runs don't belong together.
+    """
+
+    def __init__(self, parts: Sequence[Part], run_id: str) -> None:
+        self._parts = parts
+        runs = [part.report.run for part in parts]
+        self.run = joined_run(runs, run_id, empty=[part.report.run.run_id for part in parts if part.is_empty])
+        self.shards = shards_of(runs)
+        self._lost: list[str] = []
+        self._known = 0
+        self._tests = 0
+        self._idle = 0
+
+    def results(
+        self, case_ids: Sequence[str], absent: Callable[[str], CaseResult | None] | None = None
+    ) -> Iterator[CaseResult]:
+        """Give the results of all runs with their records and payloads, in the order of a run's files.
+
+        Args:
+            case_ids: the ids of all cases that the suite has, sorted.
+            absent: gives a result for a case that stands in none of the runs; without it there is none.
+
+        Raises:
+            MergeError: an attempt stands in two runs, or a run is not in order.
+            StoredRunError: a file of a run can't be read, or a record of it is missing.
+            OSError: a file can't be read.
+        """
+        for _, attempts in groupby(self._results(case_ids, absent), key=lambda result: result.test_id):
+            # by test: a case of several trials is one
+            ran = True
+            for result in attempts:
+                ran = ran and (result.verdict != "not_run" or result.quarantined)
+                yield result
+            self._tests += 1
+            self._idle += not ran
+
+    def _results(
+        self, case_ids: Sequence[str], absent: Callable[[str], CaseResult | None] | None
+    ) -> Iterator[CaseResult]:
+        self._known = len(case_ids)
+        files = [ResultFiles(part.folder) for part in self._parts]
+        joined = _joined([part.report for part in self._parts], apart=self.shards is not None)
+        for each in _filled(joined, case_ids):
+            if isinstance(each, str):
+                self._lost.append(each)
+                found = absent(each) if absent is not None else None
+                if found is not None:
+                    yield found
+                continue
+            number, entry = each
+            result = files[number].complete(entry)
+            if result.counted and result.record is None:
+                path = self._parts[number].folder / RECORDS
+                told = f"no record of {entry.test_id} at its place, and the run's report counts it"
+                raise StoredRunError(f"{path}: {told}")
+            yield result
+        for each_file in files:
+            each_file.end()
+
+    def partial(self) -> str:
+        """Say why the joined run is not complete, when its results were given; empty where it is."""
+        reasons = []
+        if self.shards is not None and self.shards.missing:
+            missing = self.shards.missing
+            reasons.append(f"{len(missing)} of {self.shards.count} shards not merged ({self.shards.named(missing)})")
+        if self._idle:
+            reasons.append(f"{self._idle} of {self._tests} cases did not run")
+        if self._lost:
+            shown = ", ".join(self._lost[:_MOST_LOST]) + (" ..." if len(self._lost) > _MOST_LOST else "")
+            reasons.append(f"{len(self._lost)} of {self._known} cases are in none of the runs: {shown}")
+        return "; ".join(reasons)
+
+
+def _joined(reports: Sequence[OpenReport], *, apart: bool) -> Iterator[tuple[int, CaseResult]]:
     """Give the entries of all runs in the order of a run's files, holding one case at a time.
 
     An attempt may stand in one run only; of one that did not run in some of them the attempt that ran counts.
@@ -254,73 +370,13 @@ def _twice(members: list[tuple[int, CaseResult]], reports: Sequence[OpenReport])
     return MergeError(f"{members[0][1].test_id} stands in {' and in '.join(named[:2])}; each case may be in one run")
 
 
-class LinesBeside:
-    """The lines of a `.jsonl` of a run, taken along with the run's entries, one by one.
-
-    Args:
-        path: the file; one that isn't there has no line.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lines = _objects(path)
-        self._next = next(self._lines, None)
-
-    def take(self, entry: CaseResult) -> dict[str, Any] | None:
-        """Give the line of an entry; None where the file has none for it at this place.
-
-        Raises:
-            StoredRunError: the line after it can't be read.
-        """
-        if self._next is None or self._next[1:3] != (entry.test_id, entry.trial):
-            return None
-        line = self._next[3]
-        self._next = next(self._lines, None)
-        return line
-
-    def end(self) -> None:
-        """Check that all lines were taken.
-
-        Raises:
-            StoredRunError: a line belongs to no entry, or stands out of order.
-        """
-        if self._next is not None:
-            number, test_id = self._next[:2]
-            raise StoredRunError(f"{self._path}:{number}: {test_id} stands out of order, or not in the run's report")
-
-
-def _objects(path: Path) -> Iterator[tuple[int, str, int, dict[str, Any]]]:
-    if not path.is_file():
-        return
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                found = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise StoredRunError(f"{path}:{number}: not JSON: {error}") from None
-            if not isinstance(found, dict) or not isinstance(found.get("test_id"), str):
-                raise StoredRunError(f"{path}:{number}: expected an object with test_id")
-            yield number, found["test_id"], _trial(found, f"{path}:{number}"), found
-
-
-def _trial(line: dict[str, Any], where: str) -> int:
-    own = line.get("packbench", line)
-    trial = own.get("trial", 0) if isinstance(own, dict) else None
-    if type(trial) is not int or trial < 0:
-        name = "packbench.trial" if "packbench" in line else "trial"
-        raise StoredRunError(f"{where}: {name}: got {trial!r:.60}, expected an integer of 0 or more")
-    return trial
-
-
-def filled(
+def _filled(
     entries: Iterable[tuple[int, CaseResult]], case_ids: Iterable[str]
 ) -> Iterator[tuple[int, CaseResult] | str]:
     """Put the ids of cases without an entry where their entries would stand.
 
     Args:
-        entries: as `joined_entries` gives them.
+        entries: as `_joined` gives them.
         case_ids: the ids of all cases, sorted.
     """
     rest = iter(case_ids)
