@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from pytest_packbench.cases.load import check_case, read_config, scoring_sha256
+from pytest_packbench.cases.load import check_case, read_suite
 from pytest_packbench.model.errors import CaseError, Problem, suggestion
-from pytest_packbench.model.suite import CONFIG_NAME, Suite
+from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import Packs
 
 if TYPE_CHECKING:
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.score import Score
+    from pytest_packbench.model.suite import Suite
 
 
 def load_suite(path: str | Path, *, packs: Packs | None = None) -> Suite:
@@ -34,9 +35,7 @@ def load_suite(path: str | Path, *, packs: Packs | None = None) -> Suite:
     """
     folder = Path(path).resolve()
     models = (Packs() if packs is None else packs).suite_models
-    config = read_config(folder, models, source=str(folder / CONFIG_NAME))
-    sha256 = scoring_sha256(config)
-    return Suite(name=folder.name, path=folder, config=config, sha256=sha256)
+    return read_suite(folder, models, source=str(folder / CONFIG_NAME))
 
 
 def score(

@@ -31,6 +31,7 @@ from pytest_packbench.model.gate import GateResult
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.analysis.metrics import Fraction
     from pytest_packbench.analysis.trials import Rule
     from pytest_packbench.model.gate import Gate
@@ -47,7 +48,12 @@ _FEW = 5
 
 
 def gate_tally(
-    gates: Iterable[Gate], *, trials_rule: Rule = MEAN, facet: str = "", baseline: Baseline | None = None
+    gates: Iterable[Gate],
+    *,
+    trials_rule: Rule = MEAN,
+    facet: str = "",
+    baseline: Baseline | None = None,
+    listings: Iterable[Listing] = (),
 ) -> Tally:
     """Give the tally of a run that these gates judge.
 
@@ -56,6 +62,7 @@ def gate_tally(
         trials_rule: how a case's verdict is made of its trials.
         facet: the facet that cases share by design, so that they are not independent; empty for none.
         baseline: the run to compare with.
+        listings: what keeps the cases that pages show.
     """
     found = tuple(gates)
     return Tally(
@@ -64,6 +71,7 @@ def gate_tally(
         required=[name for gate in found for name in gate.must_pass],
         facet=facet,
         earlier=None if baseline is None else baseline.cases,
+        listings=listings,
     )
 
 

@@ -14,13 +14,14 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from pytest_packbench.analysis.comparison import same_case
-from pytest_packbench.analysis.trials import MEAN, Trials, apart, cluster_of, folded_case, needed, together
+from pytest_packbench.analysis.trials import MEAN, Trials, apart, cases_of, cluster_of, folded_case, needed, passed_of
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.strict_json import U32_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.analysis.trials import Rule
     from pytest_packbench.model.record import EvalRecord
     from pytest_packbench.model.result import CaseResult
@@ -45,8 +46,9 @@ _Item = TypeVar("_Item")
 _Key = TypeVar("_Key")
 
 
-class Profile(NamedTuple):
-    """All that a figure can ask of one result beside its score; see `CaseResult`.
+@dataclass(frozen=True, slots=True, eq=False)
+class Profile:
+    """All that a figure can ask of one result beside its score; see `CaseResult`. A tally makes each once.
 
     Attributes:
         verdict: one of `VERDICTS`.
@@ -355,6 +357,7 @@ class Tally:
         required: ids of the cases whose verdicts are asked for.
         facet: what cases share by design, so that they are not independent; empty for none.
         earlier: the cases of the run to compare with, by test id; None for none.
+        listings: what keeps the cases that pages show.
 
     Attributes:
         groups: what results share to their sums; a case of several trials is one result.
@@ -378,6 +381,7 @@ class Tally:
         required: Iterable[str] = (),
         facet: str = "",
         earlier: Mapping[str, CaseResult] | None = None,
+        listings: Iterable[Listing] = (),
     ) -> None:
         needed(trials_rule, 1)
         self.groups: dict[GroupKey, Sums] = {}
@@ -389,7 +393,9 @@ class Tally:
         self._by_tag = by_tag
         self._wanted = frozenset(required)
         self._earlier = earlier
+        self._listings = tuple(listings)
         self._case: list[CaseResult] = []
+        self._profiles: dict[tuple[Any, ...], Profile] = {}
         self.cells: dict[tuple[str, ...], Cell] = {}
         self.repeated: dict[tuple[str, ...], Cell] = {}
         self.duplicates = Duplicates()
@@ -409,53 +415,78 @@ class Tally:
 
     def take(self, results: Iterable[CaseResult]) -> Self:
         """Count the results of a run that is at hand, in any order."""
-        for result in together(results):
-            self.add(result)
+        for trials in cases_of(results):
+            for result in trials:
+                self.add(result)
         return self.close()
 
     def close(self) -> Self:
         """Count the trials of the last case: no more of them come."""
         attempts, self._case = self._case, []
-        for trials in apart(attempts) if attempts else ():
+        for trials in apart(attempts):
+            case = folded_case(trials, self.trials.rule)
             self.trials.add(trials)
-            self._count(folded_case(trials, self.trials.rule))
+            self._count(case)
+            for listing in self._listings:
+                listing.add(case, passed_of(trials), len(trials))
         if self._earlier and not self.unchanged:
             self.unchanged = any(self._before(one) is not None for one in attempts)
         return self
 
     def _count(self, case: CaseResult) -> None:
-        profile, points = _profile(case), _points(case)
-        before = self._before(case)
+        profile, before = self._profile(case), self._before(case)
+        points = _points(case) if profile.counted else 0
         for key in self._keys(case):
             sums = self.groups.get(key)
             if sums is None:
                 sums = self.groups[key] = Sums()
             sums.add(profile, points)
-            if self.facet and case.counted:
+            if self.facet and profile.counted:
                 sums.clusters.add(cluster_of(case, self.facet))
             if before is not None:
-                pairs = PairsKey(key, before.counted and case.counted, profile.due)
+                old = self._profile(before)
+                pairs = PairsKey(key, old.counted and profile.counted, profile.due)
                 then, now = self.pairs.setdefault(pairs, (Sums(), Sums()))
-                then.add(_profile(before), _points(before))
+                then.add(old, _points(before) if old.counted else 0)
                 now.add(profile, points)
         if case.case_id in self._wanted and self.required.get(case.case_id, "passed") == "passed":
             self.required[case.case_id] = case.verdict
+
+    def _profile(self, case: CaseResult) -> Profile:
+        fields = (
+            case.verdict,
+            case.kind if case.kind in QUARANTINE else "",
+            case.score is not None,
+            case.decision,
+            case.utility,
+            case.valid,
+            case.expects_refusal,
+            case.refused,
+            case.match_depth,
+            case.llm_backend,
+            case.llm_model,
+            case.judge,
+            case.stale,
+            case.cached > 0,
+        )
+        found = self._profiles.get(fields)
+        if found is None:
+            found = self._profiles[fields] = Profile(*fields)
+        return found
 
     def _before(self, case: CaseResult) -> CaseResult | None:
         found = self._earlier.get(case.test_id) if self._earlier else None
         return found if found is not None and same_case(found, case) else None
 
-    def _keys(self, case: CaseResult) -> Iterator[GroupKey]:
+    def _keys(self, case: CaseResult) -> list[GroupKey]:
         readable = bool(case.case_type)
-        yield GroupKey("", "", readable)
-        yield GroupKey("case_type", case.case_type, readable)
-        yield GroupKey("difficulty", case.difficulty, readable)
-        for name, value in case.facets.items():
-            # a facet of one of our own names would count its cases twice
-            if name not in _OURS:
-                yield GroupKey(name, value, readable)
-        for tag in dict.fromkeys(case.tags) if self._by_tag else ():
-            yield GroupKey(TAG, tag, readable)
+        keys = [GroupKey("", "", readable), GroupKey("case_type", case.case_type, readable)]
+        keys.append(GroupKey("difficulty", case.difficulty, readable))
+        # a facet of one of our own names would count its cases twice
+        keys += [GroupKey(name, value, readable) for name, value in case.facets.items() if name not in _OURS]
+        if self._by_tag:
+            keys += [GroupKey(TAG, tag, readable) for tag in dict.fromkeys(case.tags)]
+        return keys
 
     def add_record(self, record: EvalRecord) -> None:
         """Count a record; trials of a case come in any order, and each counts."""
@@ -536,32 +567,14 @@ def merged(sums: Iterable[Sums]) -> Sums:
     return whole
 
 
-def _profile(case: CaseResult) -> Profile:
-    return Profile(
-        case.verdict,
-        case.kind if case.quarantined else "",
-        case.score is not None,
-        case.decision,
-        case.utility,
-        case.valid,
-        case.expects_refusal,
-        case.refused,
-        case.match_depth,
-        case.llm_backend,
-        case.llm_model,
-        case.judge,
-        case.stale,
-        case.cached > 0,
-    )
-
-
 def _points(case: CaseResult) -> float:
-    if case.score is None or not case.counted:
+    """Give a score in whole parts of `_FINEST`; one that is not finite stays as it is."""
+    if case.score is None:
         return 0
     if not isfinite(case.score):
         return case.score
     top, bottom = case.score.as_integer_ratio()
-    return top * (_FINEST // bottom)
+    return top << (_FINEST_BITS - bottom.bit_length() + 1)
 
 
 def _keep_first(found: list[_Item], item: _Item, most: int, key: Callable[[_Item], Any]) -> None:

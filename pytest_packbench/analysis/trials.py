@@ -217,25 +217,22 @@ def folded_case(entries: Sequence[CaseResult], rule: Rule = MEAN) -> CaseResult:
     )
 
 
-def case_trials(entries: Iterable[CaseResult]) -> dict[tuple[str, str], tuple[int, int]]:
-    """Count the trials of each case that has several.
+def cases_of(entries: Iterable[CaseResult]) -> Iterable[Sequence[CaseResult]]:
+    """Bring the trials of each case together, by test id; each entry is a case, in order, where none has several."""
+    found = entries if isinstance(entries, list | tuple) else tuple(entries)
+    if any(entry.trial for entry in found):
+        return _cases(found)
+    return ((entry,) for entry in found)
 
-    Returns:
-        Test id and file to the number of trials that passed and of all.
-    """
-    found = list(entries)
-    if not any(entry.trial for entry in found):
-        return {}
-    return {
-        (group[0].test_id, group[0].file): (sum(_has_passed(entry) for entry in group), len(group))
-        for group in _cases(found)
-        if len(group) > 1
-    }
+
+def passed_of(trials: Sequence[CaseResult]) -> int:
+    """Count the trials of a case that passed; one alone counts by its verdict, whatever its notes say."""
+    return int(trials[0].verdict == "passed") if len(trials) == 1 else sum(map(_has_passed, trials))
 
 
 def most_trials(entries: Iterable[CaseResult]) -> int:
     """Give the most trials that a case has; 1 for no entry."""
-    return max((trials for _, trials in case_trials(entries).values()), default=1)
+    return max(map(len, cases_of(entries)), default=1)
 
 
 class Trials:
@@ -259,7 +256,14 @@ class Trials:
     def add(self, trials: Sequence[CaseResult]) -> None:
         """Count a case by all its trials."""
         self.most = max(self.most, len(trials))
-        if all(one.counted for one in trials):
+        if len(trials) == 1:
+            # most cases have one trial, whose mean is its score
+            (one,) = trials
+            if one.counted:
+                self._counts[int(one.verdict == "passed"), 1] += 1
+                if one.score is not None:
+                    self._means[one.score] += 1
+        elif all(one.counted for one in trials):
             self._counts[sum(map(_has_passed, trials)), len(trials)] += 1
             mean = _mean_score(trials)
             if mean is not None:
@@ -364,19 +368,13 @@ def _pass_at(k: int, counts: Sequence[tuple[int, int]]) -> PassAt:
     return PassAt(k=k, cases=len(enough), at_k=at_k / len(enough), hat_k=hat_k / len(enough))
 
 
-def together(entries: Iterable[CaseResult]) -> Iterable[CaseResult]:
-    """Bring the trials of each case together, by test id; entries stay as they are where no case has several."""
-    found = entries if isinstance(entries, list | tuple) else tuple(entries)
-    if not any(entry.trial for entry in found):
-        return found
-    return (entry for trials in _cases(found) for entry in trials)
-
-
 def apart(attempts: Sequence[CaseResult]) -> list[Sequence[CaseResult]]:
     """Part attempts of one test id and file into cases: one, or as many as attempts.
 
     What claims the same number twice is no row of trials.
     """
+    if not attempts:
+        return []
     if len({entry.trial for entry in attempts}) == len(attempts):
         return [attempts]
     return [[entry] for entry in attempts]

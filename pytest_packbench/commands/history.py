@@ -19,7 +19,6 @@ _HEAD = ("run", "finished", "mode", "target", "status", "cases", "passed", "fail
 _KEYS = tuple(name.replace(" ", "_") for name in _HEAD)
 _Row = tuple[str | int | float | None, ...]
 _MOST = 20
-_WIDE = 400
 _UNREADABLE = "can't be read"
 _UNFINISHED = "did not end"
 
@@ -54,11 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
         rows = [{**dict(zip(_KEYS, row, strict=True)), "trouble": trouble} for row, trouble in read]
         sys.stdout.write(json.dumps(rows, ensure_ascii=False) + "\n")
         return FINE
-    from pytest_packbench.reports.markdown import cell, section
+    from pytest_packbench.reports.tables import WIDE, cell, section
 
     parts = [
         section(f"Runs of {arguments.suite}", _HEAD, [tuple(map(_shown, row)) for row, _ in read]),
-        "\n".join(f"- {cell(trouble, _WIDE)}" for trouble in troubles),
+        "\n".join(f"- {cell(trouble, WIDE)}" for trouble in troubles),
     ]
     sys.stdout.write("\n\n".join(part for part in parts if part) + "\n")
     return FINE

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
-    from pytest_packbench.analysis.kept import KeptEntries
+    from pytest_packbench.analysis.conclude import RunCount
     from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import CaseResult
@@ -48,8 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from ulid import ULID
 
-    from pytest_packbench.analysis.conclude import conclude
-    from pytest_packbench.analysis.kept import KeptEntries
+    from pytest_packbench.analysis.conclude import RunCount
     from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.markdown import summary_markdown
@@ -77,14 +76,13 @@ def run(arguments: argparse.Namespace) -> int:
     absent = None
     if shards is not None:
         absent = _Absent(run=merged, suite=suite, pack=pack, index=index, shards=shards)
-    kept = KeptEntries(compared=earlier.stored is not None)
+    count = RunCount(merged, suite.config, pack, earlier)
     writer = RunWriter(arguments.output, merged.suite, merged.run_id, apart=True)
     try:
         with writer:
-            writer.stream_results(_kept(merge.results(sorted(index), absent), kept))
-            partial = merge.partial(kept.entries)
-            told = conclude(replace(merged, partial=partial), kept.entries, suite.config, pack, earlier)
-            writer.write_page(SUMMARY, summary_markdown(told.run, kept.entries, told.statistics, told.gates))
+            writer.stream_results(_counted(merge.results(sorted(index), absent), count))
+            told = count.conclusion(replace(merged, partial=merge.partial()))
+            writer.write_page(SUMMARY, summary_markdown(told.run, count.page, told.statistics, told.gates))
             writer.complete(run_document(told.run, (), told.statistics, told.gates))
     except OSError as error:
         named = str(error.filename or "")
@@ -93,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         # the error names a draft, which nobody asked for
         raise UsageError(f"the merged run can't be written to {writer.folder}: {error.strerror or error}") from None
-    lines = table(told.run, kept.entries, told.statistics, told.gates)
+    lines = table(told.run, count.ends, told.statistics, told.gates)
     sys.stdout.write("\n".join([*lines, f"reports: {writer.folder}", ""]))
     # the summary's own word: a failing case or a missing one fails a merge as it fails a run
     return FINE if told.status == "passed" else FAILED
@@ -115,9 +113,9 @@ def _check_rules(merged: Run, suite: Suite, pack: Pack) -> None:
         )
 
 
-def _kept(results: Iterable[CaseResult], kept: KeptEntries) -> Iterator[CaseResult]:
+def _counted(results: Iterable[CaseResult], count: RunCount) -> Iterator[CaseResult]:
     for result in results:
-        kept.add(result)
+        count.add(result)
         yield result
 
 

@@ -83,11 +83,10 @@ def rescored(entries: Iterable[CaseResult], run: Run, payloads: Path, suite: Sui
         StoredRunError: the run kept no results, or a line of them can't be read.
     """
     from pytest_packbench.engine.context import SuiteContext
-    from pytest_packbench.engine.targets import Caller
     from pytest_packbench.runs.lines import read_payloads
 
     left = {(entry.test_id, entry.trial): entry for entry in entries}
-    bench = SuiteContext(suite=suite, pack=pack, caller=Caller(_never), target_name=run.target)
+    bench = SuiteContext.of_results(suite, pack, run.target)
     cases = _Cases(suite, pack)
     for key, result in read_payloads(payloads):
         entry = left.pop(key, None)
@@ -137,10 +136,6 @@ def _again(entry: CaseResult, result: Any, loaded: LoadedCase, bench: SuiteConte
     # who answered, and how long it took, is the stored run's to tell
     kept = {name: getattr(entry, name) for name in ("llm_backend", "llm_model", "cassette_sha256", "stale", "trial")}
     return replace(fresh, **kept, timestamp=entry.timestamp, duration_ms=entry.duration_ms)
-
-
-def _never(_request: object) -> None:
-    raise RuntimeError("a stored result is scored without running its target")
 
 
 class _Cases:

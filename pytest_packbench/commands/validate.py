@@ -7,17 +7,29 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.api import load_suite
+from pytest_packbench.cases.files import case_lines, located, parse_line
+from pytest_packbench.cases.load import JsonError, check_case, load_cassette, parse_json
 from pytest_packbench.cli import FINE, UNUSABLE
 from pytest_packbench.commands.paths import add_packs, packs_of
+from pytest_packbench.model.case import Case
+from pytest_packbench.model.checks import own_problem
+from pytest_packbench.model.errors import CaseError, InputError, Problem, suggestion
+from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
+from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
+from pytest_packbench.reports.terminal import printable
+from pytest_packbench.runs.journal import HEAD, JOURNAL_VERSION, parse_entry
+from pytest_packbench.runs.lines import check_error_line, check_payload_line
+from pytest_packbench.runs.report import is_report, open_report
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
     from pytest_packbench.cases.files import CaseLine
-    from pytest_packbench.model.record import EvalRecord
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.packs.registry import Packs
+
 
 # what a run leaves is known by its name where it has no line
 _EMPTY = {
@@ -26,6 +38,8 @@ _EMPTY = {
     "payloads.jsonl": "no result of a run",
     "journal.jsonl": "no entry of a journal: no case had ended",
 }
+_JOURNAL = f"entry of a journal, version {JOURNAL_VERSION}"
+_HEAD = f"head of a journal, version {JOURNAL_VERSION}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,8 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one line a file: what it is, or what is wrong with it and where."""
-    from pytest_packbench.reports.terminal import printable
-
     bad = False
     packs = packs_of(arguments.packs)
     for path in arguments.paths:
@@ -48,23 +60,6 @@ def run(arguments: argparse.Namespace) -> int:
                 bad = True
                 sys.stdout.write(printable(f"{_told_of(file, error)}: NOT VALID") + "\n")
     return UNUSABLE if bad else FINE
-
-
-def _told_of(file: Path, error: ValueError | OSError) -> str:
-    text = (error.strerror or str(error)) if isinstance(error, OSError) else " ".join(str(error).split())
-    # most errors tell the file, some by its full name
-    text = text.replace(str(file.absolute()), str(file), 1)
-    return text if text.startswith(str(file)) else f"{file}: {text}"
-
-
-def _files(path: Path) -> Iterator[Path]:
-    if not path.is_dir():
-        yield path
-        return
-    suffixes = {".json", ".jsonl", ".yaml"}
-    # a link that leads nowhere is a file that can't be read
-    found = (file for file in sorted(path.rglob("*")) if file.is_file() or not file.exists())
-    yield from (file for file in found if file.suffix in suffixes)
 
 
 def kind_of(path: Path, packs: Packs) -> str:
@@ -82,37 +77,40 @@ def kind_of(path: Path, packs: Packs) -> str:
         OSError: it can't be read at all.
     """
     if path.suffix in {".yaml", ".yml"}:
-        from pytest_packbench.api import load_suite
-
         return f"rules of a suite of pack {load_suite(path.parent, packs=packs).config.pack}"
     if path.suffix == ".jsonl":
         return _lines(path, packs)
-    from pytest_packbench.runs.report import is_report, open_report
-
     if is_report(path):
-        from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
-
         return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_cases(open_report(path).entries)}"
-    from pytest_packbench.cases.load import parse_json
-    from pytest_packbench.model.errors import CaseError, Problem
 
     try:
         data = parse_json(path.read_bytes())
-    except ValueError as error:
-        raise CaseError(str(path), [getattr(error, "problem", Problem("", str(error), "expected JSON"))]) from None
+    except JsonError as error:
+        raise CaseError(str(path), [error.problem]) from None
     if isinstance(data, dict) and "cassette_version" in data:
-        from pytest_packbench.cases.load import load_cassette
-
         cassette, _ = load_cassette(path, source=str(path))
         return f"cassette, version {cassette.cassette_version}, {cassette.origin}"
     return _case(path, data, packs)
 
 
-def _case(path: Path, data: Any, packs: Packs) -> str:
-    from pytest_packbench.cases.load import check_case
-    from pytest_packbench.model.case import Case
-    from pytest_packbench.model.errors import CaseError, Problem, suggestion
+def _files(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        yield path
+        return
+    suffixes = {".json", ".jsonl", ".yaml"}
+    # a link that leads nowhere is a file that can't be read
+    found = (file for file in sorted(path.rglob("*")) if file.is_file() or not file.exists())
+    yield from (file for file in found if file.suffix in suffixes)
 
+
+def _told_of(file: Path, error: ValueError | OSError) -> str:
+    text = (error.strerror or str(error)) if isinstance(error, OSError) else " ".join(str(error).split())
+    # most errors tell the file, some by its full name
+    text = text.replace(str(file.absolute()), str(file), 1)
+    return text if text.startswith(str(file)) else f"{file}: {text}"
+
+
+def _case(path: Path, data: Any, packs: Packs) -> str:
     name = data.get("pack_id") if isinstance(data, dict) else None
     if isinstance(name, str) and name not in packs:
         problem = Problem("/pack_id", f'no pack is called "{name}"', suggestion(name, sorted(packs)))
@@ -133,9 +131,6 @@ def _cases(entries: Iterable[CaseResult]) -> str:
 
 
 def _lines(path: Path, packs: Packs) -> str:
-    from pytest_packbench.cases.files import case_lines
-    from pytest_packbench.model.errors import InputError
-
     kinds: dict[str, int] = {}
     ids: dict[str, int] = {}
     torn, headed = "", False
@@ -169,15 +164,8 @@ def _told(path: Path, kinds: dict[str, int], *, headed: bool) -> str:
     return f"empty: {_EMPTY[path.name]}"
 
 
-_JOURNAL = "entry of a journal, version 1"
-_HEAD = "head of a journal, version 1"
-
-
 def _line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
     """Tell what a line is by the keys that it has, then check it as that."""
-    from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
-    from pytest_packbench.runs.journal import HEAD
-
     try:
         record = EvalRecord.from_json_line(line.raw, strict=False)
     except RecordError as error:
@@ -187,23 +175,27 @@ def _line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
         if "pack_id" in found and "case_type" in found:
             return _case_line(line, found["pack_id"], path, packs, ids)
         if not found and (ids or b'"pack_id"' in line.raw):
-            _torn_case(line, path)
+            # the reader of records speaks of records
+            parse_line(line, Case, file=str(path), pack=None)
         if HEAD in found:
             return _journal_head(found)
         if "suite" in found and "nodeid" in found:
-            return _journal_entry(found)
+            parse_entry(found)
+            return _JOURNAL
         if "result" in found:
-            return _result(found)
+            check_payload_line(found)
+            return "result of a run, version 1"
         if "kind" in found or "message" in found:
-            return _error(found)
+            check_error_line(found)
+            return "error of a run, version 1"
         raise ValueError(str(error)) from None
-    return _record(record, EVAL_SCHEMA_VERSION)
+    problem = own_problem(record.packbench) if record.packbench is not None else None
+    if problem is not None:
+        raise ValueError(problem)
+    return f"eval record, version {EVAL_SCHEMA_VERSION}"
 
 
 def _case_line(line: CaseLine, name: Any, path: Path, packs: Packs, ids: dict[str, int]) -> str:
-    from pytest_packbench.cases.files import located, parse_line
-    from pytest_packbench.model.errors import CaseError, Problem, suggestion
-
     if not isinstance(name, str) or name not in packs:
         problem = Problem("/pack_id", f'no pack is called "{name!s:.60}"', suggestion(str(name), sorted(packs)))
         raise CaseError(located(str(path), line.number), [problem])
@@ -215,14 +207,6 @@ def _case_line(line: CaseLine, name: Any, path: Path, packs: Packs, ids: dict[st
     return f"case of pack {name}"
 
 
-def _torn_case(line: CaseLine, path: Path) -> None:
-    """Say where a line among cases is no JSON: the reader of records speaks of records."""
-    from pytest_packbench.cases.files import parse_line
-    from pytest_packbench.model.case import Case
-
-    parse_line(line, Case, file=str(path), pack=None)
-
-
 def _object(line: bytes) -> dict[str, Any]:
     try:
         found = json.loads(line)
@@ -231,41 +215,9 @@ def _object(line: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _record(record: EvalRecord, version: int) -> str:
-    from pytest_packbench.model.checks import own_problem
-
-    problem = own_problem(record.packbench) if record.packbench is not None else None
-    if problem is not None:
-        raise ValueError(problem)
-    return f"eval record, version {version}"
-
-
 def _journal_head(found: dict[str, Any]) -> str:
-    from pytest_packbench.runs.journal import HEAD, JOURNAL_VERSION
-
     if type(found[HEAD]) is not int or found[HEAD] != JOURNAL_VERSION:
         raise ValueError(f"{HEAD}: got {found[HEAD]!r:.60}; this program reads {JOURNAL_VERSION}")
     if not isinstance(found.get("run"), dict):
         raise ValueError("run: expected an object")  # noqa: TRY004 - a file's mistake, told as all others
     return _HEAD
-
-
-def _journal_entry(found: dict[str, Any]) -> str:
-    from pytest_packbench.runs.journal import parse_entry
-
-    parse_entry(found)
-    return _JOURNAL
-
-
-def _result(found: dict[str, Any]) -> str:
-    from pytest_packbench.runs.lines import check_payload_line
-
-    check_payload_line(found)
-    return "result of a run, version 1"
-
-
-def _error(found: dict[str, Any]) -> str:
-    from pytest_packbench.runs.lines import check_error_line
-
-    check_error_line(found)
-    return "error of a run, version 1"

@@ -12,14 +12,14 @@ import json
 import time
 import traceback
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import STUB
 from pytest_packbench.backends.answers import count
 from pytest_packbench.cases.load import load_cassette
-from pytest_packbench.engine.context import UNKNOWN, Attempt, AttemptState, Failure
+from pytest_packbench.engine.context import UNKNOWN, Attempt, Failure
 from pytest_packbench.engine.external import TargetFailure
 from pytest_packbench.engine.metering import price_of
 from pytest_packbench.engine.offline import offline
@@ -35,12 +35,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from pytest_packbench.engine.context import SuiteContext
-    from pytest_packbench.engine.metering import Live
+    from pytest_packbench.engine.metering import Live, Meter
     from pytest_packbench.engine.targets import Aside
     from pytest_packbench.model.case import LoadedCase
+    from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.request import LLM
 
-    Step = Callable[[SuiteContext, LoadedCase, AttemptState], None]
+    Step = Callable[[SuiteContext, LoadedCase, "AttemptState"], None]
 
 
 _RECORD_ANEW = "record it anew (--packbench-mode=record)"
@@ -49,6 +50,50 @@ _LOOP = str(Path(asyncio.__file__).parent)
 _IMPORTING = (str(Path(importlib.__file__).parent), "<frozen importlib")
 # made once: `json.dumps` makes one each time
 _STRICT = json.JSONEncoder(allow_nan=False)
+
+
+@dataclass(slots=True)
+class AttemptState:
+    """An attempt under way: begun, asked, then settled.
+
+    Attributes:
+        trial: which of several attempts at the case, from 0.
+        failure: set as soon as something broke.
+        request: what the target is asked.
+        verify_context: what it may use.
+        replay: answers its model calls from a recording.
+        meter: answers them from a backend.
+        cassette: the recording.
+        cassette_sha256: hash of its meaning.
+        payload: what the target gave.
+        trouble: what it raised.
+        violations: what it tried although fixture mode is offline.
+        begun: monotonic clock at the start, nanoseconds.
+        duration: of the attempt, nanoseconds.
+        finished_ns: UTC clock at its end, nanoseconds since 1970.
+    """
+
+    trial: int = 0
+    failure: Failure | None = None
+    request: VerifyRequest | None = None
+    verify_context: VerifyContext | None = None
+    replay: Replay | None = None
+    meter: Meter | None = None
+    cassette: Cassette | None = None
+    cassette_sha256: str | None = None
+    payload: Any = None
+    outcome: Outcome | None = None
+    score: Score | None = None
+    trouble: BaseException | None = None
+    violations: list[str] = field(default_factory=list)
+    begun: int = 0
+    duration: int = 0
+    finished_ns: int = 0
+
+    def end(self) -> None:
+        """Note the clocks at the end."""
+        self.duration = time.perf_counter_ns() - self.begun
+        self.finished_ns = time.time_ns()
 
 
 def attempt(context: SuiteContext, loaded: LoadedCase) -> Attempt:

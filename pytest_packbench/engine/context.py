@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import STUB
+from pytest_packbench.engine.targets import Caller
 from pytest_packbench.model.request import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_packbench.engine.metering import Live, Meter
-    from pytest_packbench.engine.recordings import Replay
-    from pytest_packbench.engine.targets import Caller
+    from pytest_packbench.engine.metering import Live
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.outcome import Outcome
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.request import VerifyContext, VerifyRequest
     from pytest_packbench.model.run import Mode
     from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Suite
@@ -49,6 +46,7 @@ class SuiteContext:
         files: files of the packs' own that a target may need, by name.
         debugged: whether somebody steps through the code.
         stops: what a target raises to end the whole run; anything else is its case's error.
+        asks_model: whether model calls are answered by somebody; see `__post_init__`.
     """
 
     suite: Suite
@@ -68,10 +66,25 @@ class SuiteContext:
     debugged: bool = False
     stops: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
 
-    @property
-    def asks_model(self) -> bool:
-        """Whether model calls are answered by somebody: a scripted model plays inside the target."""
-        return self.caller.asks_model and (self.backend != STUB or bool(self.roles))
+    asks_model: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find out whether model calls are answered by somebody: a scripted model plays inside the target."""
+        asks = self.caller.asks_model and (self.backend != STUB or bool(self.roles))
+        object.__setattr__(self, "asks_model", asks)
+
+    @classmethod
+    def of_results(
+        cls,
+        suite: Suite,
+        pack: Pack,
+        target_name: str,
+        *,
+        mode: Mode = "fixture",
+        live: Live | None = None,
+    ) -> SuiteContext:
+        """Give the context of results that come from elsewhere: its target is never called."""
+        return cls(suite=suite, pack=pack, caller=Caller(_uncalled), target_name=target_name, mode=mode, live=live)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,45 +143,5 @@ class Attempt:
     duration_ms: int = 0
 
 
-@dataclass(slots=True)
-class AttemptState:
-    """An attempt under way: begun, asked, then settled.
-
-    Attributes:
-        trial: which of several attempts at the case, from 0.
-        failure: set as soon as something broke.
-        request: what the target is asked.
-        verify_context: what it may use.
-        replay: answers its model calls from a recording.
-        meter: answers them from a backend.
-        cassette: the recording.
-        cassette_sha256: hash of its meaning.
-        payload: what the target gave.
-        trouble: what it raised.
-        violations: what it tried although fixture mode is offline.
-        begun: monotonic clock at the start, nanoseconds.
-        duration: of the attempt, nanoseconds.
-        finished_ns: UTC clock at its end, nanoseconds since 1970.
-    """
-
-    trial: int = 0
-    failure: Failure | None = None
-    request: VerifyRequest | None = None
-    verify_context: VerifyContext | None = None
-    replay: Replay | None = None
-    meter: Meter | None = None
-    cassette: Cassette | None = None
-    cassette_sha256: str | None = None
-    payload: Any = None
-    outcome: Outcome | None = None
-    score: Score | None = None
-    trouble: BaseException | None = None
-    violations: list[str] = field(default_factory=list)
-    begun: int = 0
-    duration: int = 0
-    finished_ns: int = 0
-
-    def end(self) -> None:
-        """Note the clocks at the end."""
-        self.duration = time.perf_counter_ns() - self.begun
-        self.finished_ns = time.time_ns()
+def _uncalled(request: object) -> None:
+    raise RuntimeError(f"the result comes from elsewhere, and no target is asked: {request!r}")

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.clients import Clients
 from pytest_packbench.engine.context import SuiteContext
+from pytest_packbench.engine.metering import Live
 from pytest_packbench.engine.recordings import recorded_calls
+from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.engine.target_lookup import find_target, import_object
 from pytest_packbench.engine.targets import Caller, TargetError, as_target
 from pytest_packbench.model.errors import said
@@ -145,6 +147,18 @@ class SuiteContexts:
             files=options.files,
         )
         return context
+
+    def of_results(self, suite: Suite, target_name: str) -> SuiteContext:
+        """Give what scores results of a suite's cases that the user's own code brings.
+
+        Args:
+            suite: the suite.
+            target_name: what records say of who made them.
+        """
+        options, live = self.options, None
+        if options.mode != "fixture":
+            live = Live(asked=None, ledger=self.clients.ledger, secrets=Secrets(os.environ))
+        return SuiteContext.of_results(suite, self.pack_of(suite), target_name, mode=options.mode, live=live)
 
     def known(self, suite: Suite) -> SuiteContext | None:
         """Give what runs a suite's cases where it was needed already."""

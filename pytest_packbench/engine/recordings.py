@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_packbench.engine.context import AttemptState, SuiteContext
+    from pytest_packbench.engine.attempt import AttemptState
+    from pytest_packbench.engine.context import SuiteContext
     from pytest_packbench.engine.metering import Said
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.request import ModelRequest

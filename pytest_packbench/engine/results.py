@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.context import Attempt, SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.outcome import Outcome
-    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.pack import Pack, RecordFacts
     from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Suite
 
@@ -80,7 +80,7 @@ def result_of(place: Place, attempt: Attempt, bench: SuiteContext, run_id: str) 
             trial=attempt.trial,
             payload=attempt.payload,
         )
-    fields = _outline(place) | _told_by(attempt, score, outcome)
+    fields = _outline(place) | _told_by_attempt(attempt, score, outcome)
     reason = place.loaded.case.notes.xfail
     if reason is not None:
         message = f"quarantined (xfail): {reason}; {scored(score)}"
@@ -88,32 +88,13 @@ def result_of(place: Place, attempt: Attempt, bench: SuiteContext, run_id: str) 
     if score.verdict not in {"passed", "failed"} or score.score is None:
         return CaseResult(**fields, verdict=score.verdict, kind=score.verdict, message=score.message or score.verdict)
     facts = place.pack.facts(place.loaded.case, outcome, score)
-    fields |= {
-        "verdict": score.verdict,
-        "expects_refusal": facts.expected == "refuse",
-        "decision": facts.agent_decision,
-        "judge": facts.judge,
+    fields |= _told_by_pack(score, facts)
+    wire = _wire(fields, attempt, facts) | {
+        "run_id": run_id,
+        "hook_decisions": _hooks(outcome),
+        "packbench": {**facts.extra, **_own(place, attempt, bench, fields)},
     }
-    for name, told in (("utility", facts.utility), ("valid", facts.valid)):
-        if told is not None:
-            fields[name] = told
-    record = wire_record(
-        {
-            **{name: fields[name] for name in ("test_id", "llm_backend", "llm_model", "timestamp")},
-            "test_suite": facts.test_suite or place.suite.name,
-            "attack_category": facts.attack_category,
-            "agent_decision": facts.agent_decision,
-            "expected": facts.expected,
-            "passed": score.passed,
-            "hook_decisions": _hooks(outcome),
-            "tokens_input": attempt.usage.tokens_input,
-            "tokens_output": attempt.usage.tokens_output,
-            "wall_clock_ms": attempt.duration_ms,
-            "run_id": run_id,
-            "packbench": {**facts.extra, **_own(place, attempt, bench, fields)},
-        }
-    )
-    return CaseResult(**fields, record=record)
+    return CaseResult(**fields, record=wire_record(wire))
 
 
 def unscored(
@@ -208,7 +189,7 @@ def _outline(place: Place) -> dict[str, Any]:
     }
 
 
-def _told_by(attempt: Attempt, score: Score, outcome: Outcome) -> dict[str, Any]:
+def _told_by_attempt(attempt: Attempt, score: Score, outcome: Outcome) -> dict[str, Any]:
     """Give the fields that a scored attempt tells, whatever its verdict."""
     fields = {
         "timestamp": clock(attempt.finished_ns),
@@ -228,6 +209,34 @@ def _told_by(attempt: Attempt, score: Score, outcome: Outcome) -> dict[str, Any]
         "payload": attempt.payload,
     }
     return fields | ({"cached": attempt.cached} if attempt.cached else {})
+
+
+def _told_by_pack(score: Score, facts: RecordFacts) -> dict[str, Any]:
+    """Give the fields of a result that leaves a record."""
+    fields = {
+        "verdict": score.verdict,
+        "expects_refusal": facts.expected == "refuse",
+        "decision": facts.agent_decision,
+        "judge": facts.judge,
+    }
+    # our object in the record has these two only where the pack tells
+    told = (("utility", facts.utility), ("valid", facts.valid))
+    return fields | {name: value for name, value in told if value is not None}
+
+
+def _wire(fields: dict[str, Any], attempt: Attempt, facts: RecordFacts) -> dict[str, Any]:
+    """Give the fields of the record that are of the case alone."""
+    return {
+        **{name: fields[name] for name in ("test_id", "llm_backend", "llm_model", "timestamp")},
+        "test_suite": facts.test_suite or fields["suite"],
+        "attack_category": facts.attack_category,
+        "agent_decision": facts.agent_decision,
+        "expected": facts.expected,
+        "passed": fields["verdict"] == "passed",
+        "tokens_input": attempt.usage.tokens_input,
+        "tokens_output": attempt.usage.tokens_output,
+        "wall_clock_ms": attempt.duration_ms,
+    }
 
 
 def _own(place: Place, attempt: Attempt, bench: SuiteContext, fields: dict[str, Any]) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.engine.attempt import settle
-from pytest_packbench.engine.context import Attempt, AttemptState, Failure
+from pytest_packbench.engine.attempt import AttemptState, settle
+from pytest_packbench.engine.context import Attempt, Failure
 from pytest_packbench.engine.offline import THREADS
 from pytest_packbench.engine.output import Output
 from pytest_packbench.engine.scheduler import Answer, Job, Key, Limit, Work

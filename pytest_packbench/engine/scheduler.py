@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.engine.attempt import abandoned, ask_ahead
-from pytest_packbench.engine.context import AttemptState, Failure
+from pytest_packbench.engine.attempt import AttemptState, abandoned, ask_ahead
+from pytest_packbench.engine.context import Failure
 from pytest_packbench.engine.output import Output, collected_in
 from pytest_packbench.engine.targets import in_thread
 from pytest_packbench.model.errors import said

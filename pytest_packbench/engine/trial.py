@@ -37,16 +37,16 @@ class Trial:
     rows: Sequence[Comparison] = ()
 
 
-def trial_of(place: Place, attempt: Attempt, bench: SuiteContext, run_id: str) -> Trial:
+def trial_of(place: Place, attempt: Attempt, context: SuiteContext, run_id: str) -> Trial:
     """Make the trial of an attempt; a pack that breaks here makes it an error."""
     try:
-        result = result_of(place, attempt, bench, run_id)
+        result = result_of(place, attempt, context, run_id)
         if result.record is None:
             # a record is checked when it is made; what has none breaks here and not where it is written
             json.dumps(result.as_json())
         # a table takes time, and only a case that failed shows one
         rows = _rows(place, attempt) if result.verdict == "failed" else ()
-    except bench.stops:
+    except context.stops:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
         return broken_trial(place, _failure_of(place, attempt, error), trial=attempt.trial)

@@ -82,36 +82,42 @@ def own_model() -> type[BaseModel]:
     changed = {"tags": list[str], "terms": list[_term_model()], "utility": bool, "valid": bool}  # type: ignore[misc]  # made as it is called
     found = {**shared, **of_run, **changed}
     required = ("version", "score", "threshold", "verdict", "terms")
-    return _model("Own", {**{key: found[key] for key in OWN_KEYS}, "judge": _JUDGE}, required)
+    return model_of("Own", {**{key: found[key] for key in OWN_KEYS}, "judge": _JUDGE}, required)
 
 
 @cache
 def row_model() -> type[BaseModel]:
     """Give the model of a report's row."""
-    return _model("Row", _hints(*ROW), [name for name in ROW if name not in LATER])
+    return model_of("Row", _hints(*ROW), [name for name in ROW if name not in LATER])
+
+
+def model_of(name: str, hints: Mapping[str, Any], required: Collection[str]) -> type[BaseModel]:
+    """Make a strict model that leaves foreign keys alone; what is not required may be missing."""
+    fields: dict[str, Any] = {key: (hint, ... if key in required else None) for key, hint in hints.items()}
+    return create_model(name, __config__=ConfigDict(strict=True, frozen=True), **fields)
+
+
+def bounded_hints(kind: type) -> dict[str, Any]:
+    """Give the types of a dataclass's fields by name, for pydantic."""
+    return {name: _bounded(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
 
 
 @cache
 def _result_model() -> tuple[type[BaseModel], dict[str, Kind]]:
     kinds = {name: kind for name, hint in HINTS.items() if (kind := _kind(hint)) is not None}
-    return _model("Result", _hints(*kinds), kinds), kinds
+    return model_of("Result", _hints(*kinds), kinds), kinds
 
 
 @cache
 def _term_model() -> type[BaseModel]:
-    hints = {name: _bounded(hint) for name, hint in get_type_hints(Term, include_extras=True).items()}
-    return _model("Term", hints, hints)
+    hints = bounded_hints(Term)
+    return model_of("Term", hints, hints)
 
 
 def _hints(*names: str) -> dict[str, Any]:
     """Give the types of fields for pydantic; a term stands as plain JSON."""
     found = {name: _bounded(HINTS[name]) for name in names}
     return found | ({"terms": tuple[_term_model(), ...]} if "terms" in found else {})  # type: ignore[misc]  # made as it is called
-
-
-def _model(name: str, hints: Mapping[str, Any], required: Collection[str]) -> type[BaseModel]:
-    fields: dict[str, Any] = {key: (hint, ... if key in required else None) for key, hint in hints.items()}
-    return create_model(name, __config__=ConfigDict(strict=True, frozen=True), **fields)
 
 
 def _bounded(hint: Any) -> Any:

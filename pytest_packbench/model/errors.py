@@ -1,7 +1,7 @@
-"""What is wrong with an input file, said to the person who wrote it.
+"""What is wrong, said to people in one line.
 
-A problem names a place (a JSON pointer, RFC 6901), what stands there and what was expected.
-The errors join it to the file, in one line.
+A problem in a file of the user's names a place (a JSON pointer, RFC 6901), what stands there and what was expected;
+the errors join it to the file. Of what somebody's code raised, the type and the text are said.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
+UNREADABLE = "(its text can't be read)"
 _SHOWN = 60
 _EXPECTED = {
     "string_type": "a string",
@@ -98,6 +99,22 @@ class SuiteError(InputError):
 
 class CassetteError(InputError):
     """A cassette can't be used for its case."""
+
+
+def said(error: BaseException) -> str:
+    """Give an error's type and its text, `ValueError: too long`; the type alone where it has no text."""
+    text = text_of(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def text_of(error: BaseException) -> str:
+    """Give an error's text, or words that say that it can't be read: it may be anybody's."""
+    try:
+        return str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - its `__str__` may be anybody's
+        return UNREADABLE
 
 
 def pointer_of(location: Iterable[str | int]) -> str:
@@ -182,22 +199,3 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for part in get_args(annotation) if (found := _model_in(part))), None)
-
-
-UNREADABLE = "(its text can't be read)"
-
-
-def said(error: BaseException) -> str:
-    """Give an error's type and its text, `ValueError: too long`; the type alone where it has no text."""
-    text = text_of(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def text_of(error: BaseException) -> str:
-    """Give an error's text, or words that say that it can't be read: it may be anybody's."""
-    try:
-        return str(error)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # noqa: BLE001 - its `__str__` may be anybody's
-        return UNREADABLE

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from pytest_packbench.model.case import CaseId, Fraction, ListOf, Name, StrictModel
 from pytest_packbench.model.result import UNREADABLE
 
+# no share of independent cases: an exact bound would not mean anything
 _UNBOUNDED = ("completeness", "mean_score")
 
 Metric = Literal[

@@ -1,4 +1,4 @@
-"""A pack: the knowledge of one domain. Subclass it, give it to `pytest_packbench_packs`."""
+"""A pack: the knowledge of one domain, and what it gives. Subclass it, give it to `pytest_packbench_packs`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Decision = EvalDecision
 """What a target did, or should have done, in the words of the wire record."""
+SUITE_NAME = "SUITE_NAME"
+TARGET_MODULE = "TARGET_MODULE"
+"""What stands in the files of a `Starter` for the name of the suite and for the module of its target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,10 +265,6 @@ class Importer(ABC):
         They are written where the suite has none of that name.
         """
         return {}
-
-
-SUITE_NAME = "SUITE_NAME"
-TARGET_MODULE = "TARGET_MODULE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,11 @@ import json
 import re
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, final, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, final, get_args
 
 from pydantic_core import from_json
 
+from pytest_packbench.model.score import Kind
 from pytest_packbench.model.strict_json import (
     SURROGATE,
     U32_MAX,
@@ -42,9 +43,11 @@ _StrictBackend = Literal["stub", "anthropic", "openai", "ollama", "llama_guard"]
 EVAL_BACKENDS: tuple[_StrictBackend, ...] = get_args(_StrictBackend)
 EvalBackend = Literal[_StrictBackend, "unknown"]
 _OPEN_BACKENDS: tuple[EvalBackend, ...] = get_args(EvalBackend)
-_SUITE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*+")
+_SUITE = r"[a-z0-9][a-z0-9_-]*"
+_SUITE_NAME = re.compile(f"{_SUITE}+")
 _SUITE_PROBLEM = "expected a suite name of a-z, 0-9, _ and -"
 _SHORT_HOOKS = 1_000
+_U64 = Kind(least=0, most=U64_MAX)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -68,7 +71,7 @@ class HookDecision:
 
     hook: str
     decision: str
-    rule: int | None = None
+    rule: Annotated[int | None, Kind(least=0, most=U32_MAX)] = None
 
     def __post_init__(self) -> None:
         """Check the types and bounds."""
@@ -108,16 +111,16 @@ class EvalRecord:
     """
 
     schema_version: int = EVAL_SCHEMA_VERSION
-    test_suite: str
+    test_suite: Annotated[str, Kind(pattern=f"^{_SUITE}$")]
     test_id: str
     attack_category: str
     agent_decision: EvalDecision
     expected: EvalDecision
     passed: bool
     hook_decisions: tuple[HookDecision, ...] = ()
-    tokens_input: int | None = None
-    tokens_output: int | None = None
-    wall_clock_ms: int
+    tokens_input: Annotated[int | None, _U64] = None
+    tokens_output: Annotated[int | None, _U64] = None
+    wall_clock_ms: Annotated[int, _U64]
     llm_backend: EvalBackend
     llm_model: str
     run_id: str

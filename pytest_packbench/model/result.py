@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 QUARANTINE = ("skip", "xfail")
 UNREADABLE = "(can't be read)"
 """The name of a group of cases that can't be read, whose own names are empty."""
+ERROR_TEXTS = ("run_id", "test_id", "verdict", "kind", "message", "file", "timestamp")
+"""What a line of `errors.jsonl` always holds: texts; the trial stands there too, but for the first."""
 OWN_VERSION = 1
 """The version of our own object in a record."""
 OWN_KEYS = (
@@ -223,7 +225,7 @@ class CaseResult:
         """Give the line of `errors.jsonl`."""
         return {
             "run_id": run_id,
-            **{name: getattr(self, name) for name in ("test_id", "verdict", "kind", "message", "file", "timestamp")},
+            **{name: getattr(self, name) for name in ERROR_TEXTS[1:]},
             **({"trial": self.trial} if self.trial else {}),
         }
 

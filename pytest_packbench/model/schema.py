@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic import Field
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, WithJsonSchema
 
-from pytest_packbench.model.checks import own_model, row_model
-from pytest_packbench.model.record import EVAL_BACKENDS, EVAL_DECISIONS, EVAL_SCHEMA_VERSION
+from pytest_packbench.model.checks import bounded_hints, model_of, own_model, row_model
+from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, HookDecision
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.run import MODES, RUN_DOCUMENT_VERSION
 from pytest_packbench.model.score import VERDICTS
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
 _TEXT = {"type": "string"}
 _FLAG = {"type": "boolean"}
 _COUNT = {"type": "integer", "minimum": 0}
-_U32 = {"type": "integer", "minimum": 0, "maximum": 2**32 - 1}
-_U64 = {"type": "integer", "minimum": 0, "maximum": 2**64 - 1}
 _NAMED = {"type": "object", "additionalProperties": _TEXT}
 
 
@@ -56,49 +56,27 @@ def _of_model(model: type[BaseModel]) -> dict[str, Any]:
     return model.model_json_schema(schema_generator=_Plain)
 
 
+def _record_model() -> type[BaseModel]:
+    """Give the model of a record, as far as a schema tells it: reading has its own, stricter rules."""
+    hook = model_of("Hook", bounded_hints(HookDecision), _required(HookDecision))
+    changed = {
+        "schema_version": Annotated[
+            Any, WithJsonSchema({"const": EVAL_SCHEMA_VERSION, "default": EVAL_SCHEMA_VERSION})
+        ],
+        "hook_decisions": Annotated[list[hook], Field(json_schema_extra={"default": []})],  # type: ignore[valid-type]  # made here
+        "packbench": own_model(),
+    }
+    return model_of("Record", bounded_hints(EvalRecord) | changed, _required(EvalRecord))
+
+
+def _required(kind: type[EvalRecord | HookDecision]) -> list[str]:
+    return [one.name for one in fields(kind) if one.default is MISSING]
+
+
 RECORD: dict[str, Any] = {
     "title": "EvalRecord",
     "description": "One line of records.jsonl: eval record, wire version 1. A strict reader takes three suites only.",
-    "type": "object",
-    "required": [
-        "test_suite",
-        "test_id",
-        "attack_category",
-        "agent_decision",
-        "expected",
-        "passed",
-        "wall_clock_ms",
-        "llm_backend",
-        "llm_model",
-        "run_id",
-        "timestamp",
-    ],
-    "properties": {
-        "schema_version": {"const": EVAL_SCHEMA_VERSION, "default": EVAL_SCHEMA_VERSION},
-        "test_suite": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]*$"},
-        "test_id": _TEXT,
-        "attack_category": _TEXT,
-        "agent_decision": {"enum": list(EVAL_DECISIONS)},
-        "expected": {"enum": list(EVAL_DECISIONS)},
-        "passed": _FLAG,
-        "hook_decisions": {
-            "type": "array",
-            "default": [],
-            "items": {
-                "type": "object",
-                "required": ["hook", "decision"],
-                "properties": {"hook": _TEXT, "decision": _TEXT, "rule": {**_U32, "type": ["integer", "null"]}},
-            },
-        },
-        "tokens_input": {**_U64, "type": ["integer", "null"]},
-        "tokens_output": {**_U64, "type": ["integer", "null"]},
-        "wall_clock_ms": _U64,
-        "llm_backend": {"enum": [*EVAL_BACKENDS, "unknown"]},
-        "llm_model": _TEXT,
-        "run_id": _TEXT,
-        "timestamp": _TEXT,
-        "packbench": _of_model(own_model()),
-    },
+    **_of_model(_record_model()),
 }
 REPORT: dict[str, Any] = {
     "title": "Report",

@@ -15,14 +15,14 @@ class Kind(NamedTuple):
     """What a field holds, beside its type.
 
     Attributes:
-        words: all of it, for who finds something else there.
+        words: all of it, for who finds something else there; empty where nobody is told.
         least: the least number.
         most: the greatest number.
         pattern: a regular expression that the text matches.
         among: the texts of which it is one.
     """
 
-    words: str
+    words: str = ""
     least: float | None = None
     most: float | None = None
     pattern: str | None = None

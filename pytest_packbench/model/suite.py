@@ -19,9 +19,6 @@ CONFIG_NAME = "suite.yaml"
 TARGET = r"^(https?://\S+|cmd:.*\S.*|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$"
 
 
-# metrics that are no share of independent cases: an exact bound would not mean anything
-
-
 class Thresholds(StrictModel):
     """The score from which a case passes, 0 to 1 (spec, "Scoring overview").
 

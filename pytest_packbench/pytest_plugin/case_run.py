@@ -1,10 +1,11 @@
-"""One case in one pytest item: held back or attempted, then concluded, then decided.
+"""One case in one pytest item: held back or attempted, then concluded, decided and reported.
 
 An item that a case file gives and a test of the user's own go the same way; they differ in who makes the attempt.
 """
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,19 +20,19 @@ from pytest_packbench.engine.targets import TargetError
 from pytest_packbench.engine.trial import Trial, broken_trial, idle_trial, kept_trial, trial_of
 from pytest_packbench.model.errors import said
 from pytest_packbench.model.record import EvalRecord
+from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import OWN_TEST
 from pytest_packbench.model.score import judged
-from pytest_packbench.pytest_plugin.explain import explain_error, explain_failure
-from pytest_packbench.pytest_plugin.stash import AHEAD, BENCHES, RESUMED, RUN_ID
+from pytest_packbench.pytest_plugin.explain import explain_error, explain_failure, explanation_at
+from pytest_packbench.pytest_plugin.stash import AHEAD, ATTRIBUTE, BENCHES, RESUMED, RUN_ID
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
     from pathlib import Path
 
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.suite import Suite
 
 
@@ -147,7 +148,7 @@ class CaseRun:
         if len(kept) == benches.settings.trials:
             return [kept[trial] for trial in sorted(kept)]
         try:
-            bench = benches.context(self.suite)
+            context = benches.context(self.suite)
         except TargetError as error:
             details = frames(error.__cause__) if error.__cause__ is not None else ()
             return [broken_trial(place, Failure(kind="target_missing", message=str(error), details=details))]
@@ -156,7 +157,7 @@ class CaseRun:
             return ahead.take(self, kept)
         if self.loaded is None:
             raise ValueError("a case that can't be read is not attempted")
-        return [trial_of(place, attempt(bench, self.loaded), bench, stash[RUN_ID])]
+        return [trial_of(place, attempt(context, self.loaded), context, stash[RUN_ID])]
 
     def kept(self) -> Mapping[int, CaseResult]:
         """Give the results that a resumed run has of the case already, by trial."""
@@ -252,6 +253,60 @@ def run_of(item: pytest.Item) -> CaseRun | None:
     return run
 
 
+class Reporter:
+    """Completes the reports of cases, in the process that runs them."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Add what a case tells to the report of a phase."""
+        run = run_of(item)
+        if run is None:
+            return (yield)
+        error = call.excinfo.value if call.excinfo is not None else None
+        is_news = call.when != "teardown" and _has_news(run, error)
+        report = yield
+        _complete(report, run, None if call.when == "teardown" else error, is_news=is_news)
+        return report
+
+
+def properties(result: CaseResult) -> list[tuple[str, Any]]:
+    """Give what JUnit and other reports show of a case beside its outcome."""
+    found = {
+        "suite": result.suite,
+        "case_type": result.case_type,
+        "difficulty": result.difficulty,
+        "verdict": result.verdict,
+        "score": result.score,
+        "threshold": result.threshold,
+        "match_depth": result.match_depth,
+    }
+    return [(name, value) for name, value in found.items() if value not in {None, ""}]
+
+
+def is_of_case(report: pytest.TestReport) -> bool:
+    """Whether a report is that of a case: then it bears a case's properties."""
+    return "verdict" in dict(report.user_properties)
+
+
+def pack_report(report: pytest.TestReport) -> None:
+    """Make of a report's results what xdist can send: ASCII, for an answer may hold what it can't, a lone surrogate."""
+    results = getattr(report, ATTRIBUTE, None)
+    if results is not None:
+        setattr(report, ATTRIBUTE, json.dumps([result.as_json() for result in results]))
+
+
+def unpack_report(report: pytest.TestReport) -> None:
+    """Make of what xdist has sent a report of this process again."""
+    results: object = report.__dict__.get(ATTRIBUTE)
+    if isinstance(results, str):
+        setattr(report, ATTRIBUTE, tuple(CaseResult.from_json(one) for one in json.loads(results)))
+    text = report.longrepr
+    if report.failed and isinstance(text, str) and is_of_case(report):
+        report.longrepr = explanation_at(report.location, text)  # type: ignore[assignment]  # pytest's own is private
+
+
 def shown_file(suite: Suite, path: Path, nodeid: str) -> str:
     """Name a case file in records: as its node id does, but a bundled one without the machine's own folders."""
     if not suite.bundled:
@@ -263,3 +318,35 @@ def _reaches(result: CaseResult) -> bool:
     if result.score is None or result.threshold is None:
         return result.verdict == "passed"
     return judged(result.score, result.threshold) == "passed"
+
+
+def _has_news(run: CaseRun, error: BaseException | None) -> bool:
+    """See whether a phase has brought a result, and let reports show its properties."""
+    if error is not None and run.result is None:
+        run.note_trouble(error)
+    if run.result is None or run.result is run.told:
+        return False
+    run.told = run.result
+    run.item.user_properties.extend(properties(run.result))
+    return True
+
+
+def _complete(report: pytest.TestReport, run: CaseRun, error: BaseException | None, *, is_news: bool) -> None:
+    # pytest keeps every report to the end, each with the names of all folders above
+    if run.keywords == report.keywords:
+        report.keywords = run.keywords
+    run.keywords = report.keywords
+    if is_news:
+        setattr(report, ATTRIBUTE, run.results)
+        if not run.own_test and AHEAD in run.item.config.stash:
+            # the setup only waited for what ran beside other cases
+            report.duration = sum(result.duration_ms for result in run.results) / 1000
+    if error is None:
+        return
+    if run.explanation and run.explains(error):
+        text = run.explanation
+        # what is no failure has no place to point to
+        report.longrepr = explanation_at(report.location, text) if report.failed else text  # type: ignore[assignment]  # as above
+    if run.own_test and report.failed and run.result is not None and run.result.verdict in _BROKEN:
+        # as for cases from files: all up to the score is setup, and call compares
+        report.when = "setup"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.pytest_plugin.case_report import is_of_case
+from pytest_packbench.pytest_plugin.case_run import is_of_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,8 +51,10 @@ class GitHub:
     def pytest_sessionfinish(self) -> None:
         """Append the summaries: the recorder wraps this hook, so that its runs are judged by now."""
         if self._summary:
+            from pytest_packbench.reports.github import append_summaries
+
             try:
-                self._append(Path(self._summary))
+                append_summaries(Path(self._summary), self._judged())
             except OSError as error:
                 self._trouble = f"{_SUMMARY}: {self._summary} can't be written: {error.strerror or error}"
 
@@ -63,20 +65,11 @@ class GitHub:
         if self._trouble:
             terminalreporter.line(f"packbench: {self._trouble}", yellow=True)
         if self._annotates:
+            from pytest_packbench.reports.github import commands
+
             terminalreporter.ensure_newline()
-            for command in self._commands():
+            for command in commands(self._troubles(), self._judged(), self._recorder.config.rootpath, self._workspace):
                 terminalreporter.line(command)
-
-    def _append(self, path: Path) -> None:
-        from pytest_packbench.reports.github import STEP_BYTES, step_summary
-
-        with path.open("ab") as file:
-            # other tools of the step write into the same file; a line end parts them
-            left = STEP_BYTES - file.seek(0, os.SEEK_END) - 2
-            for one in self._judged():
-                page = f"\n{step_summary(one, left)}\n".encode("utf-8", "replace") if left > 0 else b""
-                file.write(page)
-                left -= len(page)
 
     def _judged(self) -> Iterator[Judged]:
         from pytest_packbench.reports.github import Judged
@@ -93,40 +86,14 @@ class GitHub:
                     notes=[f"baseline: {line}" for line in run.baseline],
                 )
 
-    def _commands(self) -> Iterator[str]:
-        from pytest_packbench.reports.github import MOST_ANNOTATIONS, Annotation, remarks
+    def _troubles(self) -> list[Annotation]:
+        from pytest_packbench.reports.github import Annotation
 
-        troubles = [
+        return [
             Annotation(level="error", title=f"packbench: {run.suite.name}", message=trouble)
             for run in self._recorder.runs.values()
             for trouble in run.trouble
-        ][: MOST_ANNOTATIONS - 2]
-        found = remarks(self._judged(), MOST_ANNOTATIONS - len(troubles))
-        for annotation in (*troubles, *found):
-            yield annotation.command(*self._place(annotation))
-
-    def _place(self, annotation: Annotation) -> tuple[str, int]:
-        name, line = _parted(annotation.file)
-        path = self._recorder.config.rootpath / name
-        inside = Path(os.path.relpath(path, self._workspace)) if name else Path(os.pardir)
-        # what stands in no repository has no place in it, such as a bundled case
-        if name.startswith("bundled:") or inside.is_absolute() or inside.parts[0] == os.pardir:
-            return "", 1
-        return inside.as_posix(), line or (_gates_line(path) if path.suffix == ".yaml" else 1)
-
-
-def _parted(file: str) -> tuple[str, int]:
-    name, _, line = file.rpartition(":")
-    return (name, int(line)) if name and line.isdecimal() else (file, 0)
-
-
-def _gates_line(rules: Path) -> int:
-    """Find where the rules name their gates: what failed is one of them, or completeness, which every suite has."""
-    try:
-        lines = rules.read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return 1
-    return next((number for number, line in enumerate(lines, 1) if line.startswith("gates:")), 1)
+        ]
 
 
 def register_github(config: pytest.Config, recorder: Recorder) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -11,13 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import BaseModel
 
-from pytest_packbench.cases.suite_cases import SuiteCase, suite_cases
-from pytest_packbench.engine.attempt import frames, settle
-from pytest_packbench.engine.context import AttemptState, Failure, SuiteContext
+from pytest_packbench.cases.suites import SuiteCase, suite_cases
+from pytest_packbench.engine.attempt import AttemptState, frames, settle
+from pytest_packbench.engine.context import Failure, SuiteContext
 from pytest_packbench.engine.contexts import shown_path
-from pytest_packbench.engine.metering import Live
-from pytest_packbench.engine.secrets import Secrets
-from pytest_packbench.engine.targets import Caller
 from pytest_packbench.engine.trial import Trial, broken_trial, idle_trial, trial_of
 from pytest_packbench.model.errors import text_of
 from pytest_packbench.plugin import MARK
@@ -128,7 +124,7 @@ class MarkedRun(CaseRun):
             message = "packbench_check was called twice; a test checks its case once"
             one = broken_trial(place, Failure(kind="checked_twice", message=message))
         else:
-            one = self.shown_to_hooks(place, self._settled(_draft_of(result, self.begun)))
+            one = self.shown_to_hooks(place, self._settled(_state_of(result, self.begun)))
         try:
             self.conclude([one])
             self.decide()
@@ -156,22 +152,21 @@ class MarkedRun(CaseRun):
         else:
             who = "a fixture" if self.phase == "setup" else "the test"
             said = f"{who} raised {type(error).__name__} before the check: {_line(error)}"
-            draft = AttemptState(
-                begun=self.begun, failure=Failure(kind="target_error", message=said, details=frames(error))
-            )
-            one = self._settled(draft)
+            failure = Failure(kind="target_error", message=said, details=frames(error))
+            one = self._settled(AttemptState(begun=self.begun, failure=failure))
         self.results, self.result = (one.result,), one.result
 
     def explains(self, error: BaseException) -> bool:
         """Whether an exception that ended a phase is one that the explanation tells of."""
         return error is self.stop or isinstance(error, CaseBroken)
 
-    def _settled(self, draft: AttemptState) -> Trial:
+    def _settled(self, state: AttemptState) -> Trial:
         if self.loaded is None:
             raise ValueError("a case that can't be read has no result")
-        draft.end()
-        bench = self.tests.bench(self)
-        return trial_of(self.place(), settle(bench, self.loaded, draft), bench, self.item.config.stash[RUN_ID])
+        state.end()
+        context = self.tests.context(self)
+        attempt = settle(context, self.loaded, state)
+        return trial_of(self.place(), attempt, context, self.item.config.stash[RUN_ID])
 
 
 class MarkedTests:
@@ -185,7 +180,7 @@ class MarkedTests:
         self.benches: SessionSuites = config.stash[BENCHES]
         self._shown_path = partial(shown_path, root=config.rootpath)
         self._cases: dict[str, tuple[SuiteCase, ...]] = {}
-        self._ready: dict[tuple[str, str], SuiteContext] = {}
+        self._contexts: dict[tuple[str, str], SuiteContext] = {}
         self._selected: list[MarkedRun] = []
 
     def asked_for(self, suites: Sequence[Suite], asking: Asking) -> list[SuiteCase]:
@@ -206,23 +201,12 @@ class MarkedTests:
             found += [case for case in fitting if shard is None or case.claimed in shard]
         return found
 
-    def bench(self, run: MarkedRun) -> SuiteContext:
+    def context(self, run: MarkedRun) -> SuiteContext:
         """Give what the cases of a suite share in one test function."""
         key = (run.suite.name, run.own_test)
-        if key not in self._ready:
-            settings, ledger = self.benches.settings, self.benches.clients.ledger
-            live = None
-            if settings.mode != "fixture":
-                live = Live(asked=None, ledger=ledger, secrets=Secrets(os.environ))
-            self._ready[key] = SuiteContext(
-                suite=run.suite,
-                pack=run.pack,
-                caller=Caller(_asked_by_the_test),
-                target_name=run.target,
-                mode=settings.mode,
-                live=live,
-            )
-        return self._ready[key]
+        if key not in self._contexts:
+            self._contexts[key] = self.benches.of_results(run.suite, run.target)
+        return self._contexts[key]
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Know a marked test by its parameter."""
@@ -358,18 +342,14 @@ def _refuse_doubles(runs: Sequence[CaseRun]) -> None:
                     one.kind = "case_twice"
 
 
-def _draft_of(result: object, begun: int) -> AttemptState:
-    draft = AttemptState(begun=begun)
+def _state_of(result: object, begun: int) -> AttemptState:
+    state = AttemptState(begun=begun)
     try:
-        draft.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
+        state.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
     except ValueError as error:
-        draft.failure = Failure(kind="result_unreadable", message=f"the result is not JSON: {_line(error)}")
-    return draft
+        state.failure = Failure(kind="result_unreadable", message=f"the result is not JSON: {_line(error)}")
+    return state
 
 
 def _line(error: BaseException) -> str:
     return " ".join((text_of(error).strip() or type(error).__name__).splitlines()[0].split())
-
-
-def _asked_by_the_test(request: object) -> None:
-    raise RuntimeError(f"the test itself runs its target: {request!r}")

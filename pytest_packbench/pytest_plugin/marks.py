@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_packbench.cases.suites import suites_under
 from pytest_packbench.plugin import ASKED, MARK
-from pytest_packbench.pytest_plugin.case_report import unpack_report
+from pytest_packbench.pytest_plugin.case_run import unpack_report
 from pytest_packbench.pytest_plugin.collection import marks_of
 from pytest_packbench.pytest_plugin.jsonreport import switch_on_late
-from pytest_packbench.pytest_plugin.selection import Asked, own_root, suites_root, suites_under, unknown
+from pytest_packbench.pytest_plugin.selection import Asked, suites_root, unknown
 from pytest_packbench.pytest_plugin.session import register
 from pytest_packbench.pytest_plugin.stash import BENCHES
 from pytest_packbench.pytest_plugin.xdist import late_place
@@ -22,7 +23,7 @@ from pytest_packbench.pytest_plugin.xdist import late_place
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_packbench.cases.suite_cases import SuiteCase
+    from pytest_packbench.cases.suites import SuiteCase
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.recorder import Recorder
 
@@ -110,7 +111,7 @@ def join(config: pytest.Config, name: str) -> Suite:
     asked = config.stash[ASKED]
     known = suites_under(asked.root)
     if name not in known:
-        raise MarkError(unknown(name, known, own_root(config, config.option)))
+        raise MarkError(unknown(name, known, config, config.option))
     if _REFUSED in config.stash:
         raise pytest.UsageError(config.stash[_REFUSED])
     if BENCHES not in config.stash:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_packbench.cases.suites import sizes
 from pytest_packbench.engine.contexts import guard_name
 from pytest_packbench.engine.metering import CAPS
 from pytest_packbench.engine.results import Place, clock, unscored, versions
@@ -21,7 +22,6 @@ from pytest_packbench.plugin import ASKED
 from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.jsonreport import plugin_report
 from pytest_packbench.pytest_plugin.resume import check_resumed
-from pytest_packbench.pytest_plugin.selection import sizes
 from pytest_packbench.pytest_plugin.stash import AHEAD, ATTRIBUTE, RESUMED, RUN_ID, ungrouped
 from pytest_packbench.runs.baseline import NONE, find_baseline
 from pytest_packbench.runs.folder import DIFF, REPORT, SUMMARY

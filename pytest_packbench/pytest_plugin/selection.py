@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from difflib import get_close_matches
+import sys
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,21 +12,16 @@ import pytest
 
 # by the module for SUITES: tests put another folder there
 from pytest_packbench import plugin
-from pytest_packbench.cases.files import MANY, case_paths, count_cases, count_in, find_in, is_numbered, stem_of
+from pytest_packbench.cases.files import MANY, SUFFIXES, find_in, is_numbered, stem_of
+from pytest_packbench.cases.suites import counted_text, suite_names, suites_under, unknown_suite
 from pytest_packbench.model.shard import shard_of
 from pytest_packbench.plugin import ASKED, setting_of
 from pytest_packbench.pytest_plugin.suites import known_packs, read_suite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from pytest_packbench.model.shard import Shard
-    from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-
-
-_CONFIG = "suite.yaml"
-_CASE_FILES = (".json", ".jsonl")
 
 
 class Asked(NamedTuple):
@@ -50,32 +45,18 @@ class Asked(NamedTuple):
     single: Mapping[str, frozenset[str]] = MappingProxyType({})
 
 
-def suite_names(value: str | Iterable[str]) -> list[str]:
-    """Split names that came repeated or with commas, each once, in order."""
-    parts = [value] if isinstance(value, str) else list(value)
-    names = [name.strip() for part in parts for name in part.split(",")]
-    return list(dict.fromkeys(name for name in names if name))
-
-
-def own_root(config: pytest.Config, namespace: object) -> Path:
-    """Give the folder of the project's own suites, absolute, whether it is there or not."""
-    return Path(os.path.normpath(config.rootpath / setting_of("root", namespace, config.getini)[0]))
-
-
 def suites_root(config: pytest.Config, namespace: object) -> tuple[Path, bool]:
     """Give the folder of suites, and whether it is the bundled one.
 
     The suites in the wheel are looked at only where the project's folder does not exist at all.
     """
-    own = own_root(config, namespace)
+    own = _own_root(config, namespace)
     return (own, False) if own.is_dir() else (plugin.SUITES, True)
 
 
-def suites_under(root: Path) -> dict[str, Path]:
-    """Give the suites of a root, name to folder, sorted by name; a suite is a folder with a `suite.yaml`."""
-    if not root.is_dir():
-        return {}
-    return {path.name: path for path in sorted(root.iterdir()) if (path / _CONFIG).is_file()}
+def unknown(name: str, known: dict[str, Path], config: pytest.Config, namespace: object) -> str:
+    """Say that no suite has a name, and which ones there are (`known`, name to folder)."""
+    return unknown_suite(name, known, _own_root(config, namespace), plugin.SUITES)
 
 
 def activate(config: pytest.Config, args: list[str]) -> None:
@@ -96,7 +77,7 @@ def activate(config: pytest.Config, args: list[str]) -> None:
     known = suites_under(root)
     for name in names:
         if name not in known:
-            raise pytest.UsageError(f"--packbench-suite: {unknown(name, known, own_root(config, namespace))}")
+            raise pytest.UsageError(f"--packbench-suite: {unknown(name, known, config, namespace)}")
     selected = {name for path, _ in under for name in _suites_at(Path(path), root, known)}
     folders = {name: path for name, path in known.items() if name in selected or name in names}
     files, single = _files(under)
@@ -104,6 +85,11 @@ def activate(config: pytest.Config, args: list[str]) -> None:
         root=root, bundled=bundled, named=tuple(names), folders=folders, files=files, single=single
     )
     args.extend(str(known[name]) for name in names if name not in selected)
+
+
+def _own_root(config: pytest.Config, namespace: object) -> Path:
+    """Give the folder of the project's own suites, absolute, whether it is there or not."""
+    return Path(os.path.normpath(config.rootpath / setting_of("root", namespace, config.getini)[0]))
 
 
 def _under(root: Path, here: Path, arguments: list[str]) -> list[tuple[str, str]]:
@@ -116,7 +102,7 @@ def _under(root: Path, here: Path, arguments: list[str]) -> list[tuple[str, str]
 def _files(under: list[tuple[str, str]]) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
     cases: dict[str, set[str]] = {}
     for path, name in under:
-        if path.endswith(_CASE_FILES):
+        if path.endswith(SUFFIXES):
             cases.setdefault(path, set()).add(name)
     whole = {path for path, name in under if not name}
     files = {path: frozenset() if "" in names else frozenset(names) for path, names in cases.items()}
@@ -135,32 +121,6 @@ def _suites_at(path: Path, root: Path, known: dict[str, Path]) -> list[str]:
     return [name] if name in known else []
 
 
-def unknown(name: str, known: dict[str, Path], own: Path) -> str:
-    """Say that no suite has a name, and which ones there are.
-
-    Args:
-        name: what was asked for.
-        known: the suites that can be asked for, name to folder.
-        own: the folder of the project's own suites, absolute; where it isn't there, `known` came with the package.
-    """
-    from pytest_packbench.cases.files import without_rules
-
-    close = get_close_matches(name, known, n=1)
-    guess = f' (did you mean "{close[0]}"?)' if close else ""
-    listed = ", ".join(known) if known else "none"
-    shown_root = os.path.relpath(own)
-    wrong = f'no suite is called "{name}"{guess}'
-    if not own.is_dir():
-        where = f"the folder {shown_root} does not exist; set packbench_root, or start pytest where it lies"
-        return f"{wrong}: {where}; with the package: {listed}"
-    # a name is no path: `../x` is no suite, whatever lies there
-    bare = without_rules(own / name) if name == Path(name).name else ""
-    here = f"{bare or wrong}; known under {shown_root}: {listed}"
-    if not (plugin.SUITES / name / _CONFIG).is_file():
-        return here
-    return f"{here}; the one that comes with the package is used only in a folder without {shown_root}"
-
-
 def show_suites(config: pytest.Config) -> int:
     """Print the suites and give the exit code: 0, or 4 where a suite's rules can't be read."""
     root, bundled = suites_root(config, config.option)
@@ -174,33 +134,9 @@ def show_suites(config: pytest.Config) -> int:
             about = f"pack {suite.config.pack}: {suite.config.description}"
         except pytest.UsageError as error:
             about, status = f"can't be used: {error}", pytest.ExitCode.USAGE_ERROR
-        lines.append(f"  {name}: {_counted(path / 'cases')}; {about}")
-    _print("\n".join(lines))
+        lines.append(f"  {name}: {counted_text(path / 'cases')}; {about}")
+    sys.stdout.write("\n".join(lines) + "\n")
     return int(status)
-
-
-def _counted(folder: Path) -> str:
-    counts: dict[str, int] = {}
-    for path in case_paths(folder):
-        cases = count_in(path)
-        if cases:
-            kind = os.path.relpath(os.path.dirname(path), folder)  # noqa: PTH120 - text, as it comes
-            counts[kind] = counts.get(kind, 0) + cases
-    total = sum(counts.values())
-    listed = ", ".join(f"{kind} {count}" for kind, count in counts.items())
-    return f"{total} case{'' if total == 1 else 's'}{f' ({listed})' if listed else ''}"
-
-
-def _print(text: str) -> None:
-    import sys
-
-    sys.stdout.write(text + "\n")
-
-
-def sizes(suite: Suite, shard: Shard | None) -> tuple[int, int]:
-    """Count a suite's cases, all of them and those of the shard."""
-    present = count_cases(suite.cases_path)
-    return present, present if shard is None else count_cases(suite.cases_path, shard)
 
 
 def check_asked(benches: SessionSuites, asked: Asked) -> None:

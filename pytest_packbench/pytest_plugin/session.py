@@ -11,7 +11,7 @@ import pytest
 
 from pytest_packbench.model.run import OWN_TEST
 from pytest_packbench.plugin import ASKED
-from pytest_packbench.pytest_plugin.case_report import Reporter
+from pytest_packbench.pytest_plugin.case_run import Reporter
 from pytest_packbench.pytest_plugin.collection import Collector
 from pytest_packbench.pytest_plugin.github import register_github
 from pytest_packbench.pytest_plugin.jsonreport import switch_on

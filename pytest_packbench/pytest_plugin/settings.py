@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pytest
 
 from pytest_packbench.backends import MODULES, RECORDED, STUB
+from pytest_packbench.cases.suites import suite_names
 from pytest_packbench.model.options import Caps, RunOptions
 from pytest_packbench.model.shard import Shard
 from pytest_packbench.packs import FILES
 from pytest_packbench.plugin import ASKED, BY_NAME, setting_of
-from pytest_packbench.pytest_plugin.selection import suite_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable

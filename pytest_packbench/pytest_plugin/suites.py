@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cases.load import read_config, scoring_sha256
+from pytest_packbench.cases import load
 from pytest_packbench.engine.contexts import SuiteContexts, UserHooks, shown_path
 from pytest_packbench.engine.target_lookup import make_importable
 from pytest_packbench.engine.targets import TargetError
 from pytest_packbench.model.errors import SuiteError, said
 from pytest_packbench.model.options import SetupError
-from pytest_packbench.model.suite import CONFIG_NAME, Suite
+from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import PackError, Packs
 from pytest_packbench.pytest_plugin.stash import RESUMED
 from pytest_packbench.reports.live import expected_text
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.context import SuiteContext
     from pytest_packbench.engine.results import Place
+    from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.settings import Settings
 
 
@@ -55,9 +56,9 @@ def read_suite(config: pytest.Config, name: str, folder: Path, packs: Packs, *, 
         pytest.UsageError: its `suite.yaml` can't be used.
     """
     make_importable(config.rootpath)
+    source = shown_path(folder / CONFIG_NAME, config.rootpath)
     with usage_errors():
-        rules = read_config(folder, packs.suite_models, source=shown_path(folder / CONFIG_NAME, config.rootpath))
-    return Suite(name=name, path=folder, config=rules, sha256=scoring_sha256(rules), bundled=bundled)
+        return load.read_suite(folder, packs.suite_models, source=source, name=name, bundled=bundled)
 
 
 class SessionSuites(SuiteContexts):

@@ -13,8 +13,7 @@ from pytest_packbench.cases.files import SUFFIXES, find_in, located, read_place,
 from pytest_packbench.engine.results import Place
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.plugin import ASKED
-from pytest_packbench.pytest_plugin.case_report import pack_report, unpack_report
-from pytest_packbench.pytest_plugin.case_run import run_of, shown_file
+from pytest_packbench.pytest_plugin.case_run import pack_report, run_of, shown_file, unpack_report
 from pytest_packbench.pytest_plugin.resume import OPTION as RESUME
 from pytest_packbench.pytest_plugin.resume import REFUSED
 from pytest_packbench.pytest_plugin.selection import check_there

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from pytest_packbench.analysis.conclusion import count
 from pytest_packbench.analysis.figures import DASH, TOLERANCE, average
 from pytest_packbench.analysis.intervals import RESAMPLES, unseen
+from pytest_packbench.analysis.listing import MOST_ROWS
 from pytest_packbench.analysis.statistics import AUTHORED
 from pytest_packbench.analysis.trials import facet_of, folded, name_of, remark
-from pytest_packbench.reports.markdown import MOST_ROWS, cell, section
+from pytest_packbench.reports.tables import WIDE, cell, section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +32,6 @@ _LISTS = (
     ("verdict_changed", "Verdict changed"),
 )
 _CHANCE = 0.05
-_NOTE = 400
 
 
 def diff_markdown(comparison: Comparison, failed: Sequence[Condition] = (), notes: Sequence[str] = ()) -> str:
@@ -51,7 +51,7 @@ def diff_markdown(comparison: Comparison, failed: Sequence[Condition] = (), note
         *(f"**Compared by force; the runs differ in {cell(text)}.**" for text in comparison.differences),
         _runs(comparison),
         section("Counts", ("what", "cases"), _counts(comparison)),
-        "\n".join(f"- {sentence}" for sentence in (*(cell(note, _NOTE) for note in notes), *sentences(comparison))),
+        "\n".join(f"- {sentence}" for sentence in (*(cell(note, WIDE) for note in notes), *sentences(comparison))),
         *(_changes(title, comparison.of(kind)) for kind, title in _LISTS),
         _changes(f"Smaller changes: by less than {comparison.threshold:g}", comparison.of(_SMALLER), _MOST_SMALLER),
         section("Added", ("case", "verdict", "score"), map(_entry_row, comparison.added), rest=_REST),

@@ -5,15 +5,19 @@ The forms are those of GitHub's workflow commands; its limits are 10 errors and 
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pytest_packbench.analysis.conclusion import count, judge
 from pytest_packbench.analysis.figures import score, terms_text
+from pytest_packbench.analysis.listing import MOST_ROWS, Listing
 from pytest_packbench.analysis.trials import folded, rule_of
-from pytest_packbench.reports.markdown import MOST_ROWS, cell, summary_markdown
+from pytest_packbench.reports.markdown import summary_markdown
+from pytest_packbench.reports.tables import cell
 from pytest_packbench.reports.terminal import one_line
 
 if TYPE_CHECKING:
@@ -132,6 +136,38 @@ def step_summary(one: Judged, limit: int = STEP_BYTES) -> str:
     return next((page for page in pages if len(page.encode("utf-8", "replace")) <= limit), "")
 
 
+def append_summaries(path: Path, runs: Iterable[Judged]) -> None:
+    """Append the summaries of runs to the file of a step's page, as far as the page has room.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    with path.open("ab") as file:
+        # other tools of the step write into the same file; a line end parts them
+        left = STEP_BYTES - file.seek(0, os.SEEK_END) - 2
+        for one in runs:
+            page = f"\n{step_summary(one, left)}\n".encode("utf-8", "replace") if left > 0 else b""
+            file.write(page)
+            left -= len(page)
+
+
+def commands(troubles: Sequence[Annotation], runs: Iterable[Judged], root: Path, workspace: str) -> Iterator[str]:
+    """Give the workflow commands that annotate what went wrong.
+
+    Args:
+        troubles: what is to be said before what failed in the runs.
+        runs: the suites of a session.
+        root: the folder that files of results are named from.
+        workspace: the folder of the repository.
+
+    Returns:
+        Commands, a line each without its end, at most `MOST_ANNOTATIONS`.
+    """
+    first = troubles[: MOST_ANNOTATIONS - 2]
+    for annotation in (*first, *remarks(runs, MOST_ANNOTATIONS - len(first))):
+        yield annotation.command(*_place_of(annotation.file, root, workspace))
+
+
 def harmless(text: str) -> str:
     """Part what a runner would take for commands: what a pipeline prints may be a model's words."""
     return _OLD_COMMAND.sub("## [", _COMMAND.sub(r"\1: :", text))
@@ -139,8 +175,9 @@ def harmless(text: str) -> str:
 
 def _pages(one: Judged) -> Iterator[str]:
     notes = "\n".join(f"- {cell(note, _WIDTH)}" for note in one.notes)
+    listing = Listing("worst").take(one.entries, rule_of(one.run))
     for rows in _ROWS:
-        page = summary_markdown(one.run, one.entries, one.statistics, one.gates, most=rows, worst_first=True)
+        page = summary_markdown(one.run, listing, one.statistics, one.gates, most=rows, worst_first=True)
         title, sentence, rest = page.split("\n\n", 2)
         yield "\n\n".join(part for part in (title, sentence, notes, rest) if part)
 
@@ -195,3 +232,28 @@ def _data(text: str) -> str:
 
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _place_of(file: str, root: Path, workspace: str) -> tuple[str, int]:
+    """Give a file from the repository's root and a line in it; no file where it stands in no repository."""
+    name, line = _parted(file)
+    path = root / name
+    inside = Path(os.path.relpath(path, workspace)) if name else Path(os.pardir)
+    # such as a bundled case
+    if name.startswith("bundled:") or inside.is_absolute() or inside.parts[0] == os.pardir:
+        return "", 1
+    return inside.as_posix(), line or (_gates_line(path) if path.suffix == ".yaml" else 1)
+
+
+def _parted(file: str) -> tuple[str, int]:
+    name, _, line = file.rpartition(":")
+    return (name, int(line)) if name and line.isdecimal() else (file, 0)
+
+
+def _gates_line(rules: Path) -> int:
+    """Find where the rules name their gates: what failed is one of them, or completeness, which every suite has."""
+    try:
+        lines = rules.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return 1
+    return next((number for number, line in enumerate(lines, 1) if line.startswith("gates:")), 1)

@@ -1,80 +1,34 @@
-"""The run on one page of Markdown, for whoever decides about a release (design 5).
-
-Text from models and cases is never trusted: it reaches the page through `cell` alone.
-"""
+"""The run on one page of Markdown, for whoever decides about a release (design 5)."""
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
-from itertools import islice
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.conclusion import count, judge, limits
-from pytest_packbench.analysis.figures import DASH, aligned, average, interval, percent, score, terms_text
-from pytest_packbench.analysis.trials import case_trials, folded, rule_of
+from pytest_packbench.analysis.figures import aligned, average, interval, percent, score, terms_text
+from pytest_packbench.analysis.listing import MOST_ROWS, Listing
+from pytest_packbench.analysis.trials import rule_of
 from pytest_packbench.model.result import UNREADABLE
-from pytest_packbench.reports.terminal import one_line
+from pytest_packbench.reports.tables import WIDE, cell, section
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from pytest_packbench.analysis.listing import Row
     from pytest_packbench.analysis.statistics import Group, Statistics, Totals
     from pytest_packbench.analysis.trials import TrialFigures
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
+    from pytest_packbench.reports.tables import Rows
 
-    Rows = Iterable[tuple[str | None, ...]]
-
-# a page of more rows is read by nobody
-MOST_ROWS = 200
-_WIDTH = 120
-# what explains a case that went wrong is worth more room than an answer
-_WIDE = 400
-
-_SPECIAL = str.maketrans(
-    {
-        **{char: f"\\{char}" for char in "\\|`*~[]$"},
-        "<": "&lt;",
-        ">": "&gt;",
-        "&": "&amp;",
-    }
-)
-# viewers make links of bare addresses too; of mail, escaped or not, so that only a hair space parts it
-_LINKS = (
-    (re.compile("//"), r"/\\/"),
-    (re.compile(r"(www)\.", re.IGNORECASE), r"\1\\."),
-    (re.compile(r"@(?=\S)"), "@\u200a"),
-)
-# between letters or digits an underscore is no markup
-_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
-_HEADING = re.compile(r"^(?=#)")
-
-
-# columns repeat themselves
-@lru_cache(maxsize=1024)
-def cell(text: str | None, limit: int = _WIDTH) -> str:
-    """Make text harmless and whole in a table's cell or in a sentence of GitHub Flavored Markdown.
-
-    Args:
-        text: anything, also out of a model or a case; None for nothing.
-        limit: characters shown at most, before escaping.
-
-    Returns:
-        One line without markup, links, images or HTML; a dash for None; cut with an ellipsis where too long.
-    """
-    if text is None:
-        return DASH
-    safe = _UNDERSCORE.sub(r"\\_", one_line(text, limit).translate(_SPECIAL))
-    for pattern, replacement in _LINKS:
-        safe = pattern.sub(replacement, safe)
-    return _HEADING.sub(r"\\", safe)
+    _RowCells = Callable[[Row], tuple[str | None, ...]]
 
 
 def summary_markdown(
     run: Run,
-    entries: Iterable[CaseResult],
+    entries: Iterable[CaseResult] | Listing,
     statistics: Statistics,
     gate_results: Sequence[GateResult],
     *,
@@ -85,42 +39,35 @@ def summary_markdown(
 
     Args:
         run: what is true of all entries.
-        entries: one for each selected case, or for each trial of it; shown by case id, a row a case.
+        entries: one for each selected case, or for each trial of it; or what a listing kept of them, in the order to
+            show, at least `most` of each table. A row a case.
         statistics: the numbers of these entries.
         gate_results: how the gates decided on them.
         most: how many rows of a table are shown, 1 or more.
-        worst_first: show what went wrong before the groups, and cases by how badly they did, not by their id.
+        worst_first: show what went wrong before the groups, and entries by how badly they did, not by their case id.
 
     Returns:
         GitHub Flavored Markdown, ended by one line end. A table that is cut says how many rows there are.
     """
     judgement = judge(run, statistics, gate_results)
-    attempts = list(entries)
-    cases = sorted(folded(attempts, rule_of(run)), key=_badness if worst_first else _by_id)
+    listing = entries
+    if not isinstance(listing, Listing):
+        listing = Listing("worst" if worst_first else "id").take(listing, rule_of(run))
     groups = [*_group_sections(statistics, most), _depth_section(statistics)]
     groups.append(section("Refusals", ("due", "refused", "answered"), _refusal_rows(statistics)))
-    wrong, everything = _case_sections(cases, case_trials(attempts), most)
+    wrong, everything = _case_sections(listing, most)
     parts = [
         f"# packbench: {cell(run.suite)} - {judgement.headline}",
-        f"**{cell(judgement.sentence, _WIDE * 4)}**",
-        "\n".join(f"- {cell(sentence, _WIDE)}" for sentence in limits(run, statistics)),
+        f"**{cell(judgement.sentence, WIDE * 4)}**",
+        "\n".join(f"- {cell(sentence, WIDE)}" for sentence in limits(run, statistics)),
         _about(run),
         section("Totals", *_totals(statistics.totals)),
         _trials_section(run, statistics.trials),
-        section("Gates", ("result", "arithmetic"), _gate_rows(gate_results), widths={1: _WIDE}, most=most),
+        section("Gates", ("result", "arithmetic"), _gate_rows(gate_results), widths={1: WIDE}, most=most),
         *((*wrong, *groups) if worst_first else (*groups, *wrong)),
         *everything,
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _by_id(entry: CaseResult) -> tuple[str, str, int]:
-    return entry.case_id, entry.test_id, entry.trial
-
-
-def _badness(entry: CaseResult) -> tuple[int, float, str]:
-    rank = 0 if entry.verdict in {"error", "vacuous"} else 1 if entry.verdict == "failed" else 2
-    return rank, (entry.score or 0.0) - (entry.threshold or 0.0), entry.case_id
 
 
 def _about(run: Run) -> str:
@@ -132,7 +79,7 @@ def _about(run: Run) -> str:
         f"rules {run.suite_sha256[:12]}",
         versions,
     ]
-    return cell("; ".join(part for part in told if part), _WIDE) + "."
+    return cell("; ".join(part for part in told if part), WIDE) + "."
 
 
 def _totals(totals: Totals) -> tuple[tuple[str, ...], Rows]:
@@ -158,7 +105,7 @@ def _trials_section(run: Run, figures: TrialFigures | None) -> str:
     )
     head = ("k", "at least one of k trials passes", "all of k trials pass", "cases")
     rows = ((str(one.k), _share(one.at_k), _share(one.hat_k), str(one.cases)) for one in figures.passes)
-    return "\n\n".join(part for part in (section("Trials", head, rows), cell(told, _WIDE * 2), _COLUMNS) if part)
+    return "\n\n".join(part for part in (section("Trials", head, rows), cell(told, WIDE * 2), _COLUMNS) if part)
 
 
 _WHEN = {
@@ -232,88 +179,57 @@ _UNJUDGED = {
     "vacuous": "Vacuous: could not have failed",
     "not_run": "Not run",
     "known_hole": "Known holes",
+    "quarantined": "Quarantined by their notes",
 }
 
 
-def _case_sections(
-    entries: Sequence[CaseResult], trials: Mapping[tuple[str, str], tuple[int, int]], most: int
-) -> tuple[list[str], list[str]]:
+def _case_sections(listing: Listing, most: int) -> tuple[list[str], list[str]]:
     """Give the sections of what went wrong, and those of all cases."""
-    failed = [entry for entry in entries if entry.counted and entry.verdict == "failed"]
+
+    def shown(
+        name: str, title: str, head: tuple[str, ...], row: _RowCells, widths: dict[int, int] | None = None
+    ) -> str:
+        rows = map(row, listing.first(name, most))
+        return section(title, head, rows, widths=widths, most=most, total=listing.count(name))
+
     # the terms are those of a case's worst trial
-    column, worst = (("trials passed",), " (worst trial)") if trials else ((), "")
-    head = ("case", "type", "score", "threshold", "match", "depth", "answer", *column, f"why{worst}")
-    rows = (_failed_row(entry, _passes(entry, trials)) for entry in failed)
-    wrong = [section("Failed", head, rows, widths={len(head) - 1: _WIDE}, most=most)]
-    for verdict, title in _UNJUDGED.items():
-        found = [entry for entry in entries if entry.verdict == verdict and not entry.quarantined]
-        wrong.append(_reasons(title, found, most))
-    wrong.append(_reasons("Quarantined by their notes", [entry for entry in entries if entry.quarantined], most))
-    head = ("case", "verdict", "score", "threshold", "match", "depth", "answer", *column, f"terms{worst}")
-    everything = section("All cases", head, (_case_row(entry, _passes(entry, trials)) for entry in entries), most=most)
-    old = ((entry.case_id, entry.file) for entry in entries if entry.stale)
-    stale = section("Stale: the recording answered another prompt than today's", ("case", "file"), old, most=most)
-    return wrong, [everything, stale]
+    column, worst = (("trials passed",), " (worst trial)") if listing.repeated else ((), "")
+    head = ("score", "threshold", "match", "depth", "answer", *column)
+    failed, case = (partial(cells, trials=listing.repeated) for cells in (_failed_row, _case_row))
+    reasons = ("case", "kind", "message", "file")
+    stale = "Stale: the recording answered another prompt than today's"
+    wrong = [
+        shown("failed", "Failed", ("case", "type", *head, f"why{worst}"), failed, {len(head) + 2: WIDE}),
+        *(shown(name, title, reasons, _reason_row, {2: WIDE}) for name, title in _UNJUDGED.items()),
+    ]
+    everything = [
+        shown("all", "All cases", ("case", "verdict", *head, f"terms{worst}"), case),
+        shown("stale", stale, ("case", "file"), _file_row),
+    ]
+    return wrong, everything
 
 
-def _reasons(title: str, entries: Sequence[CaseResult], most: int) -> str:
-    rows = ((entry.case_id, entry.kind, entry.message, entry.file) for entry in entries)
-    return section(title, ("case", "kind", "message", "file"), rows, widths={2: _WIDE}, most=most)
+def _file_row(row: Row) -> tuple[str | None, ...]:
+    return row.case.case_id, row.case.file
 
 
-def _passes(entry: CaseResult, trials: Mapping[tuple[str, str], tuple[int, int]]) -> tuple[str, ...]:
-    if not trials:
-        return ()
-    passed, n = trials.get((entry.test_id, entry.file), (int(entry.verdict == "passed"), 1))
-    return (f"{passed} / {n}",)
+def _reason_row(row: Row) -> tuple[str | None, ...]:
+    return row.case.case_id, row.case.kind, row.case.message, row.case.file
 
 
-def _failed_row(entry: CaseResult, passes: tuple[str, ...]) -> tuple[str | None, ...]:
-    return entry.case_id, entry.case_type, *_result(entry), *passes, terms_text(entry.terms, details=True)
+def _failed_row(row: Row, *, trials: bool) -> tuple[str | None, ...]:
+    case = row.case
+    return case.case_id, case.case_type, *_result(row, trials=trials), terms_text(case.terms, details=True)
 
 
-def _case_row(entry: CaseResult, passes: tuple[str, ...]) -> tuple[str | None, ...]:
-    verdict = f"quarantined: {entry.kind}" if entry.quarantined else entry.verdict
-    return entry.case_id, verdict, *_result(entry), *passes, terms_text(entry.terms)
+def _case_row(row: Row, *, trials: bool) -> tuple[str | None, ...]:
+    case = row.case
+    verdict = f"quarantined: {case.kind}" if case.quarantined else case.verdict
+    return case.case_id, verdict, *_result(row, trials=trials), terms_text(case.terms)
 
 
-def _result(entry: CaseResult) -> tuple[str | None, ...]:
-    depth = None if entry.match_depth is None else str(entry.match_depth)
-    return *score(entry.score, entry.threshold), entry.match_level, depth, entry.answer
-
-
-def section(
-    title: str,
-    head: tuple[str, ...],
-    rows: Rows,
-    *,
-    last: Rows = (),
-    widths: Mapping[int, int] | None = None,
-    most: int = MOST_ROWS,
-    rest: str = "all stand in report.json",
-) -> str:
-    """Write a heading and a table, or nothing where there is no row.
-
-    Args:
-        title: the heading.
-        head: the names of the columns.
-        rows: the cells of each row.
-        last: rows that are shown after all others.
-        widths: the width of columns of another width than usual, in characters.
-        most: how many rows are shown, 1 or more.
-        rest: what is said of those that are not.
-    """
-    rows = iter(rows)
-    shown = list(islice(rows, most))
-    if not shown:
-        return ""
-    hidden = sum(1 for _ in rows)
-    more = f"\n\n{most} of {most + hidden} shown; {rest}." if hidden else ""
-    return f"## {cell(title)}\n\n{_table(head, [*shown, *last], widths or {})}{more}"
-
-
-def _table(head: tuple[str, ...], rows: Rows, widths: Mapping[int, int]) -> str:
-    from tabulate import tabulate
-
-    cells = [[cell(text, widths.get(column, _WIDTH)) for column, text in enumerate(row)] for row in rows]
-    return tabulate(cells, headers=[cell(name) for name in head], tablefmt="github", disable_numparse=True)
+def _result(row: Row, *, trials: bool) -> tuple[str | None, ...]:
+    case = row.case
+    depth = None if case.match_depth is None else str(case.match_depth)
+    passes = (f"{row.passed} / {row.trials}",) if trials else ()
+    return *score(case.score, case.threshold), case.match_level, depth, case.answer, *passes

@@ -7,7 +7,6 @@ it reaches the page through `cell` alone.
 from __future__ import annotations
 
 import re
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.conclusion import count
@@ -17,7 +16,7 @@ from pytest_packbench.analysis.overview import FIXTURE
 from pytest_packbench.analysis.rust_report import CONDITIONS, original_markdown
 from pytest_packbench.analysis.statistics import AUTHORED
 from pytest_packbench.model.record import EVAL_SUITES
-from pytest_packbench.reports.markdown import MOST_ROWS, cell
+from pytest_packbench.reports.tables import WIDE, cell, told_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.lines import Skipped
 
 _WILSON = f"{100 * CONFIDENCE:g} % interval (Wilson)"
-_WIDE = 400
 _HOOKS = """#### Hook decisions by rule
 
 Each check of the pipeline as often as it looked, at drafts too: a case may pass after a check sent a draft back."""
@@ -156,7 +154,7 @@ def _name(name: TrialId, *, several_runs: bool) -> str:
 def _skipped(skipped: Skipped) -> str:
     if not skipped.count:
         return "Every line could be read."
-    named = "; ".join(cell(problem, _WIDE) for problem in skipped.first)
+    named = "; ".join(cell(problem, WIDE) for problem in skipped.first)
     more = _more(skipped.count, len(skipped.first))
     return f"{count(skipped.count, 'line')} left out that can't be read: {named}{more}."
 
@@ -187,7 +185,7 @@ def _suite(suite: SuiteFigures) -> Iterator[str]:
     verdicts = f"Verdicts{' of trials' if several else ''}: {_counts(suite.verdicts)}."
     yield f"{trials}{verdicts} Decisions: {_counts(suite.decisions)}."
     unsafe = "attack success" if suite.suite in EVAL_SUITES else "unsafe"
-    yield _table(_rate_head(None, unsafe), (_rate_row(row) for row in suite.rows))
+    yield told_table(_rate_head(None, unsafe), (_rate_row(row) for row in suite.rows))
     yield _section("#### By category", _rate_head("category", unsafe), (_rate_row(row) for row in suite.categories))
     hooks = (
         (str(one.rule) if one.rule is not None else DASH, one.hook, one.decision, str(one.count)) for one in suite.hooks
@@ -263,20 +261,5 @@ def _failing_row(case: FailingCase) -> tuple[str, ...]:
 
 
 def _section(heading: str, head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
-    table = _table(head, rows)
+    table = told_table(head, rows)
     return f"{heading}\n\n{table}" if table else ""
-
-
-def _table(head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
-    """Write a table without the columns in which every row has a dash; nothing where there is no row."""
-    from tabulate import tabulate
-
-    rows = iter(rows)
-    shown = list(islice(rows, MOST_ROWS))
-    if not shown:
-        return ""
-    told = [place for place in range(len(head)) if any(row[place] != DASH for row in shown)]
-    cells = [[cell(row[place]) for place in told] for row in shown]
-    table = tabulate(cells, headers=[head[place] for place in told], tablefmt="github", disable_numparse=True)
-    hidden = sum(1 for _ in rows)
-    return f"{table}\n\n{len(shown)} of {len(shown) + hidden} rows shown." if hidden else table

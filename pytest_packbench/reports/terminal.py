@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.conclusion import count, judge, limits
 from pytest_packbench.analysis.figures import average, interval, percent, score, terms_text
-from pytest_packbench.analysis.trials import folded, rule_of
+from pytest_packbench.analysis.listing import Listing
+from pytest_packbench.analysis.trials import rule_of
 from pytest_packbench.model.result import UNREADABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_packbench.analysis.statistics import Statistics, Totals
     from pytest_packbench.model.gate import GateResult
@@ -46,13 +47,14 @@ def one_line(text: str, limit: int = _WIDTH) -> str:
 
 
 def table(
-    run: Run, entries: Iterable[CaseResult], statistics: Statistics, gate_results: Sequence[GateResult]
+    run: Run, entries: Iterable[CaseResult] | Listing, statistics: Statistics, gate_results: Sequence[GateResult]
 ) -> list[str]:
     """Say how a run ended.
 
     Args:
         run: what is true of all entries.
-        entries: one for each selected case, or for each trial of it, in the order to show.
+        entries: one for each selected case, or for each trial of it; or what a listing kept of them, at least
+            `MOST_CASES` of each table; in the order to show.
         statistics: the numbers of these entries.
         gate_results: how the gates decided on them.
 
@@ -60,14 +62,7 @@ def table(
         Lines without their ends: totals, what decided, what the run can and can't tell, case types, gates, and at most
         `MOST_CASES` each of the cases that failed, that broke, and whose recordings are stale.
     """
-    failed, broken, stale = [], [], []
-    for entry in folded(entries, rule_of(run)):
-        if entry.counted and entry.verdict == "failed":
-            failed.append((entry.case_id, _comparison(entry), terms_text(entry.terms)))
-        elif entry.verdict in {"error", "vacuous"}:
-            broken.append((entry.case_id, entry.kind or entry.verdict, entry.message))
-        if entry.stale:
-            stale.append((entry.case_id,))
+    listing = entries if isinstance(entries, Listing) else Listing("given", MOST_CASES).take(entries, rule_of(run))
     return [
         totals_line(statistics.totals),
         *(
@@ -77,9 +72,9 @@ def table(
         "",
         *_columns(_group_rows(statistics), numbers=True),
         *_sentences("gates", [result.text for result in gate_results]),
-        *_section("failed", failed),
-        *_section("broken", broken),
-        *_section("stale: the recording answered another prompt than today's", stale),
+        *_section("failed", listing, "failed", _failed_row),
+        *_section("broken", listing, "broken", _broken_row),
+        *_section("stale: the recording answered another prompt than today's", listing, "stale", _stale_row),
     ]
 
 
@@ -108,20 +103,29 @@ def _group_rows(statistics: Statistics) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _comparison(entry: CaseResult) -> str:
-    shown, bound = score(entry.score, entry.threshold)
-    return f"{shown} < {bound}"
+def _failed_row(case: CaseResult) -> tuple[str, ...]:
+    shown, bound = score(case.score, case.threshold)
+    return case.case_id, f"{shown} < {bound}", terms_text(case.terms)
+
+
+def _broken_row(case: CaseResult) -> tuple[str, ...]:
+    return case.case_id, case.kind or case.verdict, case.message
+
+
+def _stale_row(case: CaseResult) -> tuple[str, ...]:
+    return (case.case_id,)
 
 
 def _sentences(title: str, lines: Sequence[str]) -> list[str]:
     return ["", f"{title}:", *(f"  {one_line(line, _SENTENCE)}" for line in lines)] if lines else []
 
 
-def _section(title: str, rows: Sequence[tuple[str, ...]]) -> list[str]:
-    if not rows:
+def _section(title: str, listing: Listing, name: str, row: Callable[[CaseResult], tuple[str, ...]]) -> list[str]:
+    shown = [tuple(map(one_line, row(each.case))) for each in listing.first(name, MOST_CASES)]
+    if not shown:
         return []
-    more = [f"  and {len(rows) - MOST_CASES} more"] if len(rows) > MOST_CASES else []
-    shown = [tuple(one_line(cell) for cell in row) for row in rows[:MOST_CASES]]
+    hidden = listing.count(name) - len(shown)
+    more = [f"  and {hidden} more"] if hidden else []
     return ["", f"{title}:", *(f"  {line}" for line in _columns(shown)), *more]
 
 

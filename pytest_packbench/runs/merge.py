@@ -247,6 +247,8 @@ class Merge:
         self.shards = shards_of(runs)
         self._lost: list[str] = []
         self._known = 0
+        self._tests = 0
+        self._idle = 0
 
     def results(
         self, case_ids: Sequence[str], absent: Callable[[str], CaseResult | None] | None = None
@@ -262,6 +264,18 @@ class Merge:
             StoredRunError: a file of a run can't be read, or a record of it is missing.
             OSError: a file can't be read.
         """
+        for _, attempts in groupby(self._results(case_ids, absent), key=lambda result: result.test_id):
+            # by test: a case of several trials is one
+            ran = True
+            for result in attempts:
+                ran = ran and (result.verdict != "not_run" or result.quarantined)
+                yield result
+            self._tests += 1
+            self._idle += not ran
+
+    def _results(
+        self, case_ids: Sequence[str], absent: Callable[[str], CaseResult | None] | None
+    ) -> Iterator[CaseResult]:
         self._known = len(case_ids)
         files = [ResultFiles(part.folder) for part in self._parts]
         joined = _joined([part.report for part in self._parts], apart=self.shards is not None)
@@ -282,16 +296,14 @@ class Merge:
         for each_file in files:
             each_file.end()
 
-    def partial(self, results: Sequence[CaseResult]) -> str:
+    def partial(self) -> str:
         """Say why the joined run is not complete, when its results were given; empty where it is."""
         reasons = []
         if self.shards is not None and self.shards.missing:
             missing = self.shards.missing
             reasons.append(f"{len(missing)} of {self.shards.count} shards not merged ({self.shards.named(missing)})")
-        # by test: a case of several trials is one
-        idle = {result.test_id for result in results if result.verdict == "not_run" and not result.quarantined}
-        if idle:
-            reasons.append(f"{len(idle)} of {len({result.test_id for result in results})} cases did not run")
+        if self._idle:
+            reasons.append(f"{self._idle} of {self._tests} cases did not run")
         if self._lost:
             shown = ", ".join(self._lost[:_MOST_LOST]) + (" ..." if len(self._lost) > _MOST_LOST else "")
             reasons.append(f"{len(self._lost)} of {self._known} cases are in none of the runs: {shown}")

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.gates import check
-from pytest_packbench.reports.markdown import MOST_ROWS, cell
+from pytest_packbench.analysis.listing import MOST_ROWS
+from pytest_packbench.reports.tables import cell
 from pytest_packbench.reports.terminal import one_line
 from tests.unit.runs import COMPLETE, a_gate, entries, entry, lines, summary
 
