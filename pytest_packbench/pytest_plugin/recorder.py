@@ -25,7 +25,7 @@ from pytest_packbench.pytest_plugin.resume import check_resumed
 from pytest_packbench.pytest_plugin.stash import AHEAD, ATTRIBUTE, RESUMED, RUN_ID, ungrouped
 from pytest_packbench.runs.baseline import NONE, find_baseline
 from pytest_packbench.runs.folder import DIFF, REPORT, SUMMARY
-from pytest_packbench.runs.metadata import Extent, listed, targets_of
+from pytest_packbench.runs.metadata import SPENT, Extent, listed, spent_together, targets_of
 from pytest_packbench.runs.results import RunResults
 from pytest_packbench.runs.resume import crashed, not_reached, read_worker_journals, spent_of
 from pytest_packbench.runs.writer import RunWriter
@@ -266,16 +266,7 @@ class Recorder:
 
     def spent(self) -> dict[str, Any]:
         """Give what the session used: calls, tokens, and cost where every price is known."""
-        found = [*self._spent, self.benches.clients.ledger.as_json()]
-        costs = [one["cost"] for one in found]
-        return {
-            "calls": sum(one["calls"] for one in found),
-            "tokens": sum(one["tokens"] for one in found),
-            "uncounted": sum(one["uncounted"] for one in found),
-            "cost": None if any(cost is None for cost in costs) else sum(costs),
-            "currency": found[0]["currency"],
-            **({"cached": cached} if (cached := sum(one.get("cached", 0) for one in found)) else {}),
-        }
+        return spent_together([*self._spent, self.benches.clients.ledger.as_json()])
 
     def _write_report(self, run: SuiteRun, session: pytest.Session) -> None:
         from pytest_packbench.reports.document import run_document
@@ -342,7 +333,7 @@ class Recorder:
             temperature = settings.temperature if asked is None else asked.backend.temperature
             found |= {"temperature": temperature, "concurrency": settings.concurrency}
             found |= {name: cap for name, cap in named.items() if cap is not None}
-            found["spent"] = self.spent()
+            found[SPENT] = self.spent()
         if bench is not None and bench.guards:
             found["guards"] = [guard_name(guard) for guard in bench.guards]
         return found
