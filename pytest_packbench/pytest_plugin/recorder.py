@@ -25,9 +25,10 @@ from pytest_packbench.pytest_plugin.resume import check_resumed
 from pytest_packbench.pytest_plugin.stash import AHEAD, ATTRIBUTE, RESUMED, RUN_ID, ungrouped
 from pytest_packbench.runs.baseline import NONE, find_baseline
 from pytest_packbench.runs.folder import DIFF, REPORT, SUMMARY
+from pytest_packbench.runs.journal import read_worker_journals
 from pytest_packbench.runs.metadata import SPENT, Extent, listed, spent_together, targets_of
 from pytest_packbench.runs.results import RunResults
-from pytest_packbench.runs.resume import crashed, not_reached, read_worker_journals, spent_of
+from pytest_packbench.runs.resume import crashed, not_reached, spent_of
 from pytest_packbench.runs.writer import RunWriter
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -420,20 +419,6 @@ def spent_of(resumed: Resumed) -> dict[str, Any] | None:
     """Give what earlier sessions used, as their report tells it; all suites of a session tell the same."""
     told = (spent_of_run(kept.run) for kept in resumed.kept.values() if kept.run is not None)
     return next((spent for spent in told if spent is not None), None)
-
-
-def read_worker_journals(folder: Path) -> dict[str, dict[int, CaseResult]]:
-    """Read what workers of xdist finished, by node id and trial; what can't be read is left out.
-
-    Args:
-        folder: the run's folder, where their journals lie.
-    """
-    found: dict[str, dict[int, CaseResult]] = {}
-    for part in sorted(folder.glob(WORKER_JOURNALS)):
-        with suppress(OSError, JournalError):
-            for result in read_journal(part):
-                found.setdefault(result.nodeid, {})[result.trial] = result
-    return found
 
 
 def not_reached(idle: CaseResult, known: Mapping[int, CaseResult], trials: int) -> tuple[CaseResult, ...]:
