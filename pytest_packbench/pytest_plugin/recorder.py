@@ -25,9 +25,11 @@ from pytest_packbench.pytest_plugin.resume import check_resumed
 from pytest_packbench.pytest_plugin.stash import AHEAD, ATTRIBUTE, RESUMED, RUN_ID, ungrouped
 from pytest_packbench.runs.baseline import NONE, find_baseline
 from pytest_packbench.runs.folder import DIFF, REPORT, SUMMARY
-from pytest_packbench.runs.metadata import Extent, listed, targets_of
-from pytest_packbench.runs.resume import crashed, not_reached, read_worker_journals, spent_of
-from pytest_packbench.runs.writer import RunWriter, in_order
+from pytest_packbench.runs.journal import read_worker_journals
+from pytest_packbench.runs.metadata import SPENT, Extent, listed, spent_together, targets_of
+from pytest_packbench.runs.results import RunResults
+from pytest_packbench.runs.resume import crashed, not_reached, spent_of
+from pytest_packbench.runs.writer import RunWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -55,7 +57,6 @@ class Recorder:
         self._collector = collector
         self._runs_by_nodeid: dict[str, SuiteRun] = {}
         self._spent: list[dict[str, Any]] = []
-        self._kept: set[tuple[str, int, str]] = set()
         self.resumed = config.stash.get(RESUMED, None)
         self.base = self.resumed.base if self.resumed is not None else benches.settings.output
         self.runs: dict[str, SuiteRun] = {}
@@ -67,7 +68,8 @@ class Recorder:
         if suite.name not in self.runs:
             kept = self.resumed.kept.get(suite.name) if self.resumed is not None else None
             writer = RunWriter(self.base, suite.name, self.run_id, resumed=kept)
-            self.runs[suite.name] = SuiteRun(suite=suite, writer=writer)
+            results = RunResults(writer, lambda: self._head(self.runs[suite.name]), kept)
+            self.runs[suite.name] = SuiteRun(suite=suite, results=results)
 
     def select(self, suite_name: str, nodeid: str, place: Callable[[], Place], target: str = "") -> None:
         """Note a case that has to run, once; with the name of the user's own test where one runs it."""
@@ -94,13 +96,13 @@ class Recorder:
         # off it: other plugins may write reports as JSON, and these are no values of that
         entries = report.__dict__.pop(ATTRIBUTE, None)
         if entries:
-            self._take(entries)
+            self.runs[entries[0].suite].results.take(entries)
             return
         if report.passed:
             return
         nodeid = ungrouped(report.nodeid, self._runs_by_nodeid)
         run = self._runs_by_nodeid.get(nodeid)
-        if run is None or nodeid in run.entries:
+        if run is None or nodeid in run.results.told:
             return
         kind = "worker_crashed" if report.when not in {"setup", "call", "teardown"} else "setup_broken"
         verdict = "not_run" if report.skipped else "error"
@@ -113,10 +115,10 @@ class Recorder:
             message,
         )
         if kind == "worker_crashed":
-            known = self._known(run, place, read_worker_journals(run.writer.folder))
-            self._take(crashed(entry, known, self.benches.settings.trials))
+            known = self._known(run, place, read_worker_journals(run.results.writer.folder))
+            run.results.take(crashed(entry, known, self.benches.settings.trials))
         else:
-            self._take((entry,))
+            run.results.take((entry,))
 
     def _known(
         self, run: SuiteRun, place: Place, made: Mapping[str, Mapping[int, CaseResult]]
@@ -126,25 +128,11 @@ class Recorder:
         # of another case than today's nothing is kept
         sha256 = place.loaded.sha256 if place.loaded is not None else None
         kept = {trial: kept_trial(one, place).result for trial, one in before.items() if one.case_sha256 == sha256}
-        return {**kept, **made.get(place.nodeid, {}), **run.untold.get(place.nodeid, {})}
+        return {**kept, **made.get(place.nodeid, {}), **run.results.untold(place.nodeid)}
 
     def keep(self, entry: CaseResult) -> None:
         """Append an entry to the journal before pytest reports its item: what was paid for is not lost."""
-        run = self.runs[entry.suite]
-        self._kept.add(_identity(entry))
-        run.untold.setdefault(entry.nodeid, {})[entry.trial] = entry
-        self._append(run, entry)
-
-    def _take(self, trials: tuple[CaseResult, ...]) -> None:
-        run = self.runs[trials[0].suite]
-        run.entries[trials[0].nodeid] = trials
-        run.untold.pop(trials[0].nodeid, None)
-        for entry in trials:
-            identity = _identity(entry)
-            if identity in self._kept:
-                self._kept.discard(identity)
-            else:
-                self._append(run, entry)
+        self.runs[entry.suite].results.keep(entry)
 
     def check_resumed(self) -> None:
         """See that what is resumed is the same run, and know what of it is in the journal already.
@@ -158,24 +146,15 @@ class Recorder:
         spent = spent_of(self.resumed)
         for run in self.runs.values():
             check_resumed(self.config, self.resumed, self._head(run))
-        for kept in self.resumed.kept.values():
-            self._kept.update(map(_identity, kept.all_entries()))
+        for run in self.runs.values():
+            run.results.go_on()
         self._spent += [spent] if spent is not None else []
 
     def begin_journals(self) -> None:
         """Begin the journals of what was selected, before workers put theirs beside them."""
         for run in self.runs.values():
             if run.selected:
-                self._guarded(run, partial(run.writer.begin, partial(self._head, run)))
-
-    def _append(self, run: SuiteRun, entry: CaseResult) -> None:
-        self._guarded(run, lambda: run.writer.begin(partial(self._head, run)).append(entry))
-
-    def _guarded(self, run: SuiteRun, write: Callable[[], object]) -> None:
-        try:
-            write()
-        except OSError as error:
-            run.note_trouble(error)
+                run.results.begin()
 
     def _head(self, run: SuiteRun) -> Run:
         return replace(self._facts(run, [], self.started_ns), finished_at="", partial="")
@@ -212,9 +191,10 @@ class Recorder:
             return
         stopped = "interrupted" if session.exitstatus == pytest.ExitCode.INTERRUPTED else "stopped"
         self._take_unreported(run, stopped)
-        self._carry_over(run)
-        run.ordered = in_order(entry for trials in run.entries.values() for entry in trials)
-        earlier = find_baseline(settings.baseline, run.writer.folder)
+        run.selected |= {nodeid: partial(_never_asked, nodeid) for nodeid in run.results.carry_over()}
+        run.ordered = run.results.ordered()
+        writer = run.results.writer
+        earlier = find_baseline(settings.baseline, writer.folder)
         run.conclusion = conclude(
             replace(self._facts(run, run.ordered, time.time_ns()), findings=self._findings(run)),
             run.ordered,
@@ -224,16 +204,17 @@ class Recorder:
             scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.present else "whole",
             compared=True,
         )
-        run.writer.end_journal()
-        self._guarded(run, partial(self._write, run, run.conclusion, earlier))
+        writer.end_journal()
+        run.results.guard(partial(self._write, run, run.conclusion, earlier))
 
     def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: Earlier) -> None:
         from pytest_packbench.reports.markdown import summary_markdown
 
-        run.writer.write_results(run.ordered)
+        writer = run.results.writer
+        writer.write_results(run.ordered)
         page = summary_markdown(conclusion.run, run.ordered, conclusion.statistics, conclusion.gates)
-        run.writer.write_page(SUMMARY, page)
-        run.baseline = self._compared(run.writer, conclusion, earlier)
+        writer.write_page(SUMMARY, page)
+        run.baseline = self._compared(writer, conclusion, earlier)
 
     def _compared(self, writer: RunWriter, conclusion: Conclusion, earlier: Earlier) -> list[str]:
         """Write what changed since the baseline into the run's folder; give what the terminal says of it, by line."""
@@ -253,14 +234,14 @@ class Recorder:
 
     def _take_unreported(self, run: SuiteRun, stopped: str) -> None:
         """Complete the entries of a session that ended early: what was made is kept, the rest was not run."""
-        idle = [nodeid for nodeid in run.selected if nodeid not in run.entries]
-        made = read_worker_journals(run.writer.folder) if idle else {}
+        idle = [nodeid for nodeid in run.selected if nodeid not in run.results.told]
+        made = read_worker_journals(run.results.writer.folder) if idle else {}
         for nodeid in idle:
             place = run.selected[nodeid]()
             message = f"not run: the session was {stopped}{'' if stopped == 'interrupted' else ' early'}"
             unreached = unscored(place, "not_run", stopped, message)
             known = self._known(run, place, made)
-            run.entries[nodeid] = not_reached(unreached, known, self.benches.settings.trials)
+            run.results.told[nodeid] = not_reached(unreached, known, self.benches.settings.trials)
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
         records = (entry.record for entry in run.ordered if entry.record is not None)
@@ -269,19 +250,6 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - a pack may be anybody's
             run.trouble.append(f"the pack {run.suite.config.pack} raised in summary: {type(error).__name__}: {error}")
             return ()
-
-    def _carry_over(self, run: SuiteRun) -> None:
-        """Keep what an earlier session of the run has of cases that were not selected in this one."""
-        kept = self.resumed.kept.get(run.suite.name) if self.resumed is not None else None
-        if kept is None:
-            return
-        ran = {trials[0].case_id for trials in run.entries.values()}
-        for case_id in {**kept.entries, **kept.broken}:
-            if case_id not in ran:
-                found = kept.broken.get(case_id, {}) | kept.entries.get(case_id, {})
-                trials = tuple(found[number] for number in sorted(found))
-                run.entries[trials[0].nodeid] = trials
-                run.selected[trials[0].nodeid] = partial(_never_asked, case_id)
 
     def _is_empty_shard(self, run: SuiteRun, session: pytest.Session) -> bool:
         """Whether the suite has cases and this shard none of them: then it is complete, and merging wants to see it."""
@@ -299,16 +267,7 @@ class Recorder:
 
     def spent(self) -> dict[str, Any]:
         """Give what the session used: calls, tokens, and cost where every price is known."""
-        found = [*self._spent, self.benches.clients.ledger.as_json()]
-        costs = [one["cost"] for one in found]
-        return {
-            "calls": sum(one["calls"] for one in found),
-            "tokens": sum(one["tokens"] for one in found),
-            "uncounted": sum(one["uncounted"] for one in found),
-            "cost": None if any(cost is None for cost in costs) else sum(costs),
-            "currency": found[0]["currency"],
-            **({"cached": cached} if (cached := sum(one.get("cached", 0) for one in found)) else {}),
-        }
+        return spent_together([*self._spent, self.benches.clients.ledger.as_json()])
 
     def _write_report(self, run: SuiteRun, session: pytest.Session) -> None:
         from pytest_packbench.reports.document import run_document
@@ -318,10 +277,10 @@ class Recorder:
             return
         document = run_document(told.run, (), told.statistics, told.gates)
         try:
-            run.writer.complete(document, plugin_report(self.config, session, run.selected))
+            run.results.writer.complete(document, plugin_report(self.config, session, run.selected))
         except OSError as error:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
-            path = run.writer.folder / REPORT
+            path = run.results.writer.folder / REPORT
             self.config.get_terminal_writer().line(f"packbench: {path}: {error}", red=True)
 
     def _facts(self, run: SuiteRun, entries: Sequence[CaseResult], now: int) -> Run:
@@ -375,18 +334,14 @@ class Recorder:
             temperature = settings.temperature if asked is None else asked.backend.temperature
             found |= {"temperature": temperature, "concurrency": settings.concurrency}
             found |= {name: cap for name, cap in named.items() if cap is not None}
-            found["spent"] = self.spent()
+            found[SPENT] = self.spent()
         if bench is not None and bench.guards:
             found["guards"] = [guard_name(guard) for guard in bench.guards]
         return found
 
 
-def _never_asked(case_id: str) -> Place:
-    raise RuntimeError(f"{case_id} has an entry: nobody asks where it stands")
-
-
-def _identity(entry: CaseResult) -> tuple[str, int, str]:
-    return entry.nodeid, entry.trial, entry.timestamp
+def _never_asked(nodeid: str) -> Place:
+    raise RuntimeError(f"{nodeid} has a result: nobody asks where it stands")
 
 
 def _first_line(report: pytest.TestReport) -> str:
@@ -403,40 +358,33 @@ class SuiteRun:
 
     Attributes:
         suite: the suite.
-        writer: writes what the run leaves, its journal first.
+        results: what ran so far, in the run's journal; what went wrong with the suite as a whole.
         selected: what has to run, by node id; the place is looked at only for a case that left no entry.
         targets: how records name the tests that run its cases; empty where items from files do.
-        entries: what ran, by node id, each trial; the last run of an item counts.
-        untold: attempts that are in the journal and that no report told of yet, by node id and trial.
         ordered: all that ran, in the order in which every file shows them, at the end.
         present: how many cases the suite has, at the end.
         due: how many of them the whole suite, or the shard, has to run.
         conclusion: what the run came to, at the end.
         baseline: what the comparison with an earlier run said, a line each.
-        trouble: what went wrong with the suite as a whole, a line each.
     """
 
     suite: Suite
-    writer: RunWriter
+    results: RunResults
     selected: dict[str, Callable[[], Place]] = field(default_factory=dict)
     targets: set[str] = field(default_factory=set)
-    entries: dict[str, tuple[CaseResult, ...]] = field(default_factory=dict)
-    untold: dict[str, dict[int, CaseResult]] = field(default_factory=dict)
     ordered: Sequence[CaseResult] = ()
     present: int = 0
     due: int = 0
     conclusion: Conclusion | None = None
     baseline: list[str] = field(default_factory=list)
-    trouble: list[str] = field(default_factory=list)
+
+    @property
+    def trouble(self) -> list[str]:
+        """What went wrong with the suite as a whole, a line each."""
+        return self.results.trouble
 
     @property
     def failed(self) -> bool:
         """Whether the suite as a whole fails the session."""
         gates = self.conclusion.gates if self.conclusion is not None else ()
         return bool(self.trouble) or any(not gate.passed for gate in gates)
-
-    def note_trouble(self, error: OSError) -> None:
-        """Note once that the run's folder can't be written."""
-        trouble = f"reports can't be written to {self.writer.folder}: {error.strerror or error}"
-        if trouble not in self.trouble:
-            self.trouble.append(trouble)

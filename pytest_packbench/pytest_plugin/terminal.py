@@ -96,7 +96,7 @@ class Terminal:
             for line in run.baseline:
                 reporter.line(f"baseline: {line}")
             here = self._recorder.config.invocation_params.dir
-            reporter.line(f"reports: {os.path.relpath(run.writer.folder, here)}")
+            reporter.line(f"reports: {os.path.relpath(run.results.writer.folder, here)}")
         for trouble in run.trouble:
             reporter.line(f"packbench: {trouble}", red=True)
         if run.failed:

@@ -19,7 +19,7 @@ from pytest_packbench.pytest_plugin.resume import REFUSED
 from pytest_packbench.pytest_plugin.selection import check_there
 from pytest_packbench.pytest_plugin.stash import RESUMED, RUN_ID, ungrouped_name
 from pytest_packbench.pytest_plugin.workers import TOLD
-from pytest_packbench.runs.worker_journals import WorkerJournals
+from pytest_packbench.runs.journal import WorkerJournals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pytest_packbench.atomic import replacing
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.runs.files import compact, hold
+from pytest_packbench.runs.folder import WORKER_JOURNALS
 from pytest_packbench.runs.metadata import RunFieldError, parse_run
 
 if TYPE_CHECKING:
@@ -151,6 +152,50 @@ def rewrite_journal(path: Path, run: Run, entries: Iterable[CaseResult]) -> None
         file.write(_head_line(run))
         for entry in entries:
             file.write(_line(entry.as_json()))
+
+
+class WorkerJournals:
+    """Keeps the attempts of a live run as they end: a worker reports a case when all its trials are over.
+
+    Args:
+        base: the folder of reports.
+        run_id: the session's.
+        worker: the worker's name.
+    """
+
+    def __init__(self, base: Path, run_id: str, worker: str) -> None:
+        self._base = base
+        self._run_id = run_id
+        self._name = f"journal.{worker}-{os.getpid()}.jsonl"
+        self._open: dict[str, Journal] = {}
+
+    def keep(self, result: CaseResult) -> None:
+        """Append a result; where that can't be done the controller says so, which writes to the same folder."""
+        # the folder is the controller's to make: on another machine there is none, and nothing is to be left there
+        folder = self._base / result.suite / self._run_id
+        with suppress(OSError):
+            if result.suite not in self._open:
+                self._open[result.suite] = Journal(folder / self._name)
+            self._open[result.suite].append(result)
+
+    def close(self) -> None:
+        """Close them."""
+        for journal in self._open.values():
+            journal.close()
+
+
+def read_worker_journals(folder: Path) -> dict[str, dict[int, CaseResult]]:
+    """Read what workers of xdist finished, by node id and trial; what can't be read is left out.
+
+    Args:
+        folder: the run's folder, where their journals lie.
+    """
+    found: dict[str, dict[int, CaseResult]] = {}
+    for part in sorted(folder.glob(WORKER_JOURNALS)):
+        with suppress(OSError, JournalError):
+            for result in read_journal(part):
+                found.setdefault(result.nodeid, {})[result.trial] = result
+    return found
 
 
 def latest(entries: Iterable[CaseResult]) -> list[CaseResult]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.model.run import OWN_TEST
 from pytest_packbench.runs.folder import RECORDS, StoredRunError
 from pytest_packbench.runs.lines import ResultFiles
+from pytest_packbench.runs.metadata import SPENT, spent_of_runs
 from pytest_packbench.runs.report import open_report
 
 if TYPE_CHECKING:
@@ -25,14 +26,12 @@ if TYPE_CHECKING:
 
 SHARD = "shard"
 _MERGED_FROM = "merged_from"
-_SPENT = "spent"
-_MONEY = frozenset({"cost", "currency"})
 _SAME = ("suite", "pack", "pack_version", "suite_sha256", "mode")
 # what a run without a case may not have got to know
 _SAME_ASKED = ("backend", "model")
 # how a run was driven, and where it stopped: neither changes an answer
 _DRIVEN = frozenset({"concurrency", "max_tokens", "max_cost", "max_seconds"})
-_OWN = frozenset({SHARD, _MERGED_FROM, _SPENT})
+_OWN = frozenset({SHARD, _MERGED_FROM, SPENT})
 _SHARD = re.compile(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
 _MOST_NAMED = 10
 _MOST_LOST = 5
@@ -165,24 +164,8 @@ def _joined_settings(runs: Sequence[Run]) -> dict[str, Any]:
             _check_same(f"settings.{name}", [(run.run_id, run.settings.get(name)) for run in runs])
         if all(value == values[0] for value in values):
             joined[name] = values[0]
-    spent = [run.settings[_SPENT] for run in runs if isinstance(run.settings.get(_SPENT), dict)]
-    return {**joined, _SPENT: _sum(spent)} if spent else joined
-
-
-def _sum(spent: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Add up what runs used; a cost that one of them doesn't know, or in another currency, is not known.
-
-    A count that one of them does not tell is 0 there: a run without kept answers has no count of them.
-    """
-    same = all(each.get("currency") == spent[0].get("currency") for each in spent)
-    total: dict[str, Any] = {}
-    for name in dict.fromkeys(name for each in spent for name in each):
-        values = [each.get(name, None if name in _MONEY else 0) for each in spent]
-        if all(isinstance(value, int | float) for value in values) and (same or name != "cost"):
-            total[name] = sum(values)
-        else:
-            total[name] = values[0] if name == "currency" and same else None
-    return total
+    spent = [run.settings[SPENT] for run in runs if isinstance(run.settings.get(SPENT), dict)]
+    return {**joined, SPENT: spent_of_runs(spent)} if spent else joined
 
 
 def _check_same(name: str, found: Sequence[tuple[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""What is true of a run as a whole: made at its end, written into its report and its journal, read back."""
+"""What is true of a run as a whole, and what it used: for its report and its journal, and read back from them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.shard import Shard
+
+
+SPENT = "spent"
+"""The setting that tells what the run used."""
+_COUNTS = ("calls", "tokens", "uncounted")
+_MONEY = frozenset({"cost", "currency"})
 
 
 class RunFieldError(ValueError):
@@ -79,6 +85,44 @@ def targets_of(results: Iterable[CaseResult]) -> str:
 def listed(names: Iterable[str]) -> str:
     """Join names, sorted, with commas."""
     return ", ".join(sorted(names))
+
+
+def spent_of_run(run: Run) -> dict[str, Any] | None:
+    """Give what a stored run used, where it tells it soundly."""
+    spent = run.settings.get(SPENT)
+    if not isinstance(spent, dict):
+        return None
+    counts = [spent.get(name) for name in _COUNTS] + [spent.get("cached", 0)]
+    cost = spent.get("cost", "")
+    is_cost = cost is None or (isinstance(cost, int | float) and not isinstance(cost, bool))
+    sound = all(type(count) is int for count in counts) and is_cost and isinstance(spent.get("currency"), str)
+    return spent if sound else None
+
+
+def spent_together(spent: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Add up what the processes of a run used: calls, tokens, and cost where every price is known."""
+    costs = [one["cost"] for one in spent]
+    total: dict[str, Any] = {name: sum(one[name] for one in spent) for name in _COUNTS}
+    total["cost"] = None if any(cost is None for cost in costs) else sum(costs)
+    total["currency"] = spent[0]["currency"]
+    cached = sum(one.get("cached", 0) for one in spent)
+    return {**total, "cached": cached} if cached else total
+
+
+def spent_of_runs(spent: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Add up what runs used; a cost that one of them doesn't know, or in another currency, is not known.
+
+    A count that one of them does not tell is 0 there: a run without kept answers has no count of them.
+    """
+    same = all(each.get("currency") == spent[0].get("currency") for each in spent)
+    total: dict[str, Any] = {}
+    for name in dict.fromkeys(name for each in spent for name in each):
+        values = [each.get(name, None if name in _MONEY else 0) for each in spent]
+        if all(isinstance(value, int | float) for value in values) and (same or name != "cost"):
+            total[name] = sum(values)
+        else:
+            total[name] = values[0] if name == "currency" and same else None
+    return total
 
 
 def parse_run(found: Mapping[str, Any]) -> Run:

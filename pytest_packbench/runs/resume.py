@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from pytest_packbench.runs.folder import (
 )
 from pytest_packbench.runs.journal import JournalError, latest, read_head, read_journal
 from pytest_packbench.runs.lines import ResultFiles
+from pytest_packbench.runs.metadata import spent_of_run
 from pytest_packbench.runs.report import open_report
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ _FACTS = {
 _HASHES = frozenset({"suite_sha256"})
 _SETTINGS = ("trials", "guards", "temperature", "shard")
 _DEFAULTS: dict[str, Any] = {"trials": 1, "guards": []}
-_SPENT = "spent"
 _MOST_NAMED = 5
 _EXPECTED = "latest, a run's id or its folder"
 _ADVICE = "start a new run, or set packbench_resume_changed = run to run anew what changed"
@@ -418,35 +417,8 @@ def named(case_ids: Sequence[str]) -> str:
 
 def spent_of(resumed: Resumed) -> dict[str, Any] | None:
     """Give what earlier sessions used, as their report tells it; all suites of a session tell the same."""
-    told = (_spent_before(kept.run) for kept in resumed.kept.values() if kept.run is not None)
+    told = (spent_of_run(kept.run) for kept in resumed.kept.values() if kept.run is not None)
     return next((spent for spent in told if spent is not None), None)
-
-
-def _spent_before(run: Run) -> dict[str, Any] | None:
-    """Give what earlier sessions of a run used, where it was told."""
-    spent = run.settings.get(_SPENT)
-    return spent if isinstance(spent, dict) and _is_spent(spent) else None
-
-
-def _is_spent(spent: dict[str, Any]) -> bool:
-    counts = [spent.get(name) for name in ("calls", "tokens", "uncounted")] + [spent.get("cached", 0)]
-    cost = spent.get("cost", "")
-    is_cost = cost is None or (isinstance(cost, int | float) and not isinstance(cost, bool))
-    return all(type(count) is int for count in counts) and is_cost and isinstance(spent.get("currency"), str)
-
-
-def read_worker_journals(folder: Path) -> dict[str, dict[int, CaseResult]]:
-    """Read what workers of xdist finished, by node id and trial; what can't be read is left out.
-
-    Args:
-        folder: the run's folder, where their journals lie.
-    """
-    found: dict[str, dict[int, CaseResult]] = {}
-    for part in sorted(folder.glob(WORKER_JOURNALS)):
-        with suppress(OSError, JournalError):
-            for result in read_journal(part):
-                found.setdefault(result.nodeid, {})[result.trial] = result
-    return found
 
 
 def not_reached(idle: CaseResult, known: Mapping[int, CaseResult], trials: int) -> tuple[CaseResult, ...]:

@@ -1,0 +1,143 @@
+"""A run's folder, from its journal to its report: written by a session as it goes on, or apart and at once."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.analysis.statistics import statistics
+from pytest_packbench.reports.document import run_document
+from pytest_packbench.runs.journal import read_head, read_journal
+from pytest_packbench.runs.results import RunResults
+from pytest_packbench.runs.resume import Kept
+from pytest_packbench.runs.writer import RunWriter
+from tests.unit.runs import entry, run
+from tests.unit.stored_runs import recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pytest_packbench.model.result import CaseResult
+
+RUN = run(run_id="01RUN")
+GOOD, BAD = recorded(entry("a"), "01RUN"), entry("b", "error", kind="timeout")
+
+
+def document(results: list[CaseResult], **changes: Any) -> dict[str, Any]:
+    return run_document(run(run_id="01RUN", **changes), (), statistics(results), ())
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> RunWriter:
+    return RunWriter(tmp_path, "toy", "01RUN")
+
+
+def test_the_journal_stays_until_the_report_is_there(writer: RunWriter, tmp_path: Path) -> None:
+    writer.begin(lambda: RUN).append(GOOD)
+    assert writer.begin(lambda: RUN) is writer.begin(lambda: RUN)
+    writer.end_journal()
+    assert read_head(writer.folder / "journal.jsonl") == RUN
+    writer.write_results([GOOD, BAD])
+    assert names(writer.folder) == ["errors.jsonl", "journal.jsonl", "payloads.jsonl", "records.jsonl"]
+    assert not (tmp_path / "toy" / "latest").exists()
+    writer.complete(document([GOOD, BAD]), {"exitcode": 1})
+    assert names(writer.folder) == ["errors.jsonl", "payloads.jsonl", "records.jsonl", "report.json"]
+    report = json.loads((writer.folder / "report.json").read_text("utf-8"))
+    assert report["exitcode"] == 1
+    assert [row["case_id"] for row in report["packbench"]["cases"]] == ["a", "b"]
+    assert (tmp_path / "toy" / "latest").read_text("utf-8") == "01RUN\n"
+
+
+def test_a_partial_run_is_not_the_latest(writer: RunWriter, tmp_path: Path) -> None:
+    writer.write_results([GOOD])
+    writer.complete(document([GOOD], partial="interrupted"))
+    assert names(tmp_path / "toy") == ["01RUN"]
+
+
+def test_errors_of_an_earlier_session_go_when_there_are_none(writer: RunWriter) -> None:
+    writer.write_results([GOOD, BAD])
+    writer.write_results([GOOD])
+    assert names(writer.folder) == ["payloads.jsonl", "records.jsonl"]
+
+
+def test_what_breaks_on_the_way_leaves_the_older_files(writer: RunWriter) -> None:
+    writer.write_results([GOOD])
+    before = {path.name: path.read_bytes() for path in writer.folder.iterdir()}
+    worse = entry("c", payload={"number": float("nan")})
+    with pytest.raises(ValueError, match="JSON compliant"):
+        writer.write_results([BAD, worse])
+    assert {path.name: path.read_bytes() for path in writer.folder.iterdir()} == before
+
+
+def test_a_run_apart_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    apart = RunWriter(tmp_path, "toy", "01RUN", apart=True)
+
+    def results(*, broken: bool) -> Iterator[CaseResult]:
+        yield GOOD
+        assert not apart.folder.exists()
+        if broken:
+            raise RuntimeError("no more")
+        yield BAD
+
+    with pytest.raises(RuntimeError, match="no more"), apart:
+        apart.stream_results(results(broken=True))
+    assert names(tmp_path / "toy") == []
+    with apart:
+        apart.stream_results(results(broken=False))
+        apart.write_page("summary.md", "# page\n")
+        apart.complete(document([GOOD, BAD]))
+    assert names(tmp_path / "toy") == ["01RUN", "latest"]
+    merged = {path.name: path.read_bytes() for path in apart.folder.iterdir()}
+    session = RunWriter(tmp_path / "session", "toy", "01RUN")
+    session.write_results([GOOD, BAD])
+    session.write_page("summary.md", "# page\n")
+    session.complete(document([GOOD, BAD]))
+    assert {path.name: path.read_bytes() for path in session.folder.iterdir()} == merged
+
+
+def test_an_attempt_stands_in_the_journal_once(writer: RunWriter) -> None:
+    results = RunResults(writer, lambda: RUN)
+    results.keep(GOOD)
+    assert results.untold(GOOD.nodeid) == {0: GOOD}
+    results.take((GOOD,))
+    results.take((BAD,))
+    assert results.untold(GOOD.nodeid) == {}
+    writer.end_journal()
+    assert read_journal(writer.folder / "journal.jsonl") == [GOOD, BAD]
+    assert results.ordered() == [GOOD, BAD]
+
+
+def test_a_resumed_run_begins_with_what_is_kept(writer: RunWriter, tmp_path: Path) -> None:
+    kept = Kept.of(writer.folder, RUN, [GOOD, BAD])
+    resumed = RunWriter(tmp_path, "toy", "01RUN", resumed=kept)
+    results = RunResults(resumed, lambda: RUN, kept)
+    results.go_on()
+    results.take((GOOD,))
+    new = recorded(entry("b", timestamp="2026-01-01T00:00:00.000Z"), "01RUN")
+    results.take((new,))
+    resumed.end_journal()
+    assert read_journal(writer.folder / "journal.jsonl") == [GOOD, BAD, new]
+    assert results.carry_over() == []
+
+
+def test_what_was_not_asked_for_is_carried_over(writer: RunWriter) -> None:
+    kept = Kept.of(writer.folder, RUN, [GOOD, BAD])
+    results = RunResults(writer, lambda: RUN, kept)
+    assert sorted(results.carry_over()) == [GOOD.nodeid, BAD.nodeid]
+    assert results.ordered() == [GOOD, BAD]
+
+
+def test_a_folder_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / "toy").write_text("a file", encoding="utf-8")
+    results = RunResults(RunWriter(tmp_path, "toy", "01RUN"), lambda: RUN)
+    results.take((GOOD,))
+    results.take((BAD,))
+    assert len(results.trouble) == 1
+    assert results.trouble[0].startswith(f"reports can't be written to {tmp_path / 'toy' / '01RUN'}: ")
