@@ -111,14 +111,14 @@ class CaseRun:
 
     def place(self) -> Place:
         """Say for records where the case stands."""
-        file = shown_file(self.suite, self.path, self.file)
-        return Place(
-            suite=self.suite,
-            pack=self.pack,
-            case_id=self.name,
+        return place_at(
+            self.suite,
+            self.pack,
+            self.path,
+            file=self.file,
+            line=self.line,
+            name=self.name,
             nodeid=self.nodeid,
-            file=located(file, self.line) if self.line else file,
-            folder=self.path.parent.name,
             loaded=self.loaded,
         )
 
@@ -307,11 +307,21 @@ def unpack_report(report: pytest.TestReport) -> None:
         report.longrepr = explanation_at(report.location, text)  # type: ignore[assignment]  # pytest's own is private
 
 
-def shown_file(suite: Suite, path: Path, nodeid: str) -> str:
-    """Name a case file in records: as its node id does, but a bundled one without the machine's own folders."""
-    if not suite.bundled:
-        return nodeid
-    return f"bundled:{suite.name}/{path.relative_to(suite.path).as_posix()}"
+def place_at(
+    suite: Suite, pack: Pack, path: Path, *, file: str, line: int, name: str, nodeid: str, loaded: LoadedCase | None
+) -> Place:
+    """Say for records where a case stands; the arguments are as in `CaseRun`."""
+    # as its node id names it, but a bundled one without the machine's own folders
+    shown = f"bundled:{suite.name}/{path.relative_to(suite.path).as_posix()}" if suite.bundled else file
+    return Place(
+        suite=suite,
+        pack=pack,
+        case_id=name,
+        nodeid=nodeid,
+        file=located(shown, line) if line else shown,
+        folder=path.parent.name,
+        loaded=loaded,
+    )
 
 
 def _reaches(result: CaseResult) -> bool:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cases.files import SUFFIXES, find_in, located, read_place, stem_of
-from pytest_packbench.engine.results import Place
+from pytest_packbench.cases.files import SUFFIXES, find_in, read_place, stem_of
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.plugin import ASKED
-from pytest_packbench.pytest_plugin.case_run import pack_report, run_of, shown_file, unpack_report
+from pytest_packbench.pytest_plugin.case_run import pack_report, place_at, run_of, unpack_report
 from pytest_packbench.pytest_plugin.resume import OPTION as RESUME
 from pytest_packbench.pytest_plugin.resume import REFUSED
 from pytest_packbench.pytest_plugin.selection import check_there
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
+    from pytest_packbench.engine.results import Place
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.collection import Collector
@@ -190,12 +190,5 @@ def late_place(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, no
     if place is not None:
         with suppress(CaseError):
             loaded = read_place(place, pack.case_model, file=file, pack=pack.name)
-    return Place(
-        suite=suite,
-        pack=pack,
-        case_id=name,
-        nodeid=nodeid,
-        file=located(shown_file(suite, path, file), place.line if place is not None else 0),
-        folder=path.parent.name,
-        loaded=loaded,
-    )
+    line = place.line if place is not None else 0
+    return place_at(suite, pack, path, file=file, line=line, name=name, nodeid=nodeid, loaded=loaded)
