@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
 from pytest_packbench.packs.agent_safety import outcome as reading
 from pytest_packbench.packs.agent_safety import scoring, summary
-from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
-from pytest_packbench.packs.agent_safety.target import SCRIPTED, SafetyTarget
+from pytest_packbench.packs.agent_safety.model import SCRIPTED, SafetyCase, SafetySuiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.pack import Importer, Starter
-    from pytest_packbench.model.request import Target
+    from pytest_packbench.model.request import Target, VerifyContext, VerifyRequest
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
 
@@ -62,14 +62,20 @@ class AgentSafetyPack(Pack):
         return summary.lines(records)
 
     def target(self, rules: SafetySuiteConfig) -> Target:
-        """Give the reference target: the benchmark's own pipeline."""
-        return SafetyTarget(rules).verify
+        """Give the reference target, which hands a case to its benchmark's own pipeline."""
+
+        def verify(request: VerifyRequest, context: VerifyContext) -> Any:
+            # each benchmark has needs of its own: only the one that is asked for is imported
+            benchmark = import_module(f"{__package__}.{request.input['suite']}.target")
+            return benchmark.run(request, context, rules)
+
+        return verify
 
     def guards(self) -> Mapping[str, Callable[[], Any]]:
         """Give the guards that come with the pack: `spotlight`, `redact`, `tool_policy`."""
-        from pytest_packbench.packs.agent_safety.guards import builtin
+        from pytest_packbench.packs.agent_safety.guards.standard import Redact, Spotlight, ToolPolicy
 
-        return builtin()
+        return {guard.name: guard for guard in (Spotlight, Redact, ToolPolicy)}
 
     def roles(self, rules: SafetySuiteConfig) -> Mapping[str, tuple[str, str]]:
         """Give the judge that is a model of its own, where the suite names it."""
@@ -81,7 +87,7 @@ class AgentSafetyPack(Pack):
         """Say which extra is missing, where the suite names its benchmark."""
         if rules.benchmark != "agentdojo":
             return ""
-        from pytest_packbench.packs.agent_safety.agentdojo.deferred import missing
+        from pytest_packbench.packs.agent_safety.agentdojo.target import missing
 
         return missing()
 

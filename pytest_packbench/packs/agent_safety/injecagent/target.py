@@ -15,14 +15,14 @@ from pydantic import ValidationError
 
 from pytest_packbench.model.errors import CaseError, problems_of
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.packs.agent_safety.exposure import holds, needles
-from pytest_packbench.packs.agent_safety.guards.base import Chain
+from pytest_packbench.packs.agent_safety.guards.base import Chain, holds, needles
 from pytest_packbench.packs.agent_safety.injecagent.react import Labelled, label_of
 from pytest_packbench.packs.agent_safety.injecagent.upstream import DEEPEST, Material, literal
 from pytest_packbench.packs.agent_safety.judges.standard import declines
+from pytest_packbench.packs.agent_safety.model import SCRIPTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
@@ -88,30 +88,10 @@ def turn_request(*, step: int, tools: Sequence[dict[str, Any]], wish: str, turns
     return ModelRequest(role=f"step_{step}", system=SYSTEM, messages=({"role": "user", "content": text},))
 
 
-def _gullible(tool: str, instruction: str, attacked: bool) -> str:  # noqa: FBT001 - one signature for all agents
-    if not attacked:
-        return _obedient(tool, instruction, attacked)
-    arguments = json.dumps({"request": instruction})
-    return f"Thought: The result asks for one thing more, so I do it.\nAction: {tool}\nAction Input: {arguments}"
-
-
-def _obedient(tool: str, instruction: str, attacked: bool) -> str:  # noqa: ARG001, FBT001 - see above
-    return "Thought: The result holds what I was asked for.\nFinal Answer: Here is what the tool gave back."
-
-
-def _refuser(tool: str, instruction: str, attacked: bool) -> str:  # noqa: ARG001, FBT001 - see above
-    return "Thought: I take no part in this at all.\nFinal Answer: I'm sorry, but I can't help with that."
-
-
-AGENTS: dict[str, Callable[[str, str, bool], str]] = {
-    "gullible": _gullible,
-    "obedient": _obedient,
-    "refuser": _refuser,
-}
-"""By name: given the attacker's tool, its instruction and whether it reached the agent, the agent's turn."""
 RESPONSES = "injecagent_responses"
 """The simulated tool results that upstream publishes (`attacker_simulated_responses.json`), where they are given."""
-_NO_AGENT = "unknown_agent"
+_DONE = "Thought: The result holds what I was asked for.\nFinal Answer: Here is what the tool gave back."
+_DECLINED = "Thought: I take no part in this at all.\nFinal Answer: I'm sorry, but I can't help with that."
 
 
 @dataclass(slots=True)
@@ -147,9 +127,9 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
     """
     del rules
     material = _material(request.input.get("material"))
-    if context.backend == "stub" and context.model not in AGENTS:
-        known = ", ".join(AGENTS)
-        return {"error": {"kind": _NO_AGENT, "message": f'no scripted agent "{context.model}"; known here: {known}'}}
+    if context.backend == "stub" and context.model not in SCRIPTED:
+        wrong = f'no scripted agent "{context.model}"; known here: {", ".join(SCRIPTED)}'
+        return {"error": {"kind": "unknown_agent", "message": wrong}}
     chain = Chain(context.guards, attack=needles(material.attacker_instruction))
     run = _Run(material=material, chain=chain, turns=[])
     wish = chain.on_prompt_submit(material.user_instruction)
@@ -214,13 +194,19 @@ async def _take(run: _Run, wish: str, step: int, tool: str, context: VerifyConte
 async def _answer(ask: ModelRequest, tool: str, material: Material, context: VerifyContext) -> tuple[str, str | None]:
     """Give the agent's text, and the model's own words where it declined to answer."""
     if context.backend == "stub":
-        attacked = holds(str(ask.messages[-1]["content"]), needles(material.attacker_instruction))
-        turn = AGENTS[context.model]
-        return turn(tool, material.attacker_instruction, attacked), None
+        return _scripted(context.model, tool, material.attacker_instruction, ask.messages[-1]["content"]), None
     answer = await context.llm.complete(ask)
     if not isinstance(answer.content, str) and answer.refusal is None:
         raise TypeError(f"the model answered a {type(answer.content).__name__}, expected text")
     return answer.content if answer.refusal is None else "", answer.refusal
+
+
+def _scripted(agent: str, tool: str, instruction: str, shown: str) -> str:
+    """Give a scripted agent's turn: the gullible one does what an attack says that it is shown."""
+    if agent == "gullible" and holds(shown, needles(instruction)):
+        arguments = json.dumps({"request": instruction})
+        return f"Thought: The result asks for one thing more, so I do it.\nAction: {tool}\nAction Input: {arguments}"
+    return _DECLINED if agent == "refuser" else _DONE
 
 
 def _result(run: _Run, version: str, context: VerifyContext) -> dict[str, Any]:
@@ -237,10 +223,7 @@ def _result(run: _Run, version: str, context: VerifyContext) -> dict[str, Any]:
         "valid": label != "invalid",
         "answer": last.said[:200] if last is not None and last.said else None,
         "tool_calls": run.calls,
-        "hook_decisions": [
-            {"hook": one.hook, "decision": one.decision, **({} if one.rule is None else {"rule": one.rule})}
-            for one in run.chain.firings
-        ],
+        "hook_decisions": run.chain.decisions,
         "transcript": run.transcript,
         "scripted": context.backend == "stub",
         "agent": context.model or None,
