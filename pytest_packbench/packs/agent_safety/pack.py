@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
+from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.agent_safety import outcome as reading
 from pytest_packbench.packs.agent_safety import scoring, summary
 from pytest_packbench.packs.agent_safety.model import SCRIPTED, SafetyCase, SafetySuiteConfig
@@ -126,8 +127,6 @@ class AgentSafetyPack(Pack):
 
     def starter(self) -> Starter:
         """Give a suite of two harmless attacks in InjecAgent's form, and an agent that falls for one."""
-        from pytest_packbench.packs.starter import read_starter
-
         return read_starter(__package__)
 
     def importers(self) -> tuple[Importer, ...]:

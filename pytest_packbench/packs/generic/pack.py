@@ -8,6 +8,7 @@ from pytest_packbench.model.errors import shown
 from pytest_packbench.model.finding import Finding
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
 from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.generic import outcome as reading
 from pytest_packbench.packs.generic import scoring
 from pytest_packbench.packs.generic.model import GenericCase, GenericSuiteConfig
@@ -106,8 +107,6 @@ class GenericPack(Pack):
 
     def starter(self) -> Starter:
         """Give a suite of messages that are sorted into queues; what it can't run without is installed anyway."""
-        from pytest_packbench.packs.starter import read_starter
-
         return read_starter(__package__, takes={"jsonpath": GENERIC, "regex": GENERIC, "jsonschema": GENERIC})
 
     def importers(self) -> tuple[Importer, ...]:

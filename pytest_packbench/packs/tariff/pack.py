@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.model.pack import Comparison, LintOption, Pack, RecordFacts
 from pytest_packbench.model.request import VerifyRequest
+from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.tariff import outcome as reading
 from pytest_packbench.packs.tariff import scoring
 from pytest_packbench.packs.tariff.codes import LEVELS, chapter
@@ -95,8 +96,6 @@ class TariffPack(Pack):
 
     def starter(self) -> Starter:
         """Give a suite of two mugs with a target that knows one of them."""
-        from pytest_packbench.packs.starter import read_starter
-
         return read_starter(__package__)
 
 
