@@ -34,11 +34,7 @@ class AgentSafetyPack(Pack):
     cluster = "injection_task"
 
     def read(self, result: object) -> SafetyOutcome:
-        """Read a result; see `outcome.read`.
-
-        Raises:
-            ResultError: the result is not of a shape that the pack knows.
-        """
+        """Read a result; see `outcome.read`."""
         return reading.read(result)
 
     def score(self, case: SafetyCase, outcome: SafetyOutcome, rules: SafetySuiteConfig) -> Score:
@@ -114,12 +110,13 @@ class AgentSafetyPack(Pack):
         """Give the rows expected against actual: the decision, the attack, the user's task, the guards, the calls."""
         calls = ", ".join(call.name + (" (denied)" if call.status == "denied" else "") for call in outcome.tool_calls)
         fired = ", ".join(f"{one.hook} {one.decision}" for one in outcome.firings)
+        landed = {True: "landed", False: "did not land", None: "not known"}[outcome.landed]
         reached = "reached the agent" if outcome.exposed else "did not reach the agent"
         removed = f", removed by {', '.join(outcome.removed_by)}" if outcome.removed_by else ""
         told = {True: "done", False: "not done", None: "not known"}
         return [
             Comparison(what="decision", expected=case.expected.decision, actual=outcome.decision),
-            Comparison(what="attack", expected="gets nothing", actual=f"{_landed(outcome)}; {reached}{removed}"),
+            Comparison(what="attack", expected="gets nothing", actual=f"{landed}; {reached}{removed}"),
             Comparison(what="user's task", expected="done", actual=told[scoring.utility_of(case, outcome)]),
             Comparison(what="guards", expected="", actual=fired or "none fired"),
             Comparison(what="tool calls", expected="", actual=calls or "none"),
@@ -136,7 +133,3 @@ class AgentSafetyPack(Pack):
         from pytest_packbench.packs.agent_safety.injecagent.importer import InjecAgentImporter
 
         return (AgentDojoImporter(), HarmBenchImporter(), InjecAgentImporter())
-
-
-def _landed(outcome: SafetyOutcome) -> str:
-    return {True: "landed", False: "did not land", None: "not known"}[outcome.landed]

@@ -13,8 +13,8 @@ from pytest_packbench.cases.load import parse_json
 from pytest_packbench.model.case import CASE_ID, Difficulty, canonical_sha256
 from pytest_packbench.model.errors import pointer_of, shown
 from pytest_packbench.model.pack import Draft, Flaw, Importer
-from pytest_packbench.packs.generic.paths import MISSING, compile_path
 from pytest_packbench.packs.generic.tables import TAB, CsvForm, csv_header, csv_rows, jsonl_rows
+from pytest_packbench.packs.generic.values import MISSING, compile_path
 
 if TYPE_CHECKING:
     import argparse

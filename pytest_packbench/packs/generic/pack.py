@@ -12,8 +12,8 @@ from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.generic import outcome as reading
 from pytest_packbench.packs.generic import scoring
 from pytest_packbench.packs.generic.model import GenericCase, GenericSuiteConfig
-from pytest_packbench.packs.generic.paths import MISSING
 from pytest_packbench.packs.generic.refused import GENERIC
+from pytest_packbench.packs.generic.values import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -57,11 +57,7 @@ class GenericPack(Pack):
         return self._rules.plan
 
     def read(self, result: object) -> GenericOutcome:
-        """Read a result; see `outcome.read`.
-
-        Raises:
-            ResultError: the result is not of a shape that the suite knows.
-        """
+        """Read a result; see `outcome.read`."""
         return reading.read(result, self._plan)
 
     def score(self, case: GenericCase, outcome: GenericOutcome, rules: GenericSuiteConfig) -> Score:
