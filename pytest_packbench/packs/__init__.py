@@ -21,12 +21,7 @@ FILES = {
 def read_starter(package: str, *, takes: Mapping[str, str] | None = None) -> Starter:
     """Read a pack's starter from the folders `starter/suite` and `starter/project` of its package.
 
-    Args:
-        package: the pack's package, dotted.
-        takes: see `Starter`.
-
-    Returns:
-        The starter. A file `x.py.txt` is given as `x.py`: what is written for the user is no module of ours.
+    A file `x.py.txt` is given as `x.py`: what is written for the user is no module of ours.
     """
     from importlib.resources import files
 

@@ -105,10 +105,7 @@ class _SuiteModels(Mapping[str, "type[SuiteConfig]"]):
 
 
 def import_pack(spec: str) -> Pack:
-    """Import a pack that no distribution names.
-
-    Args:
-        spec: `package.module:attr`, a pack or a class of packs.
+    """Import a pack that no distribution names: `package.module:attr`, a pack or a class of packs.
 
     Raises:
         PackError: it can't be imported, or is no pack.

@@ -31,8 +31,8 @@ RULES: dict[str, rules.Rule] = {
     "regex": rules.Regex(0.1),
     "set": rules.SetOf(),
     "json_schema": rules.JsonSchema(0.1),
-    "text": rules.Text.made(at_least=0.0, ignore_case=False),
-    "text_alike": rules.Text.made(at_least=0.5, ignore_case=True),
+    "text": rules.Text(at_least=0.0, ignore_case=False),
+    "text_alike": rules.Text(at_least=0.5, ignore_case=True),
     "anywhere": rules.Anywhere(ignore_case=True),
 }
 EXPECTED: dict[str, st.SearchStrategy[Any]] = {
@@ -302,9 +302,7 @@ def test_a_schema_never_gains_by_another_condition(value: Any, one: dict[str, An
 @QUICK
 @given(left=st.text(max_size=20), right=st.text(max_size=20), one=st.floats(0, 1), other=st.floats(0, 1))
 def test_text_never_gains_by_a_higher_floor(left: str, right: str, one: float, other: float) -> None:
-    low, high = (
-        grade(rules.Text.made(at_least=floor, ignore_case=False), left, right) for floor in sorted((one, other))
-    )
+    low, high = (grade(rules.Text(at_least=floor, ignore_case=False), left, right) for floor in sorted((one, other)))
     assert low >= high
     assert high == 0 or high >= max(one, other)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -25,6 +26,11 @@ SCRIPTED = ("gullible", "obedient", "refuser")
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 UpstreamId = Annotated[str, Field(pattern=r"^[^\s:]+$", max_length=200)]
+
+
+def as_word(text: str) -> str:
+    """Make a text a word of `a-z`, `0-9` and `_`, at most 80 characters; empty where it has no such letter."""
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:80]
 
 
 class Source(StrictModel):

@@ -166,10 +166,7 @@ class SafetyOutcome(Outcome):
 
 
 def read(result: object) -> SafetyOutcome:
-    """Read a result.
-
-    Args:
-        result: a JSON object: `landed` and `exposed`, or `error` (`{kind, message}`); more in `docs/agent-safety.md`.
+    """Read a result: `landed` and `exposed`, or `error` (`{kind, message}`); more in `docs/agent-safety.md`.
 
     Returns:
         The outcome; with a breakdown where the result reports an error, which is no refusal and no number.

@@ -231,7 +231,7 @@ class Similar(Criterion):
     ignore_case: bool = False
 
     def _make(self) -> rules.Rule:
-        return rules.Text.made(at_least=self.at_least, ignore_case=self.ignore_case)
+        return rules.Text(at_least=self.at_least, ignore_case=self.ignore_case)
 
 
 class Python(Criterion):

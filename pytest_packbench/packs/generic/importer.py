@@ -203,12 +203,7 @@ class _RowError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, and the key that its value gets in the case.
-
-    Attributes:
-        name: the column, or a key of a JSON object, or a JSON pointer.
-        key: the key; None where the value stands for the whole.
-    """
+    """A column (or key, or JSON pointer), and the key of its value in the case; None where it stands for the whole."""
 
     name: str
     key: str | None = None

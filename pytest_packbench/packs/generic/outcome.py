@@ -31,11 +31,7 @@ class GenericOutcome(Outcome):
 
 
 def read(result: object, plan: Plan) -> GenericOutcome:
-    """Read a result.
-
-    Args:
-        result: what the target gave.
-        plan: where the suite looks.
+    """Read a result where the suite's plan says.
 
     Raises:
         ResultError: it is null or no JSON, or names the kind of refusal by something that is no text.

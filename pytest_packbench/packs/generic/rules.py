@@ -1,7 +1,7 @@
 """The rules: how a value of the result compares with the expected one, as points from 0 to 1.
 
 A rule is made once for a suite and remembers nothing. What it can't compare in the expected value is the suite's or the
-case's mistake (`check`); what it can't compare in the result is worth nothing.
+case's mistake; what it can't compare in the result is worth nothing. Settings are those of the criterion of its name.
 """
 
 from __future__ import annotations
@@ -111,12 +111,7 @@ class OneOf(Rule):
 
 @dataclass(frozen=True, slots=True)
 class Numeric(Rule):
-    """A number within a tolerance, the wider of the two; the ends belong to it.
-
-    Attributes:
-        absolute: in the number's unit.
-        relative: as a share of the expected number.
-    """
+    """A number within a tolerance, the wider of the two; the ends belong to it."""
 
     wants = "a number"
     absolute: float
@@ -148,11 +143,7 @@ class Numeric(Rule):
 
 @dataclass(frozen=True, slots=True)
 class Contains(Rule):
-    """A text that contains texts, or a list that contains values; the share that is there.
-
-    Attributes:
-        ignore_case: whether upper and lower case are one.
-    """
+    """A text that contains texts, or a list that contains values; the share that is there."""
 
     wants = "a text, a value or a list of these, none empty"
     ignore_case: bool
@@ -213,30 +204,16 @@ class SetOf(Rule):
         return f"the set {shown(expected)}"
 
 
-@dataclass(frozen=True, slots=True)
 class Text(Rule):
-    """Texts that are alike: the share of characters that need no edit (normalised Levenshtein similarity).
-
-    Attributes:
-        at_least: the similarity under which there are no points.
-        ignore_case: whether upper and lower case are one.
-        similarity: gives it for two texts.
-    """
+    """Texts that are alike: the share of characters that need no edit (normalised Levenshtein similarity)."""
 
     wants = "a text"
-    at_least: float
-    ignore_case: bool
-    similarity: Callable[[str, str], float]
 
-    @classmethod
-    def made(cls, *, at_least: float, ignore_case: bool) -> Text:
-        """Make it with its library.
-
-        Raises:
-            PydanticCustomError: the library isn't installed.
-        """
+    def __init__(self, *, at_least: float, ignore_case: bool) -> None:
+        self.at_least = at_least
+        self.ignore_case = ignore_case
         library = need("rapidfuzz.distance", extra=TEXT, what='the rule "text"')
-        return cls(at_least, ignore_case, library.Levenshtein.normalized_similarity)
+        self._similarity: Callable[[str, str], float] = library.Levenshtein.normalized_similarity
 
     def usable(self, expected: Any) -> bool:
         """Take a text."""
@@ -248,7 +225,7 @@ class Text(Rule):
             return Grade(0.0, f"got {shown(value)}, which is no text")
         if self.ignore_case:
             value, expected = value.casefold(), expected.casefold()
-        alike = self.similarity(value, expected)
+        alike = self._similarity(value, expected)
         if alike == 1:
             return FULL
         detail = f"{alike:.0%} alike: got {shown(value)}"
@@ -260,11 +237,7 @@ class Text(Rule):
 
 
 class Bounded:
-    """Patterns that are given up after a time.
-
-    Attributes:
-        timeout: seconds that one search may take.
-    """
+    """Patterns whose searches are given up after a time, in seconds."""
 
     def __init__(self, timeout: float, what: str) -> None:
         self.timeout = timeout
@@ -414,11 +387,7 @@ class Python(Rule):
 
 @dataclass(frozen=True, slots=True)
 class Anywhere(Rule):
-    """A value that holds one of these in any depth: a text inside a text, or the same number.
-
-    Attributes:
-        ignore_case: whether upper and lower case are one.
-    """
+    """A value that holds one of these in any depth: a text inside a text, or the same number."""
 
     wants = "a text or a number, or a list of these, none empty"
     ignore_case: bool

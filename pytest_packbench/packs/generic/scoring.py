@@ -30,11 +30,6 @@ _DECIMALS = 9
 def score(case: GenericCase, outcome: GenericOutcome, rules: GenericSuiteConfig) -> Score:
     """Score an outcome.
 
-    Args:
-        case: the case; its `notes.threshold` comes before the suite's thresholds.
-        outcome: what was read out of the result.
-        rules: the suite's criteria, what it forbids, how it speaks of refusals, and its thresholds.
-
     Returns:
         A score of 0 to 1 with its terms in the order of the suite. `match_level` is `refusal`,
         `refusal_category_mismatch`, `unexpected_refusal` or `unexpected_acceptance`; None where an answer was due and

@@ -19,17 +19,13 @@ if TYPE_CHECKING:
 TAB = "tab"
 # whole documents stand in cells; csv's own limit is 128 KiB
 _LARGEST_CELL = 64 * 1024 * 1024
+_ONE_LIST = "a JSON list; expected one object a line, as jq -c '.[]' writes them"
 _OTHER_DELIMITERS = {";": "';'", "\t": TAB, "|": "'|'"}
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a table.
-
-    Attributes:
-        place: `FILE:LINE` of its first line.
-        values: what stands in it, by column or key.
-    """
+    """One row of a table: `FILE:LINE` of its first line, and what stands in it by column or key."""
 
     place: str
     values: dict[str, Any]
@@ -37,12 +33,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class CsvForm:
-    """How a CSV file is written.
-
-    Attributes:
-        delimiter: the character between cells, or the word `tab`.
-        encoding: its encoding; a byte order mark of UTF-8 is taken off.
-    """
+    """How a CSV file is written; its delimiter is a character or the word `tab`."""
 
     delimiter: str = ","
     encoding: str = "utf-8"
@@ -74,9 +65,7 @@ def csv_header(path: Path, form: CsvForm) -> list[str]:
 def csv_rows(path: Path, form: CsvForm) -> Iterator[Row | Flaw]:
     """Read the rows under the header one by one; rows without any text are left out.
 
-    Args:
-        path: a CSV file, RFC 4180: quoted cells may hold delimiters, quotes and line ends.
-        form: how it is written.
+    As RFC 4180 has it: quoted cells may hold delimiters, quotes and line ends.
 
     Yields:
         Rows whose values are text, and what can't be read as a row of the header's columns.
@@ -106,6 +95,7 @@ def csv_rows(path: Path, form: CsvForm) -> Iterator[Row | Flaw]:
 @contextmanager
 def _records(path: Path, form: CsvForm) -> Iterator[Iterator[tuple[int, list[str]] | Flaw]]:
     delimiter = "\t" if form.delimiter == TAB else form.delimiter
+    # a byte order mark is taken off
     encoding = "utf-8-sig" if form.encoding.lower().replace("_", "-") in {"utf-8", "utf8"} else form.encoding
     before = csv.field_size_limit(_LARGEST_CELL)
     try:
@@ -177,6 +167,3 @@ def jsonl_rows(path: Path) -> Iterator[Row | Flaw]:
                 raise ValueError(f"{place}: {_ONE_LIST}")
             else:
                 yield Flaw(place=place, message=f"got {shown(value)}; expected a JSON object")
-
-
-_ONE_LIST = "a JSON list; expected one object a line, as jq -c '.[]' writes them"

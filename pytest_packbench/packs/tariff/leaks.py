@@ -73,12 +73,11 @@ class _Mention:
 def leaks(case: TariffCase, file: str) -> Iterator[Finding]:
     """Find what gives the answer away in a case's description, evidence and options.
 
-    Args:
-        case: the case; its tag `planted_code` allows any code but the preferred ones.
-        file: how its file is called.
+    The tag `planted_code` allows any code but the preferred ones.
     """
     at = partial(Finding, file=file)
-    mentions = [mention for text in _texts(case) for mention in _mentions(text)]
+    texts = list(_texts(case))
+    mentions = [mention for text in texts for mention in _mentions(text)]
     gold = [digits(code) for code in case.expected.preferred_hts]
     planted = PLANTED in case.notes.tags
     for mention in mentions:
@@ -92,7 +91,7 @@ def leaks(case: TariffCase, file: str) -> Iterator[Finding]:
             yield at(pointer=mention.pointer, rule="planted_code_allowed", message=message)
     if planted and not mentions:
         yield at(pointer="/notes/tags", rule="planted_code_absent", message="no code stands in the text; drop the tag")
-    for text in _texts(case):
+    for text in texts:
         yield from _said(text, case, file, mentions)
     yield from _named_chapters(case, file)
 

@@ -37,11 +37,7 @@ _PLURAL = re.compile(r"(?<=[a-z]{2})s$")
 
 
 class Index:
-    """The lines of a schedule, ranked by BM25 over their own and their ancestors' descriptions.
-
-    Attributes:
-        lines: the lines, in the order of the schedule.
-    """
+    """The lines of a schedule in its order, ranked by BM25 over their own and their ancestors' descriptions."""
 
     def __init__(self, lines: Iterable[Line]) -> None:
         self.lines: Sequence[Line] = tuple(lines)
@@ -72,14 +68,9 @@ class Index:
 
 @without_model
 def target(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-    """Classify goods as the line of the schedule with the most similar text.
+    """Classify goods as the line of the schedule with the most similar text; refuse where no word is shared.
 
-    Args:
-        request: the goods as text; documents among the evidence count as text too.
-        context: brings the schedule's file under `hts`.
-
-    Returns:
-        An accepted result in the shape that `outcome.read` knows, or a refusal where no word is shared.
+    Documents among the evidence count as text too. The context brings the schedule's file under `hts`.
 
     Raises:
         ValueError: no schedule was given, or the file is none.

@@ -79,12 +79,7 @@ _RATE_TOLERANCE = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A case as its rules see it.
-
-    Attributes:
-        filed: the case with its file and cassette.
-        rules: what `suite.yaml` says.
-    """
+    """A case as its rules see it: with its file and cassette, and what `suite.yaml` says."""
 
     filed: FiledCase
     rules: TariffSuiteConfig
@@ -116,12 +111,7 @@ class Subject:
 
 
 def lint(cases: Sequence[FiledCase], rules: TariffSuiteConfig, options: Mapping[str, Path]) -> Iterator[Finding]:
-    """Give what the rules of this pack find.
-
-    Args:
-        cases: the cases that can be read.
-        rules: what `suite.yaml` says.
-        options: under `hts` the file of the schedule; without it codes and rates are not looked up.
+    """Give what the rules of this pack find; codes and rates are looked up where `hts` gives a schedule's file.
 
     Raises:
         ScheduleError: the file is no schedule.

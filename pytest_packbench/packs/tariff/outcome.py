@@ -97,9 +97,6 @@ def read(result: object) -> TariffOutcome:
     `missing_evidence_gate_result`, `lever_proof`; each at the top or under `proof`) and ours: `refusal`
     (`{category, questions}`), `error` (`{kind, message}`) and `trace` (a list of `{hook, decision, rule}`).
 
-    Args:
-        result: a JSON value.
-
     Returns:
         The outcome. An `error`, or an answer that was rejected because no model could be reached, is a breakdown: an
         infrastructure failure is never a refusal (design 4).

@@ -105,13 +105,7 @@ def critique(goods: TariffInput, proposal: Proposal) -> ModelRequest:
 
 
 def revise(goods: TariffInput, earlier: object, findings: Sequence[str]) -> ModelRequest:
-    """Ask for a mended proposal.
-
-    Args:
-        goods: the verify request.
-        earlier: the JSON value answered before, whether or not it was a proposal.
-        findings: what was wrong with it, a line each, the critic's conflicts among them.
-    """
+    """Ask for a mended proposal, given the JSON value answered before (proposal or not) and what was wrong with it."""
     answer = _fenced("answer", json.dumps(earlier, ensure_ascii=False, indent=1, default=repr)[:_MOST_SHOWN])
     mend = _fenced("findings", "\n".join(f"- {finding}" for finding in findings))
     text = f"{_material(goods)}\n\nYour earlier answer:\n\n{answer}\n\nThe findings on it:\n\n{mend}"

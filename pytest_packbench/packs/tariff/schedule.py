@@ -37,7 +37,6 @@ _FIELDS = {
     "general": ("general", "General Rate of Duty"),
     "special": ("special", "Special Rate of Duty"),
 }
-_OPTIONAL = frozenset({"special"})
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)(?: (\d+)/(\d+))? ?%(?: on the entire set)?")
 # a preferential rate and the programmes that give it: "Free (A+,AU,BH) 2.8% (JP)"
 _PREFERENCE = re.compile(r"([^()]+)\([^()]*\)")
@@ -84,23 +83,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A code of ten digits with everything that the schedule says of it.
-
-    Attributes:
-        code: ten digits.
-        texts: the descriptions from the heading down to the row itself.
-    """
+    """A code of ten digits with the descriptions from its heading down to its own row."""
 
     code: str
     texts: tuple[str, ...]
 
 
 class Schedule:
-    """One edition of the schedule.
-
-    Attributes:
-        rows: its rows in order.
-    """
+    """One edition of the schedule, its rows in order."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self.rows = tuple(rows)
@@ -200,13 +190,9 @@ def parse_rate(text: str) -> Rate:
     if share is not None:
         whole, over, under = share.groups()
         return Rate(plain, "ad valorem", float(whole) + (int(over) / int(under) if over else 0.0))
-    has_amount, has_share = _AMOUNT.search(plain) is not None, "%" in plain
-    basis: Basis | None = None
-    if has_share:
-        basis = "compound"
-    elif has_amount:
-        basis = "specific"
-    return Rate(plain, basis, None)
+    if "%" in plain:
+        return Rate(plain, "compound", None)
+    return Rate(plain, "specific" if _AMOUNT.search(plain) else None, None)
 
 
 def _entries(text: str) -> Sequence[dict[str, Any]]:
@@ -235,7 +221,7 @@ def _row(entry: dict[str, Any]) -> Row:
 def _field(entry: dict[str, Any], name: str) -> str:
     names = _FIELDS[name]
     key = next((key for key in names if key in entry), None)
-    if key is None and name in _OPTIONAL:
+    if key is None and name == "special":
         return ""
     if key is None:
         raise ValueError(f'a row without the column "{names[0]}" or "{names[1]}"')

@@ -68,11 +68,6 @@ class _Scene:
 def score(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig) -> Score:
     """Score an outcome.
 
-    Args:
-        case: the case; its `expected.threshold` comes before the suite's thresholds.
-        outcome: what was read out of the result.
-        rules: the suite's constants, thresholds and choice of the scored code.
-
     Returns:
         A score of 0 to 1 with its terms in the order applied. `match_level` is a `Match.level`, or `refusal`,
         `refusal_category_mismatch`, `unexpected_refusal`, `unexpected_acceptance`, `forbidden_code`. `match_depth` is

@@ -81,9 +81,7 @@ async def verify(request: VerifyRequest, context: VerifyContext) -> dict[str, An
     An answer that is no proposal or no critique fails the gate `form` and counts as an iteration. A model that
     declines to answer, in any role, ends the run as a refusal without a category.
 
-    Args:
-        request: the goods as text, `options` and `evidence` as in `TariffInput`.
-        context: answers the calls of the roles `propose`, `critique` and `revise`.
+    The model is asked in the roles `propose`, `critique` and `revise`.
 
     Returns:
         The original's payload, plain JSON. `tariff_dossier`, citations, gate results and levers are those of the last
@@ -93,7 +91,10 @@ async def verify(request: VerifyRequest, context: VerifyContext) -> dict[str, An
         CaseError: the request is no verify request of this pack.
         Exception: whatever the model call raises; a breakdown is no refusal.
     """
-    goods = _goods(request)
+    try:
+        goods = TariffInput.model_validate(request.as_json())
+    except ValidationError as error:
+        raise CaseError("request", problems_of(error, TariffInput)) from None
     iterations: list[Iteration] = []
     ask = prompts.propose(goods)
     for number in range(1, goods.options.max_iters + 1):
@@ -103,13 +104,6 @@ async def verify(request: VerifyRequest, context: VerifyContext) -> dict[str, An
             break
         ask = prompts.revise(goods, iteration.answer, iteration.findings)
     return _result(iterations)
-
-
-def _goods(request: VerifyRequest) -> TariffInput:
-    try:
-        return TariffInput.model_validate(request.as_json())
-    except ValidationError as error:
-        raise CaseError("request", problems_of(error, TariffInput)) from None
 
 
 async def _iterate(number: int, ask: ModelRequest, goods: TariffInput, llm: LLM) -> Iteration:

@@ -184,13 +184,8 @@ def select(found: Sequence[Pair], count: int, seed: int) -> list[Pair]:
     Injection tasks take turns; each takes the pair whose user task was drawn least. Ties are broken by the SHA-256 of
     seed and ids, which no version of Python changes.
 
-    Args:
-        found: the pairs to draw from.
-        count: how many, 1 or more.
-        seed: any number; another one gives another selection.
-
     Raises:
-        ValueError: there are not so many without a hole.
+        ValueError: the count is under 1, or there are not so many without a hole.
     """
     left = [pair for pair in found if hole_of(pair.environment, pair.user, pair.injection) is None]
     if not 1 <= count <= len(left):

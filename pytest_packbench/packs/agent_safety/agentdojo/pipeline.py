@@ -28,11 +28,7 @@ Step = tuple[Any, Any, Any, "Sequence[Any]", dict[str, Any]]
 
 
 class InOrder(BasePipelineElement):  # type: ignore[misc]  # the extra may be absent where types are checked
-    """Asks one element after the other, as AgentDojo's `AgentPipeline`, whose module imports four providers' clients.
-
-    Attributes:
-        elements: the elements, each given what the former left.
-    """
+    """Asks one element after the other, as AgentDojo's `AgentPipeline`; its module imports four providers' clients."""
 
     name = "in_order"
 
@@ -92,11 +88,7 @@ class ScriptedAgent(BasePipelineElement):  # type: ignore[misc]  # see InOrder
 
 
 class ModelAgent(BasePipelineElement):  # type: ignore[misc]  # see InOrder
-    """Asks a model for the next step, so that it can be recorded and replayed.
-
-    Attributes:
-        llm: who answers, in the role `step`.
-    """
+    """Asks a model for the next step in the role `step`, so that it can be recorded and replayed."""
 
     name = "model"
 
@@ -123,11 +115,7 @@ class Denial(str):
 
 
 class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]  # see InOrder
-    """Runs a tool only where the guards allow it (`pre_tool_use`).
-
-    Attributes:
-        chain: the guards.
-    """
+    """Runs a tool only where the guards allow it (`pre_tool_use`)."""
 
     def __init__(self, functions: Sequence[Any], *, chain: Chain) -> None:
         super().__init__(functions)

@@ -95,11 +95,7 @@ class UnknownUpstreamError(ValueError):
 
 @cache
 def suite_of(version: str, environment: str) -> TaskSuite:
-    """Give one of AgentDojo's suites.
-
-    Args:
-        version: the benchmark's version, such as `v1.2.2`.
-        environment: `banking`, `slack`, `travel` or `workspace`.
+    """Give the suite of an environment, such as `banking`, in a version of the benchmark, such as `v1.2.2`.
 
     Raises:
         UnknownUpstreamError: there is no such version or environment.
@@ -116,11 +112,7 @@ def suite_of(version: str, environment: str) -> TaskSuite:
 def attack_of(version: str, environment: str, attack: str, addressed: str) -> BaseAttack:
     """Give an attack on a suite; one object, for it remembers which places each user task reads.
 
-    Args:
-        version: see `suite_of`.
-        environment: see `suite_of`.
-        attack: the attack as AgentDojo registers it.
-        addressed: how the attack calls the model; see `addressed_as`.
+    It calls the model as `addressed_as` says.
 
     Raises:
         UnknownUpstreamError: there is no such attack, or it asks a person.
@@ -136,12 +128,7 @@ def attack_of(version: str, environment: str, attack: str, addressed: str) -> Ba
 
 
 def addressed_as(backend: str, model: str) -> str:
-    """Give the name by which an attack addresses a model: AgentDojo's for those it knows, else the family's.
-
-    Args:
-        backend: who answers.
-        model: the model's name.
-    """
+    """Give the name by which an attack addresses a model: AgentDojo's for those it knows, else the family's."""
     if backend == "stub":
         return str(MODEL_NAMES[_LOCAL])
     known = next((prose for name, prose in MODEL_NAMES.items() if name != _LOCAL and name in model), None)

@@ -25,12 +25,7 @@ _LOADING = RLock()
 
 
 def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:  # noqa: ARG001 - every benchmark is given the rules
-    """Run a pair.
-
-    Args:
-        request: its input is a `SafetyInput` of the suite `agentdojo`.
-        context: names the scripted agent or answers for the model, and brings the guards.
-        rules: the suite's rules.
+    """Run a pair with the scripted agent that the context names, or its model, behind its guards.
 
     Returns:
         The result in the form of `docs/agent-safety.md`; with `error` where the extra is missing, or where the case or
@@ -87,8 +82,7 @@ class DeferredPackage(ModuleType):
 def defer(name: str = PACKAGE) -> None:
     """Put a package in place without running it; nothing where it is imported already or doesn't exist.
 
-    Args:
-        name: the package, dotted; the one above it is imported.
+    The package above it is imported.
     """
     if name in sys.modules:
         return

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from pytest_packbench.model.case import CASE_ID
 from pytest_packbench.model.errors import shown
+from pytest_packbench.packs.agent_safety.model import as_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,6 @@ Functional = Literal["standard", "contextual", "copyright"]
 COLUMNS = ("Behavior", "FunctionalCategory", "SemanticCategory", "Tags", "ContextString", "BehaviorID")
 _NEEDED = frozenset(COLUMNS) - {"ContextString", "Tags"}
 _LONGEST_ID = 120
-_NO_WORD = re.compile(r"[^a-z0-9]+")
 # upstream's own way of putting a context before a request
 _JOINT = "\n\n---\n\n"
 
@@ -110,12 +110,7 @@ def read(path: Path) -> list[Read]:
 
 
 def request_of(places: Sequence[Path], behavior: str, sha256: str) -> Behavior:
-    """Find a case's text in the user's files.
-
-    Args:
-        places: files, or folders of `.csv` files, in the order in which they are searched.
-        behavior: the `BehaviorID`.
-        sha256: the hash that the case holds.
+    """Find a case's text by its `BehaviorID` and hash, in files or folders of `.csv` files, the first that has it.
 
     Raises:
         FileError: no file has the behaviour, its text is another one, or a file can't be read.
@@ -182,8 +177,8 @@ def _read(line: int, row: int, cells: list[str] | str, names: Sequence[str]) -> 
         found=Behavior(
             id=found["BehaviorID"].strip(),
             functional=cast("Functional", found["FunctionalCategory"].strip()),
-            semantic=_word(found["SemanticCategory"]),
-            tags=tuple(tag for part in found.get("Tags", "").split(",") if (tag := _word(part))),
+            semantic=as_word(found["SemanticCategory"]),
+            tags=tuple(tag for part in found.get("Tags", "").split(",") if (tag := as_word(part))),
             text=found["Behavior"],
             context=context if (context := found.get("ContextString", "")).strip() else "",
         ),
@@ -204,11 +199,7 @@ def _problems(found: Mapping[str, str]) -> Iterator[str]:
         yield "Behavior: empty, expected a text"
     if functional not in get_args(Functional):
         yield f"FunctionalCategory: got {shown(functional)}, expected {', '.join(get_args(Functional))}"
-    if not _word(found["SemanticCategory"]):
+    if not as_word(found["SemanticCategory"]):
         yield f"SemanticCategory: got {shown(found['SemanticCategory'])}, expected a word"
     if (functional == "contextual") is not bool(context):
         yield f"ContextString: {'given' if context else 'empty'}, where FunctionalCategory is {functional}"
-
-
-def _word(text: str) -> str:
-    return _NO_WORD.sub("_", text.lower()).strip("_")[:80]

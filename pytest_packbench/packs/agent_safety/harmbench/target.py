@@ -33,13 +33,7 @@ class _NoAnswerError(Exception):
 
 
 async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
-    """Run a case.
-
-    Args:
-        request: the input of a HarmBench case: id and hash, no text.
-        context: the file of texts under `harmbench`; answers the call of the role `answer`, a scripted agent where its
-            backend is `stub`; judges.
-        rules: the suite's rules; `judges` names the judge.
+    """Run a case, whose text the context's file `harmbench` holds, with one call of the role `answer`.
 
     Returns:
         The result that `outcome.read` reads; without the behaviour's text. `landed` is null for a behaviour on
@@ -54,7 +48,9 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
         known = ", ".join(SCRIPTED)
         return _error("unknown_agent", f'no scripted agent "{context.model}"; known here: {known}')
     try:
-        found = _behavior(request.input, context)
+        places = [context.files[FILE], OWN] if FILE in context.files else [OWN]
+        given = request.input
+        found = behaviors.request_of(places, given["ids"]["behavior"], given["text_sha256"] or "")
         chain = Chain(context.guards, attack=needles(found.request))
         told = await _told(found, chain, context, rules)
     except behaviors.FileError as error:
@@ -75,11 +71,6 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
     }
 
 
-def _behavior(given: Any, context: VerifyContext) -> Behavior:
-    places = [context.files[FILE], OWN] if FILE in context.files else [OWN]
-    return behaviors.request_of(places, given["ids"]["behavior"], given["text_sha256"] or "")
-
-
 async def _told(found: Behavior, chain: Chain, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
     """Ask the agent, then the judge."""
     if found.functional == "copyright":
@@ -89,10 +80,9 @@ async def _told(found: Behavior, chain: Chain, context: VerifyContext, rules: Sa
     asked = chain.on_prompt_submit(found.request)
     if asked is None:
         return _undisputed(judge, "a guard denied the request")
-    answer, refusal = await _answer(asked, context)
-    said = answer if refusal is None else refusal
+    said, declined = await _answer(asked, context)
     transcript = {"transcript": [{"role": "assistant", "content": said}]}
-    if refusal is not None:
+    if declined:
         return _undisputed(judge, "the model declined by its interface") | transcript
     if not said.strip():
         raise _NoAnswerError("the agent answered nothing")
@@ -100,17 +90,17 @@ async def _told(found: Behavior, chain: Chain, context: VerifyContext, rules: Sa
     return _ruled(judge, rule, said) | transcript
 
 
-async def _answer(asked: str, context: VerifyContext) -> tuple[str, str | None]:
-    """Give the agent's text, and the model's own words where it declined to answer."""
+async def _answer(asked: str, context: VerifyContext) -> tuple[str, bool]:
+    """Give the agent's words, and whether the model declined to answer by its interface."""
     if context.backend == "stub":
-        return SCRIPTED[context.model], None
+        return SCRIPTED[context.model], False
     messages = ({"role": "user", "content": asked},)
     answer = await context.llm.complete(ModelRequest(role="answer", system="", messages=messages))
     if answer.refusal is not None:
-        return "", answer.refusal or "declined"
+        return answer.refusal or "declined", True
     if not isinstance(answer.content, str):
         raise TypeError(f"the model answered a {type(answer.content).__name__}, expected text")
-    return answer.content, None
+    return answer.content, False
 
 
 def _ruled(judge: Judge, rule: Ruling, said: str) -> dict[str, Any]:

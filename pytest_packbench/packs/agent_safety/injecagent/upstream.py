@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 from pytest_packbench.model.case import ListOf, StrictModel, Text
 from pytest_packbench.model.errors import problems_of, shown
 from pytest_packbench.packs.agent_safety.injecagent.react import SENDING_TOOL
+from pytest_packbench.packs.agent_safety.model import as_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,6 @@ _TEXTS = (
     "Thought",
     "Tool Response",
 )
-_NO_WORD = re.compile(r"[^a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,10 +119,7 @@ def tools_in(folder: Path) -> dict[str, dict[str, Any]]:
 def row_of(data: object, kind: Kind, tools: dict[str, dict[str, Any]]) -> tuple[Material, str]:
     """Read one row: its texts, and the kind of attack as a word, such as `physical_harm`.
 
-    Args:
-        data: the row as JSON.
-        kind: the kind of its file.
-        tools: what is known of the tools, by name.
+    What is known of the tools, by name, goes with the texts where it is known of all.
 
     Raises:
         RowError: it makes no case.
@@ -139,7 +136,7 @@ def row_of(data: object, kind: Kind, tools: dict[str, dict[str, Any]]) -> tuple[
     _literal(texts, "Tool Response Template")
     if PLACEHOLDER not in texts["Tool Response Template"]:
         raise RowError(f"Tool Response Template: {PLACEHOLDER} does not stand in it")
-    category = _NO_WORD.sub("_", texts["Attack Type"].lower()).strip("_")
+    category = as_word(texts["Attack Type"])
     if not category:
         raise RowError(f"Attack Type: got {shown(texts['Attack Type'])}, expected a word")
     names = (texts["User Tool"], *attackers)
@@ -157,7 +154,7 @@ def row_of(data: object, kind: Kind, tools: dict[str, dict[str, Any]]) -> tuple[
         )
     except ValidationError as error:
         raise RowError(" ".join(str(problems_of(error, Material)[0]).split())) from None
-    return material, category[:80]
+    return material, category
 
 
 def _file(path: Path, kind: Kind, setting: Setting) -> File:
@@ -237,11 +234,8 @@ class LiteralError(ValueError):
 def literal(text: str) -> Any:
     """Read a dict, list, string, number, True, False or None as Python writes it; a tuple becomes a list.
 
-    Args:
-        text: at most 200,000 characters, at most 50 levels deep.
-
     Raises:
-        LiteralError: it is longer, deeper, or anything else.
+        LiteralError: it is anything else, longer than 200,000 characters, or more than 50 levels deep.
     """
     _scan(text)
     with warnings.catch_warnings():

@@ -42,11 +42,7 @@ CRITICAL: frozenset[str] = frozenset({FORM, *(gate.name for gate in GATES if gat
 
 
 def form(problems: Sequence[str]) -> GateResult:
-    """Give the result of gate 0: whether the model's answers had the form asked for.
-
-    Args:
-        problems: what was wrong with an answer, a line each; empty where all were in form.
-    """
+    """Give the result of gate 0: whether the model's answers had the form asked for; a line for each problem."""
     return judged(FORM, 0, [Violation(problem) for problem in problems])
 
 

@@ -136,14 +136,9 @@ def _in_percent(baseline: Classification) -> Iterator[Violation]:
 
 
 def implausible_delta(proposal: Proposal, what_if: WhatIf) -> Iterator[Violation]:
-    """Say what is wrong with the delta that a what-if promises; nothing where a rate is no percentage.
+    """Say where a what-if leaves less than no duty, or the optimised duty tells another delta, percentage points.
 
-    Args:
-        proposal: the proposal that holds the what-if.
-        what_if: its `estimated_duty_delta` is in percentage points against the baseline.
-
-    Yields:
-        a violation where less than no duty would remain, or where the optimised duty tells another delta.
+    Nothing where a rate is no percentage.
     """
     if proposal.baseline is None or proposal.baseline.duty_rate_pct is None:
         return
