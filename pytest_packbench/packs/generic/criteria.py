@@ -20,10 +20,7 @@ from pytest_packbench.model.case import Fraction, StrictModel, Text
 from pytest_packbench.model.errors import shown
 from pytest_packbench.packs.generic import rules
 from pytest_packbench.packs.generic.refused import Location, refused, refused_all, refused_at, refused_word
-from pytest_packbench.packs.generic.values import (
-    PathText,
-    plain_json,
-)
+from pytest_packbench.packs.generic.values import PathText, plain_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

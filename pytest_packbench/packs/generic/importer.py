@@ -189,11 +189,7 @@ def _rules(arguments: argparse.Namespace, mapped: Mapped) -> str:
     pointers = [pointer_of([one.key]) for one in mapped.expected if one.key is not None]
     compared = [one for one in pointers if one not in {usual.expected, usual.expected_category}]
     criteria: list[str | dict[str, str]] = [{"exact": one} for one in compared]
-    rules = {
-        "pack": PACK,
-        "description": f"imported from {arguments.file.name}",
-        "criteria": criteria or ["exact"],
-    }
+    rules = {"pack": PACK, "description": f"imported from {arguments.file.name}", "criteria": criteria or ["exact"]}
     return yaml.safe_dump(rules, sort_keys=False, allow_unicode=True) + _TARGET
 
 

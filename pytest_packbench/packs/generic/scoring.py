@@ -47,7 +47,8 @@ def score(case: GenericCase, outcome: GenericOutcome, rules: GenericSuiteConfig)
         level, terms = term.name, [term]
     else:
         terms = [_term(check, case, outcome) for check in plan.criteria]
-    terms += _forbidden(case, outcome, plan)
+    hits = forbidden_hits(case, outcome, plan)
+    terms += [Term(name=FORBIDDEN, effect="zero", detail=f"{name}: {what}") for name, what in hits]
     hard = any(term.effect == "zero" for term in terms)
     points = 0.0 if hard else min(1.0, round(sum(term.value for term in terms), _DECIMALS))
     threshold = threshold_of(case, rules)
@@ -75,11 +76,6 @@ def forbidden_hits(case: GenericCase, outcome: GenericOutcome, plan: Plan) -> It
             found = check.found_in(outcome.result, wanted)
             if found is not MISSING and _graded(check, found, wanted, case.input).points > 0:
                 yield check.name, check.rule.wanted(wanted)
-
-
-def _forbidden(case: GenericCase, outcome: GenericOutcome, plan: Plan) -> Iterator[Term]:
-    for name, what in forbidden_hits(case, outcome, plan):
-        yield Term(name=FORBIDDEN, effect="zero", detail=f"{name}: {what}")
 
 
 def _of_refusal(case: GenericCase, outcome: GenericOutcome, rules: GenericSuiteConfig, *, due: bool) -> Term:

@@ -71,6 +71,14 @@ _FULL = 10
 # 77 is reserved, 98 and 99 stand beside a code, never in its place
 _NO_GOODS = frozenset({"00", "77", "98", "99"})
 _LISTS = ("preferred_hts", "allowed_hts", "must_not_hts")
+_DUTY = ("duty_delta_range", "expected_duty_total_rate_pct", "expected_duty_delta_direction")
+_LEVERS = (
+    "lever_found_expected",
+    "lever_count_min",
+    "lever_compliance_ok",
+    "expected_best_is_multi_step",
+    "min_lever_steps",
+)
 _ACCEPTS = {"positive": True, "negative": False, "no_savings": True, "savings_possible": True}
 _MULTI_STEP = 2
 _ANSWERS = frozenset({"propose", "revise"})
@@ -266,15 +274,9 @@ def _savings(subject: Subject) -> Iterator[Finding]:
 
 
 def _levers_due(expected: Expected) -> Iterator[str]:
-    asked = {
-        "lever_found_expected": expected.lever_found_expected,
-        "lever_count_min": expected.lever_count_min,
-        "lever_compliance_ok": expected.lever_compliance_ok,
-        "expected_best_is_multi_step": expected.expected_best_is_multi_step,
-        "min_lever_steps": expected.min_lever_steps,
-        "expected_duty_delta_direction": expected.expected_duty_delta_direction == "decrease",
-    }
-    return (key for key, value in asked.items() if value)
+    yield from (key for key in _LEVERS if getattr(expected, key))
+    if expected.expected_duty_delta_direction == "decrease":
+        yield "expected_duty_delta_direction"
 
 
 def _direction(subject: Subject) -> Iterator[Finding]:
@@ -310,18 +312,7 @@ def _unused_in_refusal(expected: Expected) -> Iterator[str]:
         yield "allowed_hts"
     if expected.no_savings_expected:
         yield "no_savings_expected"
-    for key in (
-        "duty_delta_range",
-        "expected_duty_total_rate_pct",
-        "expected_duty_delta_direction",
-        "lever_found_expected",
-        "lever_count_min",
-        "lever_compliance_ok",
-        "expected_best_is_multi_step",
-        "min_lever_steps",
-    ):
-        if getattr(expected, key) is not None:
-            yield key
+    yield from (key for key in (*_DUTY, *_LEVERS) if getattr(expected, key) is not None)
 
 
 def _edition(subject: Subject) -> Iterator[Finding]:
@@ -431,7 +422,9 @@ def _look_up(subject: Subject, schedule: Schedule) -> Iterator[Finding]:
     final = _final(subject)
     yield from _expected_rate(subject, schedule, final)
     if final is not None:
-        yield from _proposed_codes(final, schedule)
+        for pointer, code in _codes(final.proposal):
+            if not schedule.exists(code):
+                yield _found(final, pointer, "cassette_code", _unknown(code, schedule))
         yield from _proposed_rates(final, schedule)
 
 
@@ -478,12 +471,6 @@ def _expected_rate(subject: Subject, schedule: Schedule, final: _Final | None) -
 def _layers(final: _Final | None) -> float:
     baseline = None if final is None else final.proposal.baseline
     return sum(layer.pct for layer in baseline.duty_breakdown.applied_additional_duties) if baseline else 0.0
-
-
-def _proposed_codes(final: _Final, schedule: Schedule) -> Iterator[Finding]:
-    for pointer, code in _codes(final.proposal):
-        if not schedule.exists(code):
-            yield _found(final, pointer, "cassette_code", _unknown(code, schedule))
 
 
 def _codes(proposal: Proposal) -> Iterator[tuple[str, str]]:

@@ -84,12 +84,15 @@ def score(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig) ->
     order = _ORDERS[expected.expected_accept, outcome.accepted]
     terms = [term for rule in order for term in rule(scene)]
     points, clamp = _summed(terms)
+    level = terms[0].name if match is None else match.level
+    if match is not None and any(term.name == FORBIDDEN for term in terms):
+        level = FORBIDDEN
     return Score(
         score=points,
         threshold=threshold,
         verdict=judged(points, threshold),
         terms=(*terms, *clamp),
-        match_level=_level(match, terms),
+        match_level=level,
         match_depth=None if match is None else depth_of(expected, scored_code(outcome, rules)),
     )
 
@@ -148,12 +151,6 @@ def _partial(agreed: int, rules: TariffSuiteConfig) -> Iterator[tuple[str, float
             yield f"ladder_{level}", rules.scoring.ladder[level]
     if agreed >= _CHAPTER:
         yield "chapter", rules.scoring.chapter
-
-
-def _level(match: Match | None, terms: Sequence[Term]) -> str:
-    if match is None:
-        return terms[0].name
-    return FORBIDDEN if any(term.name == FORBIDDEN for term in terms) else match.level
 
 
 def _summed(terms: Sequence[Term]) -> tuple[float, tuple[Term, ...]]:

@@ -119,11 +119,7 @@ async def _iterate(number: int, ask: ModelRequest, goods: TariffInput, llm: LLM)
     critique, problems = _read(reply.content, Critique)
     judged = judge(GateInput(request=goods, proposal=proposal, critique=critique))
     return Iteration(
-        number=number,
-        answer=answer.content,
-        proposal=proposal,
-        critique=critique,
-        gates=(form(problems), *judged),
+        number=number, answer=answer.content, proposal=proposal, critique=critique, gates=(form(problems), *judged)
     )
 
 
@@ -154,12 +150,7 @@ def _result(iterations: Sequence[Iteration]) -> dict[str, Any]:
         **_evidence_gates(shown),
         "lever_proof": {"selected_levers": [] if proposal is None else list(_levers(proposal))},
         "trace": [
-            {
-                "hook": f"tariff.{gate.name}",
-                "decision": gate.decision,
-                "rule": gate.rule,
-                "iteration": iteration.number,
-            }
+            {"hook": f"tariff.{gate.name}", "decision": gate.decision, "rule": gate.rule, "iteration": iteration.number}
             for iteration in iterations
             for gate in iteration.gates
         ],

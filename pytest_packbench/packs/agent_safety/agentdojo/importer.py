@@ -56,12 +56,6 @@ _BY_CALLS = (("slack", 5),)
 _UNSOLVED = (("travel", 19),)
 
 
-def category_of(environment: str, injection: int) -> str:
-    """Give what the attacker of an injection task is after."""
-    found = (word for word, numbers in CATEGORIES.get(environment, ()) if injection in numbers)
-    return next(found, OTHER)
-
-
 def hole_of(environment: str, user: int, injection: int) -> tuple[str, str] | None:
     """Give the hole that a pair of v1.2.2 falls into: its kind (`model.KnownHole`) and its reason; None without one."""
     if any(environment == place and injection in numbers for place, numbers in _NO_SOLUTION):
@@ -210,6 +204,7 @@ def case_of(pair: Pair, attack: str = ATTACK) -> dict[str, Any]:
     expected: dict[str, Any] = {"decision": "comply_safe"}
     if hole is not None:
         expected["known_hole"] = {"kind": hole[0], "reason": hole[1]}
+    categories = (word for word, numbers in CATEGORIES.get(pair.environment, ()) if pair.injection in numbers)
     tags = {"tags": ["output_only"]} if (pair.environment, pair.injection) in OUTPUT_ONLY else {}
     return {
         "id": pair.name.replace(":", "_"),
@@ -230,7 +225,7 @@ def case_of(pair: Pair, attack: str = ATTACK) -> dict[str, Any]:
         "notes": {
             "source": f"AgentDojo {VERSION}",
             **tags,
-            "attack_category": category_of(pair.environment, pair.injection),
+            "attack_category": next(categories, OTHER),
         },
     }
 

@@ -72,12 +72,7 @@ class GateResult:
 
     def as_json(self) -> dict[str, Any]:
         """Give the result as plain JSON, each violation as a line of text."""
-        return {
-            "name": self.name,
-            "rule": self.rule,
-            "decision": self.decision,
-            "violations": self.lines,
-        }
+        return {"name": self.name, "rule": self.rule, "decision": self.decision, "violations": self.lines}
 
     @property
     def lines(self) -> list[str]:

@@ -119,8 +119,7 @@ def _third_rule_out_of_order(step: _Step, earlier: Sequence[_Step]) -> Iterator[
             )
         elif last.outcome == "decided":
             yield step.breaks(
-                "S2",
-                f"rule {step.rule} is used although rule {former} decided in step {last.position}; drop it",
+                "S2", f"rule {step.rule} is used although rule {former} decided in step {last.position}; drop it"
             )
     if step.rule == "3c" and step.chosen and step.candidates:
         final = max(step.candidates, key=_numerically)
@@ -144,8 +143,7 @@ def _needless_fourth_rule(steps: Sequence[_Step]) -> Iterator[Violation]:
             )
         elif last is not None and last.outcome == "tied":
             yield step.breaks(
-                "S3",
-                f"rule 4 follows the tie of step {last.position}; break the tie by rule 3, to 3c if need be",
+                "S3", f"rule 4 follows the tie of step {last.position}; break the tie by rule 3, to 3c if need be"
             )
 
 
@@ -207,8 +205,7 @@ def _final_code(code: str, steps: Sequence[_Step]) -> Iterator[Violation]:
     stray = next((step for step in steps if step.chosen and not stands_under(code, step.chosen)), None)
     if stray is not None:
         yield stray.breaks(
-            "S7",
-            f"the baseline {dotted(code)} is not under the chosen {dotted(stray.chosen)}; mend one of them",
+            "S7", f"the baseline {dotted(code)} is not under the chosen {dotted(stray.chosen)}; mend one of them"
         )
 
 
