@@ -170,11 +170,12 @@ class GenericSuiteConfig(SuiteConfig):
     @cached_property
     def plan(self) -> Plan:
         """The rules, ready to be applied; made once."""
+        said = self.refusal.value if isinstance(self.refusal.value, list) else [self.refusal.value]
         return Plan(
             criteria=tuple(_check(criterion, self._total) for criterion in self.criteria),
             forbidden=tuple(_check(criterion, self._total) for criterion in self.forbidden),
             refused=compile_path(self.refusal.path),
-            refused_by=_refused_by(self.refusal),
+            refused_by=said if "value" in self.refusal.model_fields_set else None,
             category=compile_path(self.refusal.category),
             due=compile_path(self.refusal.expected),
             due_category=compile_path(self.refusal.expected_category),
@@ -208,12 +209,6 @@ def _check(criterion: Criterion, total: float) -> Check:
         share=criterion.weight / total,
         floor=float(criterion.hard_fail),
     )
-
-
-def _refused_by(refusal: Refusal) -> list[Any] | None:
-    if "value" not in refusal.model_fields_set:
-        return None
-    return refusal.value if isinstance(refusal.value, list) else [refusal.value]
 
 
 class GenericNotes(Notes):

@@ -76,7 +76,9 @@ class GenericPack(Pack):
         """Give the rows expected against actual: the decision, each criterion of an answer, what is forbidden."""
         plan = self._plan
         due = plan.refusal_due(case.expected)
-        rows = [Comparison(what="decision", expected=_due(case, plan), actual=_done(outcome))]
+        wanted = f"refusal ({scoring.wanted_category(case, plan) or 'any category'})" if due else "answer"
+        done = f"refusal ({outcome.category or 'no category'})" if outcome.refused else "answer"
+        rows = [Comparison(what="decision", expected=wanted, actual=done)]
         if not due and not outcome.refused:
             rows += [_row(check, case, outcome) for check in plan.criteria]
         hits = scoring.forbidden_hits(case, outcome, plan)
@@ -116,16 +118,6 @@ def _decision(outcome: GenericOutcome, score: Score) -> Decision:
     if outcome.refused:
         return "refuse"
     return "comply_unsafe" if any(term.effect == "zero" for term in score.terms) else "comply_safe"
-
-
-def _due(case: GenericCase, plan: Plan) -> str:
-    if not plan.refusal_due(case.expected):
-        return "answer"
-    return f"refusal ({scoring.wanted_category(case, plan) or 'any category'})"
-
-
-def _done(outcome: GenericOutcome) -> str:
-    return f"refusal ({outcome.category or 'no category'})" if outcome.refused else "answer"
 
 
 def _row(check: Check, case: GenericCase, outcome: GenericOutcome) -> Comparison:

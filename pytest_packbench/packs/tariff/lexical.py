@@ -82,7 +82,11 @@ def target(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
     goods = TariffInput.model_validate(request.as_json())
     schedule, index = _load(path)
     found = index.best(" ".join([goods.input, *(document.text for document in goods.evidence)]))
-    return _nothing() if found is None else _answer(found[0], found[1], schedule)
+    if found is None:
+        reason = "no word of the schedule is in the text"
+        refusal = {"category": "insufficient_info", "reason": reason, "questions": []}
+        return _result(accepted=False, tariff_dossier=None, refusal=refusal)
+    return _answer(*found, schedule)
 
 
 @cache
@@ -116,11 +120,6 @@ def _answer(line: Line, points: float, schedule: Schedule) -> dict[str, Any]:
         "citations": [],
     }
     return _result(accepted=True, tariff_dossier=dossier, refusal=None)
-
-
-def _nothing() -> dict[str, Any]:
-    refusal = {"category": "insufficient_info", "reason": "no word of the schedule is in the text", "questions": []}
-    return _result(accepted=False, tariff_dossier=None, refusal=refusal)
 
 
 def _result(*, accepted: bool, **parts: Any) -> dict[str, Any]:

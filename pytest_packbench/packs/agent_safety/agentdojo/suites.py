@@ -27,15 +27,24 @@ if TYPE_CHECKING:
 
 NOW = datetime(2024, 6, 1, 12)  # noqa: DTZ001 - AgentDojo's times have no zone
 """When everything happens: later than anything in AgentDojo's data."""
+NO_ATTACK = "none"
+"""The attack that brings nothing: the environment as it is. A case with it has to come out vacuous."""
 _ADDRESSES = 4096
+_ASKS_A_PERSON = "manual"
+_LOCAL = "local"
+_GPT = re.compile(r"gpt-(\d+(?:\.\d+)?)", re.IGNORECASE)
 
 
 @cache
 def adapt() -> None:
     """Change what takes most of the time, and what makes two runs differ; once in a process."""
-    _stop_the_clock()
+    # a tool that gives the time of day would make every recording outdated at once
+    stopped = SimpleNamespace(datetime=SimpleNamespace(now=lambda: NOW))
+    for tools in (email_client, cloud_drive_client):
+        tools.datetime = stopped
     _read_yaml_in_c()
-    _check_addresses_once()
+    # a pure function: each environment holds the same few addresses hundreds of times
+    pydantic.networks.validate_email = lru_cache(_ADDRESSES)(pydantic.networks.validate_email)
     for differ in (TravelDeepDiff, WorkspaceDeepDiff):
         differ.keywords.setdefault("custom_operators", [SkipEqual()])
     # AgentDojo's imports leave a million objects that stay: no collection has to look at them again
@@ -55,13 +64,6 @@ class SkipEqual:
         return True
 
 
-def _stop_the_clock() -> None:
-    # a tool that gives the time of day would make every recording outdated at once
-    stopped = SimpleNamespace(datetime=SimpleNamespace(now=lambda: NOW))
-    for tools in (email_client, cloud_drive_client):
-        tools.datetime = stopped
-
-
 def _read_yaml_in_c() -> None:
     loader = getattr(yaml, "CSafeLoader", None)
     if loader is None:
@@ -75,18 +77,6 @@ def _read_yaml_in_c() -> None:
     fast.safe_load = safe_load  # type: ignore[attr-defined]  # a module takes attributes
     # AgentDojo's name for the module, not the module: nobody else's YAML changes
     task_suites.yaml = fast
-
-
-def _check_addresses_once() -> None:
-    # a pure function: each environment holds the same few addresses hundreds of times
-    pydantic.networks.validate_email = lru_cache(_ADDRESSES)(pydantic.networks.validate_email)
-
-
-NO_ATTACK = "none"
-"""The attack that brings nothing: the environment as it is. A case with it has to come out vacuous."""
-_ASKS_A_PERSON = "manual"
-_LOCAL = "local"
-_GPT = re.compile(r"gpt-(\d+(?:\.\d+)?)", re.IGNORECASE)
 
 
 class UnknownUpstreamError(ValueError):

@@ -87,13 +87,9 @@ class Judge:
             # a model call that breaks says of what kind
             kind = getattr(error, "kind", type(error).__name__)
             raise JudgeError(f"{self.name} broke: {kind}: {error}") from error
-        return self._checked(found)
-
-    def _checked(self, found: object) -> Ruling:
+        # true and false would be read either way round
         if isinstance(found, str) and found in {"safe", "unsafe"}:
-            # true and false would be read either way round
             return Ruling(word="unsafe" if found == "unsafe" else "safe")
         if isinstance(found, Ruling) and found.word in {"safe", "unsafe"}:
             return found
-        said = repr(found)
-        raise JudgeError(f'{self.name}: gave {said[:60]}, expected "safe", "unsafe" or a Ruling')
+        raise JudgeError(f'{self.name}: gave {repr(found)[:60]}, expected "safe", "unsafe" or a Ruling')
