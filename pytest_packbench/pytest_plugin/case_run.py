@@ -256,7 +256,7 @@ def run_of(item: pytest.Item) -> CaseRun | None:
 class Reporter:
     """Completes the reports of cases, in the process that runs them."""
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
