@@ -65,7 +65,7 @@ def find_suite(name: str, root: Path, packs: Packs | None = None) -> Suite:
 
 
 def _absent(name: str, root: Path, bundled: Path) -> str:
-    from pytest_packbench.cases.files import without_rules
+    from pytest_packbench.cases.suites import without_rules
     from pytest_packbench.model.suite import CONFIG_NAME
 
     there = root.is_dir()

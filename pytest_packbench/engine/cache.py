@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_packbench.backends.base import Backend
+    from pytest_packbench.backends import Backend
     from pytest_packbench.engine.secrets import Secrets
     from pytest_packbench.model.request import ModelRequest
 

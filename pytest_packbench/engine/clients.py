@@ -6,8 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_packbench.backends import MODULES, RECORDED, STUB, open_backend
-from pytest_packbench.backends.base import Backend, BackendOptions, BackendUnusable
+from pytest_packbench.backends import MODULES, RECORDED, STUB, Backend, BackendOptions, BackendUnusable, open_backend
 from pytest_packbench.engine.cache import AnswerCache
 from pytest_packbench.engine.metering import Asked, Ledger, Live, price_of
 from pytest_packbench.engine.scheduler import Throttle

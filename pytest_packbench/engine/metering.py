@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.base import BackendError
+from pytest_packbench.backends import BackendError
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import text_of
 from pytest_packbench.model.request import Usage
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
-    from pytest_packbench.backends.base import Backend
+    from pytest_packbench.backends import Backend
     from pytest_packbench.engine.cache import AnswerCache
     from pytest_packbench.engine.secrets import Secrets
     from pytest_packbench.model.options import Caps
