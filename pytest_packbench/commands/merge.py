@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
-    from pytest_packbench.analysis.conclude import RunCount
+    from pytest_packbench.analysis.conclusion import RunCount
+    from pytest_packbench.analysis.listing import Order
     from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import CaseResult
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from ulid import ULID
 
-    from pytest_packbench.analysis.conclude import RunCount
+    from pytest_packbench.analysis.conclusion import RunCount, judge
     from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.markdown import summary_markdown
@@ -76,14 +77,16 @@ def run(arguments: argparse.Namespace) -> int:
     absent = None
     if shards is not None:
         absent = _Absent(run=merged, suite=suite, pack=pack, index=index, shards=shards)
-    count = RunCount(merged, suite.config, pack, earlier)
+    # results come by case id, and a table of cases with trials goes by test id
+    order: Order = "given" if merged.settings.get("trials", 1) == 1 else "test"
+    count = RunCount(merged, suite.config, pack, earlier, order=order)
     writer = RunWriter(arguments.output, merged.suite, merged.run_id, apart=True)
     try:
         with writer:
             writer.stream_results(_counted(merge.results(sorted(index), absent), count))
             told = count.conclusion(replace(merged, partial=merge.partial()))
-            writer.write_page(SUMMARY, summary_markdown(told.run, count.page, told.statistics, told.gates))
-            writer.complete(run_document(told.run, (), told.statistics, told.gates))
+            writer.write_page(SUMMARY, summary_markdown(told))
+            writer.complete(run_document(told))
     except OSError as error:
         named = str(error.filename or "")
         if named and not named.endswith(".tmp") and merged.run_id not in named:
@@ -91,10 +94,10 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         # the error names a draft, which nobody asked for
         raise UsageError(f"the merged run can't be written to {writer.folder}: {error.strerror or error}") from None
-    lines = table(told.run, count.ends, told.statistics, told.gates)
+    lines = table(told)
     sys.stdout.write("\n".join([*lines, f"reports: {writer.folder}", ""]))
     # the summary's own word: a failing case or a missing one fails a merge as it fails a run
-    return FINE if told.status == "passed" else FAILED
+    return FINE if judge(told).status == "passed" else FAILED
 
 
 def _check_output(output: Path) -> None:

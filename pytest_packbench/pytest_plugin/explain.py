@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from pytest_packbench.analysis.figures import count
 from pytest_packbench.model.score import Score, Term
 from pytest_packbench.pytest_plugin.stash import BENCHES
-from pytest_packbench.reports.failure import error_text, failure_text, headline, trials_lines
+from pytest_packbench.reports.terminal import error_text, failure_text, headline, trials_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

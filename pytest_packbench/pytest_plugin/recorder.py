@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
     from typing import Any
 
-    from pytest_packbench.analysis.conclude import Conclusion
+    from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.collection import Collector
@@ -182,7 +182,7 @@ class Recorder:
         return result
 
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
-        from pytest_packbench.analysis.conclude import conclude
+        from pytest_packbench.analysis.conclusion import conclude
 
         settings = self.benches.settings
         run.present, run.due = sizes(run.suite, settings.shard)
@@ -212,8 +212,7 @@ class Recorder:
 
         writer = run.results.writer
         writer.write_results(run.ordered)
-        page = summary_markdown(conclusion.run, run.ordered, conclusion.statistics, conclusion.gates)
-        writer.write_page(SUMMARY, page)
+        writer.write_page(SUMMARY, summary_markdown(conclusion))
         run.baseline = self._compared(writer, conclusion, earlier)
 
     def _compared(self, writer: RunWriter, conclusion: Conclusion, earlier: Earlier) -> list[str]:
@@ -275,9 +274,8 @@ class Recorder:
         told = run.conclusion
         if told is None or run.trouble:
             return
-        document = run_document(told.run, (), told.statistics, told.gates)
         try:
-            run.results.writer.complete(document, plugin_report(self.config, session, run.selected))
+            run.results.writer.complete(run_document(told), plugin_report(self.config, session, run.selected))
         except OSError as error:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
             path = run.results.writer.folder / REPORT

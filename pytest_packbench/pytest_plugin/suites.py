@@ -16,7 +16,7 @@ from pytest_packbench.model.options import SetupError
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import PackError, Packs
 from pytest_packbench.pytest_plugin.stash import RESUMED
-from pytest_packbench.reports.live import expected_text
+from pytest_packbench.reports.terminal import expected_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.analysis.gates import check_run
-from pytest_packbench.analysis.statistics import statistics
 from pytest_packbench.model.record import EvalRecord
-from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.stored import read_run
-from tests.unit.runs import COMPLETE, a_gate, entry, run
+from tests.unit.runs import COMPLETE, a_gate, document, entry, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,8 +73,8 @@ def errors(folder: Path, *found: CaseResult, **changes: Any) -> None:
 
 
 def report(folder: Path, *found: CaseResult, **changes: Any) -> None:
-    document = run_document(run(**changes), found, statistics(found), ())
-    (folder / "report.json").write_text(json.dumps({"packbench": document}), encoding="utf-8")
+    text = json.dumps({"packbench": document(run(**changes), found)})
+    (folder / "report.json").write_text(text, encoding="utf-8")
 
 
 BROKEN = entry("broken", "error", kind="timeout", message="after 5 s")

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.analysis.statistics import statistics
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.journal import read_head, read_journal
 from pytest_packbench.runs.results import RunResults
 from pytest_packbench.runs.resume import Kept
 from pytest_packbench.runs.writer import RunWriter
-from tests.unit.runs import entry, run
+from tests.unit.runs import concluded, entry, run
 from tests.unit.stored_runs import recorded
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ GOOD, BAD = recorded(entry("a"), "01RUN"), entry("b", "error", kind="timeout")
 
 
 def document(results: list[CaseResult], **changes: Any) -> dict[str, Any]:
-    return run_document(run(run_id="01RUN", **changes), (), statistics(results), ())
+    return run_document(concluded(run(run_id="01RUN", **changes), results))
 
 
 def names(folder: Path) -> list[str]:
