@@ -15,7 +15,7 @@ from pytest_packbench.runs.folder import OUTPUT, find_source
 if TYPE_CHECKING:
     import argparse
 
-    from pytest_packbench.runs.stored import ReadRun
+    from pytest_packbench.runs.stored import StoredRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.runs.stored import read_run
 
     baseline, current = read_run(find_source(arguments.baseline)), read_run(find_source(arguments.current))
-    comparison = compare(baseline.stored, current.stored)
+    comparison = compare(baseline, current)
     figures = comparison.figures()
     conditions = parse_conditions(arguments.fail_on, figures) if arguments.fail_on is not None else ()
     if comparison.differences and not arguments.force:
@@ -55,14 +55,14 @@ def run(arguments: argparse.Namespace) -> int:
     return FAILED if failed else FINE
 
 
-def _notes(baseline: ReadRun, current: ReadRun) -> list[str]:
+def _notes(baseline: StoredRun, current: StoredRun) -> list[str]:
     notes = [
         f"The {name} run was read from records alone, which hold no case that broke or did not run: such a case stands "
         f'under "{title}" here, and is no new failure.'
         for name, one, title in (("baseline", baseline, "Added"), ("current", current, "Removed"))
         if not one.whole
     ]
-    if baseline.stored.run.run_id == current.stored.run.run_id:
+    if baseline.run.run_id == current.run.run_id:
         notes.append("Baseline and current are the same run.")
     return notes
 

@@ -53,9 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.markdown import summary_markdown
     from pytest_packbench.reports.terminal import table
-    from pytest_packbench.runs.baseline import Earlier
     from pytest_packbench.runs.merge import Merge, Part
-    from pytest_packbench.runs.stored import load_run
+    from pytest_packbench.runs.stored import Earlier, load_run
     from pytest_packbench.runs.writer import RunWriter
 
     _check_output(arguments.output)

@@ -23,12 +23,12 @@ from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.jsonreport import plugin_report
 from pytest_packbench.pytest_plugin.resume import check_resumed
 from pytest_packbench.pytest_plugin.stash import AHEAD, ATTRIBUTE, RESUMED, RUN_ID, ungrouped
-from pytest_packbench.runs.baseline import NONE, find_baseline
 from pytest_packbench.runs.folder import DIFF, REPORT, SUMMARY
 from pytest_packbench.runs.journal import read_worker_journals
 from pytest_packbench.runs.metadata import SPENT, Extent, listed, spent_together, targets_of
 from pytest_packbench.runs.results import RunResults
 from pytest_packbench.runs.resume import crashed, not_reached, spent_of
+from pytest_packbench.runs.stored import NONE, find_baseline
 from pytest_packbench.runs.writer import RunWriter
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.runs.baseline import Earlier
+    from pytest_packbench.runs.stored import Earlier
 
 
 _RAN = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.checks import own_problem
 from pytest_packbench.model.record import EvalRecord, RecordError
-from pytest_packbench.runs.files import is_held
 from pytest_packbench.runs.folder import (
     JOURNAL,
     LATEST,
     REPORT,
     WORKER_JOURNALS,
     StoredRunError,
+    is_held,
     is_run_id,
 )
 from pytest_packbench.runs.journal import JournalError, latest, read_head, read_journal

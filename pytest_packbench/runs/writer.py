@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_packbench.atomic import write_atomic
-from pytest_packbench.runs.files import open_jsonl
 from pytest_packbench.runs.folder import (
     DRAFTS,
     ERRORS,
@@ -18,6 +17,7 @@ from pytest_packbench.runs.folder import (
     REPORT,
     WORKER_JOURNALS,
     ensure_gitignore,
+    open_jsonl,
 )
 from pytest_packbench.runs.journal import Journal, rewrite_journal
 from pytest_packbench.runs.report import row_line, write_report
