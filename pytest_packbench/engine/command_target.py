@@ -13,9 +13,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
 from pytest_packbench.cases.load import parse_json
-from pytest_packbench.engine.external import MOST_BYTES, TargetFailure, Veil, request_json
+from pytest_packbench.engine.external import MOST_BYTES, TargetError, TargetFailure, Veil, request_json
 from pytest_packbench.engine.secrets import HIDDEN
-from pytest_packbench.engine.targets import TargetError
 from pytest_packbench.model.errors import shown
 
 if TYPE_CHECKING:

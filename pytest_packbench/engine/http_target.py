@@ -14,8 +14,7 @@ from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 from pytest_packbench import __version__
 from pytest_packbench.cases.load import parse_json
-from pytest_packbench.engine.external import MOST_BYTES, TargetFailure, Veil, request_json
-from pytest_packbench.engine.targets import TargetError
+from pytest_packbench.engine.external import MOST_BYTES, TargetError, TargetFailure, Veil, request_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

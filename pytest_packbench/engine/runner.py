@@ -14,8 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.engine.attempt import AttemptState, settle
-from pytest_packbench.engine.context import Attempt, Failure
+from pytest_packbench.engine.attempt import Attempt, AttemptState, Failure, settle
 from pytest_packbench.engine.offline import THREADS
 from pytest_packbench.engine.output import Output
 from pytest_packbench.engine.scheduler import Answer, Job, Key, Limit, Work
@@ -133,7 +132,7 @@ class Runner:
             tick: called about twice a second while waiting.
 
         Raises:
-            BaseException: what the target raised to end the whole run (`SuiteContext.stops`).
+            BaseException: what the target raised to end the whole run (`RunOptions.stops`).
         """
         key = job.key
         if key in self._given_up:
@@ -285,7 +284,7 @@ class Runner:
 
     def _stop_of(self, state: AttemptState, job: Job) -> BaseException | None:
         trouble = state.trouble
-        if not isinstance(trouble, job.context.stops):
+        if not isinstance(trouble, job.context.options.stops):
             return None
         # Ctrl-C comes to the main thread alone: on another one it is a target's own doing, and its case's error
         return None if self._beside and isinstance(trouble, KeyboardInterrupt) else trouble

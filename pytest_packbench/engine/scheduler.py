@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.engine.attempt import AttemptState, abandoned, ask_ahead
-from pytest_packbench.engine.context import Failure
+from pytest_packbench.engine.attempt import AttemptState, Failure, abandoned, ask_ahead
 from pytest_packbench.engine.output import Output, collected_in
 from pytest_packbench.engine.targets import in_thread
 from pytest_packbench.model.errors import said
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     import queue
     from collections.abc import Callable
 
-    from pytest_packbench.engine.context import SuiteContext
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.metering import Ledger
     from pytest_packbench.model.case import LoadedCase
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine.command_target import CommandTarget, shown_command
-from pytest_packbench.engine.external import MOST_BYTES, TargetFailure
-from pytest_packbench.engine.targets import Caller, TargetError, in_thread
+from pytest_packbench.engine.external import MOST_BYTES, TargetError, TargetFailure
+from pytest_packbench.engine.targets import Caller, in_thread
 from pytest_packbench.model.request import VerifyRequest
 
 if TYPE_CHECKING:
