@@ -36,22 +36,6 @@ _LINE_BYTES = 16 * 1024
 _SETTLE_S = 2.0
 
 
-def shown_command(command: str) -> str:
-    """Show a command without what may be secret in it.
-
-    Args:
-        command: a command line, in the quotes of a POSIX shell.
-
-    Returns:
-        The command; values of options and of variables with secret names (`--api-key`, `TOKEN=`) as `[hidden]`.
-    """
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return "…"
-    return " ".join(_without_secrets(words)[0])
-
-
 class CommandTarget:
     """Asks child processes, each one case at a time. Used from one event loop.
 
@@ -60,12 +44,10 @@ class CommandTarget:
 
     Attributes:
         opaque: its model calls, if any, are out of sight, so that it is recorded whole.
-        asks_model: it needs no backend of ours.
         shown: the command as it may be shown.
     """
 
     opaque = True
-    asks_model = False
 
     def __init__(self, *, command: str, cwd: Path, processes: int) -> None:
         """Read the command; nothing is started yet.

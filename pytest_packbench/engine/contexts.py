@@ -169,17 +169,13 @@ class SuiteContexts:
         """
         target, name = self._target(suite)
         pack, caller, options = self.pack_of(suite), Caller(target), self.options
-        answering = self.clients.for_suite(suite, pack, caller)
         self._opened[suite.name] = context = SuiteContext(
             suite=suite,
             pack=pack,
             caller=caller,
             target_name=name,
             options=options,
-            live=answering.live,
-            backend=answering.backend,
-            model=answering.model,
-            roles=answering.roles,
+            **self.clients.for_suite(suite, pack, caller)._asdict(),
             guards=self._guards(suite, pack),
             judges=self._hooks.judges(),
         )

@@ -63,12 +63,10 @@ class HttpTarget:
 
     Attributes:
         opaque: its model calls, if any, are out of sight, so that it is recorded whole.
-        asks_model: it needs no backend of ours.
         shown: the URL as it may be shown.
     """
 
     opaque = True
-    asks_model = False
 
     def __init__(self, *, url: str, timeout_s: float, connections: int) -> None:
         """Check the address and the headers; nothing is sent yet.
