@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from pytest_packbench.analysis.comparison import Comparison
-    from pytest_packbench.engine.context import SuiteContext
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import CaseResult
@@ -83,7 +83,7 @@ def rescored(entries: Iterable[CaseResult], run: Run, payloads: Path, suite: Sui
     Raises:
         StoredRunError: the run kept no results, or a line of them can't be read.
     """
-    from pytest_packbench.engine.context import SuiteContext
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.runs.lines import read_payloads
 
     left = {(entry.test_id, entry.trial): entry for entry in entries}

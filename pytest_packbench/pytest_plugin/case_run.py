@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.cases.files import located
-from pytest_packbench.engine.attempt import attempt, frames
-from pytest_packbench.engine.context import Failure
-from pytest_packbench.engine.results import Place
-from pytest_packbench.engine.targets import TargetError
-from pytest_packbench.engine.trial import Trial, broken_trial, idle_trial, kept_trial, trial_of
+from pytest_packbench.engine.attempt import Failure, attempt, frames
+from pytest_packbench.engine.external import TargetError
+from pytest_packbench.engine.results import Place, Trial, broken_trial, idle_trial, kept_trial, trial_of
 from pytest_packbench.model.errors import said
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import CaseResult

@@ -15,8 +15,8 @@ import pytest
 from pytest_packbench.cases.suites import sizes
 from pytest_packbench.engine.contexts import guard_name
 from pytest_packbench.engine.metering import CAPS
-from pytest_packbench.engine.results import Place, clock, unscored, versions
-from pytest_packbench.engine.trial import kept_trial
+from pytest_packbench.engine.results import Place, kept_trial, unscored, versions
+from pytest_packbench.model.result import clock
 from pytest_packbench.model.run import CLUSTER, Run
 from pytest_packbench.plugin import ASKED
 from pytest_packbench.pytest_plugin.case_run import run_of
