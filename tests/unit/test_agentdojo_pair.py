@@ -16,7 +16,7 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.default_suites.v1.travel.task_suite import TravelDeepDiff
 from agentdojo.default_suites.v1.workspace.task_suite import WorkspaceDeepDiff
 
-from pytest_packbench.backends.base import BackendError
+from pytest_packbench.backends import BackendError
 from pytest_packbench.model.request import ModelAnswer, ToolCall
 from pytest_packbench.packs.agent_safety.agentdojo.importer import SEED, VERSION, case_of, hole_of, pairs, select
 from pytest_packbench.packs.agent_safety.agentdojo.pair import _system_message
