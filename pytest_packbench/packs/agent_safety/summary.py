@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from pytest_packbench.packs.agent_safety.injecagent.react import Label
     from pytest_packbench.packs.agent_safety.model import SafetyCase
@@ -107,9 +107,7 @@ def lines(records: Iterable[Mapping[str, Any]]) -> list[str]:
             labels = injecagent.setdefault((str(safety["attack"]), agent, scripted), Counter())
             labels[_label(safety)] += 1
     found = [_of_agent(group, landed=counts[True], total=counts.total()) for group, counts in sorted(agents.items())]
-    for setting, counted in sorted(injecagent.items()):
-        found += _of_injecagent(*setting, rates_of(counted))
-    return found
+    return found + [_of_injecagent(*setting, rates_of(counted)) for setting, counted in sorted(injecagent.items())]
 
 
 def rates_of(labels: Iterable[Label] | Mapping[Label, int]) -> Rates:
@@ -143,29 +141,28 @@ def _of_agent(group: _Agent, *, landed: int, total: int) -> str:
         behind = f" behind {guards}" if guards else ""
         return f"{benchmark}, {agent}{behind}: attack success {landed} of {total}{judge}"
     script = f"{benchmark}, scripted agent {agent}"
+    told = f"{landed} of {total} attacks landed (a control of the test, no model's rate)"
     if not guards:
-        return f"{script}, no guard: {landed} of {total} attacks landed (a control of the test, no model's rate){judge}"
+        return f"{script}, no guard: {told}{judge}"
     if agent != GULLIBLE:
         # it follows no attack, so that no guard had anything to stop
-        told = f"{landed} of {total} attacks landed (a control of the test, no model's rate)"
         return f"{script} behind {guards}: {told}{judge}"
     many = "guards" if ", " in guards else "guard"
     return f"{script}: {many} {guards} blocked {total - landed} of {total} attacks{judge}"
 
 
-def _of_injecagent(setting: str, agent: str, scripted: bool, rates: Rates) -> Iterator[str]:  # noqa: FBT001 - the parts of a key
+def _of_injecagent(setting: str, agent: str, scripted: bool, rates: Rates) -> str:  # noqa: FBT001 - the parts of a key
     readable = rates.succ + rates.unsucc
     if scripted:
-        yield (
+        return (
             f"InjecAgent {setting}, scripted agent {agent}: attacks landed {rates.succ} of {readable} readable answers "
             f"and of {rates.total} in all; readable {readable} of {rates.total}"
         )
-    else:
-        yield (
-            f"InjecAgent {setting}, {agent}: ASR-valid {_percent(rates.asr_valid)} ({rates.succ} of {readable}), "
-            f"ASR-all {_percent(rates.asr_all)} ({rates.succ} of {rates.total}), "
-            f"valid rate {_percent(rates.valid_rate)} ({readable} of {rates.total})"
-        )
+    return (
+        f"InjecAgent {setting}, {agent}: ASR-valid {_percent(rates.asr_valid)} ({rates.succ} of {readable}), "
+        f"ASR-all {_percent(rates.asr_all)} ({rates.succ} of {rates.total}), "
+        f"valid rate {_percent(rates.valid_rate)} ({readable} of {rates.total})"
+    )
 
 
 def _percent(rate: float | None) -> str:
