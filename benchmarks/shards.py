@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.overhead import START, Usage, suite_command, used, write_suite
 from pytest_packbench.analysis.statistics import statistics
-from pytest_packbench.model.shard import shard_of
+from pytest_packbench.model.run import shard_of
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.stored import load_run
 from pytest_packbench.runs.writer import RunWriter

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_packbench.model.case import Case, LoadedCase
-    from pytest_packbench.model.shard import Shard
+    from pytest_packbench.model.run import Shard
 
 
 ONE = ".json"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_packbench.cases.files import CasePlace
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.shard import Shard
+    from pytest_packbench.model.run import Shard
     from pytest_packbench.model.suite import Suite
 
 

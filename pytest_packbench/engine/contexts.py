@@ -14,7 +14,7 @@ from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.engine.target_lookup import find_target, import_object
 from pytest_packbench.engine.targets import Caller, TargetError, as_target
 from pytest_packbench.model.errors import said
-from pytest_packbench.model.options import ExpectedCalls, SetupError
+from pytest_packbench.model.run import ExpectedCalls, SetupError
 from pytest_packbench.model.suite import CONFIG_NAME, AtLeast
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.engine.results import Place
-    from pytest_packbench.model.options import RunOptions
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.request import Target
+    from pytest_packbench.model.run import RunOptions
     from pytest_packbench.model.suite import Suite
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.options import WORKER_WINDOW
+from pytest_packbench.model.run import WORKER_WINDOW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_packbench.model.options import ExpectedCalls, RunOptions
+    from pytest_packbench.model.run import ExpectedCalls, RunOptions
 
 
 def expected_text(expected: ExpectedCalls, mode: str) -> str:
