@@ -162,8 +162,8 @@ def read_config(path: Path, models: Mapping[str, type[SuiteConfig]], *, source: 
 def scoring_sha256(config: SuiteConfig) -> str:
     """Hash the rules that turn an answer into a score and a score into passed or failed.
 
-    All that `suite.yaml` says counts, a pack's own rules and all defaults too, but for the keys in `config.not_scoring`:
-    what the run demands of all cases together, what is run and by whom, what it costs, and words change no score.
+    All that `suite.yaml` says counts, a pack's own rules and all defaults too, but for `config.not_scoring`: what the
+    run demands of all cases together, what is run and by whom, what it costs, and words for people change no score.
     """
     return canonical_sha256(config.model_dump(mode="json", exclude=set(config.not_scoring)))
 
