@@ -20,7 +20,7 @@ from benchmarks.overhead import START, Usage, suite_command, used, write_suite
 from pytest_packbench.analysis.conclusion import Conclusion
 from pytest_packbench.analysis.statistics import statistics_of
 from pytest_packbench.analysis.tally import Tally
-from pytest_packbench.model.shard import shard_of
+from pytest_packbench.model.run import shard_of
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.stored import load_run
 from pytest_packbench.runs.writer import RunWriter

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn, TypeVar
 
+from pytest_packbench.model.strict_json import U64_MAX
+
 T = TypeVar("T")
 WRAPPED = "value"
 """The property that holds the answer of a schema that isn't an object's."""
 _MOST_SHOWN = 80
-# what a record can hold
-_MOST_TOKENS = 2**64 - 1
 # https://platform.openai.com/docs/guides/structured-outputs, "Supported schemas"
 _STRICT = frozenset(
     {
@@ -68,8 +68,8 @@ def arguments(value: Any, tool: str) -> dict[str, Any]:
 
 
 def count(value: object) -> int | None:
-    """Read a number of tokens; None where there is none, or one that nobody can have counted."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
+    """Read a number of tokens; None where there is none, or one that no record can hold."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= U64_MAX else None
 
 
 def as_object(schema: dict[str, Any]) -> dict[str, Any]:

@@ -24,10 +24,9 @@ _INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_toke
 class Anthropic(Posting):
     """Messages, by the official client; JSON is asked for as the arguments of a tool that must be called.
 
-    The key comes from ANTHROPIC_API_KEY.
-    A forced tool takes any schema of an object and every model knows it; the output format takes neither many optional
-    properties nor limits. Usage counts the input with what was written to and read from the cache: that is what the
-    model read, and Anthropic counts it apart.
+    The key comes from ANTHROPIC_API_KEY. A forced tool takes any schema of an object and every model knows it; the
+    output format takes neither many optional properties nor limits. Usage counts the input with what was written to
+    and read from the cache: that is what the model read, and Anthropic counts it apart.
     """
 
     name = "anthropic"

@@ -78,9 +78,10 @@ class Asking(ABC):
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request; raises `BackendError`."""
-        data = await self._ask(request)
-        usage = self._usage(data)
+        usage = None
         try:
+            data = await self._ask(request)
+            usage = self._usage(data)
             return self._answer(data, request, usage)
         except Unreadable as error:
             raise self._failures.unreadable(error, usage) from None
@@ -103,7 +104,7 @@ class Asking(ABC):
 
     @abstractmethod
     async def _ask(self, request: ModelRequest) -> Any:
-        """Give what the provider answers; raises `BackendError`."""
+        """Give what the provider answers; raises `Unreadable`, or `BackendError` where none came."""
 
     @abstractmethod
     def _usage(self, data: Any) -> Usage:
@@ -176,10 +177,7 @@ class Posting(Asking):
                 refused |= more
                 continue
             self._refused |= refused
-            try:
-                return parsed(text)
-            except Unreadable as error:
-                raise self._failures.unreadable(error) from None
+            return parsed(text)
 
     async def _post(self, body: dict[str, Any]) -> str:
         sdk = self._sdk

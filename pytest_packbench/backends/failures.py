@@ -66,7 +66,7 @@ class Failures:
         reason = f"{error.reason} (at character {error.start})"
         return self._broken("bad_request", f"the request can't be sent: {reason}")
 
-    def unreadable(self, error: Exception, usage: Usage | None = None) -> BackendError:
+    def unreadable(self, error: Exception, usage: Usage | None) -> BackendError:
         """Make an error of an answer that isn't what was asked for."""
         return self._broken("answer_unreadable", one_line(str(error), self.secrets), usage)
 

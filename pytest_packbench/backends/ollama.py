@@ -107,7 +107,7 @@ class Ollama(Asking):
             # the client reads whatever comes as JSON of the form it expects
             if seen.status >= HTTPStatus.BAD_REQUEST:
                 raise self._failures.of_status(seen.status, "") from None
-            raise self._failures.unreadable(Unreadable(f"expected a chat response: {error}")) from None
+            raise Unreadable(f"expected a chat response: {error}") from None
 
     def _asked(self, request: ModelRequest) -> dict[str, Any]:
         system = [{"role": "system", "content": request.system}] if request.system else []

@@ -81,14 +81,9 @@ def key_from(variable: str, *, name: str, own_server: bool) -> str:
 
 
 def checked_url(url: str, *, name: str, bare_host: bool = False) -> str:
-    """Check a server's address without ever showing it.
+    """Check a server's address without ever showing it; with `bare_host` it may lack its scheme.
 
     A login or a query in it would stand in the clients' logs with every call.
-
-    Args:
-        url: the address.
-        name: the backend.
-        bare_host: whether it may lack its scheme.
 
     Raises:
         BackendUnusable: it isn't scheme, host, port and path only.

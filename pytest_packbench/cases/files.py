@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_packbench.model.case import Case, LoadedCase
-    from pytest_packbench.model.shard import Shard
+    from pytest_packbench.model.run import Shard
 
 
 ONE = ".json"
@@ -139,11 +139,7 @@ def case_paths(folder: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def case_lines(path: str | os.PathLike[str]) -> Iterator[CaseLine]:
-    """Read the lines of a file of many cases one by one, blank ones left out.
-
-    Raises:
-        OSError: it can't be read.
-    """
+    """Read the lines of a file of many cases one by one, blank ones left out; raises OSError."""
     start = 0
     with open(path, "rb") as lines:  # noqa: PTH123 - a path as text, as above
         for number, raw in enumerate(lines, start=1):
@@ -227,11 +223,7 @@ def count_cases(folder: str | os.PathLike[str], shard: Shard | None = None) -> i
 
 
 def find_in(path: str, name: str) -> CasePlace | None:
-    """Find the case of a name in a file; asked for many of one file, it is looked through once.
-
-    Returns:
-        Its place; None where the file is not there, or has no such line.
-    """
+    """Find the case of a name in a file, None if it isn't there; asked for many of one, it looks it through once."""
     try:
         now = os.stat(path)  # noqa: PTH116 - a path as text, as above
     except (OSError, ValueError):
@@ -272,11 +264,7 @@ class CaseIndex:
 
 
 def raw_of(place: CasePlace) -> bytes:
-    """Read the bytes of the case at a place.
-
-    Raises:
-        OSError: they can't be read.
-    """
+    """Read the bytes of the case at a place; raises OSError."""
     with open(place.path, "rb") as content:  # noqa: PTH123 - a path as text, as above
         if not place.line:
             return content.read()
@@ -285,11 +273,7 @@ def raw_of(place: CasePlace) -> bytes:
 
 
 def sha256_at(place: CasePlace) -> str | None:
-    """Hash the case at a place as `LoadedCase.sha256` does, without looking at what it holds.
-
-    Returns:
-        The hash; None where it can't be read.
-    """
+    """Hash the case at a place as `LoadedCase.sha256` does, without looking at what it holds; None if unreadable."""
     try:
         return case_sha256(parse_json(raw_of(place)))
     except (OSError, ValueError):
@@ -297,7 +281,7 @@ def sha256_at(place: CasePlace) -> str | None:
 
 
 def read_place(place: CasePlace, model: type[Case], *, file: str, pack: str | None) -> LoadedCase:
-    """Read the case at a place.
+    """Read the case at a place into its pack's model.
 
     Args:
         place: where it stands.

@@ -66,12 +66,9 @@ class SuiteFiles:
 
 
 def lint(suite: Suite, pack: Pack, options: Mapping[str, Path]) -> list[Finding]:
-    """Find what is not good in a suite's files. A file that can't be read is a finding and hides no other.
+    """Find what is not good in a suite's files; `options` are values of its pack's `lint_options`, by name.
 
-    Args:
-        suite: the suite.
-        pack: its pack.
-        options: values of the pack's `lint_options`, by name.
+    A file that can't be read is a finding and hides no other.
 
     Returns:
         The findings by file, in each in the order of the rules; files are named from the suite's folder.
@@ -300,16 +297,12 @@ def _cassettes(files: SuiteFiles) -> Iterator[Finding]:
         message = "no case has this id; take the cassette out"
         yield Finding(file=files.cassettes[name], pointer="", rule="cassette_unused", message=message)
     for filed in files.cases:
+        case = filed.loaded.case
         if filed.cassette is not None:
             yield from _belonging(filed, filed.cassette)
-        elif _lacks_cassette(filed, files):
+        # a suite without any cassette has a target that asks no model
+        elif files.cassettes and case.id not in files.unread_cassettes and case.notes.skip is None:
             yield _at(filed, "", "cassette_missing", f"expected {filed.cassette_file}; record or write it")
-
-
-def _lacks_cassette(filed: FiledCase, files: SuiteFiles) -> bool:
-    case = filed.loaded.case
-    # a suite without any cassette has a target that asks no model
-    return bool(files.cassettes) and case.id not in files.unread_cassettes and case.notes.skip is None
 
 
 def _belonging(filed: FiledCase, cassette: Cassette) -> Iterator[Finding]:
@@ -333,22 +326,17 @@ def _provenance(filed: FiledCase) -> Iterator[Finding]:
     notes = filed.loaded.case.notes
     if notes.source is None or not notes.source.strip():
         yield _at(filed, "/notes/source", "source_missing", "say where the expected answer comes from")
-    if notes.date is not None and not _is_day(notes.date):
-        yield _at(filed, "/notes/date", "date_unreal", f"got {shown(notes.date)}; no calendar has that day")
+    if notes.date is not None:
+        try:
+            date.fromisoformat(notes.date)
+        except ValueError:
+            yield _at(filed, "/notes/date", "date_unreal", f"got {shown(notes.date)}; no calendar has that day")
 
 
 def _undated(files: SuiteFiles) -> Iterator[Finding]:
     for filed in files.cases:
         if filed.loaded.case.notes.date is None:
             yield _at(filed, "/notes/date", "date_missing", "say on which day the expected answer was true")
-
-
-def _is_day(text: str) -> bool:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _quarantine(filed: FiledCase) -> Iterator[Finding]:

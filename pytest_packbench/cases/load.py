@@ -109,14 +109,7 @@ def case_sha256(data: object) -> str:
 
 
 def load_cassette(path: Path, *, source: str) -> tuple[Cassette, str]:
-    """Read a cassette.
-
-    Args:
-        path: the file.
-        source: how to call it in an error.
-
-    Returns:
-        The cassette and the hash of its meaning.
+    """Read a cassette and give it with the hash of its meaning; `source` is how to call its file in an error.
 
     Raises:
         FileNotFoundError: there is none.
@@ -130,10 +123,10 @@ def load_cassette(path: Path, *, source: str) -> tuple[Cassette, str]:
 
 
 def read_config(path: Path, models: Mapping[str, type[SuiteConfig]], *, source: str) -> SuiteConfig:
-    """Read the `suite.yaml` of the folder `path`.
+    """Read the `suite.yaml` of a suite's folder.
 
     Args:
-        path: the suite's folder.
+        path: the folder.
         models: the packs that are known, with their suite models.
         source: how to call the file in an error.
 
@@ -169,14 +162,8 @@ def read_config(path: Path, models: Mapping[str, type[SuiteConfig]], *, source: 
 def scoring_sha256(config: SuiteConfig) -> str:
     """Hash the rules that turn an answer into a score and a score into passed or failed.
 
-    All that `suite.yaml` says counts, a pack's own rules too, but for the keys in `config.not_scoring`: what the run
-    demands of all cases together, what is run and by whom, what it costs, and words for people change no score.
-
-    Args:
-        config: what `suite.yaml` says, in the pack's own model; keys that it leaves out count with their defaults.
-
-    Returns:
-        Hexadecimal SHA-256 of canonical JSON.
+    All that `suite.yaml` says counts, a pack's own rules and all defaults too, but for `config.not_scoring`: what the
+    run demands of all cases together, what is run and by whom, what it costs, and words for people change no score.
     """
     return canonical_sha256(config.model_dump(mode="json", exclude=set(config.not_scoring)))
 

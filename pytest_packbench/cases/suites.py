@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_packbench.cases.files import CasePlace
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.shard import Shard
+    from pytest_packbench.model.run import Shard
     from pytest_packbench.model.suite import Suite
 
 
@@ -106,14 +106,7 @@ def unknown_suite(name: str, known: dict[str, Path], own: Path, bundled: Path) -
 
 
 def without_rules(folder: Path) -> str:
-    """Say that a folder has no `suite.yaml`, and what to do.
-
-    Args:
-        folder: the folder of which a suite was expected, absolute or from the current one.
-
-    Returns:
-        One line; empty where there is no such folder.
-    """
+    """Say in one line that a folder has no `suite.yaml`, and what to do; empty where there is no such folder."""
     if not folder.is_dir():
         return ""
     names = [path.name for path in folder.iterdir() if path.is_file() and path.name.isprintable()]
@@ -142,14 +135,9 @@ def counted_text(folder: Path) -> str:
 
 
 def suite_cases(suite: Suite, pack: Pack, name_of: Callable[[Path], str]) -> tuple[SuiteCase, ...]:
-    """Read all cases of a suite, in the order of their files.
+    """Read all cases of a suite, in the order of their files; `name_of` names a file for people by its absolute path.
 
     Cases of one id name each other as their problem: ids name records.
-
-    Args:
-        suite: the suite.
-        pack: its pack.
-        name_of: gives the name of a file for people, from its absolute path.
     """
     found = [_read(suite, pack, place, name_of(Path(place.path))) for place in walk_cases(suite.cases_path)]
     of_id: dict[str, list[SuiteCase]] = {}

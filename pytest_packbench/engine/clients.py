@@ -10,12 +10,12 @@ from pytest_packbench.engine.cache import AnswerCache
 from pytest_packbench.engine.metering import Asked, Ledger, Live, price_of
 from pytest_packbench.engine.scheduler import Throttle
 from pytest_packbench.engine.secrets import Secrets
-from pytest_packbench.model.options import SetupError
+from pytest_packbench.model.run import SetupError
 
 if TYPE_CHECKING:
     from pytest_packbench.engine.targets import Caller
-    from pytest_packbench.model.options import RunOptions
     from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.run import RunOptions
     from pytest_packbench.model.suite import Suite
 
 

@@ -14,7 +14,7 @@ from pytest_packbench.engine.recordings import recorded_calls
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.engine.targets import Caller, as_target, find_target, import_object
 from pytest_packbench.model.errors import said
-from pytest_packbench.model.options import ExpectedCalls, RunOptions, SetupError
+from pytest_packbench.model.run import ExpectedCalls, RunOptions, SetupError
 from pytest_packbench.model.suite import CONFIG_NAME, AtLeast
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pytest_packbench.backends import Backend
     from pytest_packbench.engine.cache import AnswerCache
     from pytest_packbench.engine.secrets import Secrets
-    from pytest_packbench.model.options import Caps
     from pytest_packbench.model.request import ModelAnswer, ModelRequest
+    from pytest_packbench.model.run import Caps
     from pytest_packbench.model.suite import SuiteConfig
 
 CAPS = ("max_tokens", "max_cost", "max_seconds")

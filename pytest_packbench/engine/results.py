@@ -296,7 +296,7 @@ def _told_by_attempt(attempt: Attempt, score: Score, outcome: Outcome) -> dict[s
         "match_depth": score.match_depth,
         "answer": outcome.answer,
         "refused": outcome.refused,
-        "terms": score.terms_as_json(),
+        "terms": tuple([term.as_json() for term in score.terms]),
         "stale": attempt.stale,
         "llm_backend": attempt.backend if attempt.backend in EVAL_BACKENDS else UNKNOWN,
         "llm_model": attempt.model,

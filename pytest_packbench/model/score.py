@@ -80,10 +80,6 @@ class Score:
     match_depth: int | None = None
     message: str = ""
 
-    def terms_as_json(self) -> tuple[dict[str, Any], ...]:
-        """Give the terms as plain JSON."""
-        return tuple([term.as_json() for term in self.terms])
-
     @property
     def passed(self) -> bool:
         """Whether the verdict is `passed`."""

@@ -272,10 +272,9 @@ class JsonReader:
 
     def boolean(self) -> bool:
         """`true` or `false`."""
-        if self._literal("true"):
-            return True
-        if self._literal("false"):
-            return False
+        for word in ("true", "false"):
+            if self._literal(word):
+                return word == "true"
         raise self._unexpected("expected true or false")
 
     def null(self) -> bool:

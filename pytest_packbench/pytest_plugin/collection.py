@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.shard import Shard
+    from pytest_packbench.model.run import Shard
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.selection import Asked
     from pytest_packbench.pytest_plugin.suites import SessionSuites

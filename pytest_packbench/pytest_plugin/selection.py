@@ -14,7 +14,7 @@ import pytest
 from pytest_packbench import plugin
 from pytest_packbench.cases.files import MANY, SUFFIXES, find_in, is_numbered, stem_of
 from pytest_packbench.cases.suites import counted_text, suite_names, suites_under, unknown_suite
-from pytest_packbench.model.shard import shard_of
+from pytest_packbench.model.run import shard_of
 from pytest_packbench.plugin import ASKED, setting_of
 from pytest_packbench.pytest_plugin.suites import known_packs, read_suite
 

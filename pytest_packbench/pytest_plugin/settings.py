@@ -13,8 +13,7 @@ import pytest
 
 from pytest_packbench.backends import MODULES, RECORDED, STUB
 from pytest_packbench.cases.suites import suite_names
-from pytest_packbench.model.options import Caps, RunOptions
-from pytest_packbench.model.shard import Shard
+from pytest_packbench.model.run import Caps, RunOptions, Shard
 from pytest_packbench.packs import FILES
 from pytest_packbench.plugin import ASKED, BY_NAME, setting_of
 

@@ -12,7 +12,7 @@ from pytest_packbench.engine.contexts import SuiteContexts, UserHooks, shown_pat
 from pytest_packbench.engine.external import TargetError
 from pytest_packbench.engine.targets import make_importable
 from pytest_packbench.model.errors import SuiteError, said
-from pytest_packbench.model.options import SetupError
+from pytest_packbench.model.run import SetupError
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import PackError, Packs
 from pytest_packbench.pytest_plugin.stash import RESUMED

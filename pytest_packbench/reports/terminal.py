@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.figures import average, count, interval, percent, score, terms_text
 from pytest_packbench.analysis.intervals import CONFIDENCE
-from pytest_packbench.model.options import WORKER_WINDOW
 from pytest_packbench.model.result import UNREADABLE
+from pytest_packbench.model.run import WORKER_WINDOW
 from pytest_packbench.model.score import scored
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.analysis.statistics import Statistics, Totals
-    from pytest_packbench.model.options import ExpectedCalls, RunOptions
     from pytest_packbench.model.pack import Comparison
     from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.run import ExpectedCalls, RunOptions
     from pytest_packbench.model.score import Score
 
 MOST_CASES = 20

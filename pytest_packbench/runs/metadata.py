@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pytest_packbench.model.result import CaseResult
-    from pytest_packbench.model.shard import Shard
+    from pytest_packbench.model.run import Shard
 
 
 SPENT = "spent"

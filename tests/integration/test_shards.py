@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.cli import main
-from pytest_packbench.model.shard import shard_of
+from pytest_packbench.model.run import shard_of
 from tests.integration.test_case_lines import MANY, line, write
 
 if TYPE_CHECKING:

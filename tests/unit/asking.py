@@ -15,10 +15,10 @@ from pytest_packbench.engine.scheduler import Job, Key, Throttle
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.engine.targets import Caller
 from pytest_packbench.model.case import Case, LoadedCase
-from pytest_packbench.model.options import Caps, RunOptions
 from pytest_packbench.model.outcome import Outcome, ResultError
 from pytest_packbench.model.pack import Pack, RecordFacts
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
+from pytest_packbench.model.run import Caps, RunOptions
 from pytest_packbench.model.score import Score, judged
 from pytest_packbench.model.suite import Prices, Suite, SuiteConfig
 

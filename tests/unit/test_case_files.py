@@ -26,7 +26,7 @@ from pytest_packbench.cases.files import (
 from pytest_packbench.cases.load import parse_case
 from pytest_packbench.model.case import CASE_ID_LENGTH, Case
 from pytest_packbench.model.errors import CaseError
-from pytest_packbench.model.shard import Shard, shard_of
+from pytest_packbench.model.run import Shard, shard_of
 from pytest_packbench.packs.generic.model import GenericCase
 from tests.doc_blocks import ROOT, blocks
 

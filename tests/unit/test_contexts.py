@@ -11,8 +11,8 @@ from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.contexts import SuiteContexts, UserHooks
 from pytest_packbench.engine.external import TargetError
 from pytest_packbench.engine.results import Place
-from pytest_packbench.model.options import Caps, ExpectedCalls, RunOptions, SetupError
 from pytest_packbench.model.request import without_model
+from pytest_packbench.model.run import Caps, ExpectedCalls, RunOptions, SetupError
 from pytest_packbench.model.suite import Suite, SuiteConfig
 from tests.unit.asking import Echo, case
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.engine.metering import Ledger
-from pytest_packbench.model.options import Caps
 from pytest_packbench.model.request import Usage
+from pytest_packbench.model.run import Caps
 from pytest_packbench.model.suite import Prices
 
 counts = st.none() | st.integers(0, 10**9)

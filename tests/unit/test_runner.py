@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from pytest_packbench.engine.metering import Ledger
 from pytest_packbench.engine.secrets import Secrets
-from pytest_packbench.model.options import Caps
 from pytest_packbench.model.request import ModelAnswer
+from pytest_packbench.model.run import Caps
 from tests.unit.asking import Answering, Echo, Running, bench, forever, job, never, question
 
 if TYPE_CHECKING:

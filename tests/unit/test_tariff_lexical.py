@@ -13,8 +13,8 @@ from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.recordings import Replay
 from pytest_packbench.engine.targets import Caller, import_target
-from pytest_packbench.model.options import RunOptions
 from pytest_packbench.model.request import VerifyContext, VerifyRequest, without_model
+from pytest_packbench.model.run import RunOptions
 from pytest_packbench.packs.tariff import lexical
 from pytest_packbench.packs.tariff.lexical import Index, target
 from pytest_packbench.packs.tariff.model import TariffCase
