@@ -152,25 +152,13 @@ class Comparison:
         return {name: math.nan if name in _OF_PAIRS else value for name, value in counts.items()}
 
 
-def _improved(change: Change, threshold: float) -> bool:
-    return change.delta is not None and change.delta >= threshold - TOLERANCE
-
-
-def _regressed(change: Change, threshold: float) -> bool:
-    return change.delta is not None and change.delta <= TOLERANCE - threshold
-
-
-def _smaller(change: Change, threshold: float) -> bool:
-    return change.delta is not None and TOLERANCE < abs(change.delta) < threshold - TOLERANCE
-
-
 _KINDS: dict[str, Callable[[Change, float], bool]] = {
-    "improved": _improved,
-    "regressed": _regressed,
+    "improved": lambda change, least: change.delta is not None and change.delta >= least - TOLERANCE,
+    "regressed": lambda change, least: change.delta is not None and change.delta <= TOLERANCE - least,
     "new_failures": lambda change, _: change.after in _BAD and change.before not in _BAD,
     "fixed": lambda change, _: change.after == "passed" and change.before in _BAD,
     "verdict_changed": lambda change, _: change.before != change.after,
-    SMALLER: _smaller,
+    SMALLER: lambda change, least: change.delta is not None and TOLERANCE < abs(change.delta) < least - TOLERANCE,
     "hash_changed": lambda change, _: change.hash_changed,
 }
 KINDS = tuple(_KINDS)
@@ -296,17 +284,13 @@ def _why(before: _Case, after: _Case) -> tuple[str, ...]:
         was, now = (one.case.judge or "the rules alone" for one in (before, after))
         return (f"judged by {was} before, by {now} now",)
     if before.trials > 1 or after.trials > 1:
-        return _passes(before, after)
+        was, now = (f"{one.passed} / {one.trials}" for one in (before, after))
+        return (f"{was} trials passed before, {now} now",)
     if before.case.counted and after.case.counted:
         return tuple(_reasons(before.case.terms, after.case.terms))
     # what broke has no terms: that they are gone is no reason
     told = [(name, one.case) for name, one in (("before", before), ("now", after)) if not one.case.counted]
     return tuple(f"{name} {': '.join(part for part in (one.kind, one.message) if part)}" for name, one in told)
-
-
-def _passes(before: _Case, after: _Case) -> tuple[str, ...]:
-    was, now = (f"{one.passed} / {one.trials}" for one in (before, after))
-    return (f"{was} trials passed before, {now} now",)
 
 
 def _reasons(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> Iterable[str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.comparison import Comparison
     from pytest_packbench.analysis.listing import Order
-    from pytest_packbench.analysis.statistics import Statistics, Totals
+    from pytest_packbench.analysis.statistics import Statistics
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import CaseResult
@@ -197,15 +197,18 @@ def limits(run: Run, statistics: Statistics) -> list[str]:
     """
     found = [_origin(run, statistics)]
     if run.mode == "fixture" and statistics.totals.stale:
-        found.append(_stale(statistics.totals))
+        stale = statistics.totals.stale
+        whose = "The recording" if stale == 1 else "The recordings"
+        of = f"{stale} of {count(statistics.totals.selected, 'case')}"
+        found.append(f"{whose} of {of} answered another prompt than today's.")
     if run.mode == "fixture" and run.target.startswith(_REPLAYED_WHOLE):
         found.append("Pipeline not run: scoring only; the target's results were replayed whole.")
     if run.bundled:
         found.append("The suite is bundled: it came with the installed package, not from this project.")
     facet = facet_of(run)
     if facet and statistics.has_intervals:
-        clusters = sum(group.n > 0 for group in statistics.grouped().get(facet, ()))
-        alone = statistics.overall.n - sum(group.n for group in statistics.grouped().get(facet, ()))
+        groups = statistics.grouped().get(facet, ())
+        clusters, alone = sum(group.n > 0 for group in groups), statistics.overall.n - sum(group.n for group in groups)
         told = remark(statistics.overall.n, clusters + alone, facet)
         found += [f"{told}; Wilson intervals and exact bounds take them as independent."] if told else []
     return [*found, *run.findings]
@@ -255,11 +258,6 @@ def _good(told: Conclusion) -> str:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _stale(totals: Totals) -> str:
-    whose = "The recording" if totals.stale == 1 else "The recordings"
-    return f"{whose} of {totals.stale} of {count(totals.selected, 'case')} answered another prompt than today's."
 
 
 def _origin(run: Run, statistics: Statistics) -> str:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 
 _ABSENT = "not in this run"
+_NOT_KNOWN = "not known from records alone, which hold no case that broke; give the run's folder or its report.json"
 _USUAL = 0.95
 # one is a count of the run itself, the other no share of cases
 _NO_SAMPLE = (COMPLETENESS, MEAN_SCORE)
@@ -204,11 +205,9 @@ class Baseline:
             wrong = (f"trials a case: {self.trials} before, {tally.trials.most} now",)
         if not wrong and not tally.unchanged:
             wrong = ("no case stands unchanged in both runs",)
-        return (
-            replace(self, unusable=f"run {self.run.run_id} can't be the baseline: {'; '.join(wrong)}")
-            if wrong
-            else self
-        )
+        if not wrong:
+            return self
+        return replace(self, unusable=f"run {self.run.run_id} can't be the baseline: {'; '.join(wrong)}")
 
 
 def baseline_of(
@@ -257,7 +256,8 @@ class _Run:
         if gate.must_pass:
             return [self._must_pass(gate)]
         if not whole and gate.metric == COMPLETENESS:
-            return [_unknown(gate)]
+            result = _undecided(gate, None, None)
+            return [replace(result, text=f"{result.subject}: {_NOT_KNOWN}: FAIL")]
         if gate.metric not in METRICS:
             raise ValueError(f'no metric is called "{gate.metric}"; known: {", ".join(METRICS)}')
         if gate.by is None:
@@ -287,16 +287,7 @@ class _Run:
     def _result(self, gate: Gate, value: str | None, sums: Sums) -> GateResult:
         fraction = measured(sums, gate.metric, gate.depth)
         observed = fraction.value if fraction.bottom else None
-        result = GateResult(
-            metric=gate.metric if gate.depth is None else f"{gate.metric}@{gate.depth}",
-            by=gate.by,
-            value=value,
-            passed=False,
-            observed=observed,
-            min=gate.min,
-            max=gate.max,
-            text="",
-        )
+        result = _undecided(gate, value, observed)
         if observed is None and gate.metric == COMPLETENESS and sums.profiles:
             return replace(result, passed=True, text=f"{result.subject}: no case is due: PASS")
         if observed is None:
@@ -338,12 +329,17 @@ class _Run:
         return passed, f"{shown} x the baseline's {was}{common} {'<=' if passed else '>'} max {bound} x"
 
 
-def _unknown(gate: Gate) -> GateResult:
-    result = GateResult(
-        metric=gate.metric, by=gate.by, value=None, passed=False, observed=None, min=gate.min, max=gate.max, text=""
+def _undecided(gate: Gate, value: str | None, observed: float | None) -> GateResult:
+    return GateResult(
+        metric=gate.metric if gate.depth is None else f"{gate.metric}@{gate.depth}",
+        by=gate.by,
+        value=value,
+        passed=False,
+        observed=observed,
+        min=gate.min,
+        max=gate.max,
+        text="",
     )
-    told = "not known from records alone, which hold no case that broke; give the run's folder or its report.json"
-    return replace(result, text=f"{result.subject}: {told}: FAIL")
 
 
 def _decided(gate: Gate, fraction: Fraction) -> tuple[bool, str]:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_packbench.analysis.comparison import Change, Comparison, Condition
-    from pytest_packbench.analysis.intervals import PairedMean
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
 
@@ -102,20 +101,19 @@ def sentences(comparison: Comparison) -> list[str]:
     if mean is None:
         nothing = "No case has a score in both runs: nothing can be said about a change of score."
         return [*found, nothing, *_flips(comparison)]
+    told = f"Mean change over {count(mean.n, 'pair')}: {mean.mean:+.3f} points of score"
     if comparison.authored:
         # what somebody wrote is no sample of anything (design 7)
-        told = f"Mean change over {count(mean.n, 'pair')}: {mean.mean:+.3f} points of score"
         flips = f"{comparison.lost} lost, {comparison.won} won"
         return [*found, f"{told}; {flips}. The answers were authored: counts, no statistics."]
-    if mean.low is None or mean.high is None:
-        found.append(_alone(mean, facet))
+    if mean.n == 1:
+        found.append(f"One case has a score in both runs; it changed by {mean.mean:+.3f} points.")
+    elif mean.low is None or mean.high is None:
+        found.append(f"{told}; all of one {name_of(facet, many=False)}, so no interval is given.")
     else:
         how = f"bootstrap, {RESAMPLES} resamples, fixed seed" if mean.method == "bootstrap" else "normal approximation"
         how += f", over {mean.clusters} {name_of(facet)}" if mean.clusters < mean.n else ""
-        found.append(
-            f"Mean change over {count(mean.n, 'pair')}: {mean.mean:+.3f} points of score, "
-            f"two-sided 95 % interval {mean.low:+.3f} to {mean.high:+.3f} ({how})."
-        )
+        found.append(f"{told}, two-sided 95 % interval {mean.low:+.3f} to {mean.high:+.3f} ({how}).")
     if mean.detectable is not None:
         found.append(
             f"With this many pairs and this spread a true mean change of {mean.detectable:.3f} points "
@@ -136,13 +134,6 @@ def sentences(comparison: Comparison) -> list[str]:
             "or a recording, never from a model's mood."
         )
     return found
-
-
-def _alone(mean: PairedMean, facet: str) -> str:
-    if mean.n == 1:
-        return f"One case has a score in both runs; it changed by {mean.mean:+.3f} points."
-    told = f"Mean change over {count(mean.n, 'pair')}: {mean.mean:+.3f} points of score"
-    return f"{told}; all of one {name_of(facet, many=False)}, so no interval is given."
 
 
 def _trials(comparison: Comparison) -> Iterator[str]:
@@ -195,9 +186,8 @@ def _counts(comparison: Comparison) -> Iterable[tuple[str, str]]:
     yield "in both runs", str(len(comparison.changes))
     for name in ("improved", "regressed", SMALLER, "new_failures", "fixed", "verdict_changed", "hash_changed"):
         yield name.replace("_", " "), str(int(figures[name]))
-    yield "quarantined now", str(int(figures["quarantined"]))
-    yield "added", str(int(figures["added"]))
-    yield "removed", str(int(figures["removed"]))
+    for name, figure in (("quarantined now", "quarantined"), ("added", "added"), ("removed", "removed")):
+        yield name, str(int(figures[figure]))
 
 
 def _row(change: Change) -> tuple[str, ...]:

@@ -35,9 +35,6 @@ _FENCE = re.compile(r"`{3,}|~{3,}")
 def overview_markdown(found: Overview) -> str:
     """Write an overview.
 
-    Args:
-        found: the figures.
-
     Returns:
         Where the original has something to say of the records, exactly its lines; then ours in GitHub Flavored
         Markdown, ended by one line end. Of each table at most `MOST_ROWS` rows are shown, and it says how many there
@@ -212,26 +209,19 @@ def _rate(rate: Rate) -> tuple[str, str]:
 
 
 def _effort(effort: Effort) -> str:
-    told = [_tokens(effort), _wall_clock(effort)]
+    tokens = "Tokens: not told."
+    if effort.tokens_known:
+        known = _known(effort.tokens_known, effort.records)
+        tokens = f"Tokens: {effort.tokens_input} input + {effort.tokens_output} output{known}."
+    total, slowest = effort.wall_clock_ms / 1000, effort.slowest_ms / 1000
+    told = [tokens, f"Wall clock: {total:.1f} s as the sum over the records, {slowest:.1f} s for the slowest."]
     if effort.cost_usd is not None:
         told.append(f"Cost: {effort.cost_usd:.4f} USD{_known(effort.cost_known, effort.records)}.")
     return " ".join(told)
 
 
-def _tokens(effort: Effort) -> str:
-    if not effort.tokens_known:
-        return "Tokens: not told."
-    known = _known(effort.tokens_known, effort.records)
-    return f"Tokens: {effort.tokens_input} input + {effort.tokens_output} output{known}."
-
-
 def _known(known: int, records: int) -> str:
     return "" if known == records else f" (told by {known} of {count(records, 'record')})"
-
-
-def _wall_clock(effort: Effort) -> str:
-    total, slowest = effort.wall_clock_ms / 1000, effort.slowest_ms / 1000
-    return f"Wall clock: {total:.1f} s as the sum over the records, {slowest:.1f} s for the slowest."
 
 
 def _failing(suite: SuiteFigures) -> str:
