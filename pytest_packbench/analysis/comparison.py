@@ -17,7 +17,6 @@ from pytest_packbench.analysis.trials import (
     cluster_of,
     facet_of,
     folded_case,
-    most_trials,
     rule_of,
     rule_text,
 )
@@ -221,6 +220,7 @@ def compare(baseline: StoredRun, current: StoredRun, *, threshold: float = THRES
         TrialsRuleError: a run was judged by a rule for trials that is none.
     """
     before, after = (_by_case(one.entries, rule_of(one.run)) for one in (baseline, current))
+    sizes = [[len(trials) for trials in cases_of(one.entries)] for one in (baseline, current)]
     changes = tuple(_change(name, before[name], after[name]) for name in sorted(before.keys() & after.keys()))
     comparable = [one for one in changes if not one.hash_changed]
     paired, facet = [one for one in comparable if one.delta is not None], facet_of(current.run)
@@ -241,8 +241,8 @@ def compare(baseline: StoredRun, current: StoredRun, *, threshold: float = THRES
         won=won,
         p_flips=mcnemar(lost, won),
         threshold=threshold,
-        trials=(most_trials(baseline.entries), most_trials(current.entries)),
-        cases=(sum(1 for _ in cases_of(baseline.entries)), sum(1 for _ in cases_of(current.entries))),
+        trials=(max(sizes[0], default=1), max(sizes[1], default=1)),
+        cases=(len(sizes[0]), len(sizes[1])),
     )
 
 

@@ -90,13 +90,7 @@ class RunCount:
         return self
 
     def conclusion(self, run: Run, scope: Scope = "whole", comparison: Comparison | None = None) -> Conclusion:
-        """Judge the run, of which all results were counted.
-
-        Args:
-            run: what is true of all results.
-            scope: as in `conclude`.
-            comparison: what changed since the baseline, where it is compared.
-        """
+        """Judge the run, of which all results were counted; `scope` is as in `conclude`."""
         baseline = None if self._baseline is None else self._baseline.for_run(run, self._tally)
         gates = judged(self._tally.close(), self._gates, baseline)
         if scope != "whole":
@@ -186,15 +180,7 @@ def judge(told: Conclusion) -> Judgement:
 
 
 def limits(run: Run, statistics: Statistics) -> list[str]:
-    """Say what the run can tell and what it can't (design 7).
-
-    Args:
-        run: tells mode, target and where the suite comes from.
-        statistics: tells whose answers were judged.
-
-    Returns:
-        Sentences, in plain text that may hold names from outside.
-    """
+    """Say what the run can tell and what it can't (design 7), in sentences that may hold names from outside."""
     found = [_origin(run, statistics)]
     if run.mode == "fixture" and statistics.totals.stale:
         stale = statistics.totals.stale

@@ -55,15 +55,7 @@ def gate_tally(
     baseline: Baseline | None = None,
     listings: Iterable[Listing] = (),
 ) -> Tally:
-    """Give the tally of a run that these gates judge.
-
-    Args:
-        gates: they say which groups and cases are asked for.
-        trials_rule: how a case's verdict is made of its trials.
-        facet: the facet that cases share by design, so that they are not independent; empty for none.
-        baseline: the run to compare with.
-        listings: what keeps the cases that pages show.
-    """
+    """Give the tally of a run that these gates judge: they say which groups and cases are asked for; see `Tally`."""
     found = tuple(gates)
     return Tally(
         trials_rule=trials_rule,
@@ -113,13 +105,13 @@ def check_run(
     """Judge a run that is at hand by its gates, and by an earlier run where that one can be compared with.
 
     Args:
-        run: what is true of all entries; its settings tell the rule for trials.
+        run: what is true of all entries.
         entries: one for each selected case, or for each trial of it, in any order: trials of a case count as one case.
-        gates: the gates.
-        earlier: the run to compare with.
-        why: why there is none, for people; empty where none was asked for.
-        whole: as in `judged`.
-        trials_rule: how a case's verdict is made of its trials, where the run's settings don't say.
+        gates: as in `judged`, like `whole`.
+        earlier: the run to compare with; it, `why` and `trials_rule` are those of `baseline_of`.
+        why: why there is none.
+        whole: whether cases that broke or did not run stand in the entries.
+        trials_rule: of this run too, where its settings don't say.
 
     Raises:
         ValueError: no such metric, or no such rule for trials.
@@ -191,7 +183,7 @@ class Baseline:
 
         Args:
             run: what is true of the run that is judged.
-            tally: its results, beside these cases.
+            tally: its results, counted beside these cases.
 
         Returns:
             Itself, `unusable` where suite, mode, pack, rules or the number of trials are others, or where no case is
@@ -232,14 +224,7 @@ def baseline_of(
 
 
 def baseline_for(run: Run, entries: Sequence[CaseResult], earlier: StoredRun, trials_rule: Rule = MEAN) -> Baseline:
-    """Take an earlier run as the baseline of a run that is at hand, or say in `unusable` why it can't be that.
-
-    Args:
-        run: what is true of the run that is judged.
-        entries: its entries.
-        earlier: the run to compare with.
-        trials_rule: how a case's verdict is made of its trials, where the runs' settings don't say.
-    """
+    """Take an earlier run as the baseline of a run that is at hand, or say in `unusable` why it can't be that."""
     found = Baseline.of(earlier.entries, rule_of(earlier.run, trials_rule), earlier.run)
     tally = gate_tally((), trials_rule=rule_of(run, trials_rule), baseline=found)
     return found.for_run(run, tally.take(entries))

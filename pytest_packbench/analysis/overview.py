@@ -253,17 +253,9 @@ def overview(
     with_errors: bool = False,
     caps: Caps | None = None,
 ) -> Overview:
-    """Make figures of what was counted.
+    """Make figures of what was counted, in an order that does not depend on that of the records.
 
-    Args:
-        tally: what was counted.
-        skipped: the lines left out, where they were counted.
-        other_runs: records of other runs than the one asked for.
-        with_errors: whether error lines stood beside all records.
-        caps: what a run may take.
-
-    Returns:
-        The figures, in an order that does not depend on that of the records.
+    `skipped`, `other_runs` and `with_errors` are those of `Overview`, `caps` are judged as gates.
     """
     places: dict[str, dict[str, list[tuple[Place, Cell]]]] = {}
     for run_id, suite in tally.errors:

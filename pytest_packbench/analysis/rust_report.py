@@ -104,14 +104,7 @@ class Original:
 
 
 def original(tally: Tally) -> Original | None:
-    """Count as the original does.
-
-    Args:
-        tally: the records.
-
-    Returns:
-        Its figures over the records of its two suites; None where there is none.
-    """
+    """Count the records of the original's two suites as it does; None where there is none."""
     passed, total = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     run_id, tokens_input, tokens_output = None, 0, 0
     for cells in (tally.cells, tally.repeated):
@@ -150,14 +143,7 @@ def _suite(suite: str, passed: Counter[tuple[str, str]], total: Counter[tuple[st
 
 
 def original_markdown(figures: Original) -> str:
-    """Print the figures as the original does.
-
-    Args:
-        figures: the figures.
-
-    Returns:
-        Its lines with their ends, nothing escaped: a category may break the table or what follows it.
-    """
+    """Print the figures as the original does, nothing escaped: a category may break the table or what follows it."""
     lines = [f"# B0 eval — run {figures.run_id}", ""]
     for found in figures.suites:
         condition = CONDITIONS[found.suite]

@@ -100,13 +100,7 @@ class Duplicates:
     first: list[TrialId] = field(default_factory=list)
 
     def add(self, name: TrialId, *, agrees: bool, named: bool) -> None:
-        """Count one.
-
-        Args:
-            name: what it shares with the record that counts.
-            agrees: whether its result is that of the record that counts.
-            named: whether it is not the first duplicate of this name.
-        """
+        """Count one: whether it `agrees` with the record that counts, and whether its name is `named` already."""
         self.count += 1
         self.conflicting += not agrees
         if not named:

@@ -78,11 +78,7 @@ class TrialFigures:
 
 
 def rule_of(run: Run, default: Rule = MEAN) -> Rule:
-    """Give the rule that a run's cases were judged by.
-
-    Args:
-        run: keeps it in its settings, where it had several trials.
-        default: where it does not say.
+    """Give the rule that a run's cases were judged by; its settings keep it where it had several trials.
 
     Raises:
         TrialsRuleError: what it says is no rule.
@@ -98,14 +94,7 @@ def rule_text(rule: Rule) -> str:
 
 
 def needed(rule: Rule | None, trials: int) -> int | None:
-    """Give how many trials have to pass.
-
-    Args:
-        rule: the rule.
-        trials: how many there are, 1 or more.
-
-    Returns:
-        Trials, 1 or more; None where the mean score decides.
+    """Give how many of so many trials have to pass, 1 or more; None where the mean score decides.
 
     Raises:
         TrialsRuleError: it is no rule.
@@ -255,11 +244,7 @@ class Trials:
                 self._means[mean] += 1
 
     def figures(self, *, authored: bool = False) -> TrialFigures | None:
-        """Give what it showed; None where no case has several trials.
-
-        Args:
-            authored: whether somebody wrote an answer, so that there is no error of sampling.
-        """
+        """Give what it showed; None where no case has several trials. An `authored` answer has no error of sampling."""
         if self.most == 1:
             return None
         counts, means = list(self._counts.elements()), list(self._means.elements())
@@ -346,13 +331,7 @@ def name_of(facet: str, *, many: bool = True) -> str:
 
 
 def remark(cases: int, clusters: int, facet: str) -> str:
-    """Say that cases are not independent; empty where they are.
-
-    Args:
-        cases: judged cases, 0 or more.
-        clusters: how many of them would be independent, 0 to `cases`.
-        facet: what they share.
-    """
+    """Say that judged cases share a facet, so that only `clusters` of them are independent; empty where all are."""
     if clusters >= cases:
         return ""
     shared = name_of(facet, many=clusters != 1)

@@ -18,7 +18,7 @@ from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.reports.tables import WIDE, cell, told_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator
 
     from pytest_packbench.analysis.overview import Effort, Overview, Rate, Row, RunFigures, SuiteFigures
     from pytest_packbench.analysis.rust_report import Original
@@ -44,7 +44,7 @@ def overview_markdown(found: Overview) -> str:
     parts = [
         f"# packbench report: {count(len(found.runs), 'run')}, {_records(found.cases, found.records)}",
         "\n".join(f"- {remark}" for remark in _remarks(found)),
-        _section("## Gates", ("result", "suite", "records", "arithmetic"), _gate_rows(found)),
+        told_table("## Gates", ("result", "suite", "records", "arithmetic"), _gate_rows(found)),
         *(part for run in found.runs for part in _run(run)),
     ]
     return before + "\n\n".join(part for part in parts if part) + "\n"
@@ -176,12 +176,12 @@ def _suite(suite: SuiteFigures) -> Iterator[str]:
     verdicts = f"Verdicts{' of trials' if several else ''}: {_counts(suite.verdicts)}."
     yield f"{trials}{verdicts} Decisions: {_counts(suite.decisions)}."
     unsafe = "attack success" if suite.suite in EVAL_SUITES else "unsafe"
-    yield told_table(_rate_head(None, unsafe), (_rate_row(row) for row in suite.rows))
-    yield _section("#### By category", _rate_head("category", unsafe), (_rate_row(row) for row in suite.categories))
+    yield told_table("", _rate_head(None, unsafe), (_rate_row(row) for row in suite.rows))
+    yield told_table("#### By category", _rate_head("category", unsafe), (_rate_row(row) for row in suite.categories))
     hooks = (
         (str(one.rule) if one.rule is not None else DASH, one.hook, one.decision, str(one.count)) for one in suite.hooks
     )
-    yield _section(_HOOKS, ("rule", "hook", "decision", "count"), hooks)
+    yield told_table(_HOOKS, ("rule", "hook", "decision", "count"), hooks)
     yield _effort(suite.effort)
     yield _failing(suite)
 
@@ -226,7 +226,7 @@ def _known(known: int, records: int) -> str:
 
 def _failing(suite: SuiteFigures) -> str:
     head = ("test", "trial", "category", "expected", "decision", "score", "threshold", "backend", "model")
-    table = _section("#### Failing cases", head, map(_failing_row, suite.failing_first))
+    table = told_table("#### Failing cases", head, map(_failing_row, suite.failing_first))
     more = suite.failing - len(suite.failing_first)
     return f"{table}\n\n{more} more are not shown." if more else table
 
@@ -242,8 +242,3 @@ def _failing_row(case: FailingCase) -> tuple[str, ...]:
         case.backend,
         case.model,
     )
-
-
-def _section(heading: str, head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
-    table = told_table(head, rows)
-    return f"{heading}\n\n{table}" if table else ""
