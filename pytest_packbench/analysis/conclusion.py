@@ -70,7 +70,7 @@ class RunCount:
         rule = rule_of(run, rules.trials_rule())
         self._levels = pack.depths or None
         self._gates = rules.all_gates()
-        self._baseline = baseline_of(earlier.stored, self._gates, why=earlier.why, trials_rule=rule)
+        self._baseline = baseline_of(earlier, self._gates, rule)
         self._page, self._ends = Listing("id"), Listing(order)
         self._tally = gate_tally(
             self._gates,

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.gate import Gate
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
+    from pytest_packbench.runs.baseline import Earlier
     from pytest_packbench.runs.stored import StoredRun
 
 
@@ -96,9 +97,8 @@ def check_run(
     run: Run,
     entries: Sequence[CaseResult],
     gates: Iterable[Gate],
-    earlier: StoredRun | None = None,
+    earlier: Earlier | None = None,
     *,
-    why: str = "",
     whole: bool = True,
     trials_rule: Rule = MEAN,
 ) -> tuple[GateResult, ...]:
@@ -107,17 +107,16 @@ def check_run(
     Args:
         run: what is true of all entries.
         entries: one for each selected case, or for each trial of it, in any order: trials of a case count as one case.
-        gates: as in `judged`, like `whole`.
-        earlier: the run to compare with; it, `why` and `trials_rule` are those of `baseline_of`.
-        why: why there is none.
+        gates: as in `judged`.
+        earlier: the run to compare with, or why there is none.
         whole: whether cases that broke or did not run stand in the entries.
-        trials_rule: of this run too, where its settings don't say.
+        trials_rule: how a case's verdict is made of its trials, where the runs' settings don't say.
 
     Raises:
         ValueError: no such metric, or no such rule for trials.
     """
     gates = tuple(gates)
-    baseline = baseline_of(earlier, gates, why=why, trials_rule=trials_rule)
+    baseline = baseline_of(earlier, gates, trials_rule)
     rule = rule_of(run, trials_rule)
     tally = gate_tally(gates, trials_rule=rule, facet=facet_of(run), baseline=baseline).take(entries)
     if baseline is not None:
@@ -202,25 +201,22 @@ class Baseline:
         return replace(self, unusable=f"run {self.run.run_id} can't be the baseline: {'; '.join(wrong)}")
 
 
-def baseline_of(
-    earlier: StoredRun | None, gates: Iterable[Gate], *, why: str = "", trials_rule: Rule = MEAN
-) -> Baseline | None:
-    """Take an earlier run as the baseline of gates.
+def baseline_of(earlier: Earlier | None, gates: Iterable[Gate], trials_rule: Rule = MEAN) -> Baseline | None:
+    """Take an earlier run as the baseline of gates; its cases are held only where one of them compares with it.
 
     Args:
-        earlier: the run.
-        gates: the gates; its cases are held only where one of them compares with it.
-        why: why there is no earlier run, for people; empty where none was asked for.
+        earlier: the run, or why there is none.
+        gates: the gates.
         trials_rule: how a case's verdict is made of its trials, where the run's settings don't say.
 
     Returns:
         The baseline; None where none was asked for, or no gate asks.
     """
-    if all(gate.max_ratio_to_baseline is None for gate in gates):
+    if earlier is None or all(gate.max_ratio_to_baseline is None for gate in gates):
         return None
-    if earlier is not None:
-        return Baseline.of(earlier.entries, rule_of(earlier.run, trials_rule), earlier.run)
-    return Baseline(unusable=why) if why else None
+    if earlier.stored is not None:
+        return Baseline.of(earlier.stored.entries, rule_of(earlier.stored.run, trials_rule), earlier.stored.run)
+    return Baseline(unusable=earlier.why) if earlier.why else None
 
 
 def baseline_for(run: Run, entries: Sequence[CaseResult], earlier: StoredRun, trials_rule: Rule = MEAN) -> Baseline:

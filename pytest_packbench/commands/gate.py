@@ -43,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print each gate's arithmetic, and say in the exit code whether all hold."""
     from pytest_packbench.analysis.gates import check_run
     from pytest_packbench.reports.terminal import one_line
+    from pytest_packbench.runs.baseline import Earlier
 
     read = [_load(path) for path in arguments.runs]
     stored = [one.stored for one in read]
@@ -55,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
             one.run,
             one.entries,
             config.all_gates(),
-            earlier.get(one.run.suite),
+            Earlier(stored=earlier.get(one.run.suite)),
             whole=whole,
             trials_rule=config.trials_rule(),
         ):
