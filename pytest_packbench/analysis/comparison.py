@@ -110,19 +110,14 @@ class Comparison:
         order = _largest_first if kind == SMALLER else _worst_first
         return tuple(sorted((one for one in self.changes if _is(one, kind, self.threshold)), key=order))
 
-    def counts(self) -> dict[str, float]:
-        """Give the figures that a condition may name: counts of cases, and `mean` in points of score.
-
-        `mean` is not a number where no case has a score in both runs.
-        """
-        kinds = {kind: float(sum(_is(one, kind, self.threshold) for one in self.changes)) for kind in KINDS}
-        mean = self.mean.mean if self.mean is not None else math.nan
-        others = {
+    def counts(self) -> dict[str, int]:
+        """Count the cases of each kind, and those that are quarantined now, added and removed."""
+        return {
+            **{kind: sum(_is(one, kind, self.threshold) for one in self.changes) for kind in _KINDS},
             "quarantined": sum(one.quarantined for one in self.changes),
             "added": len(self.added),
             "removed": len(self.removed),
         }
-        return {**kinds, **{name: float(number) for name, number in others.items()}, "mean": mean}
 
     @property
     def left_out(self) -> int:
@@ -141,14 +136,13 @@ class Comparison:
         return tuple(one for one in self.changes if not one.hash_changed)
 
     def figures(self) -> dict[str, float]:
-        """Give what a condition judges: `counts`, but not a number for what only unchanged cases of both runs can tell.
+        """Give what a condition may name and judges: `counts`, and `mean` in points of score.
 
-        Without such a case none has regressed and none has not: a condition on it can't be judged.
+        Not a number is what only unchanged cases of both runs can tell, where there is none: none has regressed and
+        none has not, and a condition on it can't be judged. So is `mean` where no case has a score in both runs.
         """
-        counts = self.counts()
-        if self.unchanged:
-            return counts
-        return {name: math.nan if name in _OF_PAIRS else value for name, value in counts.items()}
+        unknown = {} if self.unchanged else dict.fromkeys(_OF_PAIRS, math.nan)
+        return {**self.counts(), **unknown, "mean": math.nan if self.mean is None else self.mean.mean}
 
 
 _KINDS: dict[str, Callable[[Change, float], bool]] = {
@@ -160,8 +154,7 @@ _KINDS: dict[str, Callable[[Change, float], bool]] = {
     SMALLER: lambda change, least: change.delta is not None and TOLERANCE < abs(change.delta) < least - TOLERANCE,
     "hash_changed": lambda change, _: change.hash_changed,
 }
-KINDS = tuple(_KINDS)
-_OF_PAIRS = frozenset(KINDS) - {"hash_changed"}
+_OF_PAIRS = _KINDS.keys() - {"hash_changed"}
 
 
 def _is(change: Change, kind: str, threshold: float) -> bool:

@@ -68,24 +68,23 @@ def answer(comparison: Comparison) -> str:
 
 
 def _told(comparison: Comparison) -> str:
-    figures = comparison.counts()
-    worse, better = int(figures["regressed"]), int(figures["improved"])
-    failing, fixed = int(figures["new_failures"]), int(figures["fixed"])
+    counts = comparison.counts()
+    worse, better, failing, fixed = (counts[name] for name in ("regressed", "improved", "new_failures", "fixed"))
     if not comparison.unchanged:
         return "no unchanged case in common" if comparison.changes else "no case in common"
     if not (worse or better or failing or fixed):
-        moved = int(figures[SMALLER])
+        moved = counts[SMALLER]
         return f"no score moved by {comparison.threshold:g} or more, {moved} by less" if moved else "no score changed"
     return f"{worse} regressed, {better} improved, {count(failing, 'new failure')}, {fixed} fixed"
 
 
 def _beside(comparison: Comparison) -> str:
     """Count the cases that nothing else is said of: one that failed may have gone, or been edited until it passed."""
-    figures = comparison.counts()
+    counts = comparison.counts()
     numbers = {
-        "removed": int(figures["removed"]),
-        "added": int(figures["added"]),
-        "quarantined now": int(figures["quarantined"]),
+        "removed": counts["removed"],
+        "added": counts["added"],
+        "quarantined now": counts["quarantined"],
         "changed and left out": comparison.left_out,
     }
     found = [(number, name) for name, number in numbers.items() if number]
@@ -182,12 +181,12 @@ def _run_row(run: Run, cases: int, trials: int) -> dict[str, str]:
 
 
 def _counts(comparison: Comparison) -> Iterable[tuple[str, str]]:
-    figures = comparison.counts()
+    counts = comparison.counts()
     yield "in both runs", str(len(comparison.changes))
     for name in ("improved", "regressed", SMALLER, "new_failures", "fixed", "verdict_changed", "hash_changed"):
-        yield name.replace("_", " "), str(int(figures[name]))
+        yield name.replace("_", " "), str(counts[name])
     for name, figure in (("quarantined now", "quarantined"), ("added", "added"), ("removed", "removed")):
-        yield name, str(int(figures[figure]))
+        yield name, str(counts[figure])
 
 
 def _row(change: Change) -> tuple[str, ...]:
