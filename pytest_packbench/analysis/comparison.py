@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.figures import TOLERANCE
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.stored import StoredRun
 
 
-# the original's mark for a change that counts, in points of score
+# the change of score that makes a case improved or regressed: the original's mark
 THRESHOLD = 0.05
 SMALLER = "smaller_changes"
 # a case that broke is no better than one that failed
@@ -86,7 +86,6 @@ class Comparison:
         lost: comparable cases that passed before and fail now.
         won: comparable cases that failed before and pass now.
         p_flips: McNemar's exact p value of these flips.
-        threshold: the change of score that makes a case improved or regressed, 0 to 1.
         trials: the most trials of a case in the baseline and now.
         cases: how many cases the baseline has, and the current run.
     """
@@ -101,19 +100,18 @@ class Comparison:
     lost: int
     won: int
     p_flips: float
-    threshold: float = field(default=THRESHOLD)
-    trials: tuple[int, int] = (1, 1)
-    cases: tuple[int, int] = (0, 0)
+    trials: tuple[int, int]
+    cases: tuple[int, int]
 
     def of(self, kind: str) -> tuple[Change, ...]:
         """Give the changes of a kind, worst first, smaller changes the largest first; kinds as in `counts`."""
         order = _largest_first if kind == SMALLER else _worst_first
-        return tuple(sorted((one for one in self.changes if _is(one, kind, self.threshold)), key=order))
+        return tuple(sorted((one for one in self.changes if _is(one, kind)), key=order))
 
     def counts(self) -> dict[str, int]:
         """Count the cases of each kind, and those that are quarantined now, added and removed."""
         return {
-            **{kind: sum(_is(one, kind, self.threshold) for one in self.changes) for kind in _KINDS},
+            **{kind: sum(_is(one, kind) for one in self.changes) for kind in _KINDS},
             "quarantined": sum(one.quarantined for one in self.changes),
             "added": len(self.added),
             "removed": len(self.removed),
@@ -145,21 +143,21 @@ class Comparison:
         return {**self.counts(), **unknown, "mean": math.nan if self.mean is None else self.mean.mean}
 
 
-_KINDS: dict[str, Callable[[Change, float], bool]] = {
-    "improved": lambda change, least: change.delta is not None and change.delta >= least - TOLERANCE,
-    "regressed": lambda change, least: change.delta is not None and change.delta <= TOLERANCE - least,
-    "new_failures": lambda change, _: change.after in _BAD and change.before not in _BAD,
-    "fixed": lambda change, _: change.after == "passed" and change.before in _BAD,
-    "verdict_changed": lambda change, _: change.before != change.after,
-    SMALLER: lambda change, least: change.delta is not None and TOLERANCE < abs(change.delta) < least - TOLERANCE,
-    "hash_changed": lambda change, _: change.hash_changed,
+_KINDS: dict[str, Callable[[Change], bool]] = {
+    "improved": lambda change: change.delta is not None and change.delta >= THRESHOLD - TOLERANCE,
+    "regressed": lambda change: change.delta is not None and change.delta <= TOLERANCE - THRESHOLD,
+    "new_failures": lambda change: change.after in _BAD and change.before not in _BAD,
+    "fixed": lambda change: change.after == "passed" and change.before in _BAD,
+    "verdict_changed": lambda change: change.before != change.after,
+    SMALLER: lambda change: change.delta is not None and TOLERANCE < abs(change.delta) < THRESHOLD - TOLERANCE,
+    "hash_changed": lambda change: change.hash_changed,
 }
 _OF_PAIRS = _KINDS.keys() - {"hash_changed"}
 
 
-def _is(change: Change, kind: str, threshold: float) -> bool:
+def _is(change: Change, kind: str) -> bool:
     # a changed case is another case: nothing else is said of it
-    return change.hash_changed is (kind == "hash_changed") and _KINDS[kind](change, threshold)
+    return change.hash_changed is (kind == "hash_changed") and _KINDS[kind](change)
 
 
 def _worst_first(change: Change) -> tuple[float, str]:
@@ -198,16 +196,11 @@ def _rule_text(run: Run) -> str:
     return text if text == MEAN else f"{text} of {trials}"
 
 
-def compare(baseline: StoredRun, current: StoredRun, *, threshold: float = THRESHOLD) -> Comparison:
+def compare(baseline: StoredRun, current: StoredRun) -> Comparison:
     """Compare two runs case by case (spec, "Comparing runs").
 
     Cases whose hash changed are listed and left out of the paired statistics; trials of a case are one case, judged by
     the rule of its run. The order of entries makes no difference.
-
-    Args:
-        baseline: the run to compare with.
-        current: the run that is judged.
-        threshold: the change of score that makes a case improved or regressed, 0 to 1.
 
     Raises:
         TrialsRuleError: a run was judged by a rule for trials that is none.
@@ -233,7 +226,6 @@ def compare(baseline: StoredRun, current: StoredRun, *, threshold: float = THRES
         lost=lost,
         won=won,
         p_flips=mcnemar(lost, won),
-        threshold=threshold,
         trials=(max(sizes[0], default=1), max(sizes[1], default=1)),
         cases=(len(sizes[0]), len(sizes[1])),
     )

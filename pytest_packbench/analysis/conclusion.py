@@ -115,17 +115,11 @@ def conclude(
     scope: Scope = "whole",
     compared: bool = False,
 ) -> Conclusion:
-    """Judge a run that has ended, and whose results are at hand.
+    """Judge a run that has ended, and whose results are at hand, one for each attempt; see `RunCount`.
 
-    Args:
-        run: what is true of all results.
-        results: one for each attempt.
-        rules: the suite's, with its gates.
-        pack: the suite's pack, which tells the levels of agreement.
-        earlier: the earlier run, which gates may ask for.
-        scope: `part` where cases of the suite were left out on purpose: a gate without a case holds; `shard` where the
-            run is to be merged: the gates of the merged run decide.
-        compared: whether to say what changed since the baseline; of a shard that can't be said.
+    The scope is `part` where cases of the suite were left out on purpose: a gate without a case holds; it is `shard`
+    where the run is to be merged: the gates of the merged run decide. With `compared` it is said what changed since the
+    earlier run; of a shard that can't be said.
 
     Raises:
         TrialsRuleError: a run was judged by a rule for trials that is none.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.comparison import SMALLER
+from pytest_packbench.analysis.comparison import SMALLER, THRESHOLD
 from pytest_packbench.analysis.figures import DASH, TOLERANCE, average, count
 from pytest_packbench.analysis.intervals import RESAMPLES, unseen
 from pytest_packbench.analysis.listing import MOST_ROWS
@@ -50,7 +50,7 @@ def diff_markdown(comparison: Comparison, failed: Sequence[Condition] = (), note
         section("Counts", ("what", "cases"), _counts(comparison)),
         "\n".join(f"- {sentence}" for sentence in (*(cell(note, WIDE) for note in notes), *sentences(comparison))),
         *(_changes(title, comparison.of(kind)) for kind, title in _LISTS),
-        _changes(f"Smaller changes: by less than {comparison.threshold:g}", comparison.of(SMALLER), _MOST_SMALLER),
+        _changes(f"Smaller changes: by less than {THRESHOLD:g}", comparison.of(SMALLER), _MOST_SMALLER),
         section("Added", ("case", "verdict", "score"), map(_entry_row, comparison.added), rest=_REST),
         section("Removed", ("case", "verdict", "score"), map(_entry_row, comparison.removed), rest=_REST),
         _changes("Case or judge changed: left out of the statistics", comparison.of("hash_changed")),
@@ -74,7 +74,7 @@ def _told(comparison: Comparison) -> str:
         return "no unchanged case in common" if comparison.changes else "no case in common"
     if not (worse or better or failing or fixed):
         moved = counts[SMALLER]
-        return f"no score moved by {comparison.threshold:g} or more, {moved} by less" if moved else "no score changed"
+        return f"no score moved by {THRESHOLD:g} or more, {moved} by less" if moved else "no score changed"
     return f"{worse} regressed, {better} improved, {count(failing, 'new failure')}, {fixed} fixed"
 
 
