@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.figures import TOLERANCE
@@ -17,7 +17,6 @@ from pytest_packbench.analysis.trials import (
     cluster_of,
     facet_of,
     folded_case,
-    most_trials,
     rule_of,
     rule_text,
 )
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.stored import StoredRun
 
 
-# the original's mark for a change that counts, in points of score
+# the change of score that makes a case improved or regressed: the original's mark
 THRESHOLD = 0.05
 SMALLER = "smaller_changes"
 # a case that broke is no better than one that failed
@@ -87,7 +86,6 @@ class Comparison:
         lost: comparable cases that passed before and fail now.
         won: comparable cases that failed before and pass now.
         p_flips: McNemar's exact p value of these flips.
-        threshold: the change of score that makes a case improved or regressed, 0 to 1.
         trials: the most trials of a case in the baseline and now.
         cases: how many cases the baseline has, and the current run.
     """
@@ -102,28 +100,22 @@ class Comparison:
     lost: int
     won: int
     p_flips: float
-    threshold: float = field(default=THRESHOLD)
-    trials: tuple[int, int] = (1, 1)
-    cases: tuple[int, int] = (0, 0)
+    trials: tuple[int, int]
+    cases: tuple[int, int]
 
     def of(self, kind: str) -> tuple[Change, ...]:
         """Give the changes of a kind, worst first, smaller changes the largest first; kinds as in `counts`."""
         order = _largest_first if kind == SMALLER else _worst_first
-        return tuple(sorted((one for one in self.changes if _is(one, kind, self.threshold)), key=order))
+        return tuple(sorted((one for one in self.changes if _is(one, kind)), key=order))
 
-    def counts(self) -> dict[str, float]:
-        """Give the figures that a condition may name: counts of cases, and `mean` in points of score.
-
-        `mean` is not a number where no case has a score in both runs.
-        """
-        kinds = {kind: float(sum(_is(one, kind, self.threshold) for one in self.changes)) for kind in KINDS}
-        mean = self.mean.mean if self.mean is not None else math.nan
-        others = {
+    def counts(self) -> dict[str, int]:
+        """Count the cases of each kind, and those that are quarantined now, added and removed."""
+        return {
+            **{kind: sum(_is(one, kind) for one in self.changes) for kind in _KINDS},
             "quarantined": sum(one.quarantined for one in self.changes),
             "added": len(self.added),
             "removed": len(self.removed),
         }
-        return {**kinds, **{name: float(number) for name, number in others.items()}, "mean": mean}
 
     @property
     def left_out(self) -> int:
@@ -142,44 +134,30 @@ class Comparison:
         return tuple(one for one in self.changes if not one.hash_changed)
 
     def figures(self) -> dict[str, float]:
-        """Give what a condition judges: `counts`, but not a number for what only unchanged cases of both runs can tell.
+        """Give what a condition may name and judges: `counts`, and `mean` in points of score.
 
-        Without such a case none has regressed and none has not: a condition on it can't be judged.
+        Not a number is what only unchanged cases of both runs can tell, where there is none: none has regressed and
+        none has not, and a condition on it can't be judged. So is `mean` where no case has a score in both runs.
         """
-        counts = self.counts()
-        if self.unchanged:
-            return counts
-        return {name: math.nan if name in _OF_PAIRS else value for name, value in counts.items()}
+        unknown = {} if self.unchanged else dict.fromkeys(_OF_PAIRS, math.nan)
+        return {**self.counts(), **unknown, "mean": math.nan if self.mean is None else self.mean.mean}
 
 
-def _improved(change: Change, threshold: float) -> bool:
-    return change.delta is not None and change.delta >= threshold - TOLERANCE
-
-
-def _regressed(change: Change, threshold: float) -> bool:
-    return change.delta is not None and change.delta <= TOLERANCE - threshold
-
-
-def _smaller(change: Change, threshold: float) -> bool:
-    return change.delta is not None and TOLERANCE < abs(change.delta) < threshold - TOLERANCE
-
-
-_KINDS: dict[str, Callable[[Change, float], bool]] = {
-    "improved": _improved,
-    "regressed": _regressed,
-    "new_failures": lambda change, _: change.after in _BAD and change.before not in _BAD,
-    "fixed": lambda change, _: change.after == "passed" and change.before in _BAD,
-    "verdict_changed": lambda change, _: change.before != change.after,
-    SMALLER: _smaller,
-    "hash_changed": lambda change, _: change.hash_changed,
+_KINDS: dict[str, Callable[[Change], bool]] = {
+    "improved": lambda change: change.delta is not None and change.delta >= THRESHOLD - TOLERANCE,
+    "regressed": lambda change: change.delta is not None and change.delta <= TOLERANCE - THRESHOLD,
+    "new_failures": lambda change: change.after in _BAD and change.before not in _BAD,
+    "fixed": lambda change: change.after == "passed" and change.before in _BAD,
+    "verdict_changed": lambda change: change.before != change.after,
+    SMALLER: lambda change: change.delta is not None and TOLERANCE < abs(change.delta) < THRESHOLD - TOLERANCE,
+    "hash_changed": lambda change: change.hash_changed,
 }
-KINDS = tuple(_KINDS)
-_OF_PAIRS = frozenset(KINDS) - {"hash_changed"}
+_OF_PAIRS = _KINDS.keys() - {"hash_changed"}
 
 
-def _is(change: Change, kind: str, threshold: float) -> bool:
+def _is(change: Change, kind: str) -> bool:
     # a changed case is another case: nothing else is said of it
-    return change.hash_changed is (kind == "hash_changed") and _KINDS[kind](change, threshold)
+    return change.hash_changed is (kind == "hash_changed") and _KINDS[kind](change)
 
 
 def _worst_first(change: Change) -> tuple[float, str]:
@@ -218,21 +196,17 @@ def _rule_text(run: Run) -> str:
     return text if text == MEAN else f"{text} of {trials}"
 
 
-def compare(baseline: StoredRun, current: StoredRun, *, threshold: float = THRESHOLD) -> Comparison:
+def compare(baseline: StoredRun, current: StoredRun) -> Comparison:
     """Compare two runs case by case (spec, "Comparing runs").
 
     Cases whose hash changed are listed and left out of the paired statistics; trials of a case are one case, judged by
     the rule of its run. The order of entries makes no difference.
 
-    Args:
-        baseline: the run to compare with.
-        current: the run that is judged.
-        threshold: the change of score that makes a case improved or regressed, 0 to 1.
-
     Raises:
         TrialsRuleError: a run was judged by a rule for trials that is none.
     """
     before, after = (_by_case(one.entries, rule_of(one.run)) for one in (baseline, current))
+    sizes = [[len(trials) for trials in cases_of(one.entries)] for one in (baseline, current)]
     changes = tuple(_change(name, before[name], after[name]) for name in sorted(before.keys() & after.keys()))
     comparable = [one for one in changes if not one.hash_changed]
     paired, facet = [one for one in comparable if one.delta is not None], facet_of(current.run)
@@ -252,9 +226,8 @@ def compare(baseline: StoredRun, current: StoredRun, *, threshold: float = THRES
         lost=lost,
         won=won,
         p_flips=mcnemar(lost, won),
-        threshold=threshold,
-        trials=(most_trials(baseline.entries), most_trials(current.entries)),
-        cases=(sum(1 for _ in cases_of(baseline.entries)), sum(1 for _ in cases_of(current.entries))),
+        trials=(max(sizes[0], default=1), max(sizes[1], default=1)),
+        cases=(len(sizes[0]), len(sizes[1])),
     )
 
 
@@ -296,17 +269,13 @@ def _why(before: _Case, after: _Case) -> tuple[str, ...]:
         was, now = (one.case.judge or "the rules alone" for one in (before, after))
         return (f"judged by {was} before, by {now} now",)
     if before.trials > 1 or after.trials > 1:
-        return _passes(before, after)
+        was, now = (f"{one.passed} / {one.trials}" for one in (before, after))
+        return (f"{was} trials passed before, {now} now",)
     if before.case.counted and after.case.counted:
         return tuple(_reasons(before.case.terms, after.case.terms))
     # what broke has no terms: that they are gone is no reason
     told = [(name, one.case) for name, one in (("before", before), ("now", after)) if not one.case.counted]
     return tuple(f"{name} {': '.join(part for part in (one.kind, one.message) if part)}" for name, one in told)
-
-
-def _passes(before: _Case, after: _Case) -> tuple[str, ...]:
-    was, now = (f"{one.passed} / {one.trials}" for one in (before, after))
-    return (f"{was} trials passed before, {now} now",)
 
 
 def _reasons(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> Iterable[str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.comparison import Comparison
     from pytest_packbench.analysis.listing import Order
-    from pytest_packbench.analysis.statistics import Statistics, Totals
+    from pytest_packbench.analysis.statistics import Statistics
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import CaseResult
@@ -70,7 +70,7 @@ class RunCount:
         rule = rule_of(run, rules.trials_rule())
         self._levels = pack.depths or None
         self._gates = rules.all_gates()
-        self._baseline = baseline_of(earlier.stored, self._gates, why=earlier.why, trials_rule=rule)
+        self._baseline = baseline_of(earlier, self._gates, rule)
         self._page, self._ends = Listing("id"), Listing(order)
         self._tally = gate_tally(
             self._gates,
@@ -90,13 +90,7 @@ class RunCount:
         return self
 
     def conclusion(self, run: Run, scope: Scope = "whole", comparison: Comparison | None = None) -> Conclusion:
-        """Judge the run, of which all results were counted.
-
-        Args:
-            run: what is true of all results.
-            scope: as in `conclude`.
-            comparison: what changed since the baseline, where it is compared.
-        """
+        """Judge the run, of which all results were counted; `scope` is as in `conclude`."""
         baseline = None if self._baseline is None else self._baseline.for_run(run, self._tally)
         gates = judged(self._tally.close(), self._gates, baseline)
         if scope != "whole":
@@ -121,17 +115,11 @@ def conclude(
     scope: Scope = "whole",
     compared: bool = False,
 ) -> Conclusion:
-    """Judge a run that has ended, and whose results are at hand.
+    """Judge a run that has ended, and whose results are at hand, one for each attempt; see `RunCount`.
 
-    Args:
-        run: what is true of all results.
-        results: one for each attempt.
-        rules: the suite's, with its gates.
-        pack: the suite's pack, which tells the levels of agreement.
-        earlier: the earlier run, which gates may ask for.
-        scope: `part` where cases of the suite were left out on purpose: a gate without a case holds; `shard` where the
-            run is to be merged: the gates of the merged run decide.
-        compared: whether to say what changed since the baseline; of a shard that can't be said.
+    The scope is `part` where cases of the suite were left out on purpose: a gate without a case holds; it is `shard`
+    where the run is to be merged: the gates of the merged run decide. With `compared` it is said what changed since the
+    earlier run; of a shard that can't be said.
 
     Raises:
         TrialsRuleError: a run was judged by a rule for trials that is none.
@@ -186,26 +174,21 @@ def judge(told: Conclusion) -> Judgement:
 
 
 def limits(run: Run, statistics: Statistics) -> list[str]:
-    """Say what the run can tell and what it can't (design 7).
-
-    Args:
-        run: tells mode, target and where the suite comes from.
-        statistics: tells whose answers were judged.
-
-    Returns:
-        Sentences, in plain text that may hold names from outside.
-    """
+    """Say what the run can tell and what it can't (design 7), in sentences that may hold names from outside."""
     found = [_origin(run, statistics)]
     if run.mode == "fixture" and statistics.totals.stale:
-        found.append(_stale(statistics.totals))
+        stale = statistics.totals.stale
+        whose = "The recording" if stale == 1 else "The recordings"
+        of = f"{stale} of {count(statistics.totals.selected, 'case')}"
+        found.append(f"{whose} of {of} answered another prompt than today's.")
     if run.mode == "fixture" and run.target.startswith(_REPLAYED_WHOLE):
         found.append("Pipeline not run: scoring only; the target's results were replayed whole.")
     if run.bundled:
         found.append("The suite is bundled: it came with the installed package, not from this project.")
     facet = facet_of(run)
     if facet and statistics.has_intervals:
-        clusters = sum(group.n > 0 for group in statistics.grouped().get(facet, ()))
-        alone = statistics.overall.n - sum(group.n for group in statistics.grouped().get(facet, ()))
+        groups = statistics.grouped().get(facet, ())
+        clusters, alone = sum(group.n > 0 for group in groups), statistics.overall.n - sum(group.n for group in groups)
         told = remark(statistics.overall.n, clusters + alone, facet)
         found += [f"{told}; Wilson intervals and exact bounds take them as independent."] if told else []
     return [*found, *run.findings]
@@ -255,11 +238,6 @@ def _good(told: Conclusion) -> str:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _stale(totals: Totals) -> str:
-    whose = "The recording" if totals.stale == 1 else "The recordings"
-    return f"{whose} of {totals.stale} of {count(totals.selected, 'case')} answered another prompt than today's."
 
 
 def _origin(run: Run, statistics: Statistics) -> str:

@@ -20,29 +20,19 @@ def count(number: int, noun: str) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Write a share: `95.8 %`; never `100.0 %` or `0.0 %` where it is not all or none.
-
-    Args:
-        part: cases, 0 to `whole`.
-        whole: cases; a dash is given where there are none.
-    """
-    if not whole:
-        return DASH
-    (text,) = aligned(part / whole, as_percent=True)
-    return text
+    """Write a share: `95.8 %`; never `100.0 %` or `0.0 %` where it is not all or none; a dash where `whole` is 0."""
+    return aligned(part / whole, as_percent=True)[0] if whole else DASH
 
 
 def score(value: float | None, threshold: float | None = None) -> tuple[str, str]:
     """Write a score and its threshold with two decimals, or as many as it takes to see how they compare.
 
-    Args:
-        value: 0 to 1; a dash is given for None.
-        threshold: 0 to 1; a dash is given for None.
+    Both are 0 to 1; for None a dash is given.
     """
-    if value is not None and threshold is not None:
-        shown, bound = aligned(value, threshold)
-        return shown, bound
-    return average(value), average(threshold)
+    if value is None or threshold is None:
+        return average(value), average(threshold)
+    shown, bound = aligned(value, threshold)
+    return shown, bound
 
 
 def average(value: float | None) -> str:
@@ -101,14 +91,11 @@ def aligned(value: float, *bounds: float, as_percent: bool = False) -> tuple[str
 def _tells(value: float, marks: tuple[float, ...], scale: int, digits: int) -> bool:
     shown = round(value * scale, digits)
     return all(
-        _order(value, mark) == _order(shown, round(mark * scale, digits)) and _is_exact(mark * scale, digits)
+        _order(value, mark) == _order(shown, round(mark * scale, digits))
+        and abs(round(mark * scale, digits) - mark * scale) <= TOLERANCE
         for mark in marks
     )
 
 
 def _order(left: float, right: float) -> int:
     return (left > right) - (left < right)
-
-
-def _is_exact(number: float, digits: int) -> bool:
-    return abs(round(number, digits) - number) <= TOLERANCE

@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     from pytest_packbench.model.gate import Gate
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
-    from pytest_packbench.runs.stored import StoredRun
+    from pytest_packbench.runs.stored import Earlier, StoredRun
 
 
 _ABSENT = "not in this run"
+_NOT_KNOWN = "not known from records alone, which hold no case that broke; give the run's folder or its report.json"
 _USUAL = 0.95
 # one is a count of the run itself, the other no share of cases
 _NO_SAMPLE = (COMPLETENESS, MEAN_SCORE)
@@ -54,15 +55,7 @@ def gate_tally(
     baseline: Baseline | None = None,
     listings: Iterable[Listing] = (),
 ) -> Tally:
-    """Give the tally of a run that these gates judge.
-
-    Args:
-        gates: they say which groups and cases are asked for.
-        trials_rule: how a case's verdict is made of its trials.
-        facet: the facet that cases share by design, so that they are not independent; empty for none.
-        baseline: the run to compare with.
-        listings: what keeps the cases that pages show.
-    """
+    """Give the tally of a run that these gates judge: they say which groups and cases are asked for; see `Tally`."""
     found = tuple(gates)
     return Tally(
         trials_rule=trials_rule,
@@ -103,28 +96,26 @@ def check_run(
     run: Run,
     entries: Sequence[CaseResult],
     gates: Iterable[Gate],
-    earlier: StoredRun | None = None,
+    earlier: Earlier | None = None,
     *,
-    why: str = "",
     whole: bool = True,
     trials_rule: Rule = MEAN,
 ) -> tuple[GateResult, ...]:
     """Judge a run that is at hand by its gates, and by an earlier run where that one can be compared with.
 
     Args:
-        run: what is true of all entries; its settings tell the rule for trials.
+        run: what is true of all entries.
         entries: one for each selected case, or for each trial of it, in any order: trials of a case count as one case.
-        gates: the gates.
-        earlier: the run to compare with.
-        why: why there is none, for people; empty where none was asked for.
-        whole: as in `judged`.
-        trials_rule: how a case's verdict is made of its trials, where the run's settings don't say.
+        gates: as in `judged`.
+        earlier: the run to compare with, or why there is none.
+        whole: whether cases that broke or did not run stand in the entries.
+        trials_rule: how a case's verdict is made of its trials, where the runs' settings don't say.
 
     Raises:
         ValueError: no such metric, or no such rule for trials.
     """
     gates = tuple(gates)
-    baseline = baseline_of(earlier, gates, why=why, trials_rule=trials_rule)
+    baseline = baseline_of(earlier, gates, trials_rule)
     rule = rule_of(run, trials_rule)
     tally = gate_tally(gates, trials_rule=rule, facet=facet_of(run), baseline=baseline).take(entries)
     if baseline is not None:
@@ -190,7 +181,7 @@ class Baseline:
 
         Args:
             run: what is true of the run that is judged.
-            tally: its results, beside these cases.
+            tally: its results, counted beside these cases.
 
         Returns:
             Itself, `unusable` where suite, mode, pack, rules or the number of trials are others, or where no case is
@@ -204,43 +195,31 @@ class Baseline:
             wrong = (f"trials a case: {self.trials} before, {tally.trials.most} now",)
         if not wrong and not tally.unchanged:
             wrong = ("no case stands unchanged in both runs",)
-        return (
-            replace(self, unusable=f"run {self.run.run_id} can't be the baseline: {'; '.join(wrong)}")
-            if wrong
-            else self
-        )
+        if not wrong:
+            return self
+        return replace(self, unusable=f"run {self.run.run_id} can't be the baseline: {'; '.join(wrong)}")
 
 
-def baseline_of(
-    earlier: StoredRun | None, gates: Iterable[Gate], *, why: str = "", trials_rule: Rule = MEAN
-) -> Baseline | None:
-    """Take an earlier run as the baseline of gates.
+def baseline_of(earlier: Earlier | None, gates: Iterable[Gate], trials_rule: Rule = MEAN) -> Baseline | None:
+    """Take an earlier run as the baseline of gates; its cases are held only where one of them compares with it.
 
     Args:
-        earlier: the run.
-        gates: the gates; its cases are held only where one of them compares with it.
-        why: why there is no earlier run, for people; empty where none was asked for.
+        earlier: the run, or why there is none.
+        gates: the gates.
         trials_rule: how a case's verdict is made of its trials, where the run's settings don't say.
 
     Returns:
         The baseline; None where none was asked for, or no gate asks.
     """
-    if all(gate.max_ratio_to_baseline is None for gate in gates):
+    if earlier is None or all(gate.max_ratio_to_baseline is None for gate in gates):
         return None
-    if earlier is not None:
-        return Baseline.of(earlier.entries, rule_of(earlier.run, trials_rule), earlier.run)
-    return Baseline(unusable=why) if why else None
+    if earlier.stored is not None:
+        return Baseline.of(earlier.stored.entries, rule_of(earlier.stored.run, trials_rule), earlier.stored.run)
+    return Baseline(unusable=earlier.why) if earlier.why else None
 
 
 def baseline_for(run: Run, entries: Sequence[CaseResult], earlier: StoredRun, trials_rule: Rule = MEAN) -> Baseline:
-    """Take an earlier run as the baseline of a run that is at hand, or say in `unusable` why it can't be that.
-
-    Args:
-        run: what is true of the run that is judged.
-        entries: its entries.
-        earlier: the run to compare with.
-        trials_rule: how a case's verdict is made of its trials, where the runs' settings don't say.
-    """
+    """Take an earlier run as the baseline of a run that is at hand, or say in `unusable` why it can't be that."""
     found = Baseline.of(earlier.entries, rule_of(earlier.run, trials_rule), earlier.run)
     tally = gate_tally((), trials_rule=rule_of(run, trials_rule), baseline=found)
     return found.for_run(run, tally.take(entries))
@@ -257,7 +236,8 @@ class _Run:
         if gate.must_pass:
             return [self._must_pass(gate)]
         if not whole and gate.metric == COMPLETENESS:
-            return [_unknown(gate)]
+            result = _undecided(gate, None, None)
+            return [replace(result, text=f"{result.subject}: {_NOT_KNOWN}: FAIL")]
         if gate.metric not in METRICS:
             raise ValueError(f'no metric is called "{gate.metric}"; known: {", ".join(METRICS)}')
         if gate.by is None:
@@ -287,16 +267,7 @@ class _Run:
     def _result(self, gate: Gate, value: str | None, sums: Sums) -> GateResult:
         fraction = measured(sums, gate.metric, gate.depth)
         observed = fraction.value if fraction.bottom else None
-        result = GateResult(
-            metric=gate.metric if gate.depth is None else f"{gate.metric}@{gate.depth}",
-            by=gate.by,
-            value=value,
-            passed=False,
-            observed=observed,
-            min=gate.min,
-            max=gate.max,
-            text="",
-        )
+        result = _undecided(gate, value, observed)
         if observed is None and gate.metric == COMPLETENESS and sums.profiles:
             return replace(result, passed=True, text=f"{result.subject}: no case is due: PASS")
         if observed is None:
@@ -338,12 +309,17 @@ class _Run:
         return passed, f"{shown} x the baseline's {was}{common} {'<=' if passed else '>'} max {bound} x"
 
 
-def _unknown(gate: Gate) -> GateResult:
-    result = GateResult(
-        metric=gate.metric, by=gate.by, value=None, passed=False, observed=None, min=gate.min, max=gate.max, text=""
+def _undecided(gate: Gate, value: str | None, observed: float | None) -> GateResult:
+    return GateResult(
+        metric=gate.metric if gate.depth is None else f"{gate.metric}@{gate.depth}",
+        by=gate.by,
+        value=value,
+        passed=False,
+        observed=observed,
+        min=gate.min,
+        max=gate.max,
+        text="",
     )
-    told = "not known from records alone, which hold no case that broke; give the run's folder or its report.json"
-    return replace(result, text=f"{result.subject}: {told}: FAIL")
 
 
 def _decided(gate: Gate, fraction: Fraction) -> tuple[bool, str]:

@@ -100,9 +100,7 @@ class PairedMean:
     detectable: float | None
 
 
-def paired_mean(
-    differences: Sequence[float], clusters: Sequence[str] | None = None, *, confidence: float = 0.95
-) -> PairedMean | None:
+def paired_mean(differences: Sequence[float], clusters: Sequence[str] | None = None) -> PairedMean | None:
     """Average paired differences (Efron and Tibshirani 1993, percentile interval).
 
     Pairs of one cluster are drawn together (Field and Welsh 2007, JRSS B 69:369-390), and their differences count as
@@ -111,7 +109,6 @@ def paired_mean(
     Args:
         differences: current minus baseline, one a case; several trials of a case are averaged before.
         clusters: what each case shares with others, one a difference; None where all are independent.
-        confidence: of the interval, between 0 and 1.
 
     Returns:
         The mean with its interval; None without pairs.
@@ -128,8 +125,9 @@ def paired_mean(
         return PairedMean(n=n, clusters=1, mean=mean, low=None, high=None, method="none", detectable=None)
     error = _standard_error(groups, mean, n)
     method = "bootstrap" if n <= MOST_RESAMPLED else "normal"
-    ends = _bootstrap(groups, confidence) if n <= MOST_RESAMPLED else _normal(mean, error, confidence)
-    reach = _quantile(confidence) + _normal_quantile(_POWER)
+    half = _quantile(CONFIDENCE) * error
+    ends = _bootstrap(groups) if n <= MOST_RESAMPLED else (mean - half, mean + half)
+    reach = _quantile(CONFIDENCE) + _normal_quantile(_POWER)
     return PairedMean(
         n=n,
         clusters=len(groups),
@@ -162,17 +160,13 @@ def mcnemar(lost: int, won: int) -> float:
     return min(1.0, 2 * total)
 
 
-def unseen(n: int, confidence: float = 0.95) -> float | None:
-    """Give the share of cases that could change without one of `n` showing it (one-sided exact bound).
-
-    Args:
-        n: cases of which none changed.
-        confidence: of the bound, between 0 and 1.
+def unseen(n: int) -> float | None:
+    """Give the share of cases that could change without one of `n` cases showing it (one-sided exact 95 % bound).
 
     Returns:
-        0 to 1, `1 - (1 - confidence) ** (1 / n)` (Clopper and Pearson 1934, none seen); None for no case.
+        0 to 1, `1 - 0.05 ** (1 / n)` (Clopper and Pearson 1934, none seen); None for no case.
     """
-    return 1 - (1 - confidence) ** (1 / n) if n else None
+    return 1 - (1 - CONFIDENCE) ** (1 / n) if n else None
 
 
 @lru_cache
@@ -238,7 +232,7 @@ def _standard_error(groups: Sequence[tuple[float, int]], mean: float, n: int) ->
     return math.sqrt(len(groups) / (len(groups) - 1) * spread) / n
 
 
-def _bootstrap(groups: Sequence[tuple[float, int]], confidence: float) -> tuple[float, float]:
+def _bootstrap(groups: Sequence[tuple[float, int]]) -> tuple[float, float]:
     from random import Random
 
     random = Random(_SEED)  # noqa: S311 - resampling needs repeatability, not secrecy
@@ -249,14 +243,9 @@ def _bootstrap(groups: Sequence[tuple[float, int]], confidence: float) -> tuple[
         means = sorted(math.fsum(random.choices(totals, k=n)) / n for _ in range(RESAMPLES))
     else:
         means = sorted(_mean_of(random.choices(groups, k=len(groups))) for _ in range(RESAMPLES))
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     return means[round(tail * (RESAMPLES - 1))], means[round((1 - tail) * (RESAMPLES - 1))]
 
 
 def _mean_of(groups: Sequence[tuple[float, int]]) -> float:
     return math.fsum(total for total, _ in groups) / sum(size for _, size in groups)
-
-
-def _normal(mean: float, error: float, confidence: float) -> tuple[float, float]:
-    half = _quantile(confidence) * error
-    return mean - half, mean + half

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
@@ -47,7 +48,7 @@ class Listing:
 
     Args:
         order: of the rows: by case id, by how badly a case did, by test id and file, or as they are given.
-        most: how many rows of a table are kept, 1 or more.
+        most: how many rows of a table are kept, 1 or more; of all others a table knows the number.
 
     Attributes:
         tables: `all`, `failed`, `stale`, `quarantined`, a table for each other verdict, and `broken`, which has those
@@ -56,7 +57,7 @@ class Listing:
     """
 
     def __init__(self, order: Order = "id", most: int = MOST_ROWS) -> None:
-        self.tables: dict[str, Table] = {}
+        self.tables: defaultdict[str, Table] = defaultdict(Table)
         self.repeated = False
         self._key = _ORDERS[order]
         self._most = most
@@ -66,8 +67,6 @@ class Listing:
         self.repeated = self.repeated or trials > 1
         row = Row(case, passed, trials)
         for name in _tables(case):
-            if name not in self.tables:
-                self.tables[name] = Table()
             self._put(self.tables[name], row)
 
     def take(self, entries: Iterable[CaseResult], rule: Rule = MEAN) -> Self:
@@ -78,11 +77,11 @@ class Listing:
 
     def first(self, name: str, most: int) -> Sequence[Row]:
         """Give the first rows of a table; none where it has no row."""
-        return self.tables[name].first[:most] if name in self.tables else ()
+        return self.tables.get(name, Table()).first[:most]
 
     def count(self, name: str) -> int:
         """Give how many rows a table has."""
-        return self.tables[name].count if name in self.tables else 0
+        return self.tables.get(name, Table()).count
 
     def _put(self, table: Table, row: Row) -> None:
         table.count += 1
@@ -109,10 +108,6 @@ def _tables(case: CaseResult) -> list[str]:
     return names
 
 
-def _by_id(row: Row) -> tuple[str, str, int]:
-    return row.case.case_id, row.case.test_id, row.case.trial
-
-
 def _by_badness(row: Row) -> tuple[int, float, str]:
     case = row.case
     rank = 0 if case.verdict in {"error", "vacuous"} else 1 if case.verdict == "failed" else 2
@@ -120,7 +115,7 @@ def _by_badness(row: Row) -> tuple[int, float, str]:
 
 
 _ORDERS: dict[str, Callable[[Row], Any]] = {
-    "id": _by_id,
+    "id": lambda row: (row.case.case_id, row.case.test_id, row.case.trial),
     "worst": _by_badness,
     "test": lambda row: (row.case.test_id, row.case.file),
     "given": lambda _: 0,

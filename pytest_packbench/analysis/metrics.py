@@ -94,11 +94,8 @@ def measured(sums: Sums, metric: str, depth: int | None = None) -> Fraction:
 
     Args:
         sums: those of the group.
-        metric: one of `METRICS`.
+        metric: one of `METRICS`; a KeyError is raised for any other.
         depth: for `accuracy`: how deep an answer has to agree, 1 where it isn't said.
-
-    Raises:
-        KeyError: no such metric.
     """
     share, least = METRICS[metric], depth or 1
     of = sums.count(share.of)
@@ -118,7 +115,7 @@ def groups(tally: Tally, metric: str, by: str) -> dict[str, Sums]:
     Args:
         tally: the run.
         metric: one of `METRICS`.
-        by: `case_type`, `difficulty`, `tag` or a facet's name.
+        by: as a gate has it.
 
     Returns:
         The sums of each group with a case that has to end passed or failed, by the group's name; "" for cases that
@@ -135,11 +132,7 @@ def groups(tally: Tally, metric: str, by: str) -> dict[str, Sums]:
 def pairs(tally: Tally, metric: str, by: str | None, value: str) -> tuple[Sums, Sums]:
     """Give the sums before and now of the cases of a group that a metric counts and that are the same in both runs.
 
-    Args:
-        tally: the run, and the cases of the earlier one.
-        metric: one of `METRICS`.
-        by: what the run is split by; None for the whole run.
-        value: the group's value; empty for the whole run.
+    Without `by` the group is the whole run.
     """
     found = [both for key, both in tally.pairs.items() if _is_pair(key, metric, by, value)]
     return merged(before for before, _ in found), merged(now for _, now in found)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.intervals import CONFIDENCE, wilson
+from pytest_packbench.analysis.intervals import wilson
 from pytest_packbench.analysis.metrics import MEAN_SCORE, Bounds, arithmetic, line, measured
 from pytest_packbench.analysis.rust_report import CONDITIONS, original
 from pytest_packbench.analysis.sums import AUTHORED, NANO, Cell
-from pytest_packbench.analysis.tally import Hook, Place
+from pytest_packbench.analysis.tally import Place
 from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.lines import Skipped
 
 
-OVERVIEW_VERSION = 1
 FIXTURE = "fixture"
 
 
@@ -254,17 +253,9 @@ def overview(
     with_errors: bool = False,
     caps: Caps | None = None,
 ) -> Overview:
-    """Make figures of what was counted.
+    """Make figures of what was counted, in an order that does not depend on that of the records.
 
-    Args:
-        tally: what was counted.
-        skipped: the lines left out, where they were counted.
-        other_runs: records of other runs than the one asked for.
-        with_errors: whether error lines stood beside all records.
-        caps: what a run may take.
-
-    Returns:
-        The figures, in an order that does not depend on that of the records.
+    `skipped`, `other_runs` and `with_errors` are those of `Overview`, `caps` are judged as gates.
     """
     places: dict[str, dict[str, list[tuple[Place, Cell]]]] = {}
     for run_id, suite in tally.errors:
@@ -283,26 +274,6 @@ def overview(
         other_runs=other_runs,
         with_errors=with_errors,
     )
-
-
-def overview_document(found: Overview) -> dict[str, Any]:
-    """Put an overview into plain JSON.
-
-    Args:
-        found: the overview.
-
-    Returns:
-        An object of the version `OVERVIEW_VERSION` with the fields of `Overview`, and `passed`, `records`, `cases`, and
-        `interval` (how intervals are made). Units are those of the classes.
-    """
-    return {
-        "version": OVERVIEW_VERSION,
-        "passed": found.passed,
-        "records": found.records,
-        "cases": found.cases,
-        "interval": {"method": "wilson", "sides": 2, "confidence": CONFIDENCE},
-        **asdict(found),
-    }
 
 
 def _run(tally: Tally, run_id: str, suites: dict[str, list[tuple[Place, Cell]]]) -> RunFigures:
@@ -385,10 +356,10 @@ def _counts(sums: Sums, metric: str) -> tuple[int, int]:
 
 
 def _hooks(cell: Cell) -> tuple[HookCount, ...]:
-    ranked = sorted(
-        (Hook(*hook) for hook in cell.hooks), key=lambda hook: (hook.rule is None, hook.rule or 0, hook[1:])
+    ranked = sorted(cell.hooks.items(), key=lambda one: (one[0][0] is None, one[0][0] or 0, one[0][1:]))
+    return tuple(
+        HookCount(rule=rule, hook=hook, decision=decision, count=count) for (rule, hook, decision), count in ranked
     )
-    return tuple(HookCount(**hook._asdict(), count=cell.hooks[hook]) for hook in ranked)
 
 
 def _effort(cell: Cell) -> Effort:

@@ -5,7 +5,6 @@ It merges runs, counts duplicates again, escapes nothing, and knows the first tw
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -104,15 +103,8 @@ class Original:
 
 
 def original(tally: Tally) -> Original | None:
-    """Count as the original does.
-
-    Args:
-        tally: the records.
-
-    Returns:
-        Its figures over the records of its two suites; None where there is none.
-    """
-    passed, total = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    """Count the records of the original's two suites as it does; None where there is none."""
+    counted: dict[str, dict[str, tuple[int, int]]] = {suite: {} for suite in CONDITIONS}
     run_id, tokens_input, tokens_output = None, 0, 0
     for cells in (tally.cells, tally.repeated):
         for key, cell in cells.items():
@@ -122,42 +114,34 @@ def original(tally: Tally) -> Original | None:
             # the first record makes the first cell: a duplicate has one before it
             run_id = place.run_id if run_id is None else run_id
             rate = measured(cell.sums(), "pass_rate")
-            passed[place.suite, place.category] += round(rate.top)
-            total[place.suite, place.category] += rate.bottom
+            passed, total = counted[place.suite].get(place.category, (0, 0))
+            counted[place.suite][place.category] = passed + round(rate.top), total + rate.bottom
             tokens_input += cell.tokens_input
             tokens_output += cell.tokens_output
     if run_id is None:
         return None
     return Original(
         run_id=run_id,
-        suites=tuple(_suite(suite, passed, total) for suite in CONDITIONS if any(key[0] == suite for key in total)),
+        suites=tuple(_suite(suite, categories) for suite, categories in counted.items() if categories),
         tokens_input=tokens_input & U64_MAX,
         tokens_output=tokens_output & U64_MAX,
         wrapped=max(tokens_input, tokens_output) > U64_MAX,
     )
 
 
-def _suite(suite: str, passed: Counter[tuple[str, str]], total: Counter[tuple[str, str]]) -> OriginalSuite:
-    keys = sorted(key for key in total if key[0] == suite)
-    all_passed, everything = sum(passed[key] for key in keys), sum(total[key] for key in keys)
+def _suite(suite: str, categories: dict[str, tuple[int, int]]) -> OriginalSuite:
+    passed, total = (sum(counts) for counts in zip(*categories.values(), strict=True))
     return OriginalSuite(
         suite=suite,
-        passed=all_passed,
-        total=everything,
-        holds=CONDITIONS[suite].holds(all_passed, everything),
-        categories={key[1]: (passed[key], total[key]) for key in keys},
+        passed=passed,
+        total=total,
+        holds=CONDITIONS[suite].holds(passed, total),
+        categories=dict(sorted(categories.items())),
     )
 
 
 def original_markdown(figures: Original) -> str:
-    """Print the figures as the original does.
-
-    Args:
-        figures: the figures.
-
-    Returns:
-        Its lines with their ends, nothing escaped: a category may break the table or what follows it.
-    """
+    """Print the figures as the original does, nothing escaped: a category may break the table or what follows it."""
     lines = [f"# B0 eval — run {figures.run_id}", ""]
     for found in figures.suites:
         condition = CONDITIONS[found.suite]

@@ -153,15 +153,14 @@ class Statistics:
 
 
 def statistics_of(tally: Tally, *, levels: Sequence[int] | None = None) -> Statistics:
-    """Make the numbers of the results that were counted.
+    """Make the numbers of the results of a run.
+
+    Rates are over the results that are `counted` alone; everything else is counted beside them (design 7). A group by
+    tag is for gates alone.
 
     Args:
-        tally: the results of a run.
+        tally: the results.
         levels: depths to report, above 0; those found, where not given.
-
-    Returns:
-        The numbers. Rates are over the results that are `counted` alone; everything else is counted beside them
-        (design 7). A group by tag is for gates alone.
     """
     whole = whole_of(tally.close())
     groups: dict[tuple[str, str], list[Sums]] = {}

@@ -38,23 +38,11 @@ _Key = TypeVar("_Key")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """All that a figure can ask of one result beside its score; see `CaseResult`. A tally makes each once.
+    """All that a figure can ask of one result beside its score. A tally makes each once.
 
-    Attributes:
-        verdict: one of `VERDICTS`.
-        quarantine: `skip` or `xfail` where its notes take the case out; else empty.
-        scored: whether it has a score.
-        decision: what the target did, in the words of the record.
-        utility: whether the user's own task was done.
-        valid: whether the answer could be read.
-        expects_refusal: whether a refusal was due.
-        refused: whether one came.
-        depth: how deep the answer agrees.
-        backend: who answered the model calls.
-        model: which model.
-        judge: who ruled.
-        stale: whether the recording answered another prompt.
-        cached: whether a kept answer was used.
+    The fields are those of `CaseResult`, but for `quarantine`, which is `skip` or `xfail` where its notes take the case
+    out and else empty, and for `scored` and `cached`, which say whether there is a score and whether a kept answer was
+    used.
     """
 
     verdict: str
@@ -153,7 +141,7 @@ class Cell:
         costed: records with `packbench.cost_usd`.
         cost_nano: sum of those costs, billionths of a dollar.
         later: records that are a second or later trial of their case.
-        hooks: each kind of firing to its number.
+        hooks: rule (None without one), hook and decision of guard firings to their number.
     """
 
     ends: dict[tuple[bool, str, bool | None, bool], int] = field(default_factory=dict)

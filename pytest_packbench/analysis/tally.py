@@ -16,7 +16,7 @@ from pytest_packbench.analysis.trials import MEAN, Trials, apart, cases_of, clus
 from pytest_packbench.model.result import QUARANTINE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.analysis.trials import Rule
@@ -57,14 +57,6 @@ class Place(NamedTuple):
     backend: str
     model: str
     judge: str
-
-
-class Hook(NamedTuple):
-    """A kind of guard firing: the rule's number (None without one), the guard's hook, and what it decided."""
-
-    rule: int | None
-    hook: str
-    decision: str
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -108,13 +100,7 @@ class Duplicates:
     first: list[TrialId] = field(default_factory=list)
 
     def add(self, name: TrialId, *, agrees: bool, named: bool) -> None:
-        """Count one.
-
-        Args:
-            name: what it shares with the record that counts.
-            agrees: whether its result is that of the record that counts.
-            named: whether it is not the first duplicate of this name.
-        """
+        """Count one: whether it `agrees` with the record that counts, and whether its name is `named` already."""
         self.count += 1
         self.conflicting += not agrees
         if not named:
@@ -217,25 +203,26 @@ class Tally:
 
     def take(self, results: Iterable[CaseResult]) -> Self:
         """Count the results of a run that is at hand, in any order."""
+        self.close()
         for trials in cases_of(results):
-            for result in trials:
-                self.add(result)
-        return self.close()
+            self._count(trials)
+        return self
 
     def close(self) -> Self:
         """Count the trials of the last case: no more of them come."""
         attempts, self._case = self._case, []
         for trials in apart(attempts):
-            case = folded_case(trials, self.trials.rule)
-            self.trials.add(trials)
-            self._count(case)
-            for listing in self._listings:
-                listing.add(case, passed_of(trials), len(trials))
-        if self._earlier and not self.unchanged:
-            self.unchanged = any(self._before(one) is not None for one in attempts)
+            self._count(trials)
         return self
 
-    def _count(self, case: CaseResult) -> None:
+    def _count(self, trials: Sequence[CaseResult]) -> None:
+        """Count a case by all its trials."""
+        case = folded_case(trials, self.trials.rule)
+        self.trials.add(trials)
+        for listing in self._listings:
+            listing.add(case, passed_of(trials), len(trials))
+        if self._earlier and not self.unchanged:
+            self.unchanged = any(self._before(one) is not None for one in trials)
         profile, before = self._profile(case), self._before(case)
         points = points_of(case.score) if profile.counted else 0
         for key in self._keys(case):

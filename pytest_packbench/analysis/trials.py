@@ -78,11 +78,7 @@ class TrialFigures:
 
 
 def rule_of(run: Run, default: Rule = MEAN) -> Rule:
-    """Give the rule that a run's cases were judged by.
-
-    Args:
-        run: keeps it in its settings, where it had several trials.
-        default: where it does not say.
+    """Give the rule that a run's cases were judged by; its settings keep it where it had several trials.
 
     Raises:
         TrialsRuleError: what it says is no rule.
@@ -98,14 +94,7 @@ def rule_text(rule: Rule) -> str:
 
 
 def needed(rule: Rule | None, trials: int) -> int | None:
-    """Give how many trials have to pass.
-
-    Args:
-        rule: the rule.
-        trials: how many there are, 1 or more.
-
-    Returns:
-        Trials, 1 or more; None where the mean score decides.
+    """Give how many of so many trials have to pass, 1 or more; None where the mean score decides.
 
     Raises:
         TrialsRuleError: it is no rule.
@@ -203,6 +192,18 @@ def passed_of(trials: Sequence[CaseResult]) -> int:
     return int(trials[0].verdict == "passed") if len(trials) == 1 else sum(map(_has_passed, trials))
 
 
+def apart(attempts: Sequence[CaseResult]) -> list[Sequence[CaseResult]]:
+    """Part attempts of one test id and file into cases: one, or as many as attempts.
+
+    What claims the same number twice is no row of trials.
+    """
+    if not attempts:
+        return []
+    if len({entry.trial for entry in attempts}) == len(attempts):
+        return [attempts]
+    return [[entry] for entry in attempts]
+
+
 def most_trials(entries: Iterable[CaseResult]) -> int:
     """Give the most trials that a case has; 1 for no entry."""
     return max(map(len, cases_of(entries)), default=1)
@@ -243,11 +244,7 @@ class Trials:
                 self._means[mean] += 1
 
     def figures(self, *, authored: bool = False) -> TrialFigures | None:
-        """Give what it showed; None where no case has several trials.
-
-        Args:
-            authored: whether somebody wrote an answer, so that there is no error of sampling.
-        """
+        """Give what it showed; None where no case has several trials. An `authored` answer has no error of sampling."""
         if self.most == 1:
             return None
         counts, means = list(self._counts.elements()), list(self._means.elements())
@@ -258,7 +255,11 @@ class Trials:
             cases=len(counts),
             mean_score=math.fsum(means) / len(means) if means else None,
             standard_error=None if authored else standard_error(means),
-            passes=tuple(_pass_at(k, counts) for k in _ks(self.most) if any(n >= k for _, n in counts)),
+            passes=tuple(
+                _pass_at(k, counts)
+                for k in sorted({*_KS, self.most})
+                if k <= self.most and any(n >= k for _, n in counts)
+            ),
         )
 
 
@@ -302,19 +303,39 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 def pass_hat_k(n: int, c: int, k: int) -> float:
     """Estimate without bias how often all of `k` trials pass (Yao et al. 2024, tau-bench, arXiv 2406.12045).
 
-    Args:
-        n: trials of the case.
-        c: trials that passed, 0 to `n`.
-        k: trials looked at, 1 to `n`.
+    Arguments and errors are those of `pass_at_k`.
 
     Returns:
         `C(c, k) / C(n, k)`, 0 to 1.
-
-    Raises:
-        ValueError: an argument is out of its range.
     """
     _check(n, c, k)
     return math.comb(c, k) / math.comb(n, k)
+
+
+def facet_of(run: Run) -> str:
+    """Give the facet that a run's cases share by design; empty where none is named."""
+    named = run.settings.get(CLUSTER)
+    return named if isinstance(named, str) else ""
+
+
+def cluster_of(entry: CaseResult, facet: str) -> str:
+    """Give what an entry's case shares with others; the case itself where it shares nothing."""
+    shared = entry.facets.get(facet) if facet else None
+    # no case's name holds a line end
+    return f"\n{entry.test_id}" if shared is None else shared
+
+
+def name_of(facet: str, *, many: bool = True) -> str:
+    """Write a facet as words: `injection tasks`."""
+    return facet.replace("_", " ") + ("s" if many else "")
+
+
+def remark(cases: int, clusters: int, facet: str) -> str:
+    """Say that judged cases share a facet, so that only `clusters` of them are independent; empty where all are."""
+    if clusters >= cases:
+        return ""
+    shared = name_of(facet, many=clusters != 1)
+    return f"{cases} cases share {clusters} {shared}: not independent, so less is certain than it seems"
 
 
 def _check(n: int, c: int, k: int) -> None:
@@ -322,27 +343,11 @@ def _check(n: int, c: int, k: int) -> None:
         raise ValueError(f"{c} of {n} trials passed, {k} looked at: expected 0 <= c <= n and 1 <= k <= n")
 
 
-def _ks(trials: int) -> list[int]:
-    return sorted({k for k in (*_KS, trials) if k <= trials})
-
-
 def _pass_at(k: int, counts: Sequence[tuple[int, int]]) -> PassAt:
     enough = [(n, c) for c, n in counts if n >= k]
     at_k = math.fsum(pass_at_k(n, c, k) for n, c in enough)
     hat_k = math.fsum(pass_hat_k(n, c, k) for n, c in enough)
     return PassAt(k=k, cases=len(enough), at_k=at_k / len(enough), hat_k=hat_k / len(enough))
-
-
-def apart(attempts: Sequence[CaseResult]) -> list[Sequence[CaseResult]]:
-    """Part attempts of one test id and file into cases: one, or as many as attempts.
-
-    What claims the same number twice is no row of trials.
-    """
-    if not attempts:
-        return []
-    if len({entry.trial for entry in attempts}) == len(attempts):
-        return [attempts]
-    return [[entry] for entry in attempts]
 
 
 def _cases(entries: Iterable[CaseResult]) -> Iterator[Sequence[CaseResult]]:
@@ -387,35 +392,3 @@ def _refused(judged: Sequence[CaseResult]) -> bool | None:
 def _decision(judged: Sequence[CaseResult]) -> str | None:
     decisions = sorted({entry.decision for entry in judged if entry.decision is not None})
     return _UNSAFE if _UNSAFE in decisions else next(iter(decisions), None)
-
-
-def facet_of(run: Run) -> str:
-    """Give the facet that a run's cases share by design; empty where none is named."""
-    named = run.settings.get(CLUSTER)
-    return named if isinstance(named, str) else ""
-
-
-def cluster_of(entry: CaseResult, facet: str) -> str:
-    """Give what an entry's case shares with others; the case itself where it shares nothing."""
-    shared = entry.facets.get(facet) if facet else None
-    # no case's name holds a line end
-    return f"\n{entry.test_id}" if shared is None else shared
-
-
-def name_of(facet: str, *, many: bool = True) -> str:
-    """Write a facet as words: `injection tasks`."""
-    return facet.replace("_", " ") + ("s" if many else "")
-
-
-def remark(cases: int, clusters: int, facet: str) -> str:
-    """Say that cases are not independent; empty where they are.
-
-    Args:
-        cases: judged cases, 0 or more.
-        clusters: how many of them would be independent, 0 to `cases`.
-        facet: what they share.
-    """
-    if clusters >= cases:
-        return ""
-    shared = name_of(facet, many=clusters != 1)
-    return f"{cases} cases share {clusters} {shared}: not independent, so less is certain than it seems"

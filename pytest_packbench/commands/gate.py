@@ -43,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print each gate's arithmetic, and say in the exit code whether all hold."""
     from pytest_packbench.analysis.gates import check_run
     from pytest_packbench.reports.terminal import one_line
+    from pytest_packbench.runs.stored import Earlier
 
     stored = [_load(path) for path in arguments.runs]
     rules = [_rules(arguments, one) for one in stored]
@@ -54,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
             one.run,
             one.entries,
             config.all_gates(),
-            earlier.get(one.run.suite),
+            Earlier(stored=earlier.get(one.run.suite)),
             whole=one.whole,
             trials_rule=config.trials_rule(),
         ):

@@ -121,7 +121,7 @@ def _count(given: Sequence[Source], arguments: argparse.Namespace) -> Overview:
 
 def _text(found: Overview, form: str) -> str:
     if form == "json":
-        from pytest_packbench.analysis.overview import overview_document
+        from pytest_packbench.reports.document import overview_document
 
         return json.dumps(overview_document(found), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
     from pytest_packbench.reports.overview_markdown import overview_markdown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.comparison import SMALLER
+from pytest_packbench.analysis.comparison import SMALLER, THRESHOLD
 from pytest_packbench.analysis.figures import DASH, TOLERANCE, average, count
 from pytest_packbench.analysis.intervals import RESAMPLES, unseen
 from pytest_packbench.analysis.listing import MOST_ROWS
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_packbench.analysis.comparison import Change, Comparison, Condition
-    from pytest_packbench.analysis.intervals import PairedMean
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
 
@@ -51,7 +50,7 @@ def diff_markdown(comparison: Comparison, failed: Sequence[Condition] = (), note
         section("Counts", ("what", "cases"), _counts(comparison)),
         "\n".join(f"- {sentence}" for sentence in (*(cell(note, WIDE) for note in notes), *sentences(comparison))),
         *(_changes(title, comparison.of(kind)) for kind, title in _LISTS),
-        _changes(f"Smaller changes: by less than {comparison.threshold:g}", comparison.of(SMALLER), _MOST_SMALLER),
+        _changes(f"Smaller changes: by less than {THRESHOLD:g}", comparison.of(SMALLER), _MOST_SMALLER),
         section("Added", ("case", "verdict", "score"), map(_entry_row, comparison.added), rest=_REST),
         section("Removed", ("case", "verdict", "score"), map(_entry_row, comparison.removed), rest=_REST),
         _changes("Case or judge changed: left out of the statistics", comparison.of("hash_changed")),
@@ -69,24 +68,23 @@ def answer(comparison: Comparison) -> str:
 
 
 def _told(comparison: Comparison) -> str:
-    figures = comparison.counts()
-    worse, better = int(figures["regressed"]), int(figures["improved"])
-    failing, fixed = int(figures["new_failures"]), int(figures["fixed"])
+    counts = comparison.counts()
+    worse, better, failing, fixed = (counts[name] for name in ("regressed", "improved", "new_failures", "fixed"))
     if not comparison.unchanged:
         return "no unchanged case in common" if comparison.changes else "no case in common"
     if not (worse or better or failing or fixed):
-        moved = int(figures[SMALLER])
-        return f"no score moved by {comparison.threshold:g} or more, {moved} by less" if moved else "no score changed"
+        moved = counts[SMALLER]
+        return f"no score moved by {THRESHOLD:g} or more, {moved} by less" if moved else "no score changed"
     return f"{worse} regressed, {better} improved, {count(failing, 'new failure')}, {fixed} fixed"
 
 
 def _beside(comparison: Comparison) -> str:
     """Count the cases that nothing else is said of: one that failed may have gone, or been edited until it passed."""
-    figures = comparison.counts()
+    counts = comparison.counts()
     numbers = {
-        "removed": int(figures["removed"]),
-        "added": int(figures["added"]),
-        "quarantined now": int(figures["quarantined"]),
+        "removed": counts["removed"],
+        "added": counts["added"],
+        "quarantined now": counts["quarantined"],
         "changed and left out": comparison.left_out,
     }
     found = [(number, name) for name, number in numbers.items() if number]
@@ -102,20 +100,19 @@ def sentences(comparison: Comparison) -> list[str]:
     if mean is None:
         nothing = "No case has a score in both runs: nothing can be said about a change of score."
         return [*found, nothing, *_flips(comparison)]
+    told = f"Mean change over {count(mean.n, 'pair')}: {mean.mean:+.3f} points of score"
     if comparison.authored:
         # what somebody wrote is no sample of anything (design 7)
-        told = f"Mean change over {count(mean.n, 'pair')}: {mean.mean:+.3f} points of score"
         flips = f"{comparison.lost} lost, {comparison.won} won"
         return [*found, f"{told}; {flips}. The answers were authored: counts, no statistics."]
-    if mean.low is None or mean.high is None:
-        found.append(_alone(mean, facet))
+    if mean.n == 1:
+        found.append(f"One case has a score in both runs; it changed by {mean.mean:+.3f} points.")
+    elif mean.low is None or mean.high is None:
+        found.append(f"{told}; all of one {name_of(facet, many=False)}, so no interval is given.")
     else:
         how = f"bootstrap, {RESAMPLES} resamples, fixed seed" if mean.method == "bootstrap" else "normal approximation"
         how += f", over {mean.clusters} {name_of(facet)}" if mean.clusters < mean.n else ""
-        found.append(
-            f"Mean change over {count(mean.n, 'pair')}: {mean.mean:+.3f} points of score, "
-            f"two-sided 95 % interval {mean.low:+.3f} to {mean.high:+.3f} ({how})."
-        )
+        found.append(f"{told}, two-sided 95 % interval {mean.low:+.3f} to {mean.high:+.3f} ({how}).")
     if mean.detectable is not None:
         found.append(
             f"With this many pairs and this spread a true mean change of {mean.detectable:.3f} points "
@@ -136,13 +133,6 @@ def sentences(comparison: Comparison) -> list[str]:
             "or a recording, never from a model's mood."
         )
     return found
-
-
-def _alone(mean: PairedMean, facet: str) -> str:
-    if mean.n == 1:
-        return f"One case has a score in both runs; it changed by {mean.mean:+.3f} points."
-    told = f"Mean change over {count(mean.n, 'pair')}: {mean.mean:+.3f} points of score"
-    return f"{told}; all of one {name_of(facet, many=False)}, so no interval is given."
 
 
 def _trials(comparison: Comparison) -> Iterator[str]:
@@ -191,13 +181,12 @@ def _run_row(run: Run, cases: int, trials: int) -> dict[str, str]:
 
 
 def _counts(comparison: Comparison) -> Iterable[tuple[str, str]]:
-    figures = comparison.counts()
+    counts = comparison.counts()
     yield "in both runs", str(len(comparison.changes))
     for name in ("improved", "regressed", SMALLER, "new_failures", "fixed", "verdict_changed", "hash_changed"):
-        yield name.replace("_", " "), str(int(figures[name]))
-    yield "quarantined now", str(int(figures["quarantined"]))
-    yield "added", str(int(figures["added"]))
-    yield "removed", str(int(figures["removed"]))
+        yield name.replace("_", " "), str(counts[name])
+    for name, figure in (("quarantined now", "quarantined"), ("added", "added"), ("removed", "removed")):
+        yield name, str(counts[figure])
 
 
 def _row(change: Change) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The run as one JSON object, for `report.json` under the key `packbench` (design 5)."""
+"""Figures as one JSON object: a run's, for `report.json` under the key `packbench` (design 5), and an overview's."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from pytest_packbench.runs.folder import plain
 
 if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion
+    from pytest_packbench.analysis.overview import Overview
+
+OVERVIEW_VERSION = 1
+_INTERVAL = {"method": "wilson", "sides": 2, "confidence": CONFIDENCE}
 
 
 def run_document(told: Conclusion) -> dict[str, Any]:
@@ -40,7 +44,7 @@ def run_document(told: Conclusion) -> dict[str, Any]:
             "authored": statistics.authored,
             "models": statistics.models,
             "cached": statistics.cached,
-            "interval": {"method": "wilson", "sides": 2, "confidence": CONFIDENCE},
+            "interval": _INTERVAL,
             # what is absent stands in the text
             "gates": [{name: value for name, value in asdict(gate).items() if name != "absent"} for gate in told.gates],
             **_trials(told),
@@ -48,6 +52,23 @@ def run_document(told: Conclusion) -> dict[str, Any]:
         }
     )
     return document
+
+
+def overview_document(found: Overview) -> dict[str, Any]:
+    """Put an overview into plain JSON.
+
+    Returns:
+        An object of the version `OVERVIEW_VERSION` with the fields of `Overview`, and `passed`, `records`, `cases`, and
+        `interval` (how intervals are made). Units are those of the classes.
+    """
+    return {
+        "version": OVERVIEW_VERSION,
+        "passed": found.passed,
+        "records": found.records,
+        "cases": found.cases,
+        "interval": _INTERVAL,
+        **asdict(found),
+    }
 
 
 def _trials(told: Conclusion) -> dict[str, Any]:

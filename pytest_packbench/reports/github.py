@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -120,15 +119,11 @@ def remarks(runs: Iterable[Judged], most: int = MOST_ANNOTATIONS) -> list[Annota
 def step_summary(one: Judged, limit: int = STEP_BYTES) -> str:
     """Write the summary of a run for a step's page, worst cases first.
 
-    Args:
-        one: the run.
-        limit: bytes at most, in UTF-8.
-
     Returns:
-        Markdown, with as many rows of each table as fit, and at least what decided; empty where not even that fits.
+        Markdown of at most `limit` bytes of UTF-8, with as many rows of each table as fit, and at least what decided;
+        empty where not even that fits.
     """
-    pages = chain(_pages(one), [_shortest(one)])
-    return next((page for page in pages if len(page.encode("utf-8", "replace")) <= limit), "")
+    return next((page for page in _pages(one) if len(page.encode("utf-8", "replace")) <= limit), "")
 
 
 def append_summaries(path: Path, runs: Iterable[Judged]) -> None:
@@ -175,11 +170,8 @@ def _pages(one: Judged) -> Iterator[str]:
         page = summary_markdown(told, most=rows, wrong_first=True)
         title, sentence, rest = page.split("\n\n", 2)
         yield "\n\n".join(part for part in (title, sentence, notes, rest) if part)
-
-
-def _shortest(one: Judged) -> str:
-    judgement = judge(one.told)
-    return f"# packbench: {cell(one.told.run.suite)} - {judgement.headline}\n\n**{cell(judgement.sentence, _WIDTH)}**\n"
+    judgement = judge(told)
+    yield f"# packbench: {cell(told.run.suite)} - {judgement.headline}\n\n**{cell(judgement.sentence, _WIDTH)}**\n"
 
 
 def _of_gates(one: Judged) -> list[Annotation]:

@@ -26,6 +26,21 @@ if TYPE_CHECKING:
     _RowCells = Callable[[Row], tuple[str | None, ...]]
 
 _WILSON = f"{100 * CONFIDENCE:g} % interval (Wilson, two-sided)"
+_WHEN = {
+    "mean": "the mean score of its trials reaches the threshold",
+    "all": "all of its trials pass",
+    "any": "one of its trials passes",
+}
+_COLUMNS = (
+    "The columns are `pass@k` and `pass^k`, estimated without bias from all trials of a case and averaged over cases."
+)
+_UNJUDGED = {
+    "error": "Errors: broken before a score",
+    "vacuous": "Vacuous: could not have failed",
+    "not_run": "Not run",
+    "known_hole": "Known holes",
+    "quarantined": "Quarantined by their notes",
+}
 
 
 def summary_markdown(told: Conclusion, *, most: int = MOST_ROWS, wrong_first: bool = False) -> str:
@@ -95,16 +110,6 @@ def _trials_section(run: Run, figures: TrialFigures | None) -> str:
     return "\n\n".join(part for part in (section("Trials", head, rows), cell(told, WIDE * 2), _COLUMNS) if part)
 
 
-_WHEN = {
-    "mean": "the mean score of its trials reaches the threshold",
-    "all": "all of its trials pass",
-    "any": "one of its trials passes",
-}
-_COLUMNS = (
-    "The columns are `pass@k` and `pass^k`, estimated without bias from all trials of a case and averaged over cases."
-)
-
-
 def _share(value: float) -> str:
     return aligned(value, as_percent=True)[0]
 
@@ -157,15 +162,6 @@ def _refusal_rows(statistics: Statistics) -> Rows:
         yield "an answer", str(found.undue_refused), str(found.undue_answered)
 
 
-_UNJUDGED = {
-    "error": "Errors: broken before a score",
-    "vacuous": "Vacuous: could not have failed",
-    "not_run": "Not run",
-    "known_hole": "Known holes",
-    "quarantined": "Quarantined by their notes",
-}
-
-
 def _case_sections(listing: Listing, most: int) -> tuple[list[str], list[str]]:
     """Give the sections of what went wrong, and those of all cases."""
 
@@ -187,13 +183,9 @@ def _case_sections(listing: Listing, most: int) -> tuple[list[str], list[str]]:
     ]
     everything = [
         shown("all", "All cases", ("case", "verdict", *head, f"terms{worst}"), case),
-        shown("stale", stale, ("case", "file"), _file_row),
+        shown("stale", stale, ("case", "file"), lambda row: (row.case.case_id, row.case.file)),
     ]
     return wrong, everything
-
-
-def _file_row(row: Row) -> tuple[str | None, ...]:
-    return row.case.case_id, row.case.file
 
 
 def _reason_row(row: Row) -> tuple[str | None, ...]:

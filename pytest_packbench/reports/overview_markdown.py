@@ -18,7 +18,7 @@ from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.reports.tables import WIDE, cell, told_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator
 
     from pytest_packbench.analysis.overview import Effort, Overview, Rate, Row, RunFigures, SuiteFigures
     from pytest_packbench.analysis.rust_report import Original
@@ -35,9 +35,6 @@ _FENCE = re.compile(r"`{3,}|~{3,}")
 def overview_markdown(found: Overview) -> str:
     """Write an overview.
 
-    Args:
-        found: the figures.
-
     Returns:
         Where the original has something to say of the records, exactly its lines; then ours in GitHub Flavored
         Markdown, ended by one line end. Of each table at most `MOST_ROWS` rows are shown, and it says how many there
@@ -47,7 +44,7 @@ def overview_markdown(found: Overview) -> str:
     parts = [
         f"# packbench report: {count(len(found.runs), 'run')}, {_records(found.cases, found.records)}",
         "\n".join(f"- {remark}" for remark in _remarks(found)),
-        _section("## Gates", ("result", "suite", "records", "arithmetic"), _gate_rows(found)),
+        told_table("## Gates", ("result", "suite", "records", "arithmetic"), _gate_rows(found)),
         *(part for run in found.runs for part in _run(run)),
     ]
     return before + "\n\n".join(part for part in parts if part) + "\n"
@@ -179,12 +176,12 @@ def _suite(suite: SuiteFigures) -> Iterator[str]:
     verdicts = f"Verdicts{' of trials' if several else ''}: {_counts(suite.verdicts)}."
     yield f"{trials}{verdicts} Decisions: {_counts(suite.decisions)}."
     unsafe = "attack success" if suite.suite in EVAL_SUITES else "unsafe"
-    yield told_table(_rate_head(None, unsafe), (_rate_row(row) for row in suite.rows))
-    yield _section("#### By category", _rate_head("category", unsafe), (_rate_row(row) for row in suite.categories))
+    yield told_table("", _rate_head(None, unsafe), (_rate_row(row) for row in suite.rows))
+    yield told_table("#### By category", _rate_head("category", unsafe), (_rate_row(row) for row in suite.categories))
     hooks = (
         (str(one.rule) if one.rule is not None else DASH, one.hook, one.decision, str(one.count)) for one in suite.hooks
     )
-    yield _section(_HOOKS, ("rule", "hook", "decision", "count"), hooks)
+    yield told_table(_HOOKS, ("rule", "hook", "decision", "count"), hooks)
     yield _effort(suite.effort)
     yield _failing(suite)
 
@@ -212,31 +209,24 @@ def _rate(rate: Rate) -> tuple[str, str]:
 
 
 def _effort(effort: Effort) -> str:
-    told = [_tokens(effort), _wall_clock(effort)]
+    tokens = "Tokens: not told."
+    if effort.tokens_known:
+        known = _known(effort.tokens_known, effort.records)
+        tokens = f"Tokens: {effort.tokens_input} input + {effort.tokens_output} output{known}."
+    total, slowest = effort.wall_clock_ms / 1000, effort.slowest_ms / 1000
+    told = [tokens, f"Wall clock: {total:.1f} s as the sum over the records, {slowest:.1f} s for the slowest."]
     if effort.cost_usd is not None:
         told.append(f"Cost: {effort.cost_usd:.4f} USD{_known(effort.cost_known, effort.records)}.")
     return " ".join(told)
-
-
-def _tokens(effort: Effort) -> str:
-    if not effort.tokens_known:
-        return "Tokens: not told."
-    known = _known(effort.tokens_known, effort.records)
-    return f"Tokens: {effort.tokens_input} input + {effort.tokens_output} output{known}."
 
 
 def _known(known: int, records: int) -> str:
     return "" if known == records else f" (told by {known} of {count(records, 'record')})"
 
 
-def _wall_clock(effort: Effort) -> str:
-    total, slowest = effort.wall_clock_ms / 1000, effort.slowest_ms / 1000
-    return f"Wall clock: {total:.1f} s as the sum over the records, {slowest:.1f} s for the slowest."
-
-
 def _failing(suite: SuiteFigures) -> str:
     head = ("test", "trial", "category", "expected", "decision", "score", "threshold", "backend", "model")
-    table = _section("#### Failing cases", head, map(_failing_row, suite.failing_first))
+    table = told_table("#### Failing cases", head, map(_failing_row, suite.failing_first))
     more = suite.failing - len(suite.failing_first)
     return f"{table}\n\n{more} more are not shown." if more else table
 
@@ -252,8 +242,3 @@ def _failing_row(case: FailingCase) -> tuple[str, ...]:
         case.backend,
         case.model,
     )
-
-
-def _section(heading: str, head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
-    table = told_table(head, rows)
-    return f"{heading}\n\n{table}" if table else ""

@@ -75,9 +75,9 @@ def section(
     Args:
         title: the heading.
         head: the names of the columns.
-        rows: the cells of each row.
-        last: rows that are shown after all others.
-        widths: the width of columns of another width than usual, in characters.
+        rows: text as it came; None for a dash.
+        last: rows that are shown after all others, however many these are.
+        widths: by column, in characters, where not as usual.
         most: how many rows are shown, 1 or more.
         total: how many rows there are, where not all of them are given.
         rest: what is said of those that are not shown.
@@ -90,14 +90,15 @@ def section(
     return f"## {cell(title)}\n\n{_table([cell(name) for name in head], [*shown, *last], widths or {})}{more}"
 
 
-def told_table(head: Sequence[str], rows: Rows) -> str:
-    """Write a table without the columns in which every row has a dash; nothing where there is no row."""
+def told_table(heading: str, head: Sequence[str], rows: Rows) -> str:
+    """Write a heading as it is and a table without the columns of dashes alone; nothing where there is no row."""
     shown, hidden = _cut(rows, MOST_ROWS)
     if not shown:
         return ""
     told = [place for place in range(len(head)) if any(row[place] != DASH for row in shown)]
     table = _table([head[place] for place in told], [tuple(row[place] for place in told) for row in shown], {})
-    return f"{table}\n\n{len(shown)} of {len(shown) + hidden} rows shown." if hidden else table
+    more = f"{len(shown)} of {len(shown) + hidden} rows shown." if hidden else ""
+    return "\n\n".join(part for part in (heading, table, more) if part)
 
 
 def _cut(rows: Rows, most: int) -> tuple[list[tuple[str | None, ...]], int]:

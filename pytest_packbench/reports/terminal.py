@@ -127,9 +127,9 @@ def trials_lines(trials: Sequence[CaseResult], verdict: CaseResult, rule: str | 
         verdict: the case's over them.
         rule: how that is made of them.
     """
-    passed = sum(one.verdict == "passed" for one in trials)
     from pytest_packbench.analysis.trials import rule_text
 
+    passed = sum(one.verdict == "passed" for one in trials)
     mean = "no mean"
     if verdict.score is not None:
         mean = f"mean score {verdict.score:.2f}, threshold {verdict.threshold:.2f}"
@@ -192,8 +192,10 @@ def table(told: Conclusion) -> list[str]:
         *_columns(_group_rows(statistics), numbers=True),
         *(["", "gates:", *gates] if gates else []),
         *_section("failed", ends, "failed", _failed_row),
-        *_section("broken", ends, "broken", _broken_row),
-        *_section("stale: the recording answered another prompt than today's", ends, "stale", _stale_row),
+        *_section("broken", ends, "broken", lambda case: (case.case_id, case.kind or case.verdict, case.message)),
+        *_section(
+            "stale: the recording answered another prompt than today's", ends, "stale", lambda case: (case.case_id,)
+        ),
     ]
 
 
@@ -231,14 +233,6 @@ def _failed_row(case: CaseResult) -> tuple[str, ...]:
     return case.case_id, f"{shown} < {bound}", terms_text(case.terms)
 
 
-def _broken_row(case: CaseResult) -> tuple[str, ...]:
-    return case.case_id, case.kind or case.verdict, case.message
-
-
-def _stale_row(case: CaseResult) -> tuple[str, ...]:
-    return (case.case_id,)
-
-
 def _section(title: str, listing: Listing, name: str, row: Callable[[CaseResult], tuple[str, ...]]) -> list[str]:
     shown = [tuple(map(one_line, row(each.case))) for each in listing.first(name, MOST_CASES)]
     if not shown:
@@ -251,12 +245,12 @@ def _section(title: str, listing: Listing, name: str, row: Callable[[CaseResult]
 def _columns(rows: Iterable[tuple[str, ...]], *, numbers: bool = False) -> list[str]:
     rows = list(rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(_padded(row, widths, numbers=numbers)).rstrip() for row in rows]
-
-
-def _padded(row: tuple[str, ...], widths: list[int], *, numbers: bool) -> Iterator[str]:
-    for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
-        yield cell.rjust(width) if numbers and column else cell.ljust(width)
+    # the first column is a name
+    sides = [">" if numbers and column else "<" for column in range(len(widths))]
+    return [
+        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def _shown(char: str) -> str:

@@ -192,14 +192,14 @@ def test_a_run_is_judged_by_its_baseline(twice: Project) -> None:
     stored = load_run(last)
     gates = (Gate(metric="mean_score", max_ratio_to_baseline=1.0),)
     first_run = find_baseline(str(first), last)
-    (result,) = check_run(stored.run, stored.entries, gates, first_run.stored, why=first_run.why)
+    (result,) = check_run(stored.run, stored.entries, gates, first_run)
     assert result.passed
     live = replace(stored.run, mode="live")
-    (result,) = check_run(live, stored.entries, gates, first_run.stored)
+    (result,) = check_run(live, stored.entries, gates, first_run)
     assert not result.passed
     assert "can't be the baseline: mode: 'fixture' before, 'live' now" in result.text
     none = find_baseline("latest", last.parent / "nowhere" / last.name)
-    (result,) = check_run(stored.run, stored.entries, gates, none.stored, why=none.why)
+    (result,) = check_run(stored.run, stored.entries, gates, none)
     assert "there is no earlier complete run to compare with" in result.text
 
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.overview import overview, overview_document
+from pytest_packbench.analysis.overview import overview
 from pytest_packbench.analysis.tally import MOST_DUPLICATES, MOST_FAILING, TrialId
+from pytest_packbench.reports.document import overview_document
 from pytest_packbench.runs.lines import Skipped, Source, StreamError, read_errors, sources
 from tests.unit.wire import RUN, error, file_of, folder_of, line, names, read, record, records, tally_of
 
