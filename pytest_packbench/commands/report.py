@@ -74,9 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
         StreamError: a line can't be read.
         OSError: a file can't be read.
     """
-    from pytest_packbench.runs.lines import sources
+    from pytest_packbench.runs.lines import source_of
 
-    given = sources([_place(name) for name in arguments.files])
+    given = [source_of(_place(name)) for name in arguments.files]
     _keep_inputs(arguments.out, given)
     found = _count(given, arguments)
     _write(_text(found, arguments.format), arguments.out)

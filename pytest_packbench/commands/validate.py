@@ -19,7 +19,7 @@ from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, Recor
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.reports.terminal import printable
 from pytest_packbench.runs.journal import HEAD, JOURNAL_VERSION, parse_entry
-from pytest_packbench.runs.lines import check_error_line, check_payload_line
+from pytest_packbench.runs.lines import check_line
 from pytest_packbench.runs.report import is_report, open_report
 
 if TYPE_CHECKING:
@@ -182,12 +182,9 @@ def _line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
         if "suite" in found and "nodeid" in found:
             parse_entry(found)
             return _JOURNAL
-        if "result" in found:
-            check_payload_line(found)
-            return "result of a run, version 1"
-        if "kind" in found or "message" in found:
-            check_error_line(found)
-            return "error of a run, version 1"
+        if found.keys() & {"result", "kind", "message"}:
+            check_line(found)
+            return f"{'result' if 'result' in found else 'error'} of a run, version 1"
         raise ValueError(str(error)) from None
     problem = own_problem(record.packbench) if record.packbench is not None else None
     if problem is not None:

@@ -21,7 +21,7 @@ from pytest_packbench.model.strict_json import U32_MAX, expected_integer, shown
 from pytest_packbench.runs.folder import ERRORS, PAYLOADS, RECORDS, StoredRunError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from pytest_packbench.model.result import CaseResult
 
@@ -99,19 +99,8 @@ _COUNTED = ERROR_TEXTS[:4]
 _PAYLOAD_TEXTS = ("run_id", "test_id", "case_id")
 
 
-def sources(names: Sequence[str]) -> list[Source]:
-    """Find what to read.
-
-    Args:
-        names: files of records, folders of runs, or `-` for standard input.
-
-    Returns:
-        One source a name, in order. Of a folder it is `records.jsonl`, with the `errors.jsonl` beside it.
-    """
-    return [_source(name) for name in names]
-
-
-def _source(name: str) -> Source:
+def source_of(name: str) -> Source:
+    """Find what to read by a file of records, `-` for standard input, or a run's folder, which tells errors too."""
     folder = Path(name)
     if name == STDIN or not folder.is_dir():
         return Source(name)
@@ -158,9 +147,6 @@ def read_errors(source: Source, *, skipped: Skipped | None = None) -> Iterator[E
 def read_run_records(path: Path) -> Iterator[tuple[str, EvalRecord]]:
     """Read the records of a stored run in order, our own object in them checked.
 
-    Args:
-        path: the file.
-
     Yields:
         Where the line stands, as `FILE:LINE`, and its record; lines that are blank are left out.
 
@@ -185,10 +171,6 @@ def read_run_records(path: Path) -> Iterator[tuple[str, EvalRecord]]:
 def read_run_errors(path: Path, run_id: str) -> Iterator[ErrorLine]:
     """Read the error lines of a stored run in order; those of other runs in the file are left out.
 
-    Args:
-        path: the file.
-        run_id: the run.
-
     Raises:
         StoredRunError: a line is no such object.
         OSError: the file can't be read.
@@ -207,9 +189,6 @@ def read_run_errors(path: Path, run_id: str) -> Iterator[ErrorLine]:
 
 def read_payloads(path: Path) -> Iterator[tuple[tuple[str, int], Any]]:
     """Read the results that a run stored, in order.
-
-    Args:
-        path: the file.
 
     Yields:
         The case's test id and the trial, and the result as the target gave it.
@@ -263,7 +242,7 @@ class ResultFiles:
 
 
 class _Beside:
-    """The lines of one such file."""
+    """The lines of one such file, each an object of one attempt."""
 
     def __init__(self, path: Path) -> None:
         self._lines = _attempts(path)
@@ -282,28 +261,14 @@ class _Beside:
             raise StoredRunError(f"{where}: {test_id} stands out of order, or not in the run's report")
 
 
-def check_error_line(found: dict[str, Any]) -> None:
-    """Check that an object is a whole line of `errors.jsonl`.
+def check_line(found: dict[str, Any]) -> None:
+    """Check that an object is a whole line of `payloads.jsonl`, where it holds a result, else of `errors.jsonl`.
 
     Raises:
         ValueError: it is none; says the key.
     """
-    _check(found, ERROR_TEXTS)
-    if found["verdict"] not in VERDICTS:
-        raise ValueError(f"verdict: got {found['verdict']!r:.60}, expected one of {', '.join(VERDICTS)}")
-
-
-def check_payload_line(found: dict[str, Any]) -> None:
-    """Check that an object with a result is a whole line of `payloads.jsonl`.
-
-    Raises:
-        ValueError: it is none; says the key.
-    """
-    _check(found, _PAYLOAD_TEXTS)
-
-
-def _check(found: dict[str, Any], texts: Sequence[str]) -> None:
-    for name in texts:
+    is_payload = "result" in found
+    for name in _PAYLOAD_TEXTS if is_payload else ERROR_TEXTS:
         if name not in found:
             raise ValueError(f"{name}: is missing")
         if not isinstance(found[name], str):
@@ -311,6 +276,8 @@ def _check(found: dict[str, Any], texts: Sequence[str]) -> None:
     trial = found.get("trial", 0)
     if type(trial) is not int or trial < 0:
         raise ValueError(f"trial: got {trial!r:.60}, expected an integer of 0 or more")
+    if not is_payload and found["verdict"] not in VERDICTS:
+        raise ValueError(f"verdict: got {found['verdict']!r:.60}, expected one of {', '.join(VERDICTS)}")
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
