@@ -61,13 +61,7 @@ _whole_cap.__name__ = "whole number of 0 or more"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Report.
-
-    Args:
-        arguments: as `add_arguments` declares them.
-
-    Returns:
-        0, or 1 where a gate that the report prints fails.
+    """Report; 1 where a gate that the report prints fails.
 
     Raises:
         UsageError: there is no record, or the output can't be written.

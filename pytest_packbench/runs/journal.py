@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pytest_packbench.atomic import replacing
 from pytest_packbench.model.result import CaseResult
-from pytest_packbench.runs.folder import WORKER_JOURNALS, compact, hold
+from pytest_packbench.runs.folder import WORKER_JOURNALS
+from pytest_packbench.runs.lines import compact
 from pytest_packbench.runs.metadata import RunFieldError, parse_run
 
 if TYPE_CHECKING:
@@ -189,6 +190,33 @@ def read_worker_journals(folder: Path) -> dict[str, dict[int, CaseResult]]:
             for result in read_journal(part):
                 found.setdefault(result.nodeid, {})[result.trial] = result
     return found
+
+
+def hold(file: FileIO) -> bool:
+    """Hold an open file until it is closed or the process ends, however it ends.
+
+    Returns:
+        Whether it is ours; also where nothing can be held.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        # a file system without locks
+        return True
+    return True
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody holds a file; False where there is none, or where it can't be told."""
+    with suppress(OSError), path.open("rb", buffering=0) as file:
+        return not hold(file)
+    return False
 
 
 def latest(entries: Iterable[CaseResult]) -> list[CaseResult]:

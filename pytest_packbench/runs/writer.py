@@ -17,9 +17,9 @@ from pytest_packbench.runs.folder import (
     REPORT,
     WORKER_JOURNALS,
     ensure_gitignore,
-    open_jsonl,
 )
 from pytest_packbench.runs.journal import Journal, rewrite_journal
+from pytest_packbench.runs.lines import open_jsonl
 from pytest_packbench.runs.report import row_line, write_report
 
 if TYPE_CHECKING:
