@@ -50,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     earlier = _baselines(arguments.baseline, stored, rules)
     good = True
     for config, one in zip(rules, stored, strict=True):
-        sys.stdout.write(f"{one_line(one.run.suite)} {one_line(one.run.run_id)}{_partial(one)}\n")
+        cut = f" (partial: {one_line(one.run.partial)})" if one.run.partial else ""
+        sys.stdout.write(f"{one_line(one.run.suite)} {one_line(one.run.run_id)}{cut}\n")
         for result in check_run(
             one.run,
             one.entries,
@@ -107,9 +108,3 @@ def _load(path: Path) -> StoredRun:
     from pytest_packbench.runs.stored import read_run
 
     return read_run(find_source(path))
-
-
-def _partial(one: StoredRun) -> str:
-    from pytest_packbench.reports.terminal import one_line
-
-    return f" (partial: {one_line(one.run.partial)})" if one.run.partial else ""

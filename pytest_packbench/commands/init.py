@@ -94,16 +94,12 @@ def _beginners(packs: Packs) -> str:
 
 
 def _files(starter: Starter, name: str, folder: Path) -> dict[Path, str]:
-    words = _words(name)
-    suite = {folder / _filled(key, words): _filled(text, words) for key, text in starter.suite.items()}
-    return suite | {Path(_filled(key, words)): _filled(text, words) for key, text in starter.project.items()}
-
-
-def _words(name: str) -> dict[str, str]:
     from pytest_packbench.model.pack import SUITE_NAME, TARGET_MODULE
 
     # a module's name has no hyphen and begins with no digit
-    return {SUITE_NAME: name, TARGET_MODULE: f"target_{name.replace('-', '_')}"}
+    words = {SUITE_NAME: name, TARGET_MODULE: f"target_{name.replace('-', '_')}"}
+    suite = {folder / _filled(key, words): _filled(text, words) for key, text in starter.suite.items()}
+    return suite | {Path(_filled(key, words)): _filled(text, words) for key, text in starter.project.items()}
 
 
 def _filled(text: str, words: Mapping[str, str]) -> str:

@@ -61,22 +61,16 @@ _whole_cap.__name__ = "whole number of 0 or more"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Report.
-
-    Args:
-        arguments: as `add_arguments` declares them.
-
-    Returns:
-        0, or 1 where a gate that the report prints fails.
+    """Report; 1 where a gate that the report prints fails.
 
     Raises:
         UsageError: there is no record, or the output can't be written.
         StreamError: a line can't be read.
         OSError: a file can't be read.
     """
-    from pytest_packbench.runs.lines import sources
+    from pytest_packbench.runs.lines import source_of
 
-    given = sources([_place(name) for name in arguments.files])
+    given = [source_of(_place(name)) for name in arguments.files]
     _keep_inputs(arguments.out, given)
     found = _count(given, arguments)
     _write(_text(found, arguments.format), arguments.out)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.analysis.figures import count
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.files import case_lines, located, parse_line
 from pytest_packbench.cases.load import JsonError, check_case, load_cassette, parse_json
@@ -19,7 +20,7 @@ from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, Recor
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.reports.terminal import printable
 from pytest_packbench.runs.journal import HEAD, JOURNAL_VERSION, parse_entry
-from pytest_packbench.runs.lines import check_error_line, check_payload_line
+from pytest_packbench.runs.lines import check_line
 from pytest_packbench.runs.report import is_report, open_report
 
 if TYPE_CHECKING:
@@ -63,14 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def kind_of(path: Path, packs: Packs) -> str:
-    """Read a file as what it is.
-
-    Args:
-        path: any file of ours.
-        packs: the packs that cases and suites may be of.
-
-    Returns:
-        What it is, with the version of its form.
+    """Read any file of ours as what it is, which is given with the version of its form.
 
     Raises:
         ValueError: it can't be read as any; one line with the place.
@@ -82,7 +76,6 @@ def kind_of(path: Path, packs: Packs) -> str:
         return _lines(path, packs)
     if is_report(path):
         return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_cases(open_report(path).entries)}"
-
     try:
         data = parse_json(path.read_bytes())
     except JsonError as error:
@@ -127,7 +120,7 @@ def _cases(entries: Iterable[CaseResult]) -> str:
         cases.add((entry.test_id, entry.file))
         trials += 1
     told = f", {trials} trials" if trials != len(cases) else ""
-    return f"{len(cases)} {'case' if len(cases) == 1 else 'cases'}{told}"
+    return f"{count(len(cases), 'case')}{told}"
 
 
 def _lines(path: Path, packs: Packs) -> str:
@@ -155,8 +148,8 @@ def _lines(path: Path, packs: Packs) -> str:
 def _told(path: Path, kinds: dict[str, int], *, headed: bool) -> str:
     if len(kinds) > 1:
         raise ValueError(f"holds lines of several kinds: {', '.join(sorted(kinds))}")
-    for kind, count in kinds.items():
-        return f"{count} {'line' if count == 1 else 'lines'}, each {kind}"
+    for kind, number in kinds.items():
+        return f"{count(number, 'line')}, each {kind}"
     if headed:
         return f"{_HEAD}, and no entry"
     if path.name not in _EMPTY:
@@ -182,12 +175,9 @@ def _line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
         if "suite" in found and "nodeid" in found:
             parse_entry(found)
             return _JOURNAL
-        if "result" in found:
-            check_payload_line(found)
-            return "result of a run, version 1"
-        if "kind" in found or "message" in found:
-            check_error_line(found)
-            return "error of a run, version 1"
+        if found.keys() & {"result", "kind", "message"}:
+            check_line(found)
+            return f"{'result' if 'result' in found else 'error'} of a run, version 1"
         raise ValueError(str(error)) from None
     problem = own_problem(record.packbench) if record.packbench is not None else None
     if problem is not None:

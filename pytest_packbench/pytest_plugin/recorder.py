@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.stored import Earlier
 
 
-_RAN = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-
-
 @dataclass(slots=True, kw_only=True)
 class SuiteRun:
     """One suite's share of the session, while it runs and after.
@@ -200,11 +197,10 @@ class Recorder:
             ahead.close()
         for run in self.runs.values():
             self._finish(run, session)
-        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and all(
-            run.conclusion for run in self.runs.values()
-        ):
+        concluded = all(run.conclusion for run in self.runs.values())
+        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and concluded:
             session.exitstatus = pytest.ExitCode.OK
-        if any(run.failed for run in self.runs.values()) and session.exitstatus == pytest.ExitCode.OK:
+        if session.exitstatus == pytest.ExitCode.OK and any(run.failed for run in self.runs.values()):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         result = yield
         for run in self.runs.values():
@@ -220,8 +216,7 @@ class Recorder:
         if not run.selected and not self._is_empty_shard(run, session):
             self._note_empty(run)
             return
-        stopped = "interrupted" if session.exitstatus == pytest.ExitCode.INTERRUPTED else "stopped"
-        self._take_unreported(run, stopped)
+        self._take_unreported(run, interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
         run.selected |= {nodeid: partial(_never_asked, nodeid) for nodeid in run.results.carry_over()}
         run.ordered = run.results.ordered()
         writer = run.results.writer
@@ -262,14 +257,14 @@ class Recorder:
         writer.write_page(DIFF, diff_markdown(comparison))
         return [f"{answer(comparison)} since {name} ({DIFF})", *sentences(comparison)[:1]]
 
-    def _take_unreported(self, run: SuiteRun, stopped: str) -> None:
+    def _take_unreported(self, run: SuiteRun, *, interrupted: bool) -> None:
         """Complete the entries of a session that ended early: what was made is kept, the rest was not run."""
         idle = [nodeid for nodeid in run.selected if nodeid not in run.results.told]
         made = read_worker_journals(run.results.writer.folder) if idle else {}
+        kind, how = ("interrupted", "interrupted") if interrupted else ("stopped", "stopped early")
         for nodeid in idle:
             place = run.selected[nodeid]()
-            message = f"not run: the session was {stopped}{'' if stopped == 'interrupted' else ' early'}"
-            unreached = unscored(place, "not_run", stopped, message)
+            unreached = unscored(place, "not_run", kind, f"not run: the session was {how}")
             known = self._known(run, place, made)
             run.results.told[nodeid] = filled_up(known, unreached, self.benches.settings.trials)
 
@@ -283,7 +278,8 @@ class Recorder:
 
     def _is_empty_shard(self, run: SuiteRun, session: pytest.Session) -> bool:
         """Whether the suite has cases and this shard none of them: then it is complete, and merging wants to see it."""
-        ended = session.exitstatus in {pytest.ExitCode.NO_TESTS_COLLECTED, *_RAN}
+        codes = pytest.ExitCode
+        ended = session.exitstatus in {codes.OK, codes.TESTS_FAILED, codes.NO_TESTS_COLLECTED}
         return self.benches.settings.shard is not None and ended and run.present > 0 and run.due == 0
 
     def _note_empty(self, run: SuiteRun) -> None:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pytest_packbench.atomic import replacing
 from pytest_packbench.model.result import CaseResult
-from pytest_packbench.runs.folder import WORKER_JOURNALS, compact, hold
+from pytest_packbench.runs.folder import WORKER_JOURNALS
+from pytest_packbench.runs.lines import compact
 from pytest_packbench.runs.metadata import RunFieldError, parse_run
 
 if TYPE_CHECKING:
@@ -95,9 +96,6 @@ def read_journal(path: Path) -> list[CaseResult]:
 
     A last line without its end that can't be read was cut short by a crash and is left out.
 
-    Args:
-        path: the file.
-
     Returns:
         All entries, of cases that ran twice both.
 
@@ -105,28 +103,29 @@ def read_journal(path: Path) -> list[CaseResult]:
         OSError: the file can't be read.
         JournalError: any other line is no entry.
     """
-    return [line.entry() for line in _objects(path) if HEAD not in line.data]
+    entries = []
+    for data, where in _objects(path):
+        if HEAD not in data:
+            try:
+                entries.append(parse_entry(data))
+            except JournalError as error:
+                raise JournalError(f"{where}: {error}") from None
+    return entries
 
 
 def read_head(path: Path) -> Run | None:
-    """Read what a journal says of its run.
-
-    Args:
-        path: the file.
-
-    Returns:
-        What is true of the run; None where the file has no head: it is empty, or an older version wrote it.
+    """Read what a journal says of its run; None where it has no head: it is empty, or an older version wrote it.
 
     Raises:
         OSError: the file can't be read.
         JournalError: the head is of another version or tells of no run, or the first line is nothing of a journal.
     """
-    first = next(_objects(path), None)
-    if first is None or HEAD not in first.data:
+    head, _ = next(_objects(path), ({}, ""))
+    if HEAD not in head:
         return None
-    if first.data[HEAD] != JOURNAL_VERSION:
-        raise JournalError(f"{path}:1: /{HEAD}: got {first.data[HEAD]!r:.60}; this program reads {JOURNAL_VERSION}")
-    run = first.data.get("run")
+    if head[HEAD] != JOURNAL_VERSION:
+        raise JournalError(f"{path}:1: /{HEAD}: got {head[HEAD]!r:.60}; this program reads {JOURNAL_VERSION}")
+    run = head.get("run")
     if not isinstance(run, dict):
         raise JournalError(f"{path}:1: /run: expected an object")
     try:
@@ -142,7 +141,7 @@ def rewrite_journal(path: Path, run: Run, entries: Iterable[CaseResult]) -> None
     Args:
         path: the file; its folder exists.
         run: what is true of the run.
-        entries: what it has so far.
+        entries: what it has so far, one line each.
 
     Raises:
         OSError: it can't be written; an older one is untouched.
@@ -184,17 +183,40 @@ class WorkerJournals:
 
 
 def read_worker_journals(folder: Path) -> dict[str, dict[int, CaseResult]]:
-    """Read what workers of xdist finished, by node id and trial; what can't be read is left out.
-
-    Args:
-        folder: the run's folder, where their journals lie.
-    """
+    """Read what workers of xdist finished, by node id and trial; what of a run's folder can't be read is left out."""
     found: dict[str, dict[int, CaseResult]] = {}
     for part in sorted(folder.glob(WORKER_JOURNALS)):
         with suppress(OSError, JournalError):
             for result in read_journal(part):
                 found.setdefault(result.nodeid, {})[result.trial] = result
     return found
+
+
+def hold(file: FileIO) -> bool:
+    """Hold an open file until it is closed or the process ends, however it ends.
+
+    Returns:
+        Whether it is ours; also where nothing can be held.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        # a file system without locks
+        return True
+    return True
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody holds a file; False where there is none, or where it can't be told."""
+    with suppress(OSError), path.open("rb", buffering=0) as file:
+        return not hold(file)
+    return False
 
 
 def latest(entries: Iterable[CaseResult]) -> list[CaseResult]:
@@ -227,37 +249,20 @@ def _write_whole(file: FileIO, line: bytes) -> None:
         written += file.write(line[written:])
 
 
-class _Line:
-    """One line of a journal.
-
-    Attributes:
-        data: the object that it holds.
-    """
-
-    def __init__(self, data: dict[str, Any], where: str) -> None:
-        self.data = data
-        self._where = where
-
-    def entry(self) -> CaseResult:
-        try:
-            return parse_entry(self.data)
-        except JournalError as error:
-            raise JournalError(f"{self._where}: {error}") from None
-
-
-def _objects(path: Path) -> Iterator[_Line]:
+def _objects(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
+    """Give the object of each line, and where it stands; without a last line that was cut short."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             where = f"{path}:{number}"
             try:
-                found = _Line(_object(line), where)
-                if not line.endswith(b"\n") and HEAD not in found.data:
-                    found.entry()
+                found = _object(line)
+                if not line.endswith(b"\n") and HEAD not in found:
+                    parse_entry(found)
             except JournalError as error:
                 if not line.endswith(b"\n"):
                     return
                 raise JournalError(f"{where}: {error}") from None
-            yield found
+            yield found, where
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Reading `records.jsonl`, `errors.jsonl` and `payloads.jsonl`, line by line: no file is held whole.
+"""Lines of JSON: written compact, and read from `records.jsonl`, `errors.jsonl` and `payloads.jsonl` one by one.
 
 For a report on any number of records the framing is that of the original report (reference, original-harness.md):
 lines end at a line feed, Unicode white space around a line does not count, blank lines are skipped, everything else has
@@ -8,12 +8,16 @@ to be read or aborts.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
+from pydantic_core import to_json
+
+from pytest_packbench.atomic import encoded, replacing
 from pytest_packbench.model.record import EvalRecord, RecordError, strict_problem
 from pytest_packbench.model.result import ERROR_TEXTS
 from pytest_packbench.model.score import VERDICTS
@@ -21,7 +25,7 @@ from pytest_packbench.model.strict_json import U32_MAX, expected_integer, shown
 from pytest_packbench.runs.folder import ERRORS, PAYLOADS, RECORDS, StoredRunError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from pytest_packbench.model.result import CaseResult
 
@@ -30,7 +34,11 @@ STDIN = "-"
 MOST_NAMED = 10
 # White_Space of Unicode, which Rust trims; str.strip() would take U+001C to U+001F too
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-_BUFFER = 1 << 20
+_READ_AT_ONCE = 1 << 20
+_WRITTEN_AT_ONCE = 1 << 18
+_SCALARS = (str, int)
+_CAREFUL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_FINITE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _Line = TypeVar("_Line")
 
 
@@ -99,19 +107,66 @@ _COUNTED = ERROR_TEXTS[:4]
 _PAYLOAD_TEXTS = ("run_id", "test_id", "case_id")
 
 
-def sources(names: Sequence[str]) -> list[Source]:
-    """Find what to read.
+def compact(value: Any, *, finite: bool = True) -> bytes:
+    r"""Write plain JSON without spaces as UTF-8, on one line; a surrogate, which UTF-8 can't hold, as its escape.
 
     Args:
-        names: files of records, folders of runs, or `-` for standard input.
+        value: plain JSON: objects with keys that are texts, arrays, texts, numbers, true, false and null.
+        finite: whether numbers have to be finite; else `NaN`, `Infinity` and `-Infinity` are written.
 
-    Returns:
-        One source a name, in order. Of a folder it is `records.jsonl`, with the `errors.jsonl` beside it.
+    Raises:
+        TypeError: something in it is no JSON; not each such thing is noticed.
+        ValueError: a number is not finite where it has to be, or something holds itself.
+        RecursionError: it is nested too deeply.
     """
-    return [_source(name) for name in names]
+    try:
+        # several times as fast, but it takes no surrogate and no deep nesting
+        text = to_json(value, inf_nan_mode="constants")
+    except ValueError:
+        return encoded((_FINITE if finite else _CAREFUL).encode(value))
+    if finite and (b"NaN" in text or b"Infinity" in text):
+        # a text may hold these words as well
+        _FINITE.encode(value)
+    return text
 
 
-def _source(name: str) -> Source:
+def plain(value: Any) -> Any:
+    """Copy a value into plain JSON: tuples become arrays, keys texts, and a number that is not finite null."""
+    # most values are scalars, and there are many
+    if value is None or isinstance(value, _SCALARS):
+        return value
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+@contextmanager
+def open_jsonl(path: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Open a file for JSON objects, one a line; it takes the place of an older one when the block ends well.
+
+    Args:
+        path: the file; its folder exists.
+
+    Yields:
+        What writes one object; raises OSError where it can't be written, ValueError for a number that is not finite.
+
+    Raises:
+        OSError: it can't be written; an older file is untouched and nothing is left beside it.
+    """
+    with replacing(path, buffer=_WRITTEN_AT_ONCE) as file:
+
+        def write(line: dict[str, Any]) -> None:
+            file.write(compact(line) + b"\n")
+
+        yield write
+
+
+def source_of(name: str) -> Source:
+    """Find what to read by a file of records, `-` for standard input, or a run's folder, which tells errors too."""
     folder = Path(name)
     if name == STDIN or not folder.is_dir():
         return Source(name)
@@ -137,19 +192,7 @@ def read_records(source: Source, *, strict: bool = False, skipped: Skipped | Non
 
 
 def read_errors(source: Source, *, skipped: Skipped | None = None) -> Iterator[ErrorLine]:
-    """Read the lines of the `errors.jsonl` of a source in order; none where it has no such file.
-
-    Args:
-        source: where they come from.
-        skipped: counts the lines that can't be read; without it the first of them aborts.
-
-    Yields:
-        One line that is not blank after the other.
-
-    Raises:
-        StreamError: a line is no such object.
-        OSError: the file can't be read.
-    """
+    """Read the lines of the `errors.jsonl` of a source as `read_records` does; none where it has no such file."""
     if source.errors is None or not Path(source.errors).exists():
         return iter(())
     return _read(source.errors, _error_line, skipped)
@@ -157,9 +200,6 @@ def read_errors(source: Source, *, skipped: Skipped | None = None) -> Iterator[E
 
 def read_run_records(path: Path) -> Iterator[tuple[str, EvalRecord]]:
     """Read the records of a stored run in order, our own object in them checked.
-
-    Args:
-        path: the file.
 
     Yields:
         Where the line stands, as `FILE:LINE`, and its record; lines that are blank are left out.
@@ -185,10 +225,6 @@ def read_run_records(path: Path) -> Iterator[tuple[str, EvalRecord]]:
 def read_run_errors(path: Path, run_id: str) -> Iterator[ErrorLine]:
     """Read the error lines of a stored run in order; those of other runs in the file are left out.
 
-    Args:
-        path: the file.
-        run_id: the run.
-
     Raises:
         StoredRunError: a line is no such object.
         OSError: the file can't be read.
@@ -207,9 +243,6 @@ def read_run_errors(path: Path, run_id: str) -> Iterator[ErrorLine]:
 
 def read_payloads(path: Path) -> Iterator[tuple[tuple[str, int], Any]]:
     """Read the results that a run stored, in order.
-
-    Args:
-        path: the file.
 
     Yields:
         The case's test id and the trial, and the result as the target gave it.
@@ -263,7 +296,7 @@ class ResultFiles:
 
 
 class _Beside:
-    """The lines of one such file."""
+    """The lines of one such file, each an object of one attempt."""
 
     def __init__(self, path: Path) -> None:
         self._lines = _attempts(path)
@@ -282,28 +315,14 @@ class _Beside:
             raise StoredRunError(f"{where}: {test_id} stands out of order, or not in the run's report")
 
 
-def check_error_line(found: dict[str, Any]) -> None:
-    """Check that an object is a whole line of `errors.jsonl`.
+def check_line(found: dict[str, Any]) -> None:
+    """Check that an object is a whole line of `payloads.jsonl`, where it holds a result, else of `errors.jsonl`.
 
     Raises:
         ValueError: it is none; says the key.
     """
-    _check(found, ERROR_TEXTS)
-    if found["verdict"] not in VERDICTS:
-        raise ValueError(f"verdict: got {found['verdict']!r:.60}, expected one of {', '.join(VERDICTS)}")
-
-
-def check_payload_line(found: dict[str, Any]) -> None:
-    """Check that an object with a result is a whole line of `payloads.jsonl`.
-
-    Raises:
-        ValueError: it is none; says the key.
-    """
-    _check(found, _PAYLOAD_TEXTS)
-
-
-def _check(found: dict[str, Any], texts: Sequence[str]) -> None:
-    for name in texts:
+    is_payload = "result" in found
+    for name in _PAYLOAD_TEXTS if is_payload else ERROR_TEXTS:
         if name not in found:
             raise ValueError(f"{name}: is missing")
         if not isinstance(found[name], str):
@@ -311,6 +330,8 @@ def _check(found: dict[str, Any], texts: Sequence[str]) -> None:
     trial = found.get("trial", 0)
     if type(trial) is not int or trial < 0:
         raise ValueError(f"trial: got {trial!r:.60}, expected an integer of 0 or more")
+    if not is_payload and found["verdict"] not in VERDICTS:
+        raise ValueError(f"verdict: got {found['verdict']!r:.60}, expected one of {', '.join(VERDICTS)}")
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -379,7 +400,7 @@ def _opened(path: str) -> Iterator[BinaryIO]:
     if path == STDIN:
         yield sys.stdin.buffer
     else:
-        with Path(path).open("rb", buffering=_BUFFER) as file:
+        with Path(path).open("rb", buffering=_READ_AT_ONCE) as file:
             yield file
 
 

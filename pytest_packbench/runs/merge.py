@@ -156,14 +156,13 @@ def _joined_target(runs: Sequence[Run]) -> str:
 
 
 def _joined_settings(runs: Sequence[Run]) -> dict[str, Any]:
-    names = dict.fromkeys(name for run in runs for name in run.settings if name not in _OWN)
     joined: dict[str, Any] = {}
-    for name in names:
-        values = [run.settings.get(name) for run in runs]
+    for name in dict.fromkeys(name for run in runs for name in run.settings if name not in _OWN):
+        found = [(run.run_id, run.settings.get(name)) for run in runs]
         if name not in _DRIVEN:
-            _check_same(f"settings.{name}", [(run.run_id, run.settings.get(name)) for run in runs])
-        if all(value == values[0] for value in values):
-            joined[name] = values[0]
+            _check_same(f"settings.{name}", found)
+        if all(value == found[0][1] for _, value in found):
+            joined[name] = found[0][1]
     spent = [run.settings[SPENT] for run in runs if isinstance(run.settings.get(SPENT), dict)]
     return {**joined, SPENT: spent_of_runs(spent)} if spent else joined
 
@@ -204,7 +203,8 @@ class Merge:
         for folder in folders:
             report = open_report(folder)
             first = list(islice(report.entries, 1))
-            empty += [] if first else [report.run.run_id]
+            if not first:
+                empty.append(report.run.run_id)
             self._folders.append(folder)
             self._reports.append(replace(report, entries=chain(first, report.entries)))
         runs = [report.run for report in self._reports]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.checks import own_problem
 from pytest_packbench.model.record import EvalRecord, RecordError
-from pytest_packbench.runs.folder import JOURNAL, LATEST, REPORT, WORKER_JOURNALS, StoredRunError, is_held, is_run_id
-from pytest_packbench.runs.journal import JournalError, latest, read_head, read_journal
+from pytest_packbench.runs.folder import JOURNAL, LATEST, REPORT, WORKER_JOURNALS, StoredRunError, is_run_id
+from pytest_packbench.runs.journal import JournalError, is_held, latest, read_head, read_journal
 from pytest_packbench.runs.lines import ResultFiles
 from pytest_packbench.runs.metadata import spent_of_run
 from pytest_packbench.runs.report import open_report

@@ -104,11 +104,8 @@ def read_run(path: Path) -> StoredRun:
     Beside a file of records are looked for, in this order: the `report.json` of the same run, which tells all, and
     the lines of the same run in `errors.jsonl`, which tell the cases without a score.
 
-    Args:
-        path: a run folder, its `report.json`, or a `.jsonl` of records of one run.
-
     Raises:
-        StoredRunError: it is none of these, or what lies beside it can't be read.
+        StoredRunError: `path` is nothing that `load_run` reads, or what lies beside it can't be read.
         OSError: a file can't be read.
     """
     stored = load_run(path)
@@ -135,7 +132,7 @@ def _from_records(path: Path) -> StoredRun:
     for where, record in read_run_records(path):
         if first is None:
             first, facts = record, _facts(record)
-        _check_one_run(facts, record, where)
+        _check_one_run(facts, _facts(record), where)
         entry = CaseResult.from_record(record)
         # the same attempt written twice is one attempt: the first counts, as in a report
         entries.setdefault((entry.test_id, entry.trial), entry)
@@ -147,8 +144,7 @@ def _from_records(path: Path) -> StoredRun:
     return StoredRun(source=str(path), run=run, entries=_sorted(entries.values()), whole=False)
 
 
-def _check_one_run(facts: tuple[Any, ...], record: EvalRecord, where: str) -> None:
-    found = _facts(record)
+def _check_one_run(facts: tuple[Any, ...], found: tuple[Any, ...], where: str) -> None:
     if found != facts:
         name, before, now = next(each for each in zip(_FACTS, facts, found, strict=True) if each[1] != each[2])
         raise StoredRunError(

@@ -17,9 +17,9 @@ from pytest_packbench.runs.folder import (
     REPORT,
     WORKER_JOURNALS,
     ensure_gitignore,
-    open_jsonl,
 )
 from pytest_packbench.runs.journal import Journal, rewrite_journal
+from pytest_packbench.runs.lines import open_jsonl
 from pytest_packbench.runs.report import row_line, write_report
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class RunWriter:
 
     Attributes:
         folder: the run's folder, named after its id.
-        resumed: the same.
+        resumed: see above.
     """
 
     def __init__(
@@ -67,10 +67,6 @@ class RunWriter:
         self._place = self.folder.with_name(f".{run_id}.tmp") if apart else self.folder
         self._journal: Journal | None = None
         self._results: Sequence[CaseResult] = ()
-
-    @property
-    def _is_apart(self) -> bool:
-        return self._place != self.folder
 
     def __enter__(self) -> Self:
         """Begin a run that is written apart.
@@ -163,7 +159,7 @@ class RunWriter:
             OSError: a file can't be written, or something stands in the folder's place.
         """
         path = self._place / REPORT
-        if self._is_apart:
+        if self._place != self.folder:
             rows = self._place / _ROWS
             with rows.open("rb") as lines:
                 write_report(path, report or {}, document, (line.rstrip(b"\n") for line in lines))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytest_packbench.analysis.overview import overview
 from pytest_packbench.analysis.tally import MOST_DUPLICATES, MOST_FAILING, TrialId
 from pytest_packbench.reports.document import overview_document
-from pytest_packbench.runs.lines import Skipped, Source, StreamError, read_errors, sources
+from pytest_packbench.runs.lines import Skipped, Source, StreamError, read_errors, source_of
 from tests.unit.wire import RUN, error, file_of, folder_of, line, names, read, record, records, tally_of
 
 if TYPE_CHECKING:
@@ -120,17 +120,17 @@ class TestStrict:
 class TestSources:
     def test_a_folder_is_its_records_and_its_errors(self, tmp_path: Path) -> None:
         folder = folder_of(tmp_path / "run", line(), error("vacuous"), error("error", kind="no_key"))
-        (source,) = sources([folder])
+        source = source_of(folder)
         assert read(source.records) == [record()]
         assert [(one.verdict, one.kind) for one in read_errors(source)] == [("vacuous", "timeout"), ("error", "no_key")]
 
     def test_a_folder_without_errors_has_none(self, tmp_path: Path) -> None:
-        (source,) = sources([folder_of(tmp_path / "run", line())])
+        source = source_of(folder_of(tmp_path / "run", line()))
         assert list(read_errors(source)) == []
 
     def test_a_file_knows_no_errors(self, tmp_path: Path) -> None:
         folder_of(tmp_path / "run", line(), error())
-        (source,) = sources([str(tmp_path / "run" / "records.jsonl")])
+        source = source_of(str(tmp_path / "run" / "records.jsonl"))
         assert source.errors is None
         assert list(read_errors(source)) == []
 
