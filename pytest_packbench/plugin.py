@@ -311,7 +311,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _learn(config: pytest.Config, told: str, reports: list[pytest.TestReport]) -> None:
-    from pytest_packbench.pytest_plugin.marks import learn
+    from pytest_packbench.pytest_plugin.marked import learn
 
     learn(config, told, reports)
 

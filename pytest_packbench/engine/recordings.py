@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_packbench.engine.attempt import AttemptState
+    from pytest_packbench.engine.attempt import Attempt
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.metering import Said
     from pytest_packbench.model.case import LoadedCase
@@ -82,7 +82,7 @@ class Replay:
         self.used = 0
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
-        """Answer the next call; raises `ReplayError` where the recording has another one there."""
+        """Answer as `complete_sync`, which waits for nobody."""
         return self.complete_sync(request)
 
     def complete_sync(self, request: ModelRequest) -> ModelAnswer:
@@ -163,18 +163,11 @@ class Replay:
         return ReplayError(message)
 
 
-def keep(  # noqa: PLR0917 - what was asked, and who answered
-    context: SuiteContext, loaded: LoadedCase, state: AttemptState, backend: str, model: str, usage: Usage
-) -> tuple[Cassette, str] | None:
-    """Write what an attempt was answered; None where nobody was asked.
+def keep(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> tuple[Cassette, str] | None:
+    """Write what an attempt that nothing broke was answered, in the place of an older recording.
 
-    Args:
-        context: what the suite's cases share.
-        loaded: the case.
-        state: an attempt that nothing broke.
-        backend: who answered.
-        model: which model.
-        usage: tokens of all calls.
+    Returns:
+        The cassette and the hash of its meaning, as reading it gives them; None where nobody was asked.
 
     Raises:
         UnrecordableError: the target gave up on a model call.
@@ -182,7 +175,14 @@ def keep(  # noqa: PLR0917 - what was asked, and who answered
     """
     path = context.suite.cassette_path(loaded.case.id)
     if context.caller.opaque and state.request is not None:
-        exchanges = whole_exchange(state.request.as_json(), state.payload, usage)
+        exchanges = [
+            {
+                "role": VERIFY,
+                "answer": state.payload,
+                "request_sha256": canonical_sha256(state.request.as_json()),
+                **_usage(state.usage),
+            }
+        ]
     elif state.meter is not None and (state.meter.said or path.exists()):
         # no call at all takes the place of an older recording that has some
         exchanges = model_exchanges(state.meter.said)
@@ -192,11 +192,15 @@ def keep(  # noqa: PLR0917 - what was asked, and who answered
         exchanges,
         case_id=loaded.case.id,
         input_sha256=loaded.input_sha256,
-        backend=backend,
-        model=model,
+        backend=state.backend,
+        model=state.model,
         recorded_at=clock(state.finished_ns),
     )
-    return write_cassette(path, data)
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    cassette = Cassette.model_validate(data)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, text)
+    return cassette, canonical_sha256(data)
 
 
 def cassette_of(
@@ -208,16 +212,7 @@ def cassette_of(
     model: str,
     recorded_at: str,
 ) -> dict[str, Any]:
-    """Give a recorded cassette as plain JSON, without keys that say nothing.
-
-    Args:
-        exchanges: see `model_exchanges` and `whole_exchange`.
-        case_id: the case.
-        input_sha256: hash of its input.
-        backend: who answered.
-        model: which model.
-        recorded_at: `YYYY-MM-DDTHH:MM:SS.mmmZ`.
-    """
+    """Give a recorded cassette as plain JSON; its exchanges are as `model_exchanges` gives them."""
     return {
         "cassette_version": CASSETTE_VERSION,
         "case_id": case_id,
@@ -242,7 +237,8 @@ def model_exchanges(said: Sequence[Said]) -> list[dict[str, Any]]:
     exchanges = []
     while left:
         asked = left.pop(0)
-        given = asked if asked.answer is not None else _again(asked, left)
+        tries = [asked, *(one for one in left if one.request_sha256 == asked.request_sha256)]
+        given = next((one for one in tries if one.answer is not None), None)
         if given is None or given.answer is None:
             raise UnrecordableError(
                 f"the target gave up on a model call (role {shown(asked.role)}) before it was answered: "
@@ -251,43 +247,9 @@ def model_exchanges(said: Sequence[Said]) -> list[dict[str, Any]]:
         if given is not asked:
             again = left.index(given)
             # the tries between the two got nothing either
-            left = [one for place, one in enumerate(left) if place > again or not _same_try(one, asked)]
+            left = [one for place, one in enumerate(left) if place > again or one not in tries]
         exchanges.append(_exchange(given, given.answer))
     return exchanges
-
-
-def whole_exchange(request: dict[str, Any], result: Any, usage: Usage) -> list[dict[str, Any]]:
-    """Give the one exchange of a target outside this process."""
-    return [{"role": VERIFY, "answer": result, "request_sha256": canonical_sha256(request), **_usage(usage)}]
-
-
-def write_cassette(path: Path, data: dict[str, Any]) -> tuple[Cassette, str]:
-    """Write a cassette in the place of an older one, whole or not at all.
-
-    Args:
-        path: the file; its folder is made.
-        data: see `cassette_of`.
-
-    Returns:
-        The cassette and the hash of its meaning, as reading it gives them.
-
-    Raises:
-        OSError: it can't be written; an older one is untouched.
-    """
-    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    cassette = Cassette.model_validate(data)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, text)
-    return cassette, canonical_sha256(data)
-
-
-def _again(asked: Said, later: Sequence[Said]) -> Said | None:
-    same = (one for one in later if one.request_sha256 == asked.request_sha256 and one.answer is not None)
-    return next(same, None)
-
-
-def _same_try(one: Said, asked: Said) -> bool:
-    return one.request_sha256 == asked.request_sha256
 
 
 def _exchange(said: Said, answer: ModelAnswer) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from pytest_packbench.engine.attempt import Failure
 from pytest_packbench.engine.external import TargetError
 from pytest_packbench.engine.output import Streams, outside_cases
 from pytest_packbench.engine.results import Trial, broken_trial, idle_trial, trial_of
-from pytest_packbench.engine.runner import Done, Runner
-from pytest_packbench.engine.scheduler import Job, Key
+from pytest_packbench.engine.runner import Runner
+from pytest_packbench.engine.scheduler import Done, Job, Key
 from pytest_packbench.model.errors import said
 from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.stash import RUN_ID
