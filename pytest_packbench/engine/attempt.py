@@ -129,15 +129,7 @@ class Attempt:
 
 
 def attempt(context: SuiteContext, loaded: LoadedCase) -> Attempt:
-    """Run one case on its recording and score it. Never raises for anything that the case or target did.
-
-    Args:
-        context: what the suite's cases share, in fixture mode.
-        loaded: the case.
-
-    Returns:
-        The attempt; with a failure instead of a score where something broke.
-    """
+    """Run one case on its recording, in fixture mode, and score it; never raises for what the case or target did."""
     state = Attempt()
     _take(context, loaded, state, _begin, _ask)
     return settle(context, loaded, state)
@@ -147,7 +139,7 @@ async def ask_ahead(context: SuiteContext, loaded: LoadedCase, state: Attempt, *
     """Ask the target for one attempt without holding up the event loop. Never raises but for a cancellation.
 
     Args:
-        context: what the suite's cases share, in any mode.
+        context: of any mode.
         loaded: the case.
         state: takes what comes, to be given to `settle`.
         aside: runs a sync target where it holds up nobody.

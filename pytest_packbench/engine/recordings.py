@@ -126,11 +126,7 @@ class Replay:
     def whole(self, request: dict[str, Any]) -> Any:
         """Give the result that a target outside this process gave when it was recorded (role `verify`).
 
-        Args:
-            request: the verify request of today, plain JSON.
-
-        Raises:
-            ReplayError: there is no such recording.
+        Raises `ReplayError` where there is no such recording; today's request, plain JSON, tells whether it is stale.
         """
         if self._cassette is None:
             raise self._differs(

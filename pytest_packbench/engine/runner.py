@@ -77,7 +77,6 @@ class Runner:
         settled: Callable[[Done], None],
         beside: bool = True,
     ) -> None:
-        self.throttle = throttle
         self.ledger = ledger
         self._lookahead = lookahead
         self._switch_s: float | None = None
@@ -158,8 +157,7 @@ class Runner:
     def close(self, *closing: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begin nothing more, cancel what is under way, end the loop. What hangs is left behind.
 
-        Args:
-            closing: what to run on the loop before it ends; whatever it raises is dropped.
+        What is given as `closing` runs on the loop before it ends; whatever it raises is dropped.
         """
         if self._closed:
             return
