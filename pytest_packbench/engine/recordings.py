@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.atomic import write_atomic
@@ -89,39 +88,37 @@ class Replay:
         """Answer the next call; raises `ReplayError` where the recording has another one there."""
         if self._nobody:
             raise self._differs(
-                f"{self._source}: the target asks a model (role {shown(request.role)}), and nobody is there to answer; "
+                f"the target asks a model (role {shown(request.role)}), and nobody is there to answer; "
                 "name a model with --packbench-backend and --packbench-model"
             )
         if self._cassette is None:
             raise self._differs(
-                f"{self._source}: the target asks a model (role {shown(request.role)}), and the case has no cassette; "
+                f"the target asks a model (role {shown(request.role)}), and the case has no cassette; "
                 "record one (--packbench-mode=record) or write one (packbench schema cassette tells its form)"
             )
         exchanges = self._cassette.exchanges
         if self.used >= len(exchanges):
             raise self._differs(
-                f"{self._source}: call {self.used + 1} (role {shown(request.role)}) is one more than the "
+                f"call {self.used + 1} (role {shown(request.role)}) is one more than the "
                 f"{len(exchanges)} recorded; {_ADVICE}"
             )
         exchange = exchanges[self.used]
         if exchange.role != request.role:
             raise self._differs(
-                f"{self._source}: /exchanges/{self.used}/role: got {shown(exchange.role)}; the target asks "
+                f"/exchanges/{self.used}/role: got {shown(exchange.role)}; the target asks "
                 f"{shown(request.role)} there; {_ADVICE}"
             )
         self.used += 1
         if exchange.request_sha256 not in {None, canonical_sha256(request.as_json())}:
             self.stale = True
             self.stale_roles.add(request.role)
-        answer = ModelAnswer(
+        calls = (ToolCall(id=one.id, name=one.name, arguments=one.arguments) for one in exchange.tool_calls)
+        return ModelAnswer(
             content=exchange.answer,
             refusal=exchange.refusal,
             usage=Usage(tokens_input=exchange.usage.tokens_input, tokens_output=exchange.usage.tokens_output),
+            tool_calls=tuple(calls),
         )
-        if not exchange.tool_calls:
-            return answer
-        calls = (ToolCall(id=one.id, name=one.name, arguments=one.arguments) for one in exchange.tool_calls)
-        return replace(answer, tool_calls=tuple(calls))
 
     def whole(self, request: dict[str, Any]) -> Any:
         """Give the result that a target outside this process gave when it was recorded (role `verify`).
@@ -130,14 +127,14 @@ class Replay:
         """
         if self._cassette is None:
             raise self._differs(
-                f"{self._source}: the target lives outside this process and is replayed whole, and the case has no "
+                "the target lives outside this process and is replayed whole, and the case has no "
                 "cassette; record one with --packbench-mode=record"
             )
         exchanges = self._cassette.exchanges
         if len(exchanges) != 1 or exchanges[0].role != VERIFY:
             roles = ", ".join(exchange.role for exchange in exchanges) or "none"
             raise self._differs(
-                f'{self._source}: /exchanges: got the roles {roles}; expected one exchange "{VERIFY}", as recorded of '
+                f'/exchanges: got the roles {roles}; expected one exchange "{VERIFY}", as recorded of '
                 "a target outside this process; record it anew with --packbench-mode=record"
             )
         self.used = 1
@@ -150,13 +147,14 @@ class Replay:
         recorded = len(self._cassette.exchanges) if self._cassette is not None else 0
         if not self.mismatch and self.used < recorded:
             self._differs(
-                f"{self._source}: the target made {self.used} of the {recorded} recorded calls, then stopped; {_ADVICE}"
+                f"the target made {self.used} of the {recorded} recorded calls, then stopped; {_ADVICE}"
                 f"{'' if self.used else ', or mark a target that asks no model with without_model'}"
             )
 
     def _differs(self, message: str) -> ReplayError:
-        self.mismatch = self.mismatch or message
-        return ReplayError(message)
+        told = f"{self._source}: {message}"
+        self.mismatch = self.mismatch or told
+        return ReplayError(told)
 
 
 def keep(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> tuple[Cassette, str] | None:
@@ -200,13 +198,7 @@ def keep(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> tuple[Cas
 
 
 def cassette_of(
-    exchanges: list[dict[str, Any]],
-    *,
-    case_id: str,
-    input_sha256: str,
-    backend: str,
-    model: str,
-    recorded_at: str,
+    exchanges: list[dict[str, Any]], *, case_id: str, input_sha256: str, backend: str, model: str, recorded_at: str
 ) -> dict[str, Any]:
     """Give a recorded cassette as plain JSON; its exchanges are as `model_exchanges` gives them."""
     return {

@@ -133,17 +133,12 @@ class _UnderWay:
 class Work:
     """What happens on the loop's thread; what others touch is named.
 
-    Args:
-        throttle: how many attempts may be under way.
-        lookahead: how many may be begun and not yet taken.
-        limit_s: time limit of each, seconds; None for none.
-        ledger: says when nothing new may begin.
-        answers: where answers go, and calls of sync targets that are to run in the thread that takes.
-        beside: whether sync targets run on threads of their own.
+    The arguments are those of `Runner`; `answers` takes what is over, and the calls of sync targets that are to run in
+    the thread that takes.
 
     Attributes:
         loop: the event loop; threads that call on it use `call_soon_threadsafe`.
-        limit_s: see above; others lift it.
+        limit_s: time limit of each attempt, seconds; None for none; others lift it.
         begun: when each attempt under way began, monotonic seconds; others read it.
         beaten: when the loop was last seen alive; others read it.
         stirred: when an attempt last began or ended, monotonic seconds; others read it.

@@ -128,14 +128,14 @@ class Caller:
         opaque: whether it lives outside this process: recorded and replayed whole, at the verify boundary.
     """
 
-    def __init__(self, target: Target, *, close: Callable[[], Awaitable[None]] | None = None) -> None:
+    def __init__(self, target: Target) -> None:
         self.target = target
         self._takes_context = takes_context(target)
         owner = getattr(target, "__self__", None)
         self.opaque = bool(getattr(owner, "opaque", False))
         # only the context brings a model along
         self.asks_model = self._takes_context and not self.opaque and bool(getattr(target, "asks_model", True))
-        self._close = close or getattr(owner, "aclose", None) if self.opaque else close
+        self._close = getattr(owner, "aclose", None) if self.opaque else None
         self._loop: asyncio.Runner | None = None
 
     def __call__(self, request: VerifyRequest, context: VerifyContext) -> Any:
