@@ -37,7 +37,9 @@ class Setting:
         option: what argparse is told; None where there is no option.
     """
 
-    def __init__(self, name: str, text: str, default: Any, ini: Any, option: dict[str, Any] | None) -> None:
+    def __init__(
+        self, name: str, text: str, option: dict[str, Any] | None = None, *, default: Any = "", ini: Any = "string"
+    ) -> None:
         self.name = name
         self.help = text
         self.default = default
@@ -49,163 +51,116 @@ SETTINGS = (
     Setting(
         "suite",
         "Run the suite of this name (repeat it, or separate names by commas).",
-        (),
-        "args",
         {"action": "append", "metavar": "NAME"},
+        default=(),
+        ini="args",
     ),
     Setting(
         "mode",
         "How model calls are answered: fixture (the default) replays recordings, offline; live asks a model; "
         "record asks a model and keeps the answers.",
-        "fixture",
-        "string",
         {"choices": ["fixture", "live", "record"]},
+        default="fixture",
     ),
     Setting(
         "target",
         "The pipeline under test: package.module:attr, http://... or cmd:...; the default is the suite's own, "
         "else its pack's.",
-        "",
-        "string",
         {"metavar": "TARGET"},
     ),
     Setting(
         "backend",
         "Who answers model calls in live and record mode: anthropic, openai or ollama; in any mode stub, a scripted "
         "model of the pack's; in fixture mode recorded, where the suite names another.",
-        "",
-        "string",
         {"metavar": "NAME"},
     ),
     Setting(
         "model",
         "The model's name; anthropic has a default, stub takes a scripted model of the pack's.",
-        "",
-        "string",
         {"metavar": "NAME"},
     ),
     Setting(
         "base_url",
         "The address of the model's server, for servers that speak a provider's protocol.",
-        "",
-        "string",
         {"metavar": "URL"},
     ),
     Setting(
         "guard",
         "What stands between an agent and untrusted text: a guard of the pack's by name, module:attr, or none "
         "(repeat it for several, in order).",
-        (),
-        "args",
         {"action": "append", "metavar": "GUARD"},
+        default=(),
+        ini="args",
     ),
     Setting(
         "concurrency",
         "How many cases run at once; the default is 8 in live and record mode, 1 in fixture mode.",
-        "",
-        "string",
         {"metavar": "N"},
     ),
     Setting(
         "trials",
         "How often each case is tried, in live and record mode; the default is 1.",
-        "1",
-        "string",
         {"metavar": "N"},
+        default="1",
     ),
+    Setting("max_tokens", "Begin no case once the run has used so many tokens.", {"metavar": "N"}),
     Setting(
-        "max_tokens",
-        "Begin no case once the run has used so many tokens.",
-        "",
-        "string",
-        {"metavar": "N"},
+        "max_cost", "Begin no case once the run has cost so much, in the currency of the prices.", {"metavar": "AMOUNT"}
     ),
-    Setting(
-        "max_cost",
-        "Begin no case once the run has cost so much, in the currency of the prices.",
-        "",
-        "string",
-        {"metavar": "AMOUNT"},
-    ),
-    Setting(
-        "max_seconds",
-        "Begin no case once the run has taken so many seconds.",
-        "",
-        "string",
-        {"metavar": "S"},
-    ),
+    Setting("max_seconds", "Begin no case once the run has taken so many seconds.", {"metavar": "S"}),
     Setting(
         "case_timeout",
         "Give up on an attempt after so many seconds; the default is 300 in live and record mode, none in fixture "
         "mode.",
-        "",
-        "string",
         {"metavar": "S"},
     ),
     Setting(
         "gate",
         "What fails the run: case (the default: any case under its threshold, and the gates) or suite (gates alone).",
-        "case",
-        "string",
         {"choices": ["case", "suite"]},
+        default="case",
     ),
     Setting(
         "output",
         "The folder for reports, from rootdir; the default is reports/benchmarks. Write it with =.",
-        "reports/benchmarks",
-        "string",
         {"metavar": "DIR"},
+        default="reports/benchmarks",
     ),
     Setting(
         "baseline",
         "Compare with an earlier run: latest, or the path of a run's folder (write it with =); the default is none.",
-        "none",
-        "string",
         {"metavar": "RUN"},
+        default="none",
     ),
     Setting(
         "shard",
         "Run one of N parts of each suite: I/N, such as 1/3; packbench merge joins and judges them.",
-        "",
-        "string",
         {"metavar": "I/N"},
     ),
     Setting(
         "resume",
         "Go on with a run: make only the attempts that are missing, broke or were not begun. RUN is a run's id, "
         "latest (the newest run that has some), or its folder (write a path with =).",
-        "",
-        "string",
         {"metavar": "RUN"},
     ),
     Setting(
         "cache",
         "Answer a model call that was made before from this folder, from rootdir; off by default. Write it with =.",
-        "",
-        "string",
         {"metavar": "DIR"},
     ),
-    Setting("root", "The folder of suites, from rootdir.", DEFAULT_ROOT, "string", None),
+    Setting("root", "The folder of suites, from rootdir.", default=DEFAULT_ROOT),
     Setting(
         "resume_changed",
         "What a resumed run does where cases, rules, target or model have changed: refuse, or run (what changed is "
         "run anew).",
-        "refuse",
-        "string",
-        None,
+        default="refuse",
     ),
-    Setting("stale", "What a stale recording is: warn (a remark) or error.", "warn", "string", None),
-    Setting(
-        "allow_processes",
-        "Whether targets may start child processes in fixture mode: yes or no.",
-        "no",
-        "string",
-        None,
-    ),
-    Setting("temperature", "The temperature that models are asked with, 0 to 2.", "0", "string", None),
-    Setting("max_output_tokens", "The longest answer that a model may give, tokens.", "4096", "string", None),
-    Setting("call_timeout", "Give up on one model call after so many seconds.", "120", "string", None),
-    Setting("retries", "How often a model call is tried again after a failure that may pass.", "4", "string", None),
+    Setting("stale", "What a stale recording is: warn (a remark) or error.", default="warn"),
+    Setting("allow_processes", "Whether targets may start child processes in fixture mode: yes or no.", default="no"),
+    Setting("temperature", "The temperature that models are asked with, 0 to 2.", default="0"),
+    Setting("max_output_tokens", "The longest answer that a model may give, tokens.", default="4096"),
+    Setting("call_timeout", "Give up on one model call after so many seconds.", default="120"),
+    Setting("retries", "How often a model call is tried again after a failure that may pass.", default="4"),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 
@@ -311,7 +266,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _learn(config: pytest.Config, told: str, reports: list[pytest.TestReport]) -> None:
-    from pytest_packbench.pytest_plugin.marks import learn
+    from pytest_packbench.pytest_plugin.marked import learn
 
     learn(config, told, reports)
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.request import LLM
 
-    Step = Callable[[SuiteContext, LoadedCase, "AttemptState"], None]
+    Step = Callable[[SuiteContext, LoadedCase, "Attempt"], None]
 
 
 UNKNOWN = "unknown"
@@ -70,63 +70,32 @@ class Failure:
     raised: BaseException | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Attempt:
-    """What an attempt left.
+    """An attempt: begun, asked, then settled.
 
     Attributes:
-        failure: set when there is no outcome or no score.
+        trial: which of several attempts at the case, from 0.
+        failure: set as soon as something broke; then there is no outcome or no score.
+        request: what the target is asked.
+        verify_context: what it may use.
+        replay: answers its model calls from a recording.
+        meter: answers them from a backend.
+        cassette: the recording that answered them, or that was made.
+        cassette_sha256: hash of its meaning.
         payload: the target's result as it came.
         outcome: what the pack read in it.
         score: what the pack made of the outcome.
-        cassette: the recording that answered the model calls, or that was made.
-        cassette_sha256: hash of its meaning.
+        trouble: what the target raised, until the attempt is settled: it would keep its frames alive.
+        violations: what it tried although fixture mode is offline.
         stale: whether the recording answered another prompt than today's.
         calls: model calls made.
         cached: those of them that a folder of kept answers answered.
         backend: who answered, `unknown` where nothing tells.
         model: which model answered, `unknown` where nothing tells.
         usage: tokens of all calls, as providers counted them.
-        trial: which of several attempts at the case, from 0.
-        finished_ns: UTC clock at the end of the attempt, nanoseconds since 1970.
-        duration_ms: wall clock of the attempt.
-    """
-
-    failure: Failure | None = None
-    payload: Any = None
-    outcome: Outcome | None = None
-    score: Score | None = None
-    cassette: Cassette | None = None
-    cassette_sha256: str | None = None
-    stale: bool = False
-    calls: int = 0
-    cached: int = 0
-    backend: str = UNKNOWN
-    model: str = UNKNOWN
-    usage: Usage = field(default_factory=Usage)
-    trial: int = 0
-    finished_ns: int = 0
-    duration_ms: int = 0
-
-
-@dataclass(slots=True)
-class AttemptState:
-    """An attempt under way: begun, asked, then settled.
-
-    Attributes:
-        trial: which of several attempts at the case, from 0.
-        failure: set as soon as something broke.
-        request: what the target is asked.
-        verify_context: what it may use.
-        replay: answers its model calls from a recording.
-        meter: answers them from a backend.
-        cassette: the recording.
-        cassette_sha256: hash of its meaning.
-        payload: what the target gave.
-        trouble: what it raised.
-        violations: what it tried although fixture mode is offline.
         begun: monotonic clock at the start, nanoseconds.
-        duration: of the attempt, nanoseconds.
+        duration_ms: wall clock of the attempt.
         finished_ns: UTC clock at its end, nanoseconds since 1970.
     """
 
@@ -143,38 +112,34 @@ class AttemptState:
     score: Score | None = None
     trouble: BaseException | None = None
     violations: list[str] = field(default_factory=list)
+    stale: bool = False
+    calls: int = 0
+    cached: int = 0
+    backend: str = UNKNOWN
+    model: str = UNKNOWN
+    usage: Usage = field(default_factory=Usage)
     begun: int = 0
-    duration: int = 0
+    duration_ms: int = 0
     finished_ns: int = 0
 
     def end(self) -> None:
         """Note the clocks at the end."""
-        self.duration = time.perf_counter_ns() - self.begun
+        self.duration_ms = round((time.perf_counter_ns() - self.begun) / 1_000_000)
         self.finished_ns = time.time_ns()
 
 
 def attempt(context: SuiteContext, loaded: LoadedCase) -> Attempt:
-    """Run one case on its recording and score it. Never raises for anything that the case or target did.
-
-    Args:
-        context: what the suite's cases share, in fixture mode.
-        loaded: the case.
-
-    Returns:
-        The attempt; with a failure instead of a score where something broke.
-    """
-    state = AttemptState()
+    """Run one case on its recording, in fixture mode, and score it; never raises for what the case or target did."""
+    state = Attempt()
     _take(context, loaded, state, _begin, _ask)
     return settle(context, loaded, state)
 
 
-async def ask_ahead(
-    context: SuiteContext, loaded: LoadedCase, state: AttemptState, *, aside: Aside = in_thread
-) -> None:
+async def ask_ahead(context: SuiteContext, loaded: LoadedCase, state: Attempt, *, aside: Aside = in_thread) -> None:
     """Ask the target for one attempt without holding up the event loop. Never raises but for a cancellation.
 
     Args:
-        context: what the suite's cases share, in any mode.
+        context: of any mode.
         loaded: the case.
         state: takes what comes, to be given to `settle`.
         aside: runs a sync target where it holds up nobody.
@@ -184,8 +149,8 @@ async def ask_ahead(
         await _ask_ahead(context, state, aside)
 
 
-def abandoned(state: AttemptState, limit_s: float) -> AttemptState:
-    """Give the state of an attempt that took too long; what still asks for it gets no model and changes nothing."""
+def abandoned(state: Attempt, limit_s: float) -> Attempt:
+    """Give an attempt that took too long as it is left; what still asks for it gets no model and changes nothing."""
     if state.meter is not None:
         state.meter.close()
     passed = f"the target took longer than {limit_s:g} s and was abandoned (--packbench-case-timeout)"
@@ -194,60 +159,38 @@ def abandoned(state: AttemptState, limit_s: float) -> AttemptState:
     return left
 
 
-def settle(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> Attempt:
-    """Make an attempt of what was asked: check, read, score, and record where that is the mode.
-
-    Args:
-        context: what the suite's cases share.
-        loaded: the case.
-        state: what asking left.
+def settle(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> Attempt:
+    """Settle an attempt that was asked: check, read, score, and record where that is the mode.
 
     Returns:
         The attempt; with a failure instead of a score where something broke.
     """
     if state.failure is None:
-        _take(context, loaded, state, _check, _read, _score, _record)
-    backend, model, usage = _answered_by(context, state)
-    replay, meter = state.replay, state.meter
-    return Attempt(
-        failure=_hidden(context, state.failure),
-        payload=state.payload,
-        outcome=state.outcome,
-        score=state.score,
-        cassette=state.cassette,
-        cassette_sha256=state.cassette_sha256,
-        stale=replay is not None and replay.stale,
-        calls=replay.used if replay is not None else len(meter.said) if meter is not None else 0,
-        cached=meter.cached if meter is not None else 0,
-        backend=backend,
-        model=model,
-        usage=usage,
-        trial=state.trial,
-        finished_ns=state.finished_ns or time.time_ns(),
-        duration_ms=round(state.duration / 1_000_000),
-    )
+        _take(context, loaded, state, _check, _read, _score)
+    state.backend, state.model, state.usage = _answered_by(context, state)
+    if state.failure is None:
+        _take(context, loaded, state, _record)
+    if state.replay is not None:
+        state.stale, state.calls = state.replay.stale, state.replay.used
+    elif state.meter is not None:
+        state.calls, state.cached = len(state.meter.said), state.meter.cached
+    if state.failure is not None and context.live is not None:
+        hide, failure = context.live.secrets.hide, state.failure
+        state.failure = replace(failure, message=hide(failure.message), details=tuple(map(hide, failure.details)))
+    state.finished_ns = state.finished_ns or time.time_ns()
+    state.trouble = None
+    return state
 
 
 def rejudge(context: SuiteContext, loaded: LoadedCase, payload: Any) -> Attempt:
-    """Score a result that was stored, without running anything.
-
-    Args:
-        context: what the suite's cases share; its target is not called.
-        loaded: the case.
-        payload: the result as the target gave it.
+    """Score a result that was stored, as the target gave it, without running anything.
 
     Returns:
         The attempt; with a failure instead of a score where something broke.
     """
-    state = AttemptState(payload=payload)
+    state = Attempt(payload=payload, finished_ns=time.time_ns())
     _take(context, loaded, state, _read, _score)
-    return Attempt(
-        failure=state.failure,
-        payload=payload,
-        outcome=state.outcome,
-        score=state.score,
-        finished_ns=time.time_ns(),
-    )
+    return state
 
 
 def frames(error: BaseException) -> tuple[str, ...]:
@@ -269,7 +212,7 @@ class _Broken(Exception):  # noqa: N818 - it carries a failure, it is none
         self.failure = Failure(kind=kind, message=" ".join(message.split()), details=details, raised=raised)
 
 
-def _take(context: SuiteContext, loaded: LoadedCase, state: AttemptState, *steps: Step) -> None:
+def _take(context: SuiteContext, loaded: LoadedCase, state: Attempt, *steps: Step) -> None:
     try:
         for step in steps:
             step(context, loaded, state)
@@ -277,7 +220,7 @@ def _take(context: SuiteContext, loaded: LoadedCase, state: AttemptState, *steps
         state.failure = broken.failure
 
 
-def _begin(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
+def _begin(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     """Make what the target is given."""
     state.begun = time.perf_counter_ns()
     live = context.live
@@ -308,7 +251,7 @@ def _begin(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> No
     )
 
 
-def _recording(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> LLM:
+def _recording(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> LLM:
     """Read the case's cassette; without one each model call of the target is one too many."""
     source = f"fixtures/{loaded.case.id}.json"
     if context.asks_model or context.caller.opaque:
@@ -327,7 +270,7 @@ def _recording(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -
     return state.replay
 
 
-def _backend(context: SuiteContext, loaded: LoadedCase, state: AttemptState, live: Live) -> LLM:
+def _backend(context: SuiteContext, loaded: LoadedCase, state: Attempt, live: Live) -> LLM:
     """Give what asks a backend; where nobody is named each model call of the target is one too many."""
     state.meter = live.meter(state.trial) if context.asks_model else None
     if state.meter is not None:
@@ -336,7 +279,7 @@ def _backend(context: SuiteContext, loaded: LoadedCase, state: AttemptState, liv
     return state.replay
 
 
-def _ask(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
+def _ask(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     """Ask the target, or replay the one outside this process."""
     request, given = _begun(state)
     if context.caller.opaque:
@@ -352,15 +295,18 @@ def _ask(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None
     state.end()
 
 
-async def _ask_ahead(context: SuiteContext, state: AttemptState, aside: Aside) -> None:
+async def _ask_ahead(context: SuiteContext, state: Attempt, aside: Aside) -> None:
     """Do the same on the event loop, which other cases use as well."""
     request, given = _begun(state)
     if context.live is None and context.caller.opaque:
         _replay_whole(state, request)
         state.end()
         return
+    guard: AbstractContextManager[list[str]] = nullcontext([])
+    if context.live is None:
+        guard = offline(given.case_id, allow_processes=context.options.allow_processes)
     try:
-        with _guard(context, given.case_id) as state.violations:
+        with guard as state.violations:
             state.payload = await context.caller.ahead(request, given, aside)
     except BaseException as error:
         state.trouble = error
@@ -373,25 +319,19 @@ async def _ask_ahead(context: SuiteContext, state: AttemptState, aside: Aside) -
     _book_told_usage(context, state)
 
 
-def _begun(state: AttemptState) -> tuple[VerifyRequest, VerifyContext]:
+def _begun(state: Attempt) -> tuple[VerifyRequest, VerifyContext]:
     if state.request is None or state.verify_context is None:
         raise RuntimeError("a case is asked only after it was begun")
     return state.request, state.verify_context
 
 
-def _replay_whole(state: AttemptState, request: VerifyRequest) -> None:
+def _replay_whole(state: Attempt, request: VerifyRequest) -> None:
     if state.replay is None:
         raise RuntimeError("a target outside this process is replayed only from a recording")
     try:
         state.payload = state.replay.whole(request.as_json())
     except RuntimeError as error:
         state.trouble = error
-
-
-def _guard(context: SuiteContext, case_id: str) -> AbstractContextManager[list[str]]:
-    if context.live is not None:
-        return nullcontext([])
-    return offline(case_id, allow_processes=context.options.allow_processes)
 
 
 def _is_cancelled(error: BaseException) -> bool:
@@ -402,7 +342,7 @@ def _is_cancelled(error: BaseException) -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _check(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:  # noqa: ARG001 - one form for all steps
+def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  # noqa: ARG001 - one form for all steps
     """Refuse a result that came by a wrong way: a target may swallow what it is refused, and go on with less."""
     replay = state.replay
     if state.trouble is None and replay is not None and not context.caller.opaque:
@@ -424,7 +364,7 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> No
         raise _Broken("cassette_stale", f"the recording answered another prompt than today's; {_RECORD_ANEW}")
 
 
-def _keep_result(context: SuiteContext, state: AttemptState) -> str:
+def _keep_result(context: SuiteContext, state: Attempt) -> str:
     """Put what a result is as JSON in its place, or nothing; say why it can't be kept, empty where it can."""
     try:
         # what a target does to its result later is not what was scored
@@ -436,7 +376,7 @@ def _keep_result(context: SuiteContext, state: AttemptState) -> str:
     return ""
 
 
-def _check_trouble(context: SuiteContext, state: AttemptState) -> None:
+def _check_trouble(context: SuiteContext, state: Attempt) -> None:
     trouble = state.trouble
     if isinstance(trouble, TargetFailure) and trouble.kind == "timeout":
         # the calls that it cut off are no trouble of their own
@@ -450,7 +390,7 @@ def _check_trouble(context: SuiteContext, state: AttemptState) -> None:
         raise _Broken("target_error", f"the target raised {said(trouble)}", frames(trouble), raised)
 
 
-def _read(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:  # noqa: ARG001 - see `_check`
+def _read(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  # noqa: ARG001 - see `_check`
     """Have the pack read the result."""
     try:
         outcome: object = context.pack.read(state.payload)
@@ -491,7 +431,7 @@ def _kind(found: object) -> str:
     return "nothing" if found is None else f"a {type(found).__name__}"
 
 
-def _score(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
+def _score(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     """Have the pack score what it read."""
     try:
         score: object = context.pack.score(loaded.case, state.outcome, context.suite.config)
@@ -512,12 +452,12 @@ def _in_range(points: object) -> bool:
     return 0 <= points <= 1
 
 
-def _record(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
+def _record(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     """Keep the first trial's exchanges as the case's cassette, in record mode."""
     if context.options.mode != "record" or state.trial != 0:
         return
     try:
-        kept = keep(context, loaded, state, *_answered_by(context, state))
+        kept = keep(context, loaded, state)
     except UnrecordableError as error:
         raise _Broken("unrecordable", str(error)) from None
     except OSError as error:
@@ -526,14 +466,7 @@ def _record(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> N
         state.cassette, state.cassette_sha256 = kept
 
 
-def _hidden(context: SuiteContext, failure: Failure | None) -> Failure | None:
-    if failure is None or context.live is None:
-        return failure
-    hide = context.live.secrets.hide
-    return replace(failure, message=hide(failure.message), details=tuple(map(hide, failure.details)))
-
-
-def _answered_by(context: SuiteContext, state: AttemptState) -> tuple[str, str, Usage]:
+def _answered_by(context: SuiteContext, state: Attempt) -> tuple[str, str, Usage]:
     """Say who answered, which model and at what price in tokens: what is not told is unknown, never a guess."""
     if state.meter is not None and state.meter.asked_model:
         return context.backend, context.model, state.meter.usage
@@ -547,7 +480,7 @@ def _answered_by(context: SuiteContext, state: AttemptState) -> tuple[str, str, 
     return backend, model, usage
 
 
-def _book_told_usage(context: SuiteContext, state: AttemptState) -> None:
+def _book_told_usage(context: SuiteContext, state: Attempt) -> None:
     """Book what a result tells of its own use of a model, so that the run's caps hold for it as well."""
     metered = state.meter is not None and state.meter.asked_model
     if context.live is None or state.trouble is not None or metered:

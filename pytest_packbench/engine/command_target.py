@@ -10,6 +10,7 @@ import signal
 import sys
 import weakref
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from pytest_packbench.cases.load import parse_json
@@ -83,13 +84,7 @@ class CommandTarget:
         weakref.finalize(self, _kill_all, self._children, os.getpid())
 
     async def verify(self, request: VerifyRequest) -> Any:
-        """Ask one process.
-
-        Args:
-            request: what the pipeline is asked.
-
-        Returns:
-            The `result` of the reply.
+        """Ask one process; give the `result` of its reply.
 
         Raises:
             TargetFailure: no result; `kind` and message say why, `details` are the process's standard error since the
@@ -102,16 +97,10 @@ class CommandTarget:
             child = self._idle_child()
             if child is not None:
                 child.forget_errors()
-                try:
+                # it may have ended after an earlier answer, and that was not seen yet
+                with suppress(_EndedQuietly):
                     return await self._asked(child, number, line)
-                except _EndedQuietlyError:
-                    # it ended after an earlier answer, as it may, and that was not seen yet
-                    pass
-            child = await self._started()
-            try:
-                return await self._asked(child, number, line)
-            except _EndedQuietlyError as ended:
-                raise ended.failure from None
+            return await self._asked(await self._started(), number, line)
 
     async def aclose(self) -> None:
         """End all processes: their input is closed, then they are asked to end, then made to."""
@@ -217,25 +206,22 @@ class CommandTarget:
         details = () if data is None else (f"data: {self._veil.excerpt(str(data), 1000)}",)
         return TargetFailure("target_error", f"{self._program} answered: {message}", (*details, *self._said(child)))
 
-    def _ended(self, child: Child) -> _EndedQuietlyError | TargetFailure:
+    def _ended(self, child: Child) -> TargetFailure:
         if self._closed:
             return TargetFailure("target_died", f"{self._program}: the target was closed before it answered")
         code = child.exit_code
         said = self._said(child)
         words = self._veil.excerpt(said[-1], _LAST_WORDS) if said else ""
         message = f"{self._program}: {_end(code)} before it answered{': ' if words else ''}{words}"
-        failure = TargetFailure("target_died", message, said)
-        return _EndedQuietlyError(failure) if code == 0 else failure
+        return (_EndedQuietly if code == 0 else TargetFailure)("target_died", message, said)
 
     def _said(self, child: Child) -> tuple[str, ...]:
         # hidden as a whole: a secret may have several lines
         return tuple(line[:1000] for line in self._veil.text(child.error_tail()).splitlines() if line.strip())
 
 
-class _EndedQuietlyError(Exception):
-    def __init__(self, failure: TargetFailure) -> None:
-        super().__init__(str(failure))
-        self.failure = failure
+class _EndedQuietly(TargetFailure):
+    """A process ended without an answer and without an error."""
 
 
 class ChildEndedError(Exception):
@@ -254,11 +240,7 @@ class Child(asyncio.SubprocessProtocol):
     """
 
     def __init__(self, on_end: Callable[[Child], None]) -> None:
-        """Wait to be connected.
-
-        Args:
-            on_end: called when the process is gone and its pipes are closed.
-        """
+        """Wait to be connected; `on_end` is called when the process is gone and its pipes are closed."""
         self._on_end = on_end
         self._transport: asyncio.SubprocessTransport | None = None
         self._lines: deque[bytes] = deque()
@@ -293,10 +275,7 @@ class Child(asyncio.SubprocessProtocol):
         self._errors.clear()
 
     async def exchange(self, line: bytes) -> bytes:
-        """Write one line and give the next one that it writes and that isn't blank.
-
-        Args:
-            line: without its end.
+        """Write one line, given without its end, and give the next one that it writes and that isn't blank.
 
         Raises:
             ChildEndedError: it ended first; its exit code and standard error are known then, if it let go of them.
@@ -334,10 +313,7 @@ class Child(asyncio.SubprocessProtocol):
         """End it and its group at once, without waiting."""
         self._open = False
         self._killed = self._killed or not self._exited.is_set()
-        if sys.platform == "win32":
-            self._signal(signal.SIGTERM)
-        else:
-            self._signal(signal.SIGKILL)
+        self._signal(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
 
     async def killed(self) -> None:
         """End it at once and wait until it is gone."""
@@ -496,14 +472,12 @@ def _kill_all(children: set[Child], owner: int) -> None:
 
 def send_to_group(pid: int, number: signal.Signals) -> None:
     """Send a signal to a process and to all that it started; without effect where there is none."""
-    try:
+    # gone, or (as macOS says it) only waiting to be reaped
+    with suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
             os.kill(pid, number)
         else:
             os.killpg(pid, number)
-    except (ProcessLookupError, PermissionError):
-        # gone, or (as macOS says it) only waiting to be reaped
-        pass
 
 
 async def _set_within(event: asyncio.Event, seconds: float) -> bool:

@@ -98,8 +98,6 @@ class SuiteContexts:
         hooks: what the user's own code gives.
 
     Attributes:
-        options: see above.
-        packs: see above.
         suites: the suites that were added, by name.
         clients: opens the backends.
     """
@@ -182,12 +180,7 @@ class SuiteContexts:
         return context
 
     def of_results(self, suite: Suite, target_name: str) -> SuiteContext:
-        """Give what scores results of a suite's cases that the user's own code brings.
-
-        Args:
-            suite: the suite.
-            target_name: what records say of who made them.
-        """
+        """Give what scores results of a suite's cases that the user's own code brings, called `target_name`."""
         mode, live = self.options.mode, None
         if mode != "fixture":
             live = Live(asked=None, ledger=self.clients.ledger, secrets=Secrets(os.environ))

@@ -111,13 +111,7 @@ class HttpTarget:
         self._closed = False
 
     async def verify(self, request: VerifyRequest) -> Any:
-        """Send one request.
-
-        Args:
-            request: what the pipeline is asked.
-
-        Returns:
-            The body of the answer, parsed.
+        """Send one request; give the body of the answer, parsed.
 
         Raises:
             TargetFailure: no result; `kind` and message say why, without a secret.
@@ -148,7 +142,12 @@ class HttpTarget:
             async with self._opened().stream("POST", self._url, content=body) as response:
                 if not response.is_success:
                     raise await self._refused(response)
-                return await self._read(response, MOST_BYTES)
+                parts = bytearray()
+                async for chunk in response.aiter_bytes():
+                    parts += chunk
+                    if len(parts) > MOST_BYTES:
+                        raise self._unreadable(f"the body is longer than {MOST_BYTES // 2**20} MiB")
+                return bytes(parts)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
             reason = self._veil.excerpt(_reason(error))
             raise TargetFailure(
@@ -198,14 +197,6 @@ class HttpTarget:
             for name in _LOGGERS:
                 logging.getLogger(name).addFilter(self._filter)
         return self._client
-
-    async def _read(self, response: httpx2.Response, most: int) -> bytes:
-        parts = bytearray()
-        async for chunk in response.aiter_bytes():
-            parts += chunk
-            if len(parts) > most:
-                raise self._unreadable(f"the body is longer than {most // 2**20} MiB")
-        return bytes(parts)
 
     async def _refused(self, response: httpx2.Response) -> TargetFailure:
         status = f"{self.shown}: answered {response.status_code} {response.reason_phrase}".rstrip()

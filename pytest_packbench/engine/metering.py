@@ -97,20 +97,25 @@ class Ledger:
         return 0.0 if self._begun is None else self._clock() - self._begun
 
     def add(self, usage: Usage | None, price: Prices | None) -> None:
-        """Book one call.
-
-        Args:
-            usage: its tokens; None where the call told nothing.
-            price: what its model costs; None where that is unknown.
-        """
+        """Book one call: its tokens, and what its model costs; None for what is not known."""
         with self._lock:
             self.calls += 1
-            self._count(usage, price)
+        self.tell(usage, price)
 
     def tell(self, usage: Usage | None, price: Prices | None) -> None:
         """Book what a target told of model calls that it made by itself; arguments as in `add`."""
         with self._lock:
-            self._count(usage, price)
+            if usage is None or (usage.tokens_input is None and usage.tokens_output is None):
+                self.uncounted += 1
+                return
+            # a count that the provider doesn't give costs nothing here
+            tokens_in, tokens_out = usage.tokens_input or 0, usage.tokens_output or 0
+            self.tokens += tokens_in + tokens_out
+            if price is None:
+                self.cost = None
+            elif self.cost is not None:
+                self.cost += (tokens_in * price.input_per_million + tokens_out * price.output_per_million) / _MILLION
+                self.currency = price.currency
 
     def add_cached(self) -> None:
         """Note a call that nobody was asked for."""
@@ -144,19 +149,6 @@ class Ledger:
         if share.seconds is not None and self.seconds >= share.seconds:
             return "max_seconds", f"the run's cap of {caps.seconds:g} s is reached"
         return "", ""
-
-    def _count(self, usage: Usage | None, price: Prices | None) -> None:
-        if usage is None or (usage.tokens_input is None and usage.tokens_output is None):
-            self.uncounted += 1
-            return
-        self.tokens += (usage.tokens_input or 0) + (usage.tokens_output or 0)
-        if price is None:
-            self.cost = None
-        elif self.cost is not None:
-            # a count that the provider doesn't give costs nothing here
-            tokens_in, tokens_out = usage.tokens_input or 0, usage.tokens_output or 0
-            self.cost += (tokens_in * price.input_per_million + tokens_out * price.output_per_million) / _MILLION
-            self.currency = price.currency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,11 +204,7 @@ class Live:
     cache: AnswerCache | None = None
 
     def meter(self, trial: int = 0) -> Meter | None:
-        """Give what answers one attempt's model calls, None where nobody was named. Called on the event loop.
-
-        Args:
-            trial: which of several attempts at the case it is, from 0.
-        """
+        """Give what answers the calls of one attempt, None where nobody was named. Called on the event loop."""
         return Meter(self, trial) if self.asked is not None or self.aside else None
 
 

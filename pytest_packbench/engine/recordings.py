@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.atomic import write_atomic
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_packbench.engine.attempt import AttemptState
+    from pytest_packbench.engine.attempt import Attempt
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.metering import Said
     from pytest_packbench.model.case import LoadedCase
@@ -82,66 +81,60 @@ class Replay:
         self.used = 0
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
-        """Answer the next call; raises `ReplayError` where the recording has another one there."""
+        """Answer as `complete_sync`, which waits for nobody."""
         return self.complete_sync(request)
 
     def complete_sync(self, request: ModelRequest) -> ModelAnswer:
         """Answer the next call; raises `ReplayError` where the recording has another one there."""
         if self._nobody:
             raise self._differs(
-                f"{self._source}: the target asks a model (role {shown(request.role)}), and nobody is there to answer; "
+                f"the target asks a model (role {shown(request.role)}), and nobody is there to answer; "
                 "name a model with --packbench-backend and --packbench-model"
             )
         if self._cassette is None:
             raise self._differs(
-                f"{self._source}: the target asks a model (role {shown(request.role)}), and the case has no cassette; "
+                f"the target asks a model (role {shown(request.role)}), and the case has no cassette; "
                 "record one (--packbench-mode=record) or write one (packbench schema cassette tells its form)"
             )
         exchanges = self._cassette.exchanges
         if self.used >= len(exchanges):
             raise self._differs(
-                f"{self._source}: call {self.used + 1} (role {shown(request.role)}) is one more than the "
+                f"call {self.used + 1} (role {shown(request.role)}) is one more than the "
                 f"{len(exchanges)} recorded; {_ADVICE}"
             )
         exchange = exchanges[self.used]
         if exchange.role != request.role:
             raise self._differs(
-                f"{self._source}: /exchanges/{self.used}/role: got {shown(exchange.role)}; the target asks "
+                f"/exchanges/{self.used}/role: got {shown(exchange.role)}; the target asks "
                 f"{shown(request.role)} there; {_ADVICE}"
             )
         self.used += 1
         if exchange.request_sha256 not in {None, canonical_sha256(request.as_json())}:
             self.stale = True
             self.stale_roles.add(request.role)
-        answer = ModelAnswer(
+        calls = (ToolCall(id=one.id, name=one.name, arguments=one.arguments) for one in exchange.tool_calls)
+        return ModelAnswer(
             content=exchange.answer,
             refusal=exchange.refusal,
             usage=Usage(tokens_input=exchange.usage.tokens_input, tokens_output=exchange.usage.tokens_output),
+            tool_calls=tuple(calls),
         )
-        if not exchange.tool_calls:
-            return answer
-        calls = (ToolCall(id=one.id, name=one.name, arguments=one.arguments) for one in exchange.tool_calls)
-        return replace(answer, tool_calls=tuple(calls))
 
     def whole(self, request: dict[str, Any]) -> Any:
         """Give the result that a target outside this process gave when it was recorded (role `verify`).
 
-        Args:
-            request: the verify request of today, plain JSON.
-
-        Raises:
-            ReplayError: there is no such recording.
+        Raises `ReplayError` where there is no such recording; today's request, plain JSON, tells whether it is stale.
         """
         if self._cassette is None:
             raise self._differs(
-                f"{self._source}: the target lives outside this process and is replayed whole, and the case has no "
+                "the target lives outside this process and is replayed whole, and the case has no "
                 "cassette; record one with --packbench-mode=record"
             )
         exchanges = self._cassette.exchanges
         if len(exchanges) != 1 or exchanges[0].role != VERIFY:
             roles = ", ".join(exchange.role for exchange in exchanges) or "none"
             raise self._differs(
-                f'{self._source}: /exchanges: got the roles {roles}; expected one exchange "{VERIFY}", as recorded of '
+                f'/exchanges: got the roles {roles}; expected one exchange "{VERIFY}", as recorded of '
                 "a target outside this process; record it anew with --packbench-mode=record"
             )
         self.used = 1
@@ -154,27 +147,21 @@ class Replay:
         recorded = len(self._cassette.exchanges) if self._cassette is not None else 0
         if not self.mismatch and self.used < recorded:
             self._differs(
-                f"{self._source}: the target made {self.used} of the {recorded} recorded calls, then stopped; {_ADVICE}"
+                f"the target made {self.used} of the {recorded} recorded calls, then stopped; {_ADVICE}"
                 f"{'' if self.used else ', or mark a target that asks no model with without_model'}"
             )
 
     def _differs(self, message: str) -> ReplayError:
-        self.mismatch = self.mismatch or message
-        return ReplayError(message)
+        told = f"{self._source}: {message}"
+        self.mismatch = self.mismatch or told
+        return ReplayError(told)
 
 
-def keep(  # noqa: PLR0917 - what was asked, and who answered
-    context: SuiteContext, loaded: LoadedCase, state: AttemptState, backend: str, model: str, usage: Usage
-) -> tuple[Cassette, str] | None:
-    """Write what an attempt was answered; None where nobody was asked.
+def keep(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> tuple[Cassette, str] | None:
+    """Write what an attempt that nothing broke was answered, in the place of an older recording.
 
-    Args:
-        context: what the suite's cases share.
-        loaded: the case.
-        state: an attempt that nothing broke.
-        backend: who answered.
-        model: which model.
-        usage: tokens of all calls.
+    Returns:
+        The cassette and the hash of its meaning, as reading it gives them; None where nobody was asked.
 
     Raises:
         UnrecordableError: the target gave up on a model call.
@@ -182,7 +169,14 @@ def keep(  # noqa: PLR0917 - what was asked, and who answered
     """
     path = context.suite.cassette_path(loaded.case.id)
     if context.caller.opaque and state.request is not None:
-        exchanges = whole_exchange(state.request.as_json(), state.payload, usage)
+        exchanges = [
+            {
+                "role": VERIFY,
+                "answer": state.payload,
+                "request_sha256": canonical_sha256(state.request.as_json()),
+                **_usage(state.usage),
+            }
+        ]
     elif state.meter is not None and (state.meter.said or path.exists()):
         # no call at all takes the place of an older recording that has some
         exchanges = model_exchanges(state.meter.said)
@@ -192,32 +186,21 @@ def keep(  # noqa: PLR0917 - what was asked, and who answered
         exchanges,
         case_id=loaded.case.id,
         input_sha256=loaded.input_sha256,
-        backend=backend,
-        model=model,
+        backend=state.backend,
+        model=state.model,
         recorded_at=clock(state.finished_ns),
     )
-    return write_cassette(path, data)
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    cassette = Cassette.model_validate(data)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, text)
+    return cassette, canonical_sha256(data)
 
 
 def cassette_of(
-    exchanges: list[dict[str, Any]],
-    *,
-    case_id: str,
-    input_sha256: str,
-    backend: str,
-    model: str,
-    recorded_at: str,
+    exchanges: list[dict[str, Any]], *, case_id: str, input_sha256: str, backend: str, model: str, recorded_at: str
 ) -> dict[str, Any]:
-    """Give a recorded cassette as plain JSON, without keys that say nothing.
-
-    Args:
-        exchanges: see `model_exchanges` and `whole_exchange`.
-        case_id: the case.
-        input_sha256: hash of its input.
-        backend: who answered.
-        model: which model.
-        recorded_at: `YYYY-MM-DDTHH:MM:SS.mmmZ`.
-    """
+    """Give a recorded cassette as plain JSON; its exchanges are as `model_exchanges` gives them."""
     return {
         "cassette_version": CASSETTE_VERSION,
         "case_id": case_id,
@@ -242,7 +225,8 @@ def model_exchanges(said: Sequence[Said]) -> list[dict[str, Any]]:
     exchanges = []
     while left:
         asked = left.pop(0)
-        given = asked if asked.answer is not None else _again(asked, left)
+        tries = [asked, *(one for one in left if one.request_sha256 == asked.request_sha256)]
+        given = next((one for one in tries if one.answer is not None), None)
         if given is None or given.answer is None:
             raise UnrecordableError(
                 f"the target gave up on a model call (role {shown(asked.role)}) before it was answered: "
@@ -251,43 +235,9 @@ def model_exchanges(said: Sequence[Said]) -> list[dict[str, Any]]:
         if given is not asked:
             again = left.index(given)
             # the tries between the two got nothing either
-            left = [one for place, one in enumerate(left) if place > again or not _same_try(one, asked)]
+            left = [one for place, one in enumerate(left) if place > again or one not in tries]
         exchanges.append(_exchange(given, given.answer))
     return exchanges
-
-
-def whole_exchange(request: dict[str, Any], result: Any, usage: Usage) -> list[dict[str, Any]]:
-    """Give the one exchange of a target outside this process."""
-    return [{"role": VERIFY, "answer": result, "request_sha256": canonical_sha256(request), **_usage(usage)}]
-
-
-def write_cassette(path: Path, data: dict[str, Any]) -> tuple[Cassette, str]:
-    """Write a cassette in the place of an older one, whole or not at all.
-
-    Args:
-        path: the file; its folder is made.
-        data: see `cassette_of`.
-
-    Returns:
-        The cassette and the hash of its meaning, as reading it gives them.
-
-    Raises:
-        OSError: it can't be written; an older one is untouched.
-    """
-    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    cassette = Cassette.model_validate(data)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, text)
-    return cassette, canonical_sha256(data)
-
-
-def _again(asked: Said, later: Sequence[Said]) -> Said | None:
-    same = (one for one in later if one.request_sha256 == asked.request_sha256 and one.answer is not None)
-    return next(same, None)
-
-
-def _same_try(one: Said, asked: Said) -> bool:
-    return one.request_sha256 == asked.request_sha256
 
 
 def _exchange(said: Said, answer: ModelAnswer) -> dict[str, Any]:

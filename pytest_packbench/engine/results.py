@@ -85,26 +85,13 @@ def trial_of(place: Place, attempt: Attempt, context: SuiteContext, run_id: str)
 
 
 def broken_trial(place: Place, failure: Failure, *, trial: int = 0) -> Trial:
-    """Make the trial of an attempt that broke outside the engine.
-
-    Args:
-        place: where the case stands.
-        failure: what broke.
-        trial: which of several attempts at the case, from 0.
-    """
+    """Make the trial of an attempt that broke outside the engine."""
     result = unscored(place, "error", failure.kind, failure.message, trial=trial)
     return Trial(result=result, attempt=Attempt(failure=failure, trial=trial))
 
 
 def idle_trial(place: Place, kind: str, message: str, *, trial: int = 0) -> Trial:
-    """Make the trial of an attempt that was not begun.
-
-    Args:
-        place: where the case stands.
-        kind: the reason's name.
-        message: the reason for people, one line.
-        trial: which of several attempts at the case, from 0.
-    """
+    """Make the trial of an attempt that was not begun: the reason's name, and the same for people in one line."""
     return Trial(result=unscored(place, "not_run", kind, message, trial=trial))
 
 
@@ -126,12 +113,6 @@ def result_of(place: Place, attempt: Attempt, bench: SuiteContext, run_id: str) 
 
     A case that its notes quarantine (`xfail`) was run and scored, but leaves no record: it is outside the rates.
 
-    Args:
-        place: where the case stands; it could be read.
-        attempt: what was made of it.
-        bench: what the cases of its suite share.
-        run_id: the run that its record belongs to.
-
     Raises:
         RecordError: what the pack says of the case makes no record.
         Exception: anything else that the pack raises.
@@ -140,12 +121,12 @@ def result_of(place: Place, attempt: Attempt, bench: SuiteContext, run_id: str) 
         raise ValueError("a case that can't be read has no attempt")
     score, outcome = attempt.score, attempt.outcome
     if attempt.failure is not None or score is None or outcome is None:
-        failure = attempt.failure
+        failure = attempt.failure or Failure(kind="error", message="no score")
         return unscored(
             place,
             "error",
-            failure.kind if failure is not None else "error",
-            failure.message if failure is not None else "no score",
+            failure.kind,
+            failure.message,
             timestamp=clock(attempt.finished_ns),
             duration_ms=attempt.duration_ms,
             trial=attempt.trial,
@@ -168,17 +149,7 @@ def result_of(place: Place, attempt: Attempt, bench: SuiteContext, run_id: str) 
     return CaseResult(**fields, record=wire_record(wire))
 
 
-def unscored(
-    place: Place,
-    verdict: str,
-    kind: str,
-    message: str,
-    *,
-    timestamp: str = "",
-    duration_ms: int = 0,
-    trial: int = 0,
-    payload: Any = None,
-) -> CaseResult:
+def unscored(place: Place, verdict: str, kind: str, message: str, **told: Any) -> CaseResult:
     """Make the result of a case that has no score.
 
     Args:
@@ -186,10 +157,7 @@ def unscored(
         verdict: neither `passed` nor `failed`.
         kind: the reason's name.
         message: the reason for people, one line.
-        timestamp: when the case finished, as `clock` writes it; now where it isn't given.
-        duration_ms: wall clock of the attempt, milliseconds; 0 where there was none.
-        trial: which of several attempts it was, from 0.
-        payload: the target's result as it came; None where there is none.
+        told: what else the attempt tells, by the names of `CaseResult`; `timestamp` is now where it isn't given.
     """
     try:
         outline = _outline(place)
@@ -197,16 +165,8 @@ def unscored(
         raise
     except BaseException:  # noqa: BLE001 - a pack may be anybody's, and what it broke still needs a result
         outline = _outline(replace(place, loaded=None))
-    return CaseResult(
-        **outline,
-        verdict=verdict,
-        kind=kind,
-        message=message,
-        timestamp=timestamp or clock(time.time_ns()),
-        duration_ms=duration_ms,
-        trial=trial,
-        payload=payload,
-    )
+    told.setdefault("timestamp", clock(time.time_ns()))
+    return CaseResult(**outline, verdict=verdict, kind=kind, message=message, **told)
 
 
 @cache

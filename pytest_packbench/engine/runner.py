@@ -11,13 +11,12 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.engine.attempt import Attempt, AttemptState, Failure, settle
+from pytest_packbench.engine.attempt import Attempt, Failure, settle
 from pytest_packbench.engine.offline import THREADS
-from pytest_packbench.engine.output import Output
-from pytest_packbench.engine.scheduler import Answer, Job, Key, Work
+from pytest_packbench.engine.scheduler import Done, Job, Key, Work
 from pytest_packbench.engine.targets import daemon, release_pools
 from pytest_packbench.model.errors import said
 
@@ -36,27 +35,6 @@ _SWITCH_S = 0.0005
 _QUIET_S = 0.004
 _BURST_S = 0.05
 _NAP_S = 0.001
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """An attempt that is over.
-
-    Attributes:
-        job: what was to be done.
-        attempt: what it left; None where it was not begun.
-        kind: why it was not begun, the reason's name.
-        message: the same for people.
-        output: what was printed and logged meanwhile.
-        stop: what the target raised to end the whole run.
-    """
-
-    job: Job
-    attempt: Attempt | None = None
-    kind: str = ""
-    message: str = ""
-    output: Output = field(default_factory=Output)
-    stop: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +77,12 @@ class Runner:
         settled: Callable[[Done], None],
         beside: bool = True,
     ) -> None:
-        self.throttle = throttle
         self.ledger = ledger
         self._lookahead = lookahead
         self._switch_s: float | None = None
         self._settled = settled
         self._beside = beside
-        self._answers: queue.SimpleQueue[Answer | Callable[[], None]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Done | Callable[[], None]] = queue.SimpleQueue()
         self._done: dict[Key, Done] = {}
         self._planned: set[Key] = set()
         self._over: set[Key] = set()
@@ -180,8 +157,7 @@ class Runner:
     def close(self, *closing: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begin nothing more, cancel what is under way, end the loop. What hangs is left behind.
 
-        Args:
-            closing: what to run on the loop before it ends; whatever it raises is dropped.
+        What is given as `closing` runs on the loop before it ends; whatever it raises is dropped.
         """
         if self._closed:
             return
@@ -229,7 +205,7 @@ class Runner:
             answer = self._answers.get(timeout=timeout_s)
         except queue.Empty:
             return
-        if isinstance(answer, Answer):
+        if isinstance(answer, Done):
             self._settle(answer)
         else:
             answer()
@@ -262,27 +238,26 @@ class Runner:
             why = f"an async target held up all others for {silent:.0f} s: it waits without await"
         else:
             return
-        self._settle(Answer(job, AttemptState(trial=job.key.trial, failure=Failure(kind="loop_blocked", message=why))))
+        left = Attempt(trial=job.key.trial, failure=Failure(kind="loop_blocked", message=why))
+        self._settle(Done(job=job, attempt=left))
         # its own answer may still come, and is too late then
         self._given_up.add(job.key)
         self._work.unwanted.add(job.key)
 
-    def _settle(self, answer: Answer) -> None:
-        job = answer.job
+    def _settle(self, done: Done) -> None:
+        job = done.job
         if job.key in self._given_up:
             return
-        attempt, stop = None, None
-        if answer.state is not None:
-            stop = self._stop_of(answer.state, job)
-            attempt = _settled(job, answer.state)
-        done = Done(job=job, attempt=attempt, kind=answer.kind, message=answer.message, output=answer.output, stop=stop)
+        if done.attempt is not None:
+            stop = self._stop_of(done.attempt, job)
+            done = replace(done, attempt=_settled(job, done.attempt), stop=stop)
         self._done[job.key] = done
         self._over.add(job.key)
-        if stop is None:
+        if done.stop is None:
             self._settled(done)
 
-    def _stop_of(self, state: AttemptState, job: Job) -> BaseException | None:
-        trouble = state.trouble
+    def _stop_of(self, attempt: Attempt, job: Job) -> BaseException | None:
+        trouble = attempt.trouble
         if not isinstance(trouble, job.context.options.stops):
             return None
         # Ctrl-C comes to the main thread alone: on another one it is a target's own doing, and its case's error
@@ -315,16 +290,16 @@ class Runner:
         return True
 
 
-def _settled(job: Job, state: AttemptState) -> Attempt:
-    """Settle a state so that whatever a user's code raises belongs to its own case, not to the one waited for."""
+def _settled(job: Job, attempt: Attempt) -> Attempt:
+    """Settle an attempt so that whatever a user's code raises belongs to its own case, not to the one waited for."""
     try:
-        return settle(job.context, job.loaded, state)
+        return settle(job.context, job.loaded, attempt)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
         broken = Failure(kind="pack_error", message=f"scoring raised {said(error)}")
         # what the target left may be what broke
-        return settle(job.context, job.loaded, replace(state, failure=broken, payload=None, outcome=None, score=None))
+        return settle(job.context, job.loaded, replace(attempt, failure=broken, payload=None, outcome=None, score=None))
 
 
 async def _nothing() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.engine.attempt import AttemptState, Failure, abandoned, ask_ahead
+from pytest_packbench.engine.attempt import Attempt, Failure, abandoned, ask_ahead
 from pytest_packbench.engine.output import Output, collected_in
 from pytest_packbench.engine.targets import in_thread
 from pytest_packbench.model.errors import said
@@ -88,23 +88,25 @@ class Throttle:
             self.limit += 1
 
 
-@dataclass(slots=True)
-class Answer:
-    """What came of an attempt, for the thread that takes it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """An attempt that is over: asked, then settled in the thread that takes it.
 
     Attributes:
         job: what was to be done.
-        state: what asking left; None where it was not begun.
+        attempt: what asking left, then settled; None where it was not begun.
         kind: why it was not begun, the reason's name.
         message: the same for people.
         output: what was printed and logged meanwhile.
+        stop: what the target raised to end the whole run.
     """
 
     job: Job
-    state: AttemptState | None
+    attempt: Attempt | None = None
     kind: str = ""
     message: str = ""
     output: Output = field(default_factory=Output)
+    stop: BaseException | None = None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -113,7 +115,7 @@ class _UnderWay:
 
     Attributes:
         job: what is to be done.
-        state: what asking has left so far.
+        attempt: what asking has left so far.
         output: what was printed and logged so far.
         task: asks the target.
         timer: gives up on it when the limit passes; None where there is no limit.
@@ -121,7 +123,7 @@ class _UnderWay:
     """
 
     job: Job
-    state: AttemptState
+    attempt: Attempt
     output: Output
     task: asyncio.Task[None]
     timer: asyncio.TimerHandle | None = None
@@ -131,17 +133,12 @@ class _UnderWay:
 class Work:
     """What happens on the loop's thread; what others touch is named.
 
-    Args:
-        throttle: how many attempts may be under way.
-        lookahead: how many may be begun and not yet taken.
-        limit_s: time limit of each, seconds; None for none.
-        ledger: says when nothing new may begin.
-        answers: where answers go, and calls of sync targets that are to run in the thread that takes.
-        beside: whether sync targets run on threads of their own.
+    The arguments are those of `Runner`; `answers` takes what is over, and the calls of sync targets that are to run in
+    the thread that takes.
 
     Attributes:
         loop: the event loop; threads that call on it use `call_soon_threadsafe`.
-        limit_s: see above; others lift it.
+        limit_s: time limit of each attempt, seconds; None for none; others lift it.
         begun: when each attempt under way began, monotonic seconds; others read it.
         beaten: when the loop was last seen alive; others read it.
         stirred: when an attempt last began or ended, monotonic seconds; others read it.
@@ -156,7 +153,7 @@ class Work:
         lookahead: int,
         limit_s: float | None,
         ledger: Ledger,
-        answers: queue.SimpleQueue[Answer | Callable[[], None]],
+        answers: queue.SimpleQueue[Done | Callable[[], None]],
         *,
         beside: bool,
     ) -> None:
@@ -250,13 +247,13 @@ class Work:
         self._ahead.add(job.key)
         kind, message = ("stopped", "the run was stopped") if self._closed else self._ledger.exhausted()
         if kind:
-            self._answers.put(Answer(job, None, kind, message))
+            self._answers.put(Done(job=job, kind=kind, message=message))
             return
         self.stirred = self.begun[job.key] = time.monotonic()
-        state, output = AttemptState(trial=job.key.trial), Output()
-        asking = ask_ahead(job.context, job.loaded, state, aside=self._aside)
+        attempt, output = Attempt(trial=job.key.trial), Output()
+        asking = ask_ahead(job.context, job.loaded, attempt, aside=self._aside)
         task = self.loop.create_task(asking, context=collected_in(output))
-        one = self._under_way[job.key] = _UnderWay(job=job, state=state, output=output, task=task)
+        one = self._under_way[job.key] = _UnderWay(job=job, attempt=attempt, output=output, task=task)
         if self.limit_s is not None:
             one.timer = self.loop.call_later(self.limit_s, self._give_up, one)
         task.add_done_callback(partial(self._end, one))
@@ -282,24 +279,24 @@ class Work:
         self.begun.pop(key, None)
         if one.timer is not None:
             one.timer.cancel()
-        state = _ended(one, task)
-        if state.trouble is None and state.failure is None:
+        attempt = _ended(one, task)
+        if attempt.trouble is None and attempt.failure is None:
             self._throttle.went_well()
-        self._answers.put(Answer(one.job, state, output=one.output))
+        self._answers.put(Done(job=one.job, attempt=attempt, output=one.output))
         self.pump()
 
 
-def _ended(one: _UnderWay, task: asyncio.Task[None] | None) -> AttemptState:
+def _ended(one: _UnderWay, task: asyncio.Task[None] | None) -> Attempt:
     if one.overdue is not None:
-        return abandoned(one.state, one.overdue)
+        return abandoned(one.attempt, one.overdue)
     if task is None or task.cancelled():
         why = "the attempt was cancelled: by a target that cancels tasks, or because the run ended"
-        return AttemptState(trial=one.state.trial, failure=Failure(kind="cancelled", message=why))
+        return Attempt(trial=one.attempt.trial, failure=Failure(kind="cancelled", message=why))
     error = task.exception()
     if error is None:
-        return one.state
+        return one.attempt
     broken = Failure(kind="target_error", message=f"the attempt could not be made: {said(error)}")
-    return AttemptState(trial=one.state.trial, failure=broken)
+    return Attempt(trial=one.attempt.trial, failure=broken)
 
 
 async def _cancelled(tasks: set[Any]) -> None:

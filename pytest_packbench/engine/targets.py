@@ -29,11 +29,7 @@ _WITH_CONTEXT = 2
 
 
 def as_target(found: Any, name: str) -> Target:
-    """Take a function, or an object with a method `verify`.
-
-    Raises:
-        TargetError: it is neither.
-    """
+    """Take a function, or an object with a method `verify`; raises `TargetError` where it is neither."""
     verify = getattr(found, "verify", None)
     if callable(verify):
         return verify  # type: ignore[no-any-return]  # what a user gives is checked when it is called
@@ -77,22 +73,14 @@ def find_target(spec: str, *, replayed: bool, cwd: Path, timeout_s: float, concu
 
 
 def import_target(spec: str) -> Target:
-    """Import a target, `package.module:attr`.
-
-    Raises:
-        TargetError: one line: what is missing, and where.
-    """
+    """Import a target, `package.module:attr`; raises as `find_target`."""
     if not spec.partition(":")[0] or not spec.partition(":")[2]:
         raise TargetError(f'target "{spec}": expected package.module:attr, http://... or cmd:...')
     return as_target(import_object(spec, "target"), spec)
 
 
 def import_object(spec: str, what: str) -> Any:
-    """Import `package.module:attr`.
-
-    Args:
-        spec: where it is.
-        what: what it is to be, for errors.
+    """Import `package.module:attr`; errors call it by `what` it is to be.
 
     Raises:
         TargetError: one line: what is missing, and where.
@@ -140,14 +128,14 @@ class Caller:
         opaque: whether it lives outside this process: recorded and replayed whole, at the verify boundary.
     """
 
-    def __init__(self, target: Target, *, close: Callable[[], Awaitable[None]] | None = None) -> None:
+    def __init__(self, target: Target) -> None:
         self.target = target
         self._takes_context = takes_context(target)
         owner = getattr(target, "__self__", None)
         self.opaque = bool(getattr(owner, "opaque", False))
         # only the context brings a model along
         self.asks_model = self._takes_context and not self.opaque and bool(getattr(target, "asks_model", True))
-        self._close = close or getattr(owner, "aclose", None) if self.opaque else close
+        self._close = getattr(owner, "aclose", None) if self.opaque else None
         self._loop: asyncio.Runner | None = None
 
     def __call__(self, request: VerifyRequest, context: VerifyContext) -> Any:
@@ -162,13 +150,7 @@ class Caller:
         return result
 
     async def ahead(self, request: VerifyRequest, context: VerifyContext, aside: Aside) -> Any:
-        """Give the target's result without holding up the event loop; raises what the target raises.
-
-        Args:
-            request: what the target is asked.
-            context: what it may use.
-            aside: runs a target that isn't async; see `in_thread`.
-        """
+        """Give the same without holding up the event loop: `aside` runs a target that isn't async, as `in_thread`."""
         if _is_async(self.target):
             return await self._begin(request, context)
         result = await aside(partial(self._begin, request, context))
@@ -224,7 +206,6 @@ async def in_thread(call: Callable[[], Any], start: Callable[[Callable[[], None]
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
-
     settle = partial(_settle, done)
 
     def run() -> None:

@@ -188,7 +188,12 @@ class CaseRun:
         """
         self.explanation = ""
         self.results = tuple(one.result for one in trials)
-        self.result = result = self.results[0] if len(trials) == 1 else self._folded()
+        result = self.results[0]
+        if len(trials) > 1:
+            from pytest_packbench.analysis.trials import folded_case
+
+            result = folded_case(self.results, self.suite.config.trials_rule())
+        self.result = result
         if result.verdict == "not_run":
             pytest.skip(printable(result.message))
         if result.verdict in _BROKEN:
@@ -224,11 +229,6 @@ class CaseRun:
     def explains(self, error: BaseException) -> bool:
         """Whether an exception that ended a phase is one that the explanation tells of."""
         return isinstance(error, CaseFailure | CaseBroken)
-
-    def _folded(self) -> CaseResult:
-        from pytest_packbench.analysis.trials import folded_case
-
-        return folded_case(self.results, self.suite.config.trials_rule())
 
     def _stop_broken(self, trials: list[Trial]) -> None:
         for one in trials:

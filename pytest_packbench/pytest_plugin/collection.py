@@ -142,20 +142,16 @@ class CaseFile(pytest.File):
         yield CaseItem.from_parent(self, name=name, suite=self.suite, pack=self.pack, loaded=loaded, problem=problem)
 
 
-class CaseLines(pytest.File):
+class CaseLines(CaseFile):
     """A file of many cases, one a line.
 
     Attributes:
-        suite: the suite that it belongs to.
-        pack: the suite's pack.
         shard: the part of the cases to collect; None for all.
         only: the names of the only cases that are asked for; empty for all.
     """
 
-    def __init__(self, *, suite: Suite, pack: Pack, shard: Shard | None, only: frozenset[str], **kwargs: Any) -> None:
+    def __init__(self, *, shard: Shard | None, only: frozenset[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.suite = suite
-        self.pack = pack
         self.shard = shard
         # what stands in for the id of a line that has none is known when all lines were looked at
         self.only = frozenset() if any(map(is_numbered, only)) else only
@@ -255,7 +251,7 @@ class CaseFolder(pytest.Directory):
     def _leads_away(self, entry: os.DirEntry[str], path: Path) -> bool:
         return (self.linked or entry.is_symlink()) and not self.collector.is_counted(path)
 
-    def _taken(self, file: CaseFile | CaseLines | None) -> Iterable[pytest.Item | pytest.Collector]:
+    def _taken(self, file: CaseFile | None) -> Iterable[pytest.Item | pytest.Collector]:
         """Give a file's case at once: pytest would make a report of each file, which takes longer than reading it."""
         if file is None:
             return ()
@@ -345,7 +341,7 @@ class Collector:
         folder: CaseFolder = CaseFolder.from_parent(parent, path=path, collector=self)
         return folder
 
-    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> CaseFile | CaseLines | None:
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> CaseFile | None:
         """Take the case files of the suites that were asked for, as far as they are in the shard."""
         if not file_path.name.endswith(SUFFIXES):
             return None
@@ -355,7 +351,7 @@ class Collector:
                 return self._file(file_path, text, parent, suite)
         return None
 
-    def _file(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | CaseLines | None:
+    def _file(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | None:
         # from outside rootdir pytest would name it from the argument, and the id could not be passed back
         nodeid = text.removeprefix(self._root).replace(os.sep, "/") if text.startswith(self._root) else text
         pack, shard = self._benches.pack_of(suite), self._benches.settings.shard

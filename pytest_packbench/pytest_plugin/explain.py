@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.figures import count
 from pytest_packbench.model.score import Score, Term
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.pytest_plugin.case_run import CaseRun
     from pytest_packbench.pytest_plugin.settings import Settings
-
-    class Writer(Protocol):
-        """What pytest gives to write on."""
-
-        def line(self, text: str = "") -> None:
-            """Write a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +56,7 @@ class Explanation:
         """Give all of it."""
         return self.text
 
-    def toterminal(self, tw: Writer) -> None:
+    def toterminal(self, tw: Any) -> None:
         """Write it."""
         for line in self.text.splitlines():
             tw.line(line)

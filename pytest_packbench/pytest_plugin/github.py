@@ -21,12 +21,7 @@ _SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
 class GitHub:
-    """Tells GitHub how the run ended; registered in the process that the user started.
-
-    Args:
-        recorder: holds the runs.
-        environ: the environment that GitHub's runner sets.
-    """
+    """Tells GitHub how the run ended; registered in the process that the user started."""
 
     def __init__(self, recorder: Recorder, environ: Mapping[str, str]) -> None:
         self._recorder = recorder
@@ -34,11 +29,6 @@ class GitHub:
         self._annotates = environ.get("GITHUB_ACTIONS") == "true"
         self._workspace = environ.get("GITHUB_WORKSPACE") or str(recorder.config.rootpath)
         self._trouble = ""
-
-    @property
-    def is_called_for(self) -> bool:
-        """Whether anybody listens."""
-        return bool(self._summary) or self._annotates
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -96,6 +86,5 @@ class GitHub:
 
 def register_github(config: pytest.Config, recorder: Recorder) -> None:
     """Register what GitHub is told by, where GitHub runs the session."""
-    github = GitHub(recorder, os.environ)
-    if github.is_called_for:
-        config.pluginmanager.register(github, "packbench-github")
+    if os.environ.get(_SUMMARY) or os.environ.get("GITHUB_ACTIONS") == "true":
+        config.pluginmanager.register(GitHub(recorder, os.environ), "packbench-github")

@@ -10,8 +10,8 @@ from pytest_packbench.engine.attempt import Failure
 from pytest_packbench.engine.external import TargetError
 from pytest_packbench.engine.output import Streams, outside_cases
 from pytest_packbench.engine.results import Trial, broken_trial, idle_trial, trial_of
-from pytest_packbench.engine.runner import Done, Runner
-from pytest_packbench.engine.scheduler import Job, Key
+from pytest_packbench.engine.runner import Runner
+from pytest_packbench.engine.scheduler import Done, Job, Key
 from pytest_packbench.model.errors import said
 from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.stash import RUN_ID
@@ -70,9 +70,7 @@ class Ahead:
     def take(self, run: CaseRun, kept: Mapping[int, Trial]) -> list[Trial]:
         """Give all trials of a case, waiting for them; what was printed meanwhile becomes sections of its report.
 
-        Args:
-            run: the case.
-            kept: trials that need not be made, by number.
+        Those that need not be made are in `kept`, by number.
         """
         self._runs[run.nodeid] = run
         found = dict(kept)
@@ -81,8 +79,10 @@ class Ahead:
         for job in jobs:
             done = self.runner.take(job, self._tick)
             label = f" (trial {job.key.trial + 1})" if self._trials > 1 else ""
+            live = job.context.live
+            hide = live.secrets.hide if live is not None else str
             for name, text in done.output.sections():
-                run.item.add_report_section("setup", f"{name}{label}", self._hidden(job, text))
+                run.item.add_report_section("setup", f"{name}{label}", hide(text))
             found[job.key.trial] = self._trials_over.pop(job.key)
         self.clear()
         return [found[trial] for trial in sorted(found)]
@@ -90,9 +90,6 @@ class Ahead:
     def _tick(self) -> None:
         # a debugger may silence it while somebody waits
         self.tick()
-
-    def _hidden(self, job: Job, text: str) -> str:
-        return text if job.context.live is None else job.context.live.secrets.hide(text)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(

@@ -62,17 +62,7 @@ def read_suite(config: pytest.Config, name: str, folder: Path, packs: Packs, *, 
 
 
 class SessionSuites(SuiteContexts):
-    """The suites of a session with what runs their cases.
-
-    Args:
-        config: the session's.
-        settings: the session's.
-        packs: all packs by name.
-
-    Attributes:
-        config: see above.
-        settings: see above.
-    """
+    """The suites of a session with what runs their cases."""
 
     def __init__(self, config: pytest.Config, settings: Settings, packs: Packs) -> None:
         super().__init__(settings, packs, _hooks_of(config))
@@ -81,12 +71,7 @@ class SessionSuites(SuiteContexts):
         self._models = packs
 
     def open(self, suite: Suite) -> SuiteContext:
-        """Find a suite's target, and who stands around it.
-
-        Raises:
-            TargetError: there is no target, or it can't be called.
-            pytest.UsageError: nobody can answer its model calls, or a guard can't be made.
-        """
+        """Find a suite's target, and who stands around it; raises as `SuiteContexts.open`, but usage errors."""
         with usage_errors():
             return super().open(suite)
 

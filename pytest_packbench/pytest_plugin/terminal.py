@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -159,10 +160,6 @@ class Progress:
         moved = f"\n\r\x1b[K{line}\x1b[1A\x1b[{column}G"
         capture: Any = plugins.getplugin("capturemanager")
         writer.flush()
-        if capture is None:
-            out.write(moved)
-            out.flush()
-            return
-        with capture.global_and_fixture_disabled():
+        with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
             out.write(moved)
             out.flush()

@@ -175,16 +175,7 @@ def _own_tests(session: pytest.Session) -> str:
 
 
 def late_place(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, nodeid: str) -> Place:
-    """Say where a case stands that only workers collected: it is read again, for its entry alone.
-
-    Args:
-        suite: its suite.
-        pack: the suite's pack.
-        path: its file.
-        file: the file as the node id names it.
-        name: its id.
-        nodeid: what pytest calls its item.
-    """
+    """Say where a case stands that only workers collected: it is read again, for its entry alone."""
     place = find_in(str(path), name)
     loaded = None
     if place is not None:

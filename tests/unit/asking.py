@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.cases.load import check_case
 from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.metering import Asked, Ledger, Live
-from pytest_packbench.engine.runner import Done, Runner
-from pytest_packbench.engine.scheduler import Job, Key, Throttle
+from pytest_packbench.engine.runner import Runner
+from pytest_packbench.engine.scheduler import Done, Job, Key, Throttle
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.engine.targets import Caller
 from pytest_packbench.model.case import Case, LoadedCase

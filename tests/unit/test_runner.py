@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.engine.runner import Done, Runner
-    from pytest_packbench.engine.scheduler import Job
+    from pytest_packbench.engine.runner import Runner
+    from pytest_packbench.engine.scheduler import Done, Job
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
 
 
