@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.overhead import START, Usage, suite_command, used, write_suite
-from pytest_packbench.analysis.statistics import statistics
+from pytest_packbench.analysis.conclusion import Conclusion
+from pytest_packbench.analysis.statistics import statistics_of
+from pytest_packbench.analysis.tally import Tally
 from pytest_packbench.model.run import shard_of
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.stored import load_run
@@ -112,7 +114,8 @@ def _write_others(first: Path, ids: Sequence[str], shards: int) -> list[Path]:
         run = replace(real.run, run_id=run_id, settings=settings, partial=told)
         writer = RunWriter(first.parent.parent, run.suite, run_id)
         writer.write_results(entries)
-        writer.complete(run_document(run, (), statistics(entries), ()))
+        numbers = statistics_of(Tally().take(entries))
+        writer.complete(run_document(Conclusion(run=run, statistics=numbers, gates=())))
         folders.append(writer.folder)
     return folders
 

@@ -1,25 +1,148 @@
-"""What a run means, in words: whether it passed, why, and what it can't tell (design 4 and 7)."""
+"""The end of a run: its numbers, how its gates decide, whether it passed and why, and what it can't tell."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Self
 
 from pytest_packbench.analysis.figures import count
+from pytest_packbench.analysis.gates import baseline_of, gate_tally, judged, of_a_part, of_a_shard
+from pytest_packbench.analysis.listing import Listing
+from pytest_packbench.analysis.statistics import statistics_of
 from pytest_packbench.analysis.sums import AUTHORED
-from pytest_packbench.analysis.trials import facet_of, remark
+from pytest_packbench.analysis.trials import facet_of, remark, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pytest_packbench.analysis.comparison import Comparison
+    from pytest_packbench.analysis.listing import Order
     from pytest_packbench.analysis.statistics import Statistics, Totals
     from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
+    from pytest_packbench.model.suite import SuiteConfig
+    from pytest_packbench.runs.stored import Earlier
 
-
+Scope = Literal["whole", "part", "shard"]
 # of the gates that fail, so many are named in a sentence
 _NAMED = 3
 _REPLAYED_WHOLE = ("http:", "https:", "cmd:")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """What a run came to.
+
+    Attributes:
+        run: what is true of all its results.
+        statistics: their numbers.
+        gates: how the gates decided.
+        page: the cases that the run's page shows, in its order.
+        ends: the cases that a terminal shows, in its order.
+        comparison: what changed since the baseline; None where there is none, or the run is not compared.
+    """
+
+    run: Run
+    statistics: Statistics
+    gates: Sequence[GateResult]
+    page: Listing = field(default_factory=Listing)
+    ends: Listing = field(default_factory=Listing)
+    comparison: Comparison | None = None
+
+
+class RunCount:
+    """A run on its way to its end: its results are counted one by one, and not held.
+
+    Args:
+        run: what is true of all results, as far as it is known.
+        rules: the suite's, with its gates.
+        pack: the suite's pack, which tells the levels of agreement.
+        earlier: the earlier run, which gates may ask for.
+        order: of the cases that a terminal shows.
+
+    Raises:
+        TrialsRuleError: a run was judged by a rule for trials that is none.
+    """
+
+    def __init__(self, run: Run, rules: SuiteConfig, pack: Pack, earlier: Earlier, *, order: Order = "given") -> None:
+        rule = rule_of(run, rules.trials_rule())
+        self._levels = pack.depths or None
+        self._gates = rules.all_gates()
+        self._baseline = baseline_of(earlier.stored, self._gates, why=earlier.why, trials_rule=rule)
+        self._page, self._ends = Listing("id"), Listing(order)
+        self._tally = gate_tally(
+            self._gates,
+            trials_rule=rule,
+            facet=facet_of(run),
+            baseline=self._baseline,
+            listings=(self._page, self._ends),
+        )
+
+    def add(self, result: CaseResult) -> None:
+        """Count a result; those of one case come one after the other."""
+        self._tally.add(result)
+
+    def take(self, results: Sequence[CaseResult]) -> Self:
+        """Count results in any order."""
+        self._tally.take(results)
+        return self
+
+    def conclusion(self, run: Run, scope: Scope = "whole", comparison: Comparison | None = None) -> Conclusion:
+        """Judge the run, of which all results were counted.
+
+        Args:
+            run: what is true of all results.
+            scope: as in `conclude`.
+            comparison: what changed since the baseline, where it is compared.
+        """
+        baseline = None if self._baseline is None else self._baseline.for_run(run, self._tally)
+        gates = judged(self._tally.close(), self._gates, baseline)
+        if scope != "whole":
+            gates = of_a_shard(gates) if scope == "shard" else of_a_part(gates)
+        return Conclusion(
+            run=run,
+            statistics=statistics_of(self._tally, levels=self._levels),
+            gates=gates,
+            page=self._page,
+            ends=self._ends,
+            comparison=comparison,
+        )
+
+
+def conclude(
+    run: Run,
+    results: Sequence[CaseResult],
+    rules: SuiteConfig,
+    pack: Pack,
+    earlier: Earlier,
+    *,
+    scope: Scope = "whole",
+    compared: bool = False,
+) -> Conclusion:
+    """Judge a run that has ended, and whose results are at hand.
+
+    Args:
+        run: what is true of all results.
+        results: one for each attempt.
+        rules: the suite's, with its gates.
+        pack: the suite's pack, which tells the levels of agreement.
+        earlier: the earlier run, which gates may ask for.
+        scope: `part` where cases of the suite were left out on purpose: a gate without a case holds; `shard` where the
+            run is to be merged: the gates of the merged run decide.
+        compared: whether to say what changed since the baseline; of a shard that can't be said.
+
+    Raises:
+        TrialsRuleError: a run was judged by a rule for trials that is none.
+    """
+    comparison = None
+    if compared and earlier.stored is not None and scope != "shard":
+        from pytest_packbench.analysis.comparison import compare
+        from pytest_packbench.runs.stored import StoredRun
+
+        comparison = compare(earlier.stored, StoredRun(source=run.run_id, run=run, entries=tuple(results)))
+    return RunCount(run, rules, pack, earlier).take(results).conclusion(run, scope, comparison)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,24 +161,21 @@ class Judgement:
     sentence: str
 
 
-def judge(run: Run, statistics: Statistics, gate_results: Sequence[GateResult]) -> Judgement:
+def judge(told: Conclusion) -> Judgement:
     """Judge a run as pytest's exit code does (design 4).
 
-    Args:
-        run: its setting `gate` says whether each failing case fails the run (`case`) or the gates alone do (`suite`).
-        statistics: the numbers.
-        gate_results: how the gates decided.
+    The run's setting `gate` says whether each failing case fails the run (`case`) or the gates alone do (`suite`).
 
     Returns:
         The judgement, in plain text that may hold names out of cases: escape it where it is shown.
     """
-    reasons = list(_reasons(run, statistics, gate_results))
-    overall = statistics.overall
+    run, overall = told.run, told.statistics.overall
+    reasons = list(_reasons(told))
     status: Literal["passed", "failed", "partial"] = "failed" if reasons else "partial" if run.partial else "passed"
     words = [status.upper()]
     if run.partial and status != "partial":
         words.append("PARTIAL")
-    sentences = [f"{_capital('; '.join(reasons))}."] if reasons else [_good(run, statistics, gate_results)]
+    sentences = [f"{_capital('; '.join(reasons))}."] if reasons else [_good(told)]
     if run.partial:
         sentences.append(f"The run is not complete: {run.partial}.")
     return Judgement(
@@ -91,8 +211,9 @@ def limits(run: Run, statistics: Statistics) -> list[str]:
     return [*found, *run.findings]
 
 
-def _reasons(run: Run, statistics: Statistics, gate_results: Sequence[GateResult]) -> Iterator[str]:
-    verdicts, n = statistics.totals.verdicts, statistics.overall.n
+def _reasons(told: Conclusion) -> Iterator[str]:
+    run, gates = told.run, told.gates
+    verdicts, n = told.statistics.totals.verdicts, told.statistics.overall.n
     if verdicts["failed"] and run.settings.get("gate") != "suite":
         yield f"{verdicts['failed']} of {count(n, 'judged case')} failed"
     if verdicts["error"]:
@@ -102,17 +223,17 @@ def _reasons(run: Run, statistics: Statistics, gate_results: Sequence[GateResult
     if not n and "shard" not in run.settings:
         yield "no case was judged"
     # what did not run is no failure: `partial` says it
-    broken = [each for each in gate_results if not (each.passed or (run.partial and each.metric == "completeness"))]
+    broken = [each for each in gates if not (each.passed or (run.partial and each.metric == "completeness"))]
     if len(broken) == 1:
         yield f"the gate {broken[0].text}"
     elif broken:
         more = f" and {len(broken) - _NAMED} more" if len(broken) > _NAMED else ""
         names = ", ".join(each.subject for each in broken[:_NAMED])
-        yield f"{len(broken)} of {count(len(gate_results), 'gate')} do not hold: {names}{more}"
+        yield f"{len(broken)} of {count(len(gates), 'gate')} do not hold: {names}{more}"
 
 
-def _good(run: Run, statistics: Statistics, gate_results: Sequence[GateResult]) -> str:
-    overall = statistics.overall
+def _good(told: Conclusion) -> str:
+    run, gates, overall = told.run, told.gates, told.statistics.overall
     share = "all" if overall.passed == overall.n else str(overall.passed)
     done = "The one judged case passed" if overall.passed == overall.n == 1 else ""
     done = done or (
@@ -120,16 +241,16 @@ def _good(run: Run, statistics: Statistics, gate_results: Sequence[GateResult]) 
     )
     if "shard" in run.settings:
         return f"{done}; packbench merge judges the gates."
-    failing = sum(not result.passed for result in gate_results)
+    failing = sum(not result.passed for result in gates)
     # a run in which every case fails passes so, and nobody should read that as good
-    if run.settings.get("gate") == "suite" and all(result.metric == "completeness" for result in gate_results):
-        holds = f": completeness {'does not hold' if failing else 'holds'}" if gate_results else ""
+    if run.settings.get("gate") == "suite" and all(result.metric == "completeness" for result in gates):
+        holds = f": completeness {'does not hold' if failing else 'holds'}" if gates else ""
         return f"{done}; no gate judges them{holds}."
-    if not gate_results:
+    if not gates:
         return f"{done}."
     if failing:
         return f"{done}; completeness does not hold."
-    return f"{done}; {'the gate holds' if len(gate_results) == 1 else f'all {len(gate_results)} gates hold'}."
+    return f"{done}; {'the gate holds' if len(gates) == 1 else f'all {len(gates)} gates hold'}."
 
 
 def _capital(text: str) -> str:

@@ -99,36 +99,6 @@ def judged(
     return tuple(result for gate in gates for result in run.judged(gate, whole=whole))
 
 
-def check(
-    entries: Sequence[CaseResult],
-    gates: Iterable[Gate],
-    baseline: Baseline | Sequence[CaseResult] | None = None,
-    *,
-    trials_rule: Rule = MEAN,
-    whole: bool = True,
-    cluster: str = "",
-) -> tuple[GateResult, ...]:
-    """Judge the entries of a run that is at hand, in any order; see `judged`.
-
-    Args:
-        entries: one for each selected case, or for each trial of it: trials of a case count as one case.
-        gates: the gates.
-        baseline: the run to compare with; bare entries are taken to be of a run like this one, which `check_run` makes
-            sure of.
-        trials_rule: how a case's verdict is made of its trials.
-        whole: whether cases that broke or did not run stand in the entries.
-        cluster: the facet that cases share by design, so that they are not independent; empty for none.
-
-    Raises:
-        ValueError: no such metric, or no such rule for trials.
-    """
-    gates = tuple(gates)
-    if baseline is not None and not isinstance(baseline, Baseline):
-        baseline = Baseline.of(baseline, trials_rule)
-    tally = gate_tally(gates, trials_rule=trials_rule, facet=cluster, baseline=baseline)
-    return judged(tally.take(entries), gates, baseline, whole=whole)
-
-
 def check_run(
     run: Run,
     entries: Sequence[CaseResult],
@@ -143,11 +113,11 @@ def check_run(
 
     Args:
         run: what is true of all entries; its settings tell the rule for trials.
-        entries: as in `check`.
+        entries: one for each selected case, or for each trial of it, in any order: trials of a case count as one case.
         gates: the gates.
         earlier: the run to compare with.
         why: why there is none, for people; empty where none was asked for.
-        whole: as in `check`.
+        whole: as in `judged`.
         trials_rule: how a case's verdict is made of its trials, where the run's settings don't say.
 
     Raises:

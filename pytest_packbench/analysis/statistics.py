@@ -6,25 +6,24 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.intervals import CONFIDENCE, wilson
+from pytest_packbench.analysis.intervals import wilson
 from pytest_packbench.analysis.metrics import MEAN_SCORE, measured, whole_of
 from pytest_packbench.analysis.sums import AUTHORED, merged
-from pytest_packbench.analysis.tally import TAG, Tally
-from pytest_packbench.analysis.trials import MEAN
+from pytest_packbench.analysis.tally import TAG
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.score import VERDICTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from pytest_packbench.analysis.sums import Sums
-    from pytest_packbench.analysis.trials import Rule, TrialFigures
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.analysis.tally import Tally
+    from pytest_packbench.analysis.trials import TrialFigures
 
 
 _NO_MODEL = frozenset({AUTHORED, "unknown", None})
-# the place of a name in the report; facets stand between difficulty and tags
-_PLACES = {"case_type": 0, "difficulty": 1, TAG: 3}
+# the place of a name in the report
+_PLACES = {"case_type": 0, "difficulty": 1}
 _FACETS_PLACE = 2
 _DIFFICULTIES = ("easy", "medium", "hard", "expert")
 
@@ -51,7 +50,7 @@ class Group:
     """The cases that share a value.
 
     Attributes:
-        name: what they are grouped by: `case_type`, `difficulty`, `tag`, or a facet's name.
+        name: what they are grouped by: `case_type`, `difficulty`, or a facet's name.
         value: what they share; empty for cases that can't be read.
         selected: all cases in the group.
         n: those that were judged and so stand in the rates.
@@ -116,13 +115,12 @@ class Statistics:
     Attributes:
         totals: how many cases ended how.
         overall: all cases as one group, `name` and `value` empty.
-        groups: by case type, by difficulty, by each facet, and by tag where asked for; sorted.
+        groups: by case type, by difficulty and by each facet; sorted.
         depth: from the least level up.
         refusals: what was due against what came.
         authored: judged cases whose answers a person or a script wrote.
         models: `backend/model` to the judged cases that it answered; authored and unknown answers are left out.
         cached: judged cases with a model call that a folder of kept answers answered.
-        confidence: of the intervals, between 0 and 1.
         trials: what repeating the cases showed; None where each had one trial.
     """
 
@@ -134,7 +132,6 @@ class Statistics:
     authored: int
     models: dict[str, int]
     cached: int = 0
-    confidence: float = CONFIDENCE
     trials: TrialFigures | None = None
 
     @property
@@ -155,55 +152,21 @@ class Statistics:
         return found
 
 
-def statistics(
-    entries: Iterable[CaseResult],
-    *,
-    levels: Sequence[int] | None = None,
-    by_tag: bool = False,
-    confidence: float = CONFIDENCE,
-    trials_rule: Rule = MEAN,
-) -> Statistics:
-    """Count and average the cases of a run that is at hand. The order of the entries makes no difference.
-
-    Args:
-        entries: one for each selected case, or for each trial of it: trials of a case count as one case.
-        levels: depths to report, above 0; those found, where not given.
-        by_tag: whether to group by tag too.
-        confidence: of the intervals, between 0 and 1.
-        trials_rule: how a case's verdict is made of its trials (`analysis.trials`).
-
-    Returns:
-        As `statistics_of`.
-
-    Raises:
-        ValueError: `confidence` is out of its range, or the rule is none.
-    """
-    tally = Tally(trials_rule=trials_rule, by_tag=by_tag).take(entries)
-    return statistics_of(tally, levels=levels, by_tag=by_tag, confidence=confidence)
-
-
-def statistics_of(
-    tally: Tally, *, levels: Sequence[int] | None = None, by_tag: bool = False, confidence: float = CONFIDENCE
-) -> Statistics:
+def statistics_of(tally: Tally, *, levels: Sequence[int] | None = None) -> Statistics:
     """Make the numbers of the results that were counted.
 
     Args:
         tally: the results of a run.
         levels: depths to report, above 0; those found, where not given.
-        by_tag: whether to give the groups by tag too, where the tally has them.
-        confidence: of the intervals, between 0 and 1.
 
     Returns:
         The numbers. Rates are over the results that are `counted` alone; everything else is counted beside them
-        (design 7).
-
-    Raises:
-        ValueError: `confidence` is out of its range.
+        (design 7). A group by tag is for gates alone.
     """
     whole = whole_of(tally.close())
     groups: dict[tuple[str, str], list[Sums]] = {}
     for key, sums in tally.groups.items():
-        if key.name and (by_tag or key.name != TAG):
+        if key.name not in {"", TAG}:
             groups.setdefault((key.name, key.value), []).append(sums)
     verdicts, quarantined = dict.fromkeys(VERDICTS, 0), dict.fromkeys(QUARANTINE, 0)
     depths, due, models = Counter[int](), Counter[tuple[bool | None, bool | None]](), Counter[str]()
@@ -222,9 +185,9 @@ def statistics_of(
     stale = whole.count(lambda one: one.stale)
     return Statistics(
         totals=Totals(selected=whole.count(), verdicts=verdicts, quarantined=quarantined, stale=stale),
-        overall=_group("", "", whole, confidence),
-        groups=tuple(_group(*key, merged(groups[key]), confidence) for key in sorted(groups, key=_rank)),
-        depth=_depth_table(depths, levels, None if authored else confidence),
+        overall=_group("", "", whole),
+        groups=tuple(_group(*key, merged(groups[key])) for key in sorted(groups, key=_rank)),
+        depth=_depth_table(depths, levels, sampled=not authored),
         refusals=Refusals(
             due_refused=due[True, True],
             due_answered=due[True, False],
@@ -234,12 +197,11 @@ def statistics_of(
         authored=authored,
         models=dict(sorted(models.items())),
         cached=whole.count(lambda one: one.counted and one.cached),
-        confidence=confidence,
         trials=tally.trials.figures(authored=authored > 0),
     )
 
 
-def _group(name: str, value: str, sums: Sums, confidence: float) -> Group:
+def _group(name: str, value: str, sums: Sums) -> Group:
     passed, points = measured(sums, "pass_rate"), measured(sums, MEAN_SCORE)
     return Group(
         name=name,
@@ -249,7 +211,7 @@ def _group(name: str, value: str, sums: Sums, confidence: float) -> Group:
         passed=round(passed.top),
         pass_rate=passed.value if passed.bottom else None,
         mean_score=points.value if points.bottom else None,
-        interval=None if sums.count(lambda one: one.authored) else wilson(round(passed.top), passed.bottom, confidence),
+        interval=None if sums.count(lambda one: one.authored) else wilson(round(passed.top), passed.bottom),
     )
 
 
@@ -260,7 +222,7 @@ def _rank(key: tuple[str, str]) -> tuple[int, str, int, str]:
     return _PLACES.get(name, _FACETS_PLACE), name, step, value
 
 
-def _depth_table(depths: Counter[int], levels: Sequence[int] | None, confidence: float | None) -> tuple[Depth, ...]:
+def _depth_table(depths: Counter[int], levels: Sequence[int] | None, *, sampled: bool) -> tuple[Depth, ...]:
     n = depths.total()
     wanted = sorted({level for level in (depths if levels is None else levels) if level > 0}, reverse=True)
     table, agreeing, left = [], 0, sorted(depths)
@@ -273,7 +235,7 @@ def _depth_table(depths: Counter[int], levels: Sequence[int] | None, confidence:
                 agreeing=agreeing,
                 n=n,
                 share=agreeing / n if n else None,
-                interval=None if confidence is None else wilson(agreeing, n, confidence),
+                interval=wilson(agreeing, n) if sampled else None,
             )
         )
     return tuple(reversed(table))

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.analysis.figures import TOLERANCE, score
+from pytest_packbench.analysis.figures import TOLERANCE
 from pytest_packbench.model.run import CLUSTER
 
 if TYPE_CHECKING:
@@ -34,29 +34,6 @@ _KS = (1, 2, 3, 4, 5, 10, 20, 50, 100)
 
 class TrialsRuleError(ValueError):
     """A rule for trials can't be used: one line with what was expected."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseVerdict:
-    """How a case ended, over all its trials.
-
-    Attributes:
-        verdict: one of `VERDICTS`.
-        score: mean over the trials, 0 to 1; None where one of them has no score.
-        threshold: 0 to 1; None where nothing was scored.
-        message: why, in one line; the trial's own where there is only one.
-        kind: the reason's name where the verdict is neither passed nor failed.
-        passed: trials that passed.
-        trials: all trials.
-    """
-
-    verdict: str
-    score: float | None
-    threshold: float | None
-    message: str
-    kind: str
-    passed: int
-    trials: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,26 +120,6 @@ def needed(rule: Rule | None, trials: int) -> int | None:
     return least
 
 
-def case_verdict(entries: Sequence[CaseResult], rule: Rule = MEAN) -> CaseVerdict:
-    """Judge one case by its trials.
-
-    A trial that broke makes the case broken: it is never averaged away. A single trial is judged by itself,
-    whatever the rule.
-
-    Args:
-        entries: the trials of one case, at least one, in any order.
-        rule: `mean`: the mean score reaches the threshold; `all`, `any`, `{"at_least": k}`: so many trials pass.
-
-    Returns:
-        The verdict; float noise of 1e-9 under the threshold is forgiven, as for one trial.
-
-    Raises:
-        TrialsRuleError: the rule is none.
-        ValueError: there is no trial.
-    """
-    return _judged(_ordered(entries), rule)
-
-
 def folded(entries: Iterable[CaseResult], rule: Rule = MEAN) -> Sequence[CaseResult]:
     """Make one entry of all trials of a case, so that whoever counts entries counts cases.
 
@@ -188,21 +145,37 @@ def folded(entries: Iterable[CaseResult], rule: Rule = MEAN) -> Sequence[CaseRes
 
 
 def folded_case(entries: Sequence[CaseResult], rule: Rule = MEAN) -> CaseResult:
-    """Make one entry of the trials of one case, as `folded` does; a single entry stays as it is."""
+    """Make one entry of the trials of one case, at least one, as `folded` does.
+
+    A single entry stays as it is, whatever the rule. A trial that broke makes the case broken: it is never averaged
+    away.
+    """
     if len(entries) == 1:
         return entries[0]
-    trials = _ordered(entries)
-    verdict = _judged(trials, rule)
+    trials, least = _ordered(entries), needed(rule, len(entries))
     worst = min(trials, key=lambda entry: entry.score if entry.score is not None else -1.0)
     outside = next((entry for entry in trials if entry.quarantined), None)
     judged = [entry for entry in trials if entry.counted]
+    threshold = next((entry.threshold for entry in trials if entry.threshold is not None), None)
+    # what the case's notes say comes first
+    broken = outside or next((one for verdict in _BROKEN for one in trials if one.verdict == verdict), None)
+    kind = message = ""
+    if broken is None:
+        score = _mean_score(trials)
+        verdict = "passed" if _pass(trials, score, threshold, least) else "failed"
+    else:
+        score, verdict, kind = None, broken.verdict, broken.kind
+        if verdict in _BROKEN:
+            message = (
+                f"trial {trials.index(broken) + 1} of {len(trials)}{f': {broken.message}' if broken.message else ''}"
+            )
     return replace(
         outside or worst,
-        verdict=verdict.verdict,
-        kind=verdict.kind,
-        message="" if verdict.verdict in {"passed", "failed"} else verdict.message,
-        score=verdict.score,
-        threshold=verdict.threshold,
+        verdict=verdict,
+        kind=kind,
+        message=message,
+        score=score,
+        threshold=threshold,
         timestamp=max(entry.timestamp for entry in trials),
         duration_ms=sum(entry.duration_ms for entry in trials),
         match_depth=min((one.match_depth for one in judged if one.match_depth is not None), default=None),
@@ -287,14 +260,6 @@ class Trials:
             standard_error=None if authored else standard_error(means),
             passes=tuple(_pass_at(k, counts) for k in _ks(self.most) if any(n >= k for _, n in counts)),
         )
-
-
-def trial_figures(entries: Iterable[CaseResult], rule: Rule = MEAN, *, authored: bool = False) -> TrialFigures | None:
-    """Say what repeating the cases showed, of entries in any order; see `Trials`."""
-    found = Trials(rule)
-    for trials in _cases(entries):
-        found.add(trials)
-    return found.figures(authored=authored)
 
 
 def standard_error(means: Sequence[float]) -> float | None:
@@ -394,56 +359,12 @@ def _ordered(entries: Sequence[CaseResult]) -> list[CaseResult]:
     return sorted(entries, key=lambda one: (one.trial, one.verdict, one.kind, one.score or 0.0, str(one.terms)))
 
 
-def _judged(trials: Sequence[CaseResult], rule: Rule) -> CaseVerdict:
-    if not trials:
-        raise ValueError("a case without a trial has no verdict")
-    n, passed = len(trials), sum(map(_has_passed, trials))
-    threshold = next((entry.threshold for entry in trials if entry.threshold is not None), None)
-    count = needed(rule, n)
-    if n == 1:
-        only = trials[0]
-        return CaseVerdict(
-            verdict=only.verdict,
-            score=only.score,
-            threshold=threshold,
-            message=only.message,
-            kind=only.kind,
-            passed=passed,
-            trials=1,
-        )
-    broken = _broken(trials)
-    mean = None if broken is not None else _mean_score(trials)
-    if broken is not None:
-        place = next(number for number, entry in enumerate(trials, start=1) if entry is broken)
-        told = f": {broken.message}" if broken.message else ""
-        verdict, message = broken.verdict, f"trial {place} of {n}{told}"
-    elif count is None and (mean is None or threshold is None):
-        # a foreign record tells no score: all that is left is whether it passed
-        verdict = "passed" if passed == n else "failed"
-        message = f"{passed} of {n} trials passed; no score to average"
-    elif count is None:
-        verdict = "passed" if (mean or 0.0) >= (threshold or 0.0) - TOLERANCE else "failed"
-        shown, bound = score(mean, threshold)
-        message = f"mean score {shown} {'>=' if verdict == 'passed' else '<'} {bound} ({passed} of {n} trials passed)"
-    else:
-        verdict = "passed" if passed >= count else "failed"
-        message = f"{passed} of {n} trials passed, {count} {'has' if count == 1 else 'have'} to"
-    return CaseVerdict(
-        verdict=verdict,
-        score=mean,
-        threshold=threshold,
-        message=message,
-        kind=broken.kind if broken is not None else "",
-        passed=passed,
-        trials=n,
-    )
-
-
-def _broken(trials: Sequence[CaseResult]) -> CaseResult | None:
-    """Find the trial that takes the case out of the rates; what the case's notes say comes first."""
-    outside = next((entry for entry in trials if entry.quarantined), None)
-    found = (entry for verdict in _BROKEN for entry in trials if entry.verdict == verdict)
-    return outside or next(found, None)
+def _pass(trials: Sequence[CaseResult], mean: float | None, threshold: float | None, least: int | None) -> bool:
+    """Whether trials that were all judged make their case pass; float noise under the threshold is forgiven."""
+    if least is None and mean is not None and threshold is not None:
+        return mean >= threshold - TOLERANCE
+    # a foreign record tells no score: all that is left is whether it passed
+    return sum(map(_has_passed, trials)) >= (len(trials) if least is None else least)
 
 
 def _has_passed(entry: CaseResult) -> bool:
@@ -479,20 +400,6 @@ def cluster_of(entry: CaseResult, facet: str) -> str:
     shared = entry.facets.get(facet) if facet else None
     # no case's name holds a line end
     return f"\n{entry.test_id}" if shared is None else shared
-
-
-def count_clusters(entries: Iterable[CaseResult], facet: str) -> tuple[int, int]:
-    """Count judged cases, and how many would be independent.
-
-    Args:
-        entries: one a case.
-        facet: what cases share; empty for nothing.
-
-    Returns:
-        Judged cases and their clusters, at most as many; the same number twice where no two cases share anything.
-    """
-    found = [cluster_of(entry, facet) for entry in entries if entry.counted]
-    return len(found), len(set(found)) if facet else len(found)
 
 
 def name_of(facet: str, *, many: bool = True) -> str:

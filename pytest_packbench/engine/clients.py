@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.backends import MODULES, RECORDED, STUB, Backend, BackendOptions, BackendUnusable, open_backend
 from pytest_packbench.engine.cache import AnswerCache
@@ -20,16 +19,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answering:
-    """Who answers a suite's model calls.
-
-    Attributes:
-        backend: as asked for; empty where nobody is named.
-        model: as asked for; empty where none is named.
-        live: what is asked; None in fixture mode.
-        roles: roles that the pack asks other models in.
-    """
+class Answering(NamedTuple):
+    """Who answers a suite's model calls; the fields are those of `SuiteContext`."""
 
     backend: str
     model: str

@@ -78,10 +78,8 @@ class GitHub:
             told = run.conclusion
             if told is not None:
                 yield Judged(
-                    run=told.run,
+                    told=told,
                     entries=run.ordered,
-                    statistics=told.statistics,
-                    gates=told.gates,
                     rules="" if run.suite.bundled else str(run.suite.path / "suite.yaml"),
                     notes=[f"baseline: {line}" for line in run.baseline],
                 )

@@ -9,20 +9,20 @@ import pytest
 
 from pytest_packbench.cases import load
 from pytest_packbench.engine.contexts import SuiteContexts, UserHooks, shown_path
-from pytest_packbench.engine.target_lookup import make_importable
-from pytest_packbench.engine.targets import TargetError
+from pytest_packbench.engine.external import TargetError
+from pytest_packbench.engine.targets import make_importable
 from pytest_packbench.model.errors import SuiteError, said
 from pytest_packbench.model.run import SetupError
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import PackError, Packs
 from pytest_packbench.pytest_plugin.stash import RESUMED
-from pytest_packbench.reports.live import expected_text
+from pytest_packbench.reports.terminal import expected_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from pytest_packbench.engine.context import SuiteContext
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.results import Place
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.settings import Settings

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_packbench.engine.contexts import guard_name
 from pytest_packbench.pytest_plugin.case_run import run_of
-from pytest_packbench.reports.live import caps_text, spent_text
+from pytest_packbench.reports.terminal import caps_text, spent_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +89,7 @@ class Terminal:
             return
         reporter.section(f"packbench: {run.suite.name}")
         if told is not None:
-            for line in table(told.run, run.ordered, told.statistics, told.gates):
+            for line in table(told):
                 reporter.line(line)
             if told.run.settings.get("spent"):
                 reporter.line(spent_text(told.run.settings["spent"]))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -23,8 +23,7 @@ from pytest_packbench.reports.terminal import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_packbench.analysis.statistics import Statistics
-    from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
 
@@ -44,18 +43,14 @@ class Judged:
     """A suite's run at its end.
 
     Attributes:
-        run: what is true of all entries.
+        told: what it came to.
         entries: one for each attempt.
-        statistics: their numbers.
-        gates: how the gates decided.
         rules: the file of the suite's rules, as entries name files; empty where it is not to be shown.
         notes: further lines for the summary, such as the comparison with a baseline.
     """
 
-    run: Run
+    told: Conclusion
     entries: Sequence[CaseResult]
-    statistics: Statistics
-    gates: Sequence[GateResult]
     rules: str = ""
     notes: Sequence[str] = ()
 
@@ -107,11 +102,11 @@ def remarks(runs: Iterable[Judged], most: int = MOST_ANNOTATIONS) -> list[Annota
     failed: list[tuple[float, Annotation]] = []
     for one in runs:
         gates += _of_gates(one)
-        for entry in folded(one.entries, rule_of(one.run)):
+        for entry in folded(one.entries, rule_of(one.told.run)):
             if entry.verdict in {"error", "vacuous"} and not entry.quarantined:
                 broken.append(_of_broken(entry))
             elif entry.counted and entry.verdict == "failed":
-                failed.append(((entry.score or 0.0) - (entry.threshold or 0.0), _of_failed(one.run, entry)))
+                failed.append(((entry.score or 0.0) - (entry.threshold or 0.0), _of_failed(one.told.run, entry)))
     failed.sort(key=lambda each: each[0])
     found = [*gates, *broken, *(annotation for _, annotation in failed)]
     if len(found) <= most:
@@ -175,34 +170,32 @@ def harmless(text: str) -> str:
 
 def _pages(one: Judged) -> Iterator[str]:
     notes = "\n".join(f"- {cell(note, _WIDTH)}" for note in one.notes)
-    listing = Listing("worst").take(one.entries, rule_of(one.run))
+    told = replace(one.told, page=Listing("worst").take(one.entries, rule_of(one.told.run)))
     for rows in _ROWS:
-        page = summary_markdown(one.run, listing, one.statistics, one.gates, most=rows, worst_first=True)
+        page = summary_markdown(told, most=rows, wrong_first=True)
         title, sentence, rest = page.split("\n\n", 2)
         yield "\n\n".join(part for part in (title, sentence, notes, rest) if part)
 
 
 def _shortest(one: Judged) -> str:
-    judgement = judge(one.run, one.statistics, one.gates)
-    return f"# packbench: {cell(one.run.suite)} - {judgement.headline}\n\n**{cell(judgement.sentence, _WIDTH)}**\n"
+    judgement = judge(one.told)
+    return f"# packbench: {cell(one.told.run.suite)} - {judgement.headline}\n\n**{cell(judgement.sentence, _WIDTH)}**\n"
 
 
 def _of_gates(one: Judged) -> list[Annotation]:
-    missed = [gate for gate in one.gates if not gate.passed]
+    suite, missed = one.told.run.suite, [gate for gate in one.told.gates if not gate.passed]
     found = [
         Annotation(
             level="error",
-            title=f"{one.run.suite}: gate {one_line(gate.subject)}",
+            title=f"{suite}: gate {one_line(gate.subject)}",
             message=one_line(gate.text, _WIDTH),
             file=one.rules,
         )
         for gate in missed[:MOST_GATES]
     ]
     if len(missed) > MOST_GATES:
-        more = f"and {count(len(missed) - MOST_GATES, 'other gate')} of {one.run.suite}"
-        found[-1] = Annotation(
-            level="error", title=found[-1].title, message=f"{found[-1].message}\n{more}", file=one.rules
-        )
+        more = f"and {count(len(missed) - MOST_GATES, 'other gate')} of {suite}"
+        found[-1] = replace(found[-1], message=f"{found[-1].message}\n{more}")
     return found
 
 

@@ -7,55 +7,42 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.conclusion import judge, limits
 from pytest_packbench.analysis.figures import aligned, average, count, interval, percent, score, terms_text
-from pytest_packbench.analysis.listing import MOST_ROWS, Listing
-from pytest_packbench.analysis.trials import rule_of
+from pytest_packbench.analysis.intervals import CONFIDENCE
+from pytest_packbench.analysis.listing import MOST_ROWS
 from pytest_packbench.model.result import UNREADABLE
 from pytest_packbench.reports.tables import WIDE, cell, section
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_packbench.analysis.listing import Row
+    from pytest_packbench.analysis.conclusion import Conclusion
+    from pytest_packbench.analysis.listing import Listing, Row
     from pytest_packbench.analysis.statistics import Group, Statistics, Totals
     from pytest_packbench.analysis.trials import TrialFigures
     from pytest_packbench.model.gate import GateResult
-    from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.reports.tables import Rows
 
     _RowCells = Callable[[Row], tuple[str | None, ...]]
 
+_WILSON = f"{100 * CONFIDENCE:g} % interval (Wilson, two-sided)"
 
-def summary_markdown(
-    run: Run,
-    entries: Iterable[CaseResult] | Listing,
-    statistics: Statistics,
-    gate_results: Sequence[GateResult],
-    *,
-    most: int = MOST_ROWS,
-    worst_first: bool = False,
-) -> str:
+
+def summary_markdown(told: Conclusion, *, most: int = MOST_ROWS, wrong_first: bool = False) -> str:
     """Write the summary of a run.
 
     Args:
-        run: what is true of all entries.
-        entries: one for each selected case, or for each trial of it; or what a listing kept of them, in the order to
-            show, at least `most` of each table. A row a case.
-        statistics: the numbers of these entries.
-        gate_results: how the gates decided on them.
+        told: what it came to; its page has at least `most` of the cases of each table, in the order to show.
         most: how many rows of a table are shown, 1 or more.
-        worst_first: show what went wrong before the groups, and entries by how badly they did, not by their case id.
+        wrong_first: show what went wrong before the groups.
 
     Returns:
         GitHub Flavored Markdown, ended by one line end. A table that is cut says how many rows there are.
     """
-    judgement = judge(run, statistics, gate_results)
-    listing = entries
-    if not isinstance(listing, Listing):
-        listing = Listing("worst" if worst_first else "id").take(listing, rule_of(run))
+    run, statistics, judgement = told.run, told.statistics, judge(told)
     groups = [*_group_sections(statistics, most), _depth_section(statistics)]
     groups.append(section("Refusals", ("due", "refused", "answered"), _refusal_rows(statistics)))
-    wrong, everything = _case_sections(listing, most)
+    wrong, everything = _case_sections(told.page, most)
     parts = [
         f"# packbench: {cell(run.suite)} - {judgement.headline}",
         f"**{cell(judgement.sentence, WIDE * 4)}**",
@@ -63,8 +50,8 @@ def summary_markdown(
         _about(run),
         section("Totals", *_totals(statistics.totals)),
         _trials_section(run, statistics.trials),
-        section("Gates", ("result", "arithmetic"), _gate_rows(gate_results), widths={1: WIDE}, most=most),
-        *((*wrong, *groups) if worst_first else (*groups, *wrong)),
+        section("Gates", ("result", "arithmetic"), _gate_rows(told.gates), widths={1: WIDE}, most=most),
+        *((*wrong, *groups) if wrong_first else (*groups, *wrong)),
         *everything,
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -129,16 +116,12 @@ def _gate_rows(gate_results: Sequence[GateResult]) -> Rows:
 
 
 def _group_sections(statistics: Statistics, most: int) -> Iterator[str]:
-    wilson = [_wilson(statistics)] if statistics.has_intervals else []
+    wilson = [_WILSON] if statistics.has_intervals else []
     for name, groups in statistics.grouped().items():
         head = (name, "passed", "judged", "pass rate", *wilson, "mean score", "not judged")
         rows = (_group_row(group.value or UNREADABLE, group, statistics) for group in groups)
         whole = [_group_row("all cases", statistics.overall, statistics)]
         yield section(f"By {name.replace('_', ' ')}", head, rows, last=whole, most=most)
-
-
-def _wilson(statistics: Statistics) -> str:
-    return f"{100 * statistics.confidence:g} % interval (Wilson, two-sided)"
 
 
 def _group_row(label: str, group: Group, statistics: Statistics) -> tuple[str, ...]:
@@ -154,7 +137,7 @@ def _group_row(label: str, group: Group, statistics: Statistics) -> tuple[str, .
 
 
 def _depth_section(statistics: Statistics) -> str:
-    head = ("at least", "answers", "share", *([_wilson(statistics)] if statistics.has_intervals else []))
+    head = ("at least", "answers", "share", *([_WILSON] if statistics.has_intervals else []))
     rows = (
         (
             str(depth.level),

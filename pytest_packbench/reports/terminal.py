@@ -1,22 +1,28 @@
-"""The end of a run in plain lines for a terminal: no colours, and nothing in them that a terminal would obey."""
+"""What people read in a terminal: what a live run asks and used, why a case doesn't pass, and how a run ended.
+
+Plain lines without colours. Where text of a model or a case is in them, nothing is left that a terminal would obey.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.analysis.conclusion import judge, limits
 from pytest_packbench.analysis.figures import average, count, interval, percent, score, terms_text
-from pytest_packbench.analysis.listing import Listing
-from pytest_packbench.analysis.trials import rule_of
+from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.model.result import UNREADABLE
+from pytest_packbench.model.run import WORKER_WINDOW
+from pytest_packbench.model.score import scored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from pytest_packbench.analysis.conclusion import Conclusion
+    from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.analysis.statistics import Statistics, Totals
-    from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.model.pack import Comparison
     from pytest_packbench.model.result import CaseResult
-    from pytest_packbench.model.run import Run
+    from pytest_packbench.model.run import ExpectedCalls, RunOptions
+    from pytest_packbench.model.score import Score
 
 MOST_CASES = 20
 _WIDTH = 160
@@ -46,35 +52,148 @@ def one_line(text: str, limit: int = _WIDTH) -> str:
     return line if len(line) <= limit and len(seen) == len(text) else f"{line[: limit - 1].rstrip()}…"
 
 
-def table(
-    run: Run, entries: Iterable[CaseResult] | Listing, statistics: Statistics, gate_results: Sequence[GateResult]
-) -> list[str]:
-    """Say how a run ended.
+def expected_text(expected: ExpectedCalls, mode: str) -> str:
+    """Say how many model calls a run is expected to make.
 
     Args:
-        run: what is true of all entries.
-        entries: one for each selected case, or for each trial of it; or what a listing kept of them, at least
-            `MOST_CASES` of each table; in the order to show.
-        statistics: the numbers of these entries.
-        gate_results: how the gates decided on them.
+        expected: the calls.
+        mode: `live` or `record`.
+    """
+    trials = f" x {expected.trials} trials" if expected.trials > 1 else ""
+    attempts = f"{_counted(expected.cases, 'case')}{trials}"
+    more = "more model call" if expected.recorded else "model call"
+    parts = [
+        f"about {_counted(expected.recorded, 'model call')}, as recorded" if expected.recorded else "",
+        f"at least {_counted(expected.unrecorded, more)}, for cases without a recording" if expected.unrecorded else "",
+        f"{_counted(expected.own, 'attempt')} whose target asks no model of ours" if expected.own else "",
+    ]
+    return f"packbench: {attempts} to be run in {mode} mode: {'; '.join(filter(None, parts)) or 'nothing to ask'}"
+
+
+def caps_text(options: RunOptions, *, shared: bool) -> str:
+    """Say what bounds a live run; `shared`: several processes run it."""
+    caps = options.caps
+    named = (
+        ("tokens", None if caps.tokens is None else f"{caps.tokens:,}"),
+        ("cost", None if caps.cost is None else f"{caps.cost:g}"),
+        ("seconds", None if caps.seconds is None else f"{caps.seconds:g}"),
+    )
+    told = ", ".join(f"{name} {cap}" for name, cap in named if cap is not None)
+    if told and shared and (caps.tokens is not None or caps.cost is not None):
+        told += " (workers share tokens and cost in equal parts)"
+    told = told or "none (set one with --packbench-max-tokens, --packbench-max-cost or --packbench-max-seconds)"
+    most = f"{min(options.concurrency, WORKER_WINDOW)} a worker" if shared else f"{options.concurrency}"
+    limit = f", {options.case_timeout_s:g} s each" if options.case_timeout_s is not None else ", no time limit"
+    return f"packbench: caps: {told}; attempts at once: {most}{limit}; temperature {options.temperature:g}"
+
+
+def spent_text(spent: Mapping[str, Any]) -> str:
+    """Say what a live run used, in one line.
+
+    Args:
+        spent: what its ledger says (`Ledger.as_json`).
+    """
+    if spent["uncounted"] and not spent["calls"] and not spent.get("cached"):
+        # what a target asks by itself is known only as far as it tells
+        others = f", others told of {spent['tokens']:,}" if spent["tokens"] else ""
+        untold = f"{_counted(spent['uncounted'], 'answer')} of the target told no tokens{others}"
+        return f"asked: no model call of ours; {untold}, cost unknown"
+    cost = "cost unknown" if spent["cost"] is None else f"{spent['cost']:.4f} {spent['currency']}"
+    uncounted = f" ({_counted(spent['uncounted'], 'call')} without a token count)" if spent["uncounted"] else ""
+    cached = f", {spent['cached']:,} more answered from the cache" if spent.get("cached") else ""
+    return f"asked: {_counted(spent['calls'], 'model call')}, {spent['tokens']:,} tokens{uncounted}, {cost}{cached}"
+
+
+def headline(score: Score) -> str:
+    """Say in one line how the case did: the first line of a failure is what summaries show.
+
+    It names the terms that cost points, else those that gave none. Else the first term tells only where it is how the
+    answer matched, or stands alone: of several criteria any may be the one that gave too little.
+    """
+    terms = score.terms
+    costs = [term.name for term in terms if term.effect == "zero" or (term.effect == "add" and term.value < 0)]
+    names = costs or [term.name for term in terms if term.effect == "add" and not term.value]
+    if not names and (score.match_level is not None or len(terms) == 1):
+        names = [term.name for term in terms[:1]]
+    why = f" ({', '.join(names)})" if names else ""
+    return f"{scored(score)}{why}"
+
+
+def trials_lines(trials: Sequence[CaseResult], verdict: CaseResult, rule: str | dict[str, int]) -> list[str]:
+    """Say how several trials of a case did, before the worst of them is shown.
+
+    Args:
+        trials: their results.
+        verdict: the case's over them.
+        rule: how that is made of them.
+    """
+    passed = sum(one.verdict == "passed" for one in trials)
+    from pytest_packbench.analysis.trials import rule_text
+
+    mean = "no mean"
+    if verdict.score is not None:
+        mean = f"mean score {verdict.score:.2f}, threshold {verdict.threshold:.2f}"
+    return [
+        f"{passed} of {len(trials)} trials passed, {mean} (rule: {rule_text(rule)})",
+        "scores: " + ", ".join("-" if one.score is None else f"{one.score:.2f}" for one in trials),
+        "",
+        "the worst trial:",
+    ]
+
+
+def failure_text(head: Sequence[str], score: Score, rows: Iterable[Comparison], where: Sequence[str]) -> str:
+    """Explain a case under its threshold: expected, actual, terms, where to look, how to re-run.
+
+    Args:
+        head: the first lines.
+        score: the score that is too low.
+        rows: expected against actual.
+        where: the last lines.
+    """
+    compared = ((row.what, row.expected, row.actual) for row in rows)
+    terms = ((term.points, term.name, term.detail) for term in score.terms)
+    return printable(
+        "\n".join(
+            [
+                *head,
+                "",
+                *_columns(filter(any, [("", "expected", "actual"), *compared])),
+                "",
+                *_columns(filter(any, [("points", "term", ""), *terms])),
+                f"{score.score:.2f}  score (threshold {score.threshold:.2f})",
+                "",
+                *where,
+            ]
+        )
+    )
+
+
+def error_text(message: str, frames: Sequence[str], where: Sequence[str]) -> str:
+    """Explain a case that broke: one line, the user's own frames of the traceback, how to re-run."""
+    shown = ["", "in the code under test:", *(f"  {frame}" for frame in frames)] if frames else []
+    return printable("\n".join([message, *shown, "", *where]))
+
+
+def table(told: Conclusion) -> list[str]:
+    """Say how a run ended.
 
     Returns:
         Lines without their ends: totals, what decided, what the run can and can't tell, case types, gates, and at most
         `MOST_CASES` each of the cases that failed, that broke, and whose recordings are stale.
     """
-    listing = entries if isinstance(entries, Listing) else Listing("given", MOST_CASES).take(entries, rule_of(run))
+    from pytest_packbench.analysis.conclusion import judge, limits
+
+    run, statistics, ends = told.run, told.statistics, told.ends
+    gates = [f"  {one_line(gate.text, _SENTENCE)}" for gate in told.gates]
     return [
         totals_line(statistics.totals),
-        *(
-            one_line(line, _SENTENCE)
-            for line in (judge(run, statistics, gate_results).sentence, *limits(run, statistics))
-        ),
+        *(one_line(line, _SENTENCE) for line in (judge(told).sentence, *limits(run, statistics))),
         "",
         *_columns(_group_rows(statistics), numbers=True),
-        *_sentences("gates", [result.text for result in gate_results]),
-        *_section("failed", listing, "failed", _failed_row),
-        *_section("broken", listing, "broken", _broken_row),
-        *_section("stale: the recording answered another prompt than today's", listing, "stale", _stale_row),
+        *(["", "gates:", *gates] if gates else []),
+        *_section("failed", ends, "failed", _failed_row),
+        *_section("broken", ends, "broken", _broken_row),
+        *_section("stale: the recording answered another prompt than today's", ends, "stale", _stale_row),
     ]
 
 
@@ -90,8 +209,12 @@ def totals_line(totals: Totals) -> str:
     return f"{count(totals.selected, 'case')}: {'; '.join(parts)}"
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def _group_rows(statistics: Statistics) -> Iterator[tuple[str, ...]]:
-    wilson = f"{100 * statistics.confidence:g} % Wilson"
+    wilson = f"{100 * CONFIDENCE:g} % Wilson"
     yield ("case type", "passed", "rate", "mean score", *([wilson] if statistics.has_intervals else ()))
     for group in (*statistics.grouped().get("case_type", ()), statistics.overall):
         yield (
@@ -114,10 +237,6 @@ def _broken_row(case: CaseResult) -> tuple[str, ...]:
 
 def _stale_row(case: CaseResult) -> tuple[str, ...]:
     return (case.case_id,)
-
-
-def _sentences(title: str, lines: Sequence[str]) -> list[str]:
-    return ["", f"{title}:", *(f"  {one_line(line, _SENTENCE)}" for line in lines)] if lines else []
 
 
 def _section(title: str, listing: Listing, name: str, row: Callable[[CaseResult], tuple[str, ...]]) -> list[str]:

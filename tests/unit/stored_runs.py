@@ -10,18 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.gates import check
-from pytest_packbench.analysis.statistics import statistics
 from pytest_packbench.api import load_suite
 from pytest_packbench.atomic import write_atomic
 from pytest_packbench.cli import main
 from pytest_packbench.packs.registry import builtin
-from pytest_packbench.reports.document import run_document
 from pytest_packbench.reports.markdown import summary_markdown
-from pytest_packbench.runs.files import open_jsonl
-from pytest_packbench.runs.folder import SUMMARY
+from pytest_packbench.runs.folder import SUMMARY, open_jsonl
 from pytest_packbench.runs.writer import RunWriter, in_order
-from tests.unit.runs import any_entry, run
+from tests.unit.runs import any_entry, concluded, document, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -90,14 +86,14 @@ def write(output: Path, of: Run, entries: Sequence[CaseResult], root: Path) -> P
     """Write a run as a session does; gives its folder."""
     config = load_suite(root / "toy").config
     kept = in_order(recorded(entry, of.run_id) for entry in entries)
-    figures = statistics(kept, levels=builtin()["generic"].depths or None)
-    gates = check(kept, config.all_gates())
+    gates, levels = config.all_gates(), builtin()["generic"].depths or None
     writer = RunWriter(output, of.suite, of.run_id)
     writer.write_results(kept)
-    writer.write_page(SUMMARY, summary_markdown(of, kept, figures, gates))
+    writer.write_page(SUMMARY, summary_markdown(concluded(of, kept, *gates, levels=levels)))
     # with spaces, as another program may write it
-    document = {"exitcode": 0, "tests": [{"nodeid": "x"}], "packbench": run_document(of, kept, figures, gates)}
-    write_atomic(writer.folder / "report.json", json.dumps(document, ensure_ascii=False) + "\n")
+    told = document(of, kept, *gates, levels=levels)
+    report = {"exitcode": 0, "tests": [{"nodeid": "x"}], "packbench": told}
+    write_atomic(writer.folder / "report.json", json.dumps(report, ensure_ascii=False) + "\n")
     (output / ".gitignore").unlink()
     return writer.folder
 

@@ -14,14 +14,14 @@ from scipy.stats import norm
 
 from pytest_packbench.analysis.comparison import compare
 from pytest_packbench.analysis.conclusion import limits
-from pytest_packbench.analysis.gates import check, check_run
+from pytest_packbench.analysis.gates import check_run, gate_tally
 from pytest_packbench.analysis.intervals import MOST_RESAMPLED, PairedMean, paired_mean
-from pytest_packbench.analysis.statistics import statistics
-from pytest_packbench.analysis.trials import count_clusters, facet_of, remark
+from pytest_packbench.analysis.metrics import whole_of
+from pytest_packbench.analysis.trials import facet_of, remark
 from pytest_packbench.model.run import CLUSTER, Run
 from pytest_packbench.reports.diff import sentences
 from pytest_packbench.runs.stored import StoredRun
-from tests.unit.runs import a_gate, entry, run
+from tests.unit.runs import a_gate, check, entry, run, statistics
 
 if TYPE_CHECKING:
     from pytest_packbench.model.gate import Gate
@@ -160,9 +160,10 @@ def test_a_summary_says_it_beside_its_intervals() -> None:
 
 def test_what_shares_nothing_stands_alone() -> None:
     mixed = [*sharing("passed", "passed"), entry("x"), entry("y"), entry("broken", "error", facets={FACET: "part 0"})]
-    assert count_clusters(mixed, FACET) == (4, 3)
-    assert count_clusters(mixed, "") == (4, 4)
-    assert count_clusters([], FACET) == (0, 0)
+    whole = whole_of(gate_tally((), facet=FACET).take(mixed))
+    assert (whole.count(lambda one: one.counted), len(whole.clusters)) == (4, 3)
+    assert not whole_of(gate_tally(()).take(mixed)).clusters
+    assert not whole_of(gate_tally((), facet=FACET).take([])).clusters
     assert remark(4, 4, FACET) == ""
     assert remark(2, 1, FACET).startswith("2 cases share 1 shared part: ")
     assert facet_of(run(settings={CLUSTER: ["what", "is", "this"]})) == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_packbench.model.score import Score, Term
-from pytest_packbench.reports.failure import headline
+from pytest_packbench.reports.terminal import headline
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from pytest_packbench.analysis.gates import check, of_a_part
+from pytest_packbench.analysis.gates import of_a_part
 from pytest_packbench.analysis.intervals import exact_bound
 from pytest_packbench.model.gate import Gate, GateResult
 from pytest_packbench.model.suite import SuiteConfig
-from tests.unit.runs import COMPLETE, a_gate, any_entry, entries, entry
+from tests.unit.runs import COMPLETE, a_gate, any_entry, check, entries, entry
 
 if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.gates import check
-from pytest_packbench.analysis.statistics import statistics
 from pytest_packbench.reports.github import MOST_ANNOTATIONS, Annotation, Judged, remarks, step_summary
-from tests.unit.runs import COMPLETE, a_gate, entry, run
+from tests.unit.runs import COMPLETE, a_gate, concluded, entry, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,10 +23,8 @@ COMMAND = re.compile(r"::(?P<level>error|warning) (?P<properties>[^\r\n]*?)::(?P
 
 def judged(found: Sequence[CaseResult], *rules: Gate, gate: str = "case", notes: Sequence[str] = ()) -> Judged:
     return Judged(
-        run=run(settings={"gate": gate}),
+        told=concluded(run(settings={"gate": gate}), found, *rules),
         entries=found,
-        statistics=statistics(found),
-        gates=check(found, rules),
         rules="storage/toy/suite.yaml",
         notes=notes,
     )

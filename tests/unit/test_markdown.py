@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.gates import check
 from pytest_packbench.analysis.listing import MOST_ROWS
 from pytest_packbench.reports.tables import cell
 from pytest_packbench.reports.terminal import one_line
-from tests.unit.runs import COMPLETE, a_gate, entries, entry, lines, summary
+from tests.unit.runs import COMPLETE, a_gate, check, entries, entry, lines, summary
 
 if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.analysis.gates import check_run
-from pytest_packbench.analysis.statistics import statistics
 from pytest_packbench.model.record import EvalRecord
-from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.stored import read_run
-from tests.unit.runs import COMPLETE, a_gate, entry, run
+from tests.unit.runs import COMPLETE, a_gate, document, entry, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,8 +73,8 @@ def errors(folder: Path, *found: CaseResult, **changes: Any) -> None:
 
 
 def report(folder: Path, *found: CaseResult, **changes: Any) -> None:
-    document = run_document(run(**changes), found, statistics(found), ())
-    (folder / "report.json").write_text(json.dumps({"packbench": document}), encoding="utf-8")
+    text = json.dumps({"packbench": document(run(**changes), found)})
+    (folder / "report.json").write_text(text, encoding="utf-8")
 
 
 BROKEN = entry("broken", "error", kind="timeout", message="after 5 s")
@@ -84,7 +82,7 @@ BROKEN = entry("broken", "error", kind="timeout", message="after 5 s")
 
 def completeness(path: Path) -> str:
     read = read_run(path)
-    (result,) = check_run(read.stored.run, read.stored.entries, [COMPLETE], whole=read.whole)
+    (result,) = check_run(read.run, read.entries, [COMPLETE], whole=read.whole)
     return result.text
 
 
@@ -98,7 +96,7 @@ def test_the_errors_beside_them_do(tmp_path: Path) -> None:
     path = records(tmp_path, entry("a"))
     errors(tmp_path, BROKEN, entry("skipped", "not_run", kind="skip"))
     read = read_run(path)
-    assert [(one.case_id, one.verdict, one.kind, one.message) for one in read.stored.entries] == [
+    assert [(one.case_id, one.verdict, one.kind, one.message) for one in read.entries] == [
         ("a", "passed", "", ""),
         ("broken", "error", "timeout", "after 5 s"),
         ("skipped", "not_run", "skip", ""),
@@ -116,7 +114,7 @@ def test_the_report_beside_them_tells_all(tmp_path: Path) -> None:
     path = records(tmp_path, entry("a"))
     report(tmp_path, entry("a"), BROKEN, partial="stopped early")
     read = read_run(path)
-    assert (read.whole, read.stored.run.partial, len(read.stored.entries)) == (True, "stopped early", 2)
+    assert (read.whole, read.run.partial, len(read.entries)) == (True, "stopped early", 2)
     report(tmp_path, entry("a"), run_id="01OTHER")
     assert not read_run(path).whole
 
@@ -155,7 +153,7 @@ def test_a_broken_trial_keeps_its_case_out(tmp_path: Path) -> None:
     path = records(tmp_path, entry("a", trial=0), entry("a", trial=2), entry("b", trial=0), entry("b", trial=1))
     errors(tmp_path, entry("a", "error", trial=1, kind="timeout"))
     read = read_run(path)
-    assert sorted((one.case_id, one.trial) for one in read.stored.entries if one.case_id == "a") == [
+    assert sorted((one.case_id, one.trial) for one in read.entries if one.case_id == "a") == [
         ("a", 0),
         ("a", 1),
         ("a", 2),
@@ -173,7 +171,7 @@ def test_records_alone_tell_who_judged(tmp_path: Path, form: Callable[[str], obj
         one = record(entry(case_id))
         found.append(replace(one, packbench={**(one.packbench or {}), "judge": form(judge)}).to_json_line())
     path.write_text("\n".join(found), "utf-8")
-    stored = read_run(path).stored
+    stored = read_run(path)
     assert [one.judge for one in stored.entries] == ["llama_guard", "words"]
     (result,) = check_run(stored.run, stored.entries, [a_gate("pass_rate", min=0.5)])
     assert result.text == "pass_rate: judged by llama_guard and words, whose rates are not mixed: FAIL"

@@ -11,12 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.gates import check
-from pytest_packbench.analysis.statistics import statistics
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION, Run
-from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.report import row_line
-from tests.unit.runs import COMPLETE, a_gate, any_entry, entries, entry, run
+from tests.unit import runs
+from tests.unit.runs import COMPLETE, a_gate, any_entry, entries, entry, run, statistics
 
 if TYPE_CHECKING:
     from pytest_packbench.model.gate import Gate
@@ -26,7 +24,7 @@ TERM = {"name": "points", "effect": "add", "value": 0.25, "detail": "why"}
 
 
 def document(found: list[CaseResult], *rules: Gate, **changes: Any) -> dict[str, Any]:
-    return run_document(run(**changes), found, statistics(found), check(found, rules))
+    return runs.document(run(**changes), found, *rules)
 
 
 def test_it_holds_all_of_the_run() -> None:

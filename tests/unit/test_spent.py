@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_packbench.reports.live import spent_text
+from pytest_packbench.reports.terminal import spent_text
 
 NOTHING: dict[str, Any] = {"calls": 0, "tokens": 0, "uncounted": 0, "cost": 0.0, "currency": "USD"}
 OURS = "asked: no model call of ours; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from pytest_packbench.analysis.intervals import wilson
-from pytest_packbench.analysis.statistics import Group, statistics
-from tests.unit.runs import any_entry, entries, entry
+from pytest_packbench.analysis.statistics import Group, statistics_of
+from pytest_packbench.analysis.tally import Tally
+from tests.unit.runs import any_entry, entries, entry, statistics
 
 if TYPE_CHECKING:
     from random import Random
@@ -54,6 +56,15 @@ def test_wilson_refuses_what_is_no_proportion(k: int, n: int, confidence: float)
         wilson(k, n, confidence)
 
 
+def tagged(found: list[CaseResult]) -> Counter[str]:
+    """Each tag to the number of its cases."""
+    counts: Counter[str] = Counter()
+    for key, sums in Tally(by_tag=True).take(found).groups.items():
+        if key.name == "tag":
+            counts[key.value] += sums.count()
+    return counts
+
+
 @given(RUNS)
 def test_totals_add_up(found: list[CaseResult]) -> None:
     totals = statistics(found).totals
@@ -64,7 +75,7 @@ def test_totals_add_up(found: list[CaseResult]) -> None:
 
 @given(RUNS)
 def test_groups_sum_to_the_whole(found: list[CaseResult]) -> None:
-    numbers = statistics(found, by_tag=True)
+    numbers = statistics(found)
     for name in ("case_type", "difficulty"):
         groups = numbers.grouped().get(name, [])
         assert sum(group.selected for group in groups) == numbers.overall.selected
@@ -72,6 +83,8 @@ def test_groups_sum_to_the_whole(found: list[CaseResult]) -> None:
         assert sum(group.passed for group in groups) == numbers.overall.passed
     for group in numbers.groups:
         assert group.selected == sum(group.value in values_of(each, group.name) for each in found)
+    for tag, selected in tagged(found).items():
+        assert selected == sum(tag in each.tags for each in found)
 
 
 def values_of(case: CaseResult, name: str) -> tuple[str, ...]:
@@ -94,7 +107,7 @@ def test_rates_are_over_judged_entries_alone(found: list[CaseResult]) -> None:
 @given(RUNS, st.randoms(use_true_random=False))
 def test_order_makes_no_difference(found: list[CaseResult], random: Random) -> None:
     shuffled = random.sample(found, len(found))
-    assert statistics(shuffled, by_tag=True) == statistics(found, by_tag=True)
+    assert (statistics(shuffled), tagged(shuffled)) == (statistics(found), tagged(found))
 
 
 @given(RUNS, st.none() | st.lists(st.integers(-1, 12)))
@@ -182,20 +195,19 @@ def test_groups_stand_in_the_order_of_a_reader() -> None:
         entry(difficulty=difficulty, case_type=case_type, facets={"colour": "red"}, tags=("t", "t"))
         for difficulty, case_type in (("expert", "b"), ("easy", "a"), ("hard", "b"), ("medium", "a"), ("odd", "a"))
     ]
-    groups = [(group.name, group.value) for group in statistics(found, by_tag=True).groups]
+    groups = [(group.name, group.value) for group in statistics(found).groups]
     assert groups == [
         ("case_type", "a"),
         ("case_type", "b"),
         *(("difficulty", value) for value in ("easy", "medium", "hard", "expert", "odd")),
         ("colour", "red"),
-        ("tag", "t"),
     ]
 
 
-def test_tags_are_grouped_on_demand_and_count_once() -> None:
+def test_tags_are_grouped_for_gates_alone_and_count_once() -> None:
     found = [entry(tags=("t", "t"))]
-    assert "tag" not in statistics(found).grouped()
-    assert [group.n for group in statistics(found, by_tag=True).grouped()["tag"]] == [1]
+    assert "tag" not in statistics_of(Tally(by_tag=True).take(found)).grouped()
+    assert tagged(found) == {"t": 1}
 
 
 def test_a_facet_can_not_pose_as_a_group_of_ours() -> None:

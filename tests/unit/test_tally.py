@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.gates import check, gate_tally, judged
+from pytest_packbench.analysis.gates import gate_tally, judged
 from pytest_packbench.analysis.listing import Listing
-from pytest_packbench.analysis.statistics import statistics, statistics_of
+from pytest_packbench.analysis.statistics import statistics_of
 from pytest_packbench.analysis.sums import Profile, Sums, points_of
 from pytest_packbench.analysis.trials import folded
 from pytest_packbench.runs.writer import in_order
-from tests.unit.runs import COMPLETE, a_gate, entry
+from tests.unit.runs import COMPLETE, a_gate, check, entry, statistics
 from tests.unit.stored_runs import any_entries
 
 if TYPE_CHECKING:

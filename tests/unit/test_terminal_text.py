@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.figures import aligned, interval, percent, score, terms_text
-from pytest_packbench.analysis.gates import check
 from pytest_packbench.reports.terminal import MOST_CASES, one_line, printable
-from tests.unit.runs import COMPLETE, a_gate, entries, entry, lines
+from tests.unit.runs import COMPLETE, a_gate, check, entries, entry, lines
 
 TERMS = (
     {"name": "match", "effect": "add", "value": 1.0, "detail": "whole"},
