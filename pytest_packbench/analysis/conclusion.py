@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import SuiteConfig
-    from pytest_packbench.runs.baseline import Earlier
+    from pytest_packbench.runs.stored import Earlier
 
 Scope = Literal["whole", "part", "shard"]
 # of the gates that fail, so many are named in a sentence

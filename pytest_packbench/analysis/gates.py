@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.gate import Gate
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
-    from pytest_packbench.runs.baseline import Earlier
-    from pytest_packbench.runs.stored import StoredRun
+    from pytest_packbench.runs.stored import Earlier, StoredRun
 
 
 _ABSENT = "not in this run"

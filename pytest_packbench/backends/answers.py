@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
-
-from pytest_packbench.backends.base import BackendError
-
-if TYPE_CHECKING:
-    from pytest_packbench.model.request import Usage
+from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
 WRAPPED = "value"
@@ -75,13 +70,6 @@ def arguments(value: Any, tool: str) -> dict[str, Any]:
 def count(value: object) -> int | None:
     """Read a number of tokens; None where there is none, or one that nobody can have counted."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
-
-
-def truncated(name: str, usage: Usage, limit: int) -> BackendError:
-    """Make the error of an answer that was cut off."""
-    return BackendError(
-        "truncated", f"{name}: the answer was cut off at its token limit (at most {limit} asked for)", usage=usage
-    )
 
 
 def as_object(schema: dict[str, Any]) -> dict[str, Any]:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.answers import arguments, as_object, count, member, parsed, truncated, unwrapped
-from pytest_packbench.backends.caller import Caller, Posting
-from pytest_packbench.backends.opened import checked_url, imported, key_from, model_named
+from pytest_packbench.backends.answers import arguments, as_object, count, member, parsed, unwrapped
+from pytest_packbench.backends.caller import Posting
 from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_packbench.backends.base import Backend, BackendOptions
     from pytest_packbench.model.request import ModelRequest
-
-NAME = "anthropic"
-DEFAULT_MODEL = "claude-sonnet-4-6"
 
 # the last version of the API under which a temperature can be set (from 2026-10-21 on each one is refused)
 _VERSION = "2023-06-01"
@@ -27,39 +21,23 @@ _DECLINED = "the model declined to answer (stop reason: refusal)"
 _INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
-def open_backend(options: BackendOptions) -> Backend:
-    """Open the backend; the key comes from ANTHROPIC_API_KEY, and only Anthropic's own address needs one.
-
-    Raises:
-        BackendUnusable: the package or the key is missing, or the base URL is none.
-    """
-    return _Anthropic(options)
-
-
-class _Anthropic(Posting):
+class Anthropic(Posting):
     """Messages, by the official client; JSON is asked for as the arguments of a tool that must be called.
 
+    The key comes from ANTHROPIC_API_KEY.
     A forced tool takes any schema of an object and every model knows it; the output format takes neither many optional
     properties nor limits. Usage counts the input with what was written to and read from the cache: that is what the
     model read, and Anthropic counts it apart.
     """
 
-    def __init__(self, options: BackendOptions) -> None:
-        anthropic = imported(NAME)
-        model = model_named(options.model, name=NAME, default=DEFAULT_MODEL)
-        base_url = options.base_url or os.environ.get("ANTHROPIC_BASE_URL", "")
-        key = key_from("ANTHROPIC_API_KEY", name=NAME, own_server=bool(base_url))
-        url = checked_url(base_url, name=NAME) if base_url else None
+    name = "anthropic"
+    default_model = "claude-sonnet-4-6"
+    path = "/v1/messages"
+    adjustable = frozenset({"temperature", "tool_choice"})
+
+    def _client(self, **how: Any) -> Any:
         headers = {"anthropic-version": _VERSION}
-        caller = Caller(
-            name=NAME,
-            sdk=anthropic,
-            make=lambda **how: anthropic.AsyncAnthropic(api_key=key, base_url=url, default_headers=headers, **how),
-            path="/v1/messages",
-            adjustable=frozenset({"temperature", "tool_choice"}),
-            options=options,
-        )
-        super().__init__(caller, model=model, options=options)
+        return self._sdk.AsyncAnthropic(api_key=self._key, base_url=self._url, default_headers=headers, **how)
 
     def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -79,7 +57,7 @@ class _Anthropic(Posting):
                 body["tool_choice"] = {"type": "tool", "name": _ANSWER, "disable_parallel_tool_use": True}
         return body
 
-    def _usage(self, counts: dict[str, Any]) -> Usage:
+    def _counted(self, counts: dict[str, Any]) -> Usage:
         inputs = [number for name in _INPUTS if (number := count(counts.get(name))) is not None]
         tokens_input = count(sum(inputs)) if inputs else None
         return Usage(tokens_input=tokens_input, tokens_output=count(counts.get("output_tokens")))
@@ -93,7 +71,7 @@ class _Anthropic(Posting):
             explained = member(details, "explanation", str) if isinstance(details, dict) else ""
             return ModelAnswer(content=None, refusal=text or explained or _DECLINED, usage=usage)
         if reason in _TRUNCATED:
-            raise truncated(NAME, usage, self._options.max_output_tokens)
+            raise self._failures.truncated(usage, self._options.max_output_tokens)
         calls = [_tool_call(block) for block in blocks if _is(block, "tool_use")]
         if request.output_schema is None or request.tools:
             return ModelAnswer(content=text, usage=usage, tool_calls=tuple(calls))

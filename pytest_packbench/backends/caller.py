@@ -1,34 +1,31 @@
-"""Calls through the clients of OpenAI and Anthropic, which are alike: one POST, the client's own retries."""
+"""Who asks: clients that are lent for a call, and one POST by the clients of OpenAI and Anthropic, which are alike."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from abc import ABC, abstractmethod
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pytest_packbench.backends.answers import Unreadable, parsed
-from pytest_packbench.backends.base import BackendUnusable
-from pytest_packbench.backends.failures import (
-    OVERLOADED,
-    known_secrets,
-    network_error,
-    one_line,
-    status_error,
-    timeout_error,
-    unreadable_error,
-    unsendable_error,
-    words_of,
+from pytest_packbench.backends.failures import OVERLOADED, Failures, known_secrets, words_of
+from pytest_packbench.backends.opened import (
+    CONNECT_S,
+    checked_url,
+    http_library,
+    imported,
+    key_from,
+    model_named,
+    tls_context,
 )
-from pytest_packbench.backends.opened import CONNECT_S, http_library, tls_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
-    from types import ModuleType
 
-    from pytest_packbench.backends.base import BackendOptions
+    from pytest_packbench.backends import BackendOptions
     from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
 
 
@@ -41,50 +38,75 @@ _REFUSES = re.compile(
 )
 
 
-class Posting(ABC):
-    """A backend that asks by a `Caller`; a provider adds the body of its requests, and how answers are read.
+class Asking(ABC):
+    """A backend that asks by clients of a provider; a provider says how it is asked, and how answers are read.
 
     Args:
-        caller: posts the requests.
-        model: which model is asked.
         options: how to ask.
+        model: which model is asked.
+        http: the HTTP library that the clients are built on.
 
     Attributes:
         name: the backend.
         model: which model is asked.
+
+    Raises:
+        BackendUnusable: no client can be opened.
     """
 
-    def __init__(self, caller: Caller, *, model: str, options: BackendOptions) -> None:
-        self.name = caller.name
+    name: ClassVar[str]
+
+    def __init__(self, options: BackendOptions, *, model: str, http: Any) -> None:
         self.model = model
-        self._caller = caller
         self._options = options
+        self._failures = Failures(self.name, known_secrets())
+        timeout = http.Timeout(options.timeout_s, connect=min(CONNECT_S, options.timeout_s))
+
+        def client() -> Any:
+            return self._open(timeout=timeout, verify=tls, event_hooks={"response": [self._watch]})
+
+        try:
+            tls = tls_context(http)
+            self._slots = Slots(client, most=options.connections, close=self._close)
+        except (ValueError, TypeError, OSError, ImportError, http.InvalidURL) as error:
+            raise self._failures.unopened(error) from None
 
     @property
     def temperature(self) -> float | None:
-        """What is sent; None once the model has refused to take one."""
-        return None if "temperature" in self._caller.refused else self._options.temperature
+        """What is sent."""
+        return self._options.temperature
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request; raises `BackendError`."""
-        data = await self._caller.ask(lambda without: self._body(request, without))
-        counts = data.get("usage") if isinstance(data, dict) else None
-        usage = self._usage(counts if isinstance(counts, dict) else {})
+        data = await self._ask(request)
+        usage = self._usage(data)
         try:
             return self._answer(data, request, usage)
         except Unreadable as error:
-            raise unreadable_error(self.name, error, self._caller.secrets, usage) from None
+            raise self._failures.unreadable(error, usage) from None
 
     async def aclose(self) -> None:
         """Let go of connections."""
-        await self._caller.aclose()
+        await self._slots.aclose()
+
+    async def _watch(self, response: Any) -> None:
+        """Look at each response as it comes, also at those after which the client tries again."""
+        if response.status_code in OVERLOADED:
+            self._options.on_overload()
+
+    async def _close(self, client: Any) -> None:
+        await client.close()
 
     @abstractmethod
-    def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:
-        """Make the body of a request, without the parameters named."""
+    def _open(self, **how: Any) -> Any:
+        """Open a client; `how` is `timeout`, `verify` and `event_hooks` of its HTTP library."""
 
     @abstractmethod
-    def _usage(self, counts: dict[str, Any]) -> Usage:
+    async def _ask(self, request: ModelRequest) -> Any:
+        """Give what the provider answers; raises `BackendError`."""
+
+    @abstractmethod
+    def _usage(self, data: Any) -> Usage:
         """Read the tokens that the provider counted."""
 
     @abstractmethod
@@ -92,105 +114,85 @@ class Posting(ABC):
         """Read an answer; raises `Unreadable`, or `BackendError` where it was cut."""
 
 
-class Caller:
-    """One provider's client: asks, and learns which parameters the model doesn't take.
+class Posting(Asking):
+    """Asks by one POST, and learns which parameters the model doesn't take.
 
-    Args:
-        name: the backend.
-        sdk: the client's package.
-        make: opens a client from its `http_client`, `timeout` and `max_retries`.
-        path: where to post to, under the base URL.
-        adjustable: parameters that a call can do without, or that have another name.
-        options: how to ask.
+    The key comes from `<NAME>_API_KEY`, which only the provider's own address needs; the client tries again by itself.
 
     Attributes:
-        name: the backend.
-        secrets: values that no message may hold.
-        refused: the adjustable parameters without which a call went well that had been refused with them.
-
-    Raises:
-        BackendUnusable: the client can't be opened.
+        default_model: which model is asked where none is named; empty: one has to be.
+        path: where to post to, under the base URL.
+        adjustable: parameters that a call can do without, or that have another name.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        sdk: ModuleType,
-        make: Callable[..., Any],
-        path: str,
-        adjustable: frozenset[str],
-        options: BackendOptions,
-    ) -> None:
-        self.name = name
-        self._sdk = sdk
-        self._path = path
-        self._adjustable = adjustable
-        self._timeout_s = options.timeout_s
-        self.secrets = known_secrets()
-        self.refused: frozenset[str] = frozenset()
-        http = http_library(sdk)
+    default_model: ClassVar[str] = ""
+    path: ClassVar[str]
+    adjustable: ClassVar[frozenset[str]]
+
+    def __init__(self, options: BackendOptions) -> None:
+        self._sdk: Any = imported(self.name)
+        model = model_named(options.model, name=self.name, default=self.default_model)
+        base_url = options.base_url or os.environ.get(f"{self.name.upper()}_BASE_URL", "")
+        self._key = key_from(f"{self.name.upper()}_API_KEY", name=self.name, own_server=bool(base_url))
+        self._url = checked_url(base_url, name=self.name) if base_url else None
+        # those without which a call went well that had been refused with them
+        self._refused: frozenset[str] = frozenset()
+        http = http_library(self._sdk)
         self._response = http.Response
-        timeout = http.Timeout(options.timeout_s, connect=min(CONNECT_S, options.timeout_s))
+        super().__init__(options, model=model, http=http)
 
-        async def watch(response: Any) -> None:
-            if response.status_code in OVERLOADED:
-                options.on_overload()
+    @property
+    def temperature(self) -> float | None:
+        """What is sent; None once the model has refused to take one."""
+        return None if "temperature" in self._refused else self._options.temperature
 
-        def client() -> Any:
-            http_client = sdk.DefaultAsyncHttpxClient(timeout=timeout, verify=tls, event_hooks={"response": [watch]})
-            return make(http_client=http_client, timeout=timeout, max_retries=options.retries)
+    @abstractmethod
+    def _client(self, **how: Any) -> Any:
+        """Open the provider's client; `how` is its `http_client`, `timeout` and `max_retries`."""
 
-        try:
-            tls = tls_context(http)
-            self._slots = Slots(client, most=options.connections, close=lambda client: client.close())
-        except (ValueError, TypeError, OSError, ImportError, http.InvalidURL) as error:
-            raise BackendUnusable(f"the backend {name} can't be opened: {one_line(str(error), self.secrets)}") from None
+    @abstractmethod
+    def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:
+        """Make the body of a request, without the parameters named."""
 
-    async def ask(self, body: Callable[[frozenset[str]], dict[str, Any]]) -> Any:
-        """Post a request and give the JSON value answered.
+    @abstractmethod
+    def _counted(self, counts: dict[str, Any]) -> Usage:
+        """Read the tokens in the answer's `usage`."""
 
-        A parameter that the server refuses by name is left out from then on, if the call goes well without it.
+    def _open(self, **how: Any) -> Any:
+        http_client = self._sdk.DefaultAsyncHttpxClient(**how)
+        return self._client(http_client=http_client, timeout=how["timeout"], max_retries=self._options.retries)
 
-        Args:
-            body: makes the request's body without the parameters named.
-
-        Raises:
-            BackendError: the call broke.
-        """
-        refused = self.refused
+    async def _ask(self, request: ModelRequest) -> Any:
+        # a parameter that the server refuses by name is left out from then on, if the call goes well without it
+        refused = self._refused
         while True:
-            sent = body(refused)
+            sent = self._body(request, refused)
             try:
                 text = await self._post(sent)
             except self._sdk.APIStatusError as error:
                 more = self._refuses(error, sent) - refused
                 if not more:
-                    raise status_error(self.name, error.status_code, error.response.text, self.secrets) from None
+                    raise self._failures.of_status(error.status_code, error.response.text) from None
                 refused |= more
                 continue
-            self.refused |= refused
+            self._refused |= refused
             try:
                 return parsed(text)
             except Unreadable as error:
-                raise unreadable_error(self.name, error, self.secrets) from None
-
-    async def aclose(self) -> None:
-        """Let go of connections."""
-        await self._slots.aclose()
+                raise self._failures.unreadable(error) from None
 
     async def _post(self, body: dict[str, Any]) -> str:
         sdk = self._sdk
         try:
             async with self._slots.client() as client:
                 # by path: the typed methods walk through the whole body at each call
-                response = await client.post(self._path, cast_to=self._response, body=body)
+                response = await client.post(self.path, cast_to=self._response, body=body)
         except sdk.APITimeoutError:
-            raise timeout_error(self.name, self._timeout_s) from None
+            raise self._failures.timeout(self._options.timeout_s) from None
         except sdk.APIConnectionError as error:
-            raise network_error(self.name, error, self.secrets) from None
+            raise self._failures.network(error) from None
         except UnicodeEncodeError as error:
-            raise unsendable_error(self.name, error) from None
+            raise self._failures.unsendable(error) from None
         text: str = response.text
         return text
 
@@ -200,7 +202,11 @@ class Caller:
         words = words_of(error.response.text)
         if not _REFUSES.search(words):
             return frozenset()
-        return frozenset(self._adjustable & sent.keys() & set(re.findall(r"\w+", words)))
+        return frozenset(self.adjustable & sent.keys() & set(re.findall(r"\w+", words)))
+
+    def _usage(self, data: Any) -> Usage:
+        counts = data.get("usage") if isinstance(data, dict) else None
+        return self._counted(counts if isinstance(counts, dict) else {})
 
 
 class Slots(Generic[ClientT]):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.base import BackendError
+from pytest_packbench.backends import BackendError, BackendUnusable
 
 if TYPE_CHECKING:
     from pytest_packbench.model.request import Usage
@@ -32,22 +33,54 @@ _PATTERNS = (
 )
 
 
-def kind_of(status: int) -> str:
-    """Name the reason of an HTTP status that is no success."""
-    return _KINDS.get(status) or ("server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "bad_request")
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Makes the errors of one backend.
 
-
-def status_error(name: str, status: int, body: str, secrets: tuple[str, ...]) -> BackendError:
-    """Make an error of an HTTP answer that is no success.
-
-    Args:
+    Attributes:
         name: the backend.
-        status: the answer's status.
-        body: its text: the words of an `error` object, if there is one, else shown as it is.
-        secrets: values that must not be shown.
+        secrets: values that no message may hold.
     """
-    text = one_line(words_of(body), secrets)
-    return BackendError(kind_of(status), f"{name}: HTTP {status}{': ' if text else ''}{text}")
+
+    name: str
+    secrets: tuple[str, ...]
+
+    def of_status(self, status: int, body: str) -> BackendError:
+        """Make an error of an HTTP answer that is no success, with the words of its text."""
+        other = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "bad_request"
+        text = one_line(words_of(body), self.secrets)
+        return self._broken(_KINDS.get(status, other), f"HTTP {status}{': ' if text else ''}{text}")
+
+    def network(self, error: BaseException) -> BackendError:
+        """Make an error of a connection that failed."""
+        reason = error.__cause__ or error
+        text = one_line(str(reason), self.secrets)
+        return self._broken("network", f"no answer: {type(reason).__name__}{': ' if text else ''}{text}")
+
+    def timeout(self, limit_s: float) -> BackendError:
+        """Make an error of a call that took longer than its limit, seconds."""
+        return self._broken("timeout", f"no answer within {limit_s:g} seconds")
+
+    def unsendable(self, error: UnicodeEncodeError) -> BackendError:
+        """Make an error of a request that holds half a character, which no JSON in UTF-8 can carry."""
+        reason = f"{error.reason} (at character {error.start})"
+        return self._broken("bad_request", f"the request can't be sent: {reason}")
+
+    def unreadable(self, error: Exception, usage: Usage | None = None) -> BackendError:
+        """Make an error of an answer that isn't what was asked for."""
+        return self._broken("answer_unreadable", one_line(str(error), self.secrets), usage)
+
+    def truncated(self, usage: Usage, limit: int) -> BackendError:
+        """Make an error of an answer that was cut off at its limit, tokens."""
+        text = f"the answer was cut off at its token limit (at most {limit} asked for)"
+        return self._broken("truncated", text, usage)
+
+    def unopened(self, error: Exception) -> BackendUnusable:
+        """Make an error of a client that can't be made."""
+        return BackendUnusable(f"the backend {self.name} can't be opened: {one_line(str(error), self.secrets)}")
+
+    def _broken(self, kind: str, text: str, usage: Usage | None = None) -> BackendError:
+        return BackendError(kind, f"{self.name}: {text}", usage=usage)
 
 
 def words_of(body: str) -> str:
@@ -60,30 +93,6 @@ def words_of(body: str) -> str:
         if isinstance(value, dict) and value.get(key):
             value = value[key]
     return value if isinstance(value, str) else body
-
-
-def network_error(name: str, error: BaseException, secrets: tuple[str, ...]) -> BackendError:
-    """Make an error of a connection that failed."""
-    reason = error.__cause__ or error
-    text = one_line(str(reason), secrets)
-    return BackendError("network", f"{name}: no answer: {type(reason).__name__}{': ' if text else ''}{text}")
-
-
-def timeout_error(name: str, timeout_s: float) -> BackendError:
-    """Make an error of a call that took too long."""
-    return BackendError("timeout", f"{name}: no answer within {timeout_s:g} seconds")
-
-
-def unsendable_error(name: str, error: UnicodeEncodeError) -> BackendError:
-    """Make an error of a request that holds half a character, which no JSON in UTF-8 can carry."""
-    return BackendError(
-        "bad_request", f"{name}: the request can't be sent: {error.reason} (at character {error.start})"
-    )
-
-
-def unreadable_error(name: str, error: Exception, secrets: tuple[str, ...], usage: Usage | None = None) -> BackendError:
-    """Make an error of an answer that isn't what was asked for."""
-    return BackendError("answer_unreadable", f"{name}: {one_line(str(error), secrets)}", usage=usage)
 
 
 def one_line(text: str, secrets: tuple[str, ...]) -> str:

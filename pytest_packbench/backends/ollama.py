@@ -13,27 +13,15 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.answers import Unreadable, arguments, count, parsed, truncated
-from pytest_packbench.backends.base import BackendError, BackendUnusable
-from pytest_packbench.backends.caller import Slots
-from pytest_packbench.backends.failures import (
-    OVERLOADED,
-    known_secrets,
-    network_error,
-    one_line,
-    status_error,
-    timeout_error,
-    unreadable_error,
-    unsendable_error,
-)
-from pytest_packbench.backends.opened import CONNECT_S, checked_url, imported, model_named, tls_context
+from pytest_packbench.backends import BackendError
+from pytest_packbench.backends.answers import Unreadable, arguments, count, parsed
+from pytest_packbench.backends.caller import Asking
+from pytest_packbench.backends.opened import checked_url, imported, model_named
 from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
 
 if TYPE_CHECKING:
-    from pytest_packbench.backends.base import Backend, BackendOptions
+    from pytest_packbench.backends import BackendOptions
     from pytest_packbench.model.request import ModelRequest, Tool
-
-NAME = "ollama"
 
 _CARRIED = frozenset({"type", "items", "description", "enum"})
 _AGAIN = frozenset({"timeout", "network", "rate_limit", "overloaded", "server_error"})
@@ -52,81 +40,54 @@ class _Seen:
 _seen: ContextVar[_Seen] = ContextVar("_seen")
 
 
-def open_backend(options: BackendOptions) -> Backend:
-    """Open the backend; without a base URL it asks where OLLAMA_HOST says, else this machine. It needs no key.
-
-    Raises:
-        BackendUnusable: the package or the model's name is missing, or the base URL is none.
-    """
-    return _Ollama(options)
-
-
-class _Ollama:
+class Ollama(Asking):
     """Chats, by the official client; it has no retries of its own, so they are here.
 
-    Attributes:
-        temperature: what is sent.
+    Without a base URL it asks where OLLAMA_HOST says, else this machine. It needs no key.
     """
 
-    name = NAME
+    name = "ollama"
 
     def __init__(self, options: BackendOptions) -> None:
-        ollama = imported(NAME)
-        httpx = imported("httpx")
-        self.model = model_named(options.model, name=NAME)
-        self.temperature = options.temperature
-        self._options = options
-        self._secrets = known_secrets()
-        self._httpx = httpx
-        self._response_error: type[Exception] = ollama.ResponseError
-        host = options.base_url or os.environ.get("OLLAMA_HOST", "")
-        if host:
-            checked_url(host, name=NAME, bare_host=True)
-        timeout = httpx.Timeout(options.timeout_s, connect=min(CONNECT_S, options.timeout_s))
+        self._ollama: Any = imported(self.name)
+        self._httpx: Any = imported("httpx")
+        model = model_named(options.model, name=self.name)
+        self._host = options.base_url or os.environ.get("OLLAMA_HOST", "")
+        if self._host:
+            checked_url(self._host, name=self.name, bare_host=True)
+        super().__init__(options, model=model, http=self._httpx)
 
-        async def watch(response: Any) -> None:
-            seen = _seen.get()
-            seen.status = response.status_code
-            seen.retry_after = response.headers.get("retry-after", "")
-            if response.status_code in OVERLOADED:
-                options.on_overload()
+    def _open(self, **how: Any) -> Any:
+        return self._ollama.AsyncClient(self._host or None, **how)
 
-        def make() -> Any:
-            return ollama.AsyncClient(host or None, timeout=timeout, verify=tls, event_hooks={"response": [watch]})
+    async def _close(self, client: Any) -> None:
+        # older clients can only be closed by the HTTP client within
+        await (client.close() if hasattr(client, "close") else client._client.aclose())  # noqa: SLF001 - see above
 
-        try:
-            tls = tls_context(httpx)
-            self._slots = Slots(make, most=options.connections, close=_close)
-        except (ValueError, TypeError, OSError, ImportError, httpx.InvalidURL) as error:
-            raise BackendUnusable(
-                f"the backend {NAME} can't be opened: {one_line(str(error), self._secrets)}"
-            ) from None
+    async def _watch(self, response: Any) -> None:
+        seen = _seen.get()
+        seen.status = response.status_code
+        seen.retry_after = response.headers.get("retry-after", "")
+        await super()._watch(response)
 
-    async def complete(self, request: ModelRequest) -> ModelAnswer:
-        """Answer one request; raises `BackendError`."""
+    async def _ask(self, request: ModelRequest) -> Any:
         asked = self._asked(request)
         seen = _Seen()
         _seen.set(seen)
-        for tries in range(self._options.retries + 1):
+        tries = 0
+        while True:
             seen.status, seen.retry_after = 0, ""
             try:
-                response = await self._chat(asked, seen)
+                return await self._chat(asked, seen)
             except BackendError as error:
                 wait_s = _wait_s(tries, seen.retry_after)
                 if error.kind not in _AGAIN or tries == self._options.retries or wait_s > _LONGEST_ASKED_S:
                     raise
                 await asyncio.sleep(wait_s)
-            else:
-                break
-        usage = Usage(tokens_input=count(response.prompt_eval_count), tokens_output=count(response.eval_count))
-        try:
-            return self._answer(response, request, usage)
-        except Unreadable as error:
-            raise unreadable_error(NAME, error, self._secrets, usage) from None
+            tries += 1
 
-    async def aclose(self) -> None:
-        """Let go of connections."""
-        await self._slots.aclose()
+    def _usage(self, data: Any) -> Usage:
+        return Usage(tokens_input=count(data.prompt_eval_count), tokens_output=count(data.eval_count))
 
     async def _chat(self, asked: dict[str, Any], seen: _Seen) -> Any:
         httpx = self._httpx
@@ -134,19 +95,19 @@ class _Ollama:
             async with self._slots.client() as client:
                 return await client.chat(**asked)
         except httpx.TimeoutException:
-            raise timeout_error(NAME, self._options.timeout_s) from None
-        except self._response_error as error:
+            raise self._failures.timeout(self._options.timeout_s) from None
+        except self._ollama.ResponseError as error:
             body = json.dumps({"error": getattr(error, "error", None) or str(error)}, ensure_ascii=False)
-            raise status_error(NAME, seen.status, body, self._secrets) from None
+            raise self._failures.of_status(seen.status, body) from None
         except (ConnectionError, httpx.HTTPError) as error:
-            raise network_error(NAME, error, self._secrets) from None
+            raise self._failures.network(error) from None
         except UnicodeEncodeError as error:
-            raise unsendable_error(NAME, error) from None
+            raise self._failures.unsendable(error) from None
         except (ValueError, TypeError, AttributeError) as error:
             # the client reads whatever comes as JSON of the form it expects
             if seen.status >= HTTPStatus.BAD_REQUEST:
-                raise status_error(NAME, seen.status, "", self._secrets) from None
-            raise unreadable_error(NAME, Unreadable(f"expected a chat response: {error}"), self._secrets) from None
+                raise self._failures.of_status(seen.status, "") from None
+            raise self._failures.unreadable(Unreadable(f"expected a chat response: {error}")) from None
 
     def _asked(self, request: ModelRequest) -> dict[str, Any]:
         system = [{"role": "system", "content": request.system}] if request.system else []
@@ -161,10 +122,10 @@ class _Ollama:
             asked["format"] = request.output_schema
         return asked
 
-    def _answer(self, response: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
-        if response.done_reason == "length":
-            raise truncated(NAME, usage, self._options.max_output_tokens)
-        content = response.message.content or ""
+    def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
+        if data.done_reason == "length":
+            raise self._failures.truncated(usage, self._options.max_output_tokens)
+        content = data.message.content or ""
         if request.output_schema is not None and not request.tools:
             return ModelAnswer(content=parsed(content), usage=usage)
         # Ollama gives calls no id: counted through the conversation, so that each is another
@@ -175,14 +136,9 @@ class _Ollama:
                 name=call.function.name,
                 arguments=arguments(dict(call.function.arguments), call.function.name),
             )
-            for number, call in enumerate(response.message.tool_calls or (), before + 1)
+            for number, call in enumerate(data.message.tool_calls or (), before + 1)
         )
         return ModelAnswer(content=content, usage=usage, tool_calls=calls)
-
-
-async def _close(client: Any) -> None:
-    # older clients can only be closed by the HTTP client within
-    await (client.close() if hasattr(client, "close") else client._client.aclose())  # noqa: SLF001 - see above
 
 
 def _tool(tool: Tool) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends.answers import (
@@ -14,54 +13,36 @@ from pytest_packbench.backends.answers import (
     fits_strict,
     member,
     parsed,
-    truncated,
     unwrapped,
 )
-from pytest_packbench.backends.caller import Caller, Posting
-from pytest_packbench.backends.opened import checked_url, imported, key_from, model_named
+from pytest_packbench.backends.caller import Posting
 from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
 
 if TYPE_CHECKING:
-    from pytest_packbench.backends.base import Backend, BackendOptions
+    from pytest_packbench.backends import BackendOptions
     from pytest_packbench.model.request import ModelRequest
 
-NAME = "openai"
 _LIMITS = ("max_completion_tokens", "max_tokens")
 _FILTERED = "the provider's content filter withheld the answer"
 
 
-def open_backend(options: BackendOptions) -> Backend:
-    """Open the backend; the key comes from OPENAI_API_KEY, and only OpenAI's own address needs one.
-
-    Raises:
-        BackendUnusable: the package, the key or the model's name is missing, or the base URL is none.
-    """
-    return _OpenAI(options)
-
-
-class _OpenAI(Posting):
-    """Chat completions, by the official client.
+class OpenAI(Posting):
+    """Chat completions, by the official client; the key comes from OPENAI_API_KEY.
 
     Usage counts the prompt with its cached part and the completion with its reasoning, as OpenAI does.
     """
 
+    name = "openai"
+    path = "/chat/completions"
+    adjustable = frozenset({"temperature", *_LIMITS})
+
     def __init__(self, options: BackendOptions) -> None:
-        openai = imported(NAME)
-        model = model_named(options.model, name=NAME)
-        base_url = options.base_url or os.environ.get("OPENAI_BASE_URL", "")
-        key = key_from("OPENAI_API_KEY", name=NAME, own_server=bool(base_url))
-        url = checked_url(base_url, name=NAME) if base_url else None
+        super().__init__(options)
         # servers of other makers know the older name, OpenAI's newer models only the newer
-        self._limits = _LIMITS[::-1] if url else _LIMITS
-        caller = Caller(
-            name=NAME,
-            sdk=openai,
-            make=lambda **how: openai.AsyncOpenAI(api_key=key, base_url=url, **how),
-            path="/chat/completions",
-            adjustable=frozenset({"temperature", *_LIMITS}),
-            options=options,
-        )
-        super().__init__(caller, model=model, options=options)
+        self._limits = _LIMITS[::-1] if self._url else _LIMITS
+
+    def _client(self, **how: Any) -> Any:
+        return self._sdk.AsyncOpenAI(api_key=self._key, base_url=self._url, **how)
 
     def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:
         messages = [{"role": "system", "content": request.system}] if request.system else []
@@ -78,7 +59,7 @@ class _OpenAI(Posting):
             body["response_format"] = {"type": "json_schema", "json_schema": form}
         return body
 
-    def _usage(self, counts: dict[str, Any]) -> Usage:
+    def _counted(self, counts: dict[str, Any]) -> Usage:
         return Usage(
             tokens_input=count(counts.get("prompt_tokens")), tokens_output=count(counts.get("completion_tokens"))
         )
@@ -93,7 +74,7 @@ class _OpenAI(Posting):
         if reason == "content_filter":
             return ModelAnswer(content=None, refusal=content or _FILTERED, usage=usage)
         if reason == "length":
-            raise truncated(NAME, usage, self._options.max_output_tokens)
+            raise self._failures.truncated(usage, self._options.max_output_tokens)
         calls = tuple(_tool_call(call) for call in member(message, "tool_calls", list))
         if not isinstance(content, str) and not (calls and content is None):
             raise Unreadable("the answer holds no text")

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pytest_packbench.backends.base import BackendUnusable
+from pytest_packbench.backends import BackendUnusable
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -9,18 +9,15 @@ import json
 import os
 import re
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.cases.load import case_sha256, parse_case, parse_json
 from pytest_packbench.model.case import CASE_ID, CASE_ID_LENGTH
 from pytest_packbench.model.errors import CaseError, Problem
-from pytest_packbench.model.suite import CONFIG_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pytest_packbench.model.case import Case, LoadedCase
     from pytest_packbench.model.shard import Shard
@@ -101,33 +98,27 @@ def case_folders(folder: str | os.PathLike[str]) -> Iterator[tuple[str, list[str
     Links to folders are followed, out of the folder only, and to each folder once: none leads in a circle. Hidden
     folders are left out.
     """
-    ways = _Ways(folder)
-    for place, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in sorted(folders) if ways.lead_on(place, name)]
-        yield place, names
+    linked: set[str] = set()
+    seen: set[str] = set()
 
-
-class _Ways:
-    """Which folders under one are gone into; what no link leads to costs a look at its kind only."""
-
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._folder = folder
-        self._linked: set[str] = set()
-        self._seen: set[str] = set()
-
-    def lead_on(self, parent: str, name: str) -> bool:
+    def leads_on(parent: str, name: str) -> bool:
         if is_hidden(name):
             return False
         path = os.path.join(parent, name)  # noqa: PTH118 - text, as os.walk gives it
-        if parent not in self._linked and not os.path.islink(path):  # noqa: PTH114 - as above
+        # what no link leads to costs a look at its kind only
+        if parent not in linked and not os.path.islink(path):  # noqa: PTH114 - as above
             return True
-        real, root = os.path.realpath(path), os.path.realpath(self._folder)
+        real, root = os.path.realpath(path), os.path.realpath(folder)
         # what lies inside is found without the link, and what holds the folder leads back to it
-        if real in self._seen or _holds(root, real) or _holds(real, root):
+        if real in seen or _holds(root, real) or _holds(real, root):
             return False
-        self._seen.add(real)
-        self._linked.add(path)
+        seen.add(real)
+        linked.add(path)
         return True
+
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in sorted(folders) if leads_on(place, name)]
+        yield place, names
 
 
 def is_hidden(name: str) -> bool:
@@ -241,12 +232,13 @@ def find_in(path: str, name: str) -> CasePlace | None:
     Returns:
         Its place; None where the file is not there, or has no such line.
     """
-    if not path.endswith(MANY):
-        return CasePlace(path, name) if os.path.exists(path) else None  # noqa: PTH110 - a path as text, as above
     try:
         now = os.stat(path)  # noqa: PTH116 - a path as text, as above
-    except OSError:
+    except (OSError, ValueError):
+        # a name with a null character is no path
         return None
+    if not path.endswith(MANY):
+        return CasePlace(path, name)
     return _places_of(path, now.st_mtime_ns, now.st_size).get(name)
 
 
@@ -256,11 +248,7 @@ def _places_of(path: str, _changed_ns: int, _size: int) -> dict[str, CasePlace]:
 
 
 class CaseIndex:
-    """The cases of a folder by name; of a name that two have, the first by path and line.
-
-    Args:
-        folder: the folder of case files.
-    """
+    """The cases of a folder by name; of a name that two have, the first by path and line."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         # there may be a million: a file is its path alone, lines share theirs
@@ -272,10 +260,6 @@ class CaseIndex:
     def __iter__(self) -> Iterator[str]:
         """Give the names in the order of the files."""
         return iter(self._found)
-
-    def __len__(self) -> int:
-        """Count the names."""
-        return len(self._found)
 
     def find(self, name: str) -> CasePlace | None:
         """Give the place of a case; None where there is none."""
@@ -355,20 +339,3 @@ def parse_line(line: CaseLine, model: type[Case], *, file: str, pack: str | None
 def unreadable(error: OSError) -> Problem:
     """Say that a file can't be opened."""
     return Problem("", f"can't be read: {error.strerror or error}", "expected a file of cases")
-
-
-def without_rules(folder: Path) -> str:
-    """Say that a folder has no `suite.yaml`, and what to do.
-
-    Args:
-        folder: the folder of which a suite was expected, absolute or from the current one.
-
-    Returns:
-        One line; empty where there is no such folder.
-    """
-    if not folder.is_dir():
-        return ""
-    names = [path.name for path in folder.iterdir() if path.is_file() and path.name.isprintable()]
-    near = get_close_matches(CONFIG_NAME, names, n=1, cutoff=0.8)
-    advice = f"rename {near[0]} in it" if near else "a suite's rules stand in that file"
-    return f"{os.path.relpath(folder)} has no {CONFIG_NAME}; {advice}"

@@ -9,7 +9,16 @@ from pydantic import BaseModel, ValidationError
 
 from pytest_packbench.model.case import LoadedCase, canonical_sha256
 from pytest_packbench.model.cassette import Cassette
-from pytest_packbench.model.errors import CaseError, CassetteError, Problem, SuiteError, problems_of, shown, suggestion
+from pytest_packbench.model.errors import (
+    CaseError,
+    CassetteError,
+    InputError,
+    Problem,
+    SuiteError,
+    problems_of,
+    shown,
+    suggestion,
+)
 from pytest_packbench.model.suite import CONFIG_NAME, Suite, SuiteConfig
 
 if TYPE_CHECKING:
@@ -115,12 +124,9 @@ def load_cassette(path: Path, *, source: str) -> tuple[Cassette, str]:
     """
     try:
         data = parse_json(path.read_bytes())
-        cassette = Cassette.model_validate(data)
     except JsonError as error:
         raise CassetteError(source, [error.problem]) from None
-    except ValidationError as error:
-        raise CassetteError(source, problems_of(error, Cassette)) from None
-    return cassette, canonical_sha256(data)
+    return _validated(data, Cassette, source, CassetteError), canonical_sha256(data)
 
 
 def read_config(path: Path, models: Mapping[str, type[SuiteConfig]], *, source: str) -> SuiteConfig:
@@ -175,46 +181,6 @@ def scoring_sha256(config: SuiteConfig) -> str:
     return canonical_sha256(config.model_dump(mode="json", exclude=set(config.not_scoring)))
 
 
-def _not_json(error: json.JSONDecodeError) -> Problem:
-    comma = _comma_too_many(error)
-    if comma is not None:
-        return Problem(
-            "", f"{_line_and_column(comma)}: a comma too many", "take out the comma before the closing bracket"
-        )
-    # what begins otherwise, or goes on after its end, is more than a slip inside
-    whole = not error.doc[: error.pos].strip() or error.msg == "Extra data"
-    wrong = f"{_line_and_column(error)}: not JSON: {error.msg}"
-    return Problem("", wrong, "expected one JSON object" if whole else "expected JSON")
-
-
-def _comma_too_many(error: json.JSONDecodeError) -> json.JSONDecodeError | None:
-    """Give the place of a comma that nothing follows, which is what people leave there most often."""
-    before = error.doc[: error.pos].rstrip()
-    # Python from 3.13 on names the comma itself
-    if error.msg.startswith("Illegal trailing comma"):
-        return error
-    if not before.endswith(",") or error.doc[error.pos : error.pos + 1] not in {"}", "]"}:
-        return None
-    return json.JSONDecodeError(error.msg, error.doc, len(before) - 1)
-
-
-def _line_and_column(error: json.JSONDecodeError) -> str:
-    return f"line {error.lineno} column {error.colno}"
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # add() returns None, which is the point
-        raise JsonError(Problem("", f'the key "{twice}" stands twice in one object', "keep one"))
-    return result
-
-
-def _no_constant(word: str) -> float:
-    raise JsonError(Problem("", f"{word} is not JSON", "expected a finite number or null"))
-
-
 def read_suite(
     path: Path, models: Mapping[str, type[SuiteConfig]], *, source: str, name: str = "", bundled: bool = False
 ) -> Suite:
@@ -232,6 +198,37 @@ def read_suite(
     """
     rules = read_config(path, models, source=source)
     return Suite(name=name or path.name, path=path, config=rules, sha256=scoring_sha256(rules), bundled=bundled)
+
+
+def _not_json(error: json.JSONDecodeError) -> Problem:
+    before = error.doc[: error.pos].rstrip()
+    # a comma that nothing follows is what people leave there most often
+    comma = None
+    if error.msg.startswith("Illegal trailing comma"):
+        # Python from 3.13 on names the comma itself
+        comma = error
+    elif before.endswith(",") and error.doc[error.pos : error.pos + 1] in {"}", "]"}:
+        comma = json.JSONDecodeError(error.msg, error.doc, len(before) - 1)
+    place = comma or error
+    where = f"line {place.lineno} column {place.colno}"
+    if comma is not None:
+        return Problem("", f"{where}: a comma too many", "take out the comma before the closing bracket")
+    # what begins otherwise, or goes on after its end, is more than a slip inside
+    whole = not before or error.msg == "Extra data"
+    return Problem("", f"{where}: not JSON: {error.msg}", "expected one JSON object" if whole else "expected JSON")
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # add() returns None, which is the point
+        raise JsonError(Problem("", f'the key "{twice}" stands twice in one object', "keep one"))
+    return result
+
+
+def _no_constant(word: str) -> float:
+    raise JsonError(Problem("", f"{word} is not JSON", "expected a finite number or null"))
 
 
 def _yaml_loader() -> Any:
@@ -256,7 +253,7 @@ def _yaml_loader() -> Any:
     return Strict
 
 
-def _validated(data: object, model: type[ModelT], source: str, error_type: type[CaseError | SuiteError]) -> ModelT:
+def _validated(data: object, model: type[ModelT], source: str, error_type: type[InputError]) -> ModelT:
     try:
         return model.model_validate(data)
     except ValidationError as error:

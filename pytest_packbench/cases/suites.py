@@ -15,7 +15,6 @@ from pytest_packbench.cases.files import (
     located,
     read_place,
     walk_cases,
-    without_rules,
 )
 from pytest_packbench.model.errors import CaseError, Problem
 from pytest_packbench.model.suite import CONFIG_NAME
@@ -104,6 +103,23 @@ def unknown_suite(name: str, known: dict[str, Path], own: Path, bundled: Path) -
     if not (bundled / name / CONFIG_NAME).is_file():
         return here
     return f"{here}; the one that comes with the package is used only in a folder without {shown_root}"
+
+
+def without_rules(folder: Path) -> str:
+    """Say that a folder has no `suite.yaml`, and what to do.
+
+    Args:
+        folder: the folder of which a suite was expected, absolute or from the current one.
+
+    Returns:
+        One line; empty where there is no such folder.
+    """
+    if not folder.is_dir():
+        return ""
+    names = [path.name for path in folder.iterdir() if path.is_file() and path.name.isprintable()]
+    near = get_close_matches(CONFIG_NAME, names, n=1, cutoff=0.8)
+    advice = f"rename {near[0]} in it" if near else "a suite's rules stand in that file"
+    return f"{os.path.relpath(folder)} has no {CONFIG_NAME}; {advice}"
 
 
 def sizes(suite: Suite, shard: Shard | None) -> tuple[int, int]:

@@ -15,7 +15,8 @@ from pytest_packbench.runs.folder import OUTPUT, find_source
 if TYPE_CHECKING:
     import argparse
 
-    from pytest_packbench.runs.stored import ReadRun
+    from pytest_packbench.analysis.comparison import Comparison, Condition
+    from pytest_packbench.runs.stored import StoredRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", required=True, type=Path, help="run folder, report.json or records.jsonl")
     parser.add_argument("--current", required=True, type=Path, help="the same, of the run that is judged")
     parser.add_argument("--out", type=Path, help="the Markdown file; - for standard output")
-    parser.add_argument("--fail-on", metavar="CONDITIONS", help='such as "regressed>0, mean<-0.02" (points of score)')
+    add_fail_on(parser)
     parser.add_argument(
         "--force", action="store_true", help="compare runs of another suite, mode or rules all the same"
     )
@@ -31,18 +32,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare, write the page, and say in the exit code whether a condition failed it."""
-    from pytest_packbench.analysis.comparison import compare, parse_conditions
+    from pytest_packbench.analysis.comparison import compare
     from pytest_packbench.reports.diff import answer, diff_markdown
     from pytest_packbench.reports.terminal import printable
     from pytest_packbench.runs.stored import read_run
 
     baseline, current = read_run(find_source(arguments.baseline)), read_run(find_source(arguments.current))
-    comparison = compare(baseline.stored, current.stored)
-    figures = comparison.figures()
-    conditions = parse_conditions(arguments.fail_on, figures) if arguments.fail_on is not None else ()
+    comparison = compare(baseline, current)
+    failed = met(arguments.fail_on, comparison)
     if comparison.differences and not arguments.force:
         raise UsageError(f"the runs can't be compared: {'; '.join(comparison.differences)}; --force compares them")
-    failed = [condition for condition in conditions if condition.holds(figures)]
     page = diff_markdown(comparison, failed, _notes(baseline, current))
     if str(arguments.out) == "-":
         sys.stdout.write(page)
@@ -50,19 +49,37 @@ def run(arguments: argparse.Namespace) -> int:
         place = write_page(page, arguments.out)
         sys.stdout.write(f"{printable(comparison.current.run.suite)}: {answer(comparison)}\nwrote {place}\n")
     for condition in failed:
-        value = figures[condition.name]
+        value = comparison.figures()[condition.name]
         sys.stderr.write(f"packbench: {condition}: {'nothing to judge' if value != value else f'{value:g}'}: FAIL\n")  # noqa: PLR0124 - only NaN differs from itself
     return FAILED if failed else FINE
 
 
-def _notes(baseline: ReadRun, current: ReadRun) -> list[str]:
+def add_fail_on(parser: argparse.ArgumentParser) -> None:
+    """Declare `--fail-on`, conditions on what a comparison came to."""
+    parser.add_argument("--fail-on", metavar="CONDITIONS", help='such as "regressed>0, mean<-0.02" (points of score)')
+
+
+def met(conditions: str | None, comparison: Comparison) -> list[Condition]:
+    """Give the conditions of `--fail-on` that hold, which fail the command.
+
+    Raises:
+        ConditionError: one is malformed or names no figure.
+    """
+    from pytest_packbench.analysis.comparison import parse_conditions
+
+    figures = comparison.figures()
+    given = parse_conditions(conditions, figures) if conditions is not None else ()
+    return [condition for condition in given if condition.holds(figures)]
+
+
+def _notes(baseline: StoredRun, current: StoredRun) -> list[str]:
     notes = [
         f"The {name} run was read from records alone, which hold no case that broke or did not run: such a case stands "
         f'under "{title}" here, and is no new failure.'
         for name, one, title in (("baseline", baseline, "Added"), ("current", current, "Removed"))
         if not one.whole
     ]
-    if baseline.stored.run.run_id == current.stored.run.run_id:
+    if baseline.run.run_id == current.run.run_id:
         notes.append("Baseline and current are the same run.")
     return notes
 

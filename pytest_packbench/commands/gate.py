@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_packbench.model.suite import SuiteConfig
-    from pytest_packbench.runs.stored import ReadRun, StoredRun
+    from pytest_packbench.runs.stored import StoredRun
 
 
 _SENTENCE = 1600
@@ -43,21 +43,20 @@ def run(arguments: argparse.Namespace) -> int:
     """Print each gate's arithmetic, and say in the exit code whether all hold."""
     from pytest_packbench.analysis.gates import check_run
     from pytest_packbench.reports.terminal import one_line
-    from pytest_packbench.runs.baseline import Earlier
+    from pytest_packbench.runs.stored import Earlier
 
-    read = [_load(path) for path in arguments.runs]
-    stored = [one.stored for one in read]
+    stored = [_load(path) for path in arguments.runs]
     rules = [_rules(arguments, one) for one in stored]
     earlier = _baselines(arguments.baseline, stored, rules)
     good = True
-    for whole, config, one in zip((each.whole for each in read), rules, stored, strict=True):
+    for config, one in zip(rules, stored, strict=True):
         sys.stdout.write(f"{one_line(one.run.suite)} {one_line(one.run.run_id)}{_partial(one)}\n")
         for result in check_run(
             one.run,
             one.entries,
             config.all_gates(),
             Earlier(stored=earlier.get(one.run.suite)),
-            whole=whole,
+            whole=one.whole,
             trials_rule=config.trials_rule(),
         ):
             good = good and result.passed
@@ -88,7 +87,7 @@ def _baselines(
 
     found: dict[str, StoredRun] = {}
     for path in paths:
-        earlier = _load(path).stored
+        earlier = _load(path)
         suite = earlier.run.suite
         if suite in found:
             raise UsageError(f"--baseline {path}: a second baseline of suite {suite}; give one")
@@ -104,7 +103,7 @@ def _baselines(
     return found
 
 
-def _load(path: Path) -> ReadRun:
+def _load(path: Path) -> StoredRun:
     from pytest_packbench.runs.stored import read_run
 
     return read_run(find_source(path))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.runs.folder import OUTPUT
+from pytest_packbench.commands.paths import add_output
+from pytest_packbench.runs.folder import JOURNAL, RECORDS, REPORT, StoredRunError
 
 if TYPE_CHECKING:
     import argparse
+    from pathlib import Path
 
     from pytest_packbench.runs.report import OpenReport
 
@@ -26,9 +27,7 @@ _UNFINISHED = "did not end"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("suite", help="the suite's name")
-    parser.add_argument(
-        "--output", type=Path, default=OUTPUT, help="the folder of reports (default reports/benchmarks)"
-    )
+    add_output(parser)
     parser.add_argument("--limit", type=int, default=_MOST, help="the latest so many runs (default 20)")
     parser.add_argument("--format", choices=["md", "json"], default="md")
 
@@ -64,20 +63,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _is_run(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("report.json", "journal.jsonl", "records.jsonl"))
+    return any((folder / name).is_file() for name in (REPORT, JOURNAL, RECORDS))
 
 
 def _row(folder: Path) -> tuple[_Row, str]:
     """Give the row of a run, None for what is not known, and why it can't be read; empty where it can."""
-    from pytest_packbench.runs.folder import StoredRunError
     from pytest_packbench.runs.report import open_report
 
     try:
         return _figures(open_report(folder)), ""
     except (StoredRunError, OSError) as error:
-        word = _UNREADABLE if (folder / "report.json").exists() else _UNFINISHED
+        word = _UNREADABLE if (folder / REPORT).exists() else _UNFINISHED
         row = (folder.name, None, None, None, word, *(None for _ in _HEAD[5:]))
-        return row, f"{folder / 'report.json'}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        return row, f"{folder / REPORT}: {error.strerror}" if isinstance(error, OSError) else str(error)
 
 
 def _shown(value: str | float | None) -> str:

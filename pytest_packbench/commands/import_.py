@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_packbench.analysis.figures import count
 from pytest_packbench.cases.files import MANY, case_lines, id_of, raw_of, walk_cases
 from pytest_packbench.cases.load import check_case, parse_json, read_config
 from pytest_packbench.cli import FINE, UNUSABLE, UsageError
@@ -53,8 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show what would be written, or write it; 2 where something in the source makes no case."""
-    # SELFIMPORT
-
     pack, importer = arguments.importer
     place = destination(arguments.suite, arguments.root, pack, importer.files(arguments), many=importer.many(arguments))
     found = _Found()
@@ -94,8 +93,6 @@ class _Found:
         self.types: Counter[str] = Counter()
 
     def add(self, one: Checked | Flaw) -> None:
-        # SELFIMPORT
-
         if isinstance(one, Checked):
             self.cases += 1
             self.first = self.first or one
@@ -128,23 +125,20 @@ def _written(found: _Found, place: Destination) -> Iterator[str]:
     yield from (f"wrote {(place.folder / name).as_posix()}" for name in place.files)
     root = place.folder.parent
     options = "" if root == ROOT else f"-o packbench_root={root.as_posix()} "
-    target = "" if _has_target(place) else " --packbench-target=package.module:function"
+    has_target = place.rules.target is not None or place.pack.target(place.rules) is not None
+    target = "" if has_target else " --packbench-target=package.module:function"
     yield f"run it: pytest {options}--packbench-suite={place.name}{target}"
 
 
-def _has_target(place: Destination) -> bool:
-    return place.rules.target is not None or place.pack.target(place.rules) is not None
-
-
 def _cases(found: _Found) -> str:
-    states = ", ".join(f"{count} {state}" for state, count in found.states.items())
-    types = ", ".join(f"{name} {count}" for name, count in sorted(found.types.items()))
-    return f"{_plural(found.cases, 'case')}{f' ({states}): {types}' if found.cases else ''}"
+    states = ", ".join(f"{number} {state}" for state, number in found.states.items())
+    types = ", ".join(f"{name} {number}" for name, number in sorted(found.types.items()))
+    return f"{count(found.cases, 'case')}{f' ({states}): {types}' if found.cases else ''}"
 
 
 def _flaws(found: _Found) -> Iterator[str]:
     if found.flaws:
-        yield f"{_plural(found.flaws, 'place')} in the source {'makes' if found.flaws == 1 else 'make'} no case:"
+        yield f"{count(found.flaws, 'place')} in the source {'makes' if found.flaws == 1 else 'make'} no case:"
         yield from (f"  {flaw.place}: {' '.join(flaw.message.split())}" for flaw in found.shown)
     if found.flaws > len(found.shown):
         yield f"  and {found.flaws - len(found.shown)} more"
@@ -152,10 +146,6 @@ def _flaws(found: _Found) -> Iterator[str]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}… ({len(text) - _MOST_TEXT} characters more)"
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _print(lines: Iterable[str]) -> None:
@@ -250,11 +240,11 @@ class Destination:
         """
         from pytest_packbench.atomic import write_atomic
 
-        cases = (one for one in checked if isinstance(one, Checked))
+        cases = _all_cases(checked, expected)
         if self.many is None:
-            _write_files(cases, expected)
+            _write_files(cases)
         else:
-            _write_lines(self.many, cases, expected)
+            _write_lines(self.many, cases)
         for name, text in self.files.items():
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -285,20 +275,29 @@ class Destination:
         )
 
 
-def _write_lines(path: Path, cases: Iterable[Checked], expected: int) -> None:
+def _all_cases(checked: Iterable[Checked | Flaw], expected: int) -> Iterator[Checked]:
+    """Give the cases; at their end see that there are as many as there were."""
+    number = 0
+    for one in checked:
+        if isinstance(one, Checked):
+            number += 1
+            yield one
+    if number != expected:
+        raise ValueError(f"the source changed while it was read: {expected} cases, then {number}; run it again")
+
+
+def _write_lines(path: Path, cases: Iterable[Checked]) -> None:
     """Write a file of many anew: its own lines in their order, then the new ones."""
     from pytest_packbench.atomic import encoded, replacing
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    count, replaced = 0, dict[str, bytes]()
+    replaced: dict[str, bytes] = {}
     with TemporaryFile() as new:
         for one in cases:
-            count += 1
             if one.state == "new":
                 new.write(encoded(one.text))
             elif one.state == "replaced":
                 replaced[one.case_id] = encoded(one.text)
-        _check_count(count, expected)
         new.seek(0)
         with replacing(path) as lines:
             for line in case_lines(path) if path.exists() else ():
@@ -306,23 +305,16 @@ def _write_lines(path: Path, cases: Iterable[Checked], expected: int) -> None:
             shutil.copyfileobj(new, lines)
 
 
-def _write_files(cases: Iterable[Checked], expected: int) -> None:
+def _write_files(cases: Iterable[Checked]) -> None:
     from pytest_packbench.atomic import write_atomic
 
-    count, folders = 0, set[Path]()
+    folders: set[Path] = set()
     for one in cases:
-        count += 1
         if one.path.parent not in folders:
             one.path.parent.mkdir(parents=True, exist_ok=True)
             folders.add(one.path.parent)
         if one.state != "unchanged":
             write_atomic(one.path, one.text)
-    _check_count(count, expected)
-
-
-def _check_count(count: int, expected: int) -> None:
-    if count != expected:
-        raise ValueError(f"the source changed while it was read: {expected} cases, then {count}; run it again")
 
 
 def destination(name: str, root: Path, pack: Pack, files: Mapping[str, str], *, many: str | None = None) -> Destination:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of
+from pytest_packbench.commands.paths import add_packs, add_root, suite_and_pack
 
 if TYPE_CHECKING:
     import argparse
@@ -34,9 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the findings and their count; 1 where one of them is an error."""
     from pytest_packbench.cases.lint import lint
 
-    packs = packs_of(arguments.packs)
-    suite = find_suite(arguments.suite, arguments.root, packs)
-    pack = packs[suite.config.pack].for_suite(suite.config)
+    suite, pack = suite_and_pack(arguments.suite, arguments)
     given = {name: path for name in _options() if (path := getattr(arguments, _dest(name))) is not None}
     _refuse_foreign(given, pack)
     shown = Path(os.path.relpath(suite.path))
@@ -73,16 +71,12 @@ def _json(findings: Sequence[Finding]) -> str:
 
 
 def _text(findings: Sequence[Finding]) -> str:
-    counts = f"{_counted(findings, 'error')}, {_counted(findings, 'warning')}"
+    from pytest_packbench.analysis.figures import count
     from pytest_packbench.reports.terminal import printable
 
+    counts = ", ".join(count(_count(findings, severity), severity) for severity in ("error", "warning"))
     lines = [printable(f"{finding}{' (warning)' if finding.severity == 'warning' else ''}") for finding in findings]
     return "\n".join([*lines, counts]) + "\n"
-
-
-def _counted(findings: Sequence[Finding], severity: str) -> str:
-    count = _count(findings, severity)
-    return f"{count} {severity}{'' if count == 1 else 's'}"
 
 
 def _count(findings: Sequence[Finding], severity: str) -> int:

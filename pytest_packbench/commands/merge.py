@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of
-from pytest_packbench.runs.folder import OUTPUT, SUMMARY, find_folder, find_source
+from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
+from pytest_packbench.runs.folder import SUMMARY, find_folder, find_source
 
 if TYPE_CHECKING:
     import argparse
@@ -32,9 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", type=Path, nargs="+", help="the folders of the runs, or of all shards of one run")
     add_root(parser)
     add_packs(parser)
-    parser.add_argument(
-        "--output", type=Path, default=OUTPUT, help="the folder of reports (default reports/benchmarks)"
-    )
+    add_output(parser)
     parser.add_argument("--baseline", type=Path, help="the run that max_ratio_to_baseline compares with")
     parser.add_argument(
         "--allow-missing", action="store_true", help="merge although shards are missing: the run is partial and fails"
@@ -54,29 +53,24 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.markdown import summary_markdown
     from pytest_packbench.reports.terminal import table
-    from pytest_packbench.runs.baseline import Earlier
-    from pytest_packbench.runs.merge import Merge, Part
-    from pytest_packbench.runs.stored import load_run
+    from pytest_packbench.runs.merge import Merge
+    from pytest_packbench.runs.stored import Earlier, load_run
     from pytest_packbench.runs.writer import RunWriter
 
     _check_output(arguments.output)
-    merge = Merge([Part.open(find_folder(path, arguments.output)) for path in arguments.runs], str(ULID()))
+    merge = Merge((find_folder(path, arguments.output) for path in arguments.runs), str(ULID()))
     merged, shards = merge.run, merge.shards
     if shards is not None and shards.missing and not arguments.allow_missing:
         raise UsageError(
             f"{len(shards.missing)} of {shards.count} shards missing: {shards.named(shards.missing)}; "
             "give them too, or --allow-missing"
         )
-    packs = packs_of(arguments.packs)
-    suite = find_suite(merged.suite, arguments.root, packs)
-    pack = packs[suite.config.pack].for_suite(suite.config)
+    suite, pack = suite_and_pack(merged.suite, arguments)
     _check_rules(merged, suite, pack)
     earlier = Earlier(stored=load_run(find_source(arguments.baseline)) if arguments.baseline else None)
     index = CaseIndex(suite.cases_path)
     # a shard is run whole: what is in none was due
-    absent = None
-    if shards is not None:
-        absent = _Absent(run=merged, suite=suite, pack=pack, index=index, shards=shards)
+    absent = partial(_absent, merged, suite, shards, pack=pack, index=index) if shards is not None else None
     # results come by case id, and a table of cases with trials goes by test id
     order: Order = "given" if merged.settings.get("trials", 1) == 1 else "test"
     count = RunCount(merged, suite.config, pack, earlier, order=order)
@@ -122,39 +116,30 @@ def _counted(results: Iterable[CaseResult], count: RunCount) -> Iterator[CaseRes
         yield result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Absent:
-    """Gives the results of cases that stand in none of the shards."""
+def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack, index: CaseIndex) -> CaseResult | None:
+    """Give the result of a case that stands in none of the shards; None where the suite has no such case."""
+    from pytest_packbench.cases.files import read_place
+    from pytest_packbench.engine.results import Place, unscored
+    from pytest_packbench.model.errors import CaseError
 
-    run: Run
-    suite: Suite
-    pack: Pack
-    index: CaseIndex
-    shards: Shards
-
-    def __call__(self, case_id: str) -> CaseResult | None:
-        from pytest_packbench.cases.files import read_place
-        from pytest_packbench.engine.results import Place, unscored
-        from pytest_packbench.model.errors import CaseError
-
-        case = self.index.find(case_id)
-        if case is None:
-            return None
-        file = Path(os.path.relpath(case.path)).as_posix()
-        loaded = None
-        # what can't be read would have been an error; here it only did not run
-        with suppress(CaseError):
-            loaded = read_place(case, self.pack.case_model, file=file, pack=self.pack.name)
-        place = Place(
-            suite=self.suite,
-            pack=self.pack,
-            case_id=case.name,
-            nodeid=f"{file}::{case.name}",
-            file=case.located(file),
-            folder=Path(case.path).parent.name,
-            loaded=loaded,
-        )
-        missing = self.shards.missing
-        kind = "shard_missing" if missing else "in_no_shard"
-        told = f"not merged: shards {self.shards.named(missing)}" if missing else "in none of the merged shards"
-        return unscored(place, "not_run", kind, told, timestamp=self.run.finished_at)
+    case = index.find(case_id)
+    if case is None:
+        return None
+    file = Path(os.path.relpath(case.path)).as_posix()
+    loaded = None
+    # what can't be read would have been an error; here it only did not run
+    with suppress(CaseError):
+        loaded = read_place(case, pack.case_model, file=file, pack=pack.name)
+    place = Place(
+        suite=suite,
+        pack=pack,
+        case_id=case.name,
+        nodeid=f"{file}::{case.name}",
+        file=case.located(file),
+        folder=Path(case.path).parent.name,
+        loaded=loaded,
+    )
+    missing = shards.missing
+    kind = "shard_missing" if missing else "in_no_shard"
+    told = f"not merged: shards {shards.named(missing)}" if missing else "in none of the merged shards"
+    return unscored(place, "not_run", kind, told, timestamp=run.finished_at)

@@ -1,4 +1,4 @@
-"""Where commands find suites and packs, as pytest does: from the current folder."""
+"""What commands share: where they find suites, packs and runs, as pytest does, and the files that they write."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import UsageError
+from pytest_packbench.runs.folder import OUTPUT
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
 
+    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.packs.registry import Packs
 
 
 ROOT = Path("storage") / "benchmarks"
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Declare `--output`, the folder of reports."""
+    about = "the folder of reports (default reports/benchmarks)"
+    parser.add_argument("--output", type=Path, default=OUTPUT, help=about)
 
 
 def add_root(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +46,19 @@ def packs_of(specs: Iterable[str]) -> Packs:
     from pytest_packbench.packs.registry import Packs, import_pack
 
     return Packs(import_pack(spec) for spec in specs)
+
+
+def suite_and_pack(name: str, arguments: argparse.Namespace) -> tuple[Suite, Pack]:
+    """Read a suite by `--root` and `--pack`, and give with it its pack as the suite uses it.
+
+    Raises:
+        UsageError: there is none.
+        SuiteError: its rules can't be read.
+        PackError: its pack, or one of `--pack`, can't be loaded.
+    """
+    packs = packs_of(arguments.packs)
+    suite = find_suite(name, arguments.root, packs)
+    return suite, packs[suite.config.pack].for_suite(suite.config)
 
 
 def find_suite(name: str, root: Path, packs: Packs | None = None) -> Suite:
@@ -65,7 +86,7 @@ def find_suite(name: str, root: Path, packs: Packs | None = None) -> Suite:
 
 
 def _absent(name: str, root: Path, bundled: Path) -> str:
-    from pytest_packbench.cases.files import without_rules
+    from pytest_packbench.cases.suites import without_rules
     from pytest_packbench.model.suite import CONFIG_NAME
 
     there = root.is_dir()

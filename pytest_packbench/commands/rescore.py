@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cli import FAILED, FINE
-from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of, write_asked
+from pytest_packbench.commands.compare import add_fail_on, met
+from pytest_packbench.commands.paths import add_packs, add_root, suite_and_pack, write_asked
 from pytest_packbench.model.errors import said
 from pytest_packbench.runs.folder import PAYLOADS, find_folder
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from pytest_packbench.analysis.comparison import Comparison
-    from pytest_packbench.engine.context import SuiteContext
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
+
+
+_Terms = tuple[dict[str, Any], ...]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,32 +36,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_root(parser)
     add_packs(parser)
     parser.add_argument("--out", type=Path, help="write the page there instead of printing it")
-    parser.add_argument("--fail-on", metavar="CONDITIONS", help='such as "regressed>0, mean<-0.02" (points of score)')
+    add_fail_on(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Score the stored results again and print how the scores change."""
-    from pytest_packbench.analysis.comparison import compare, parse_conditions
+    from pytest_packbench.analysis.comparison import compare
     from pytest_packbench.reports.diff import diff_markdown
     from pytest_packbench.runs.report import open_report
     from pytest_packbench.runs.stored import StoredRun
 
     folder = find_folder(arguments.run)
     report = open_report(folder)
-    packs = packs_of(arguments.packs)
-    suite = find_suite(report.run.suite, arguments.root, packs)
-    pack = packs[suite.config.pack].for_suite(suite.config)
-    shared = _Shared()
-    before = tuple(shared.light(entry) for entry in report.entries)
-    after = tuple(shared.light(entry) for entry in rescored(before, report.run, folder / PAYLOADS, suite, pack))
+    suite, pack = suite_and_pack(report.run.suite, arguments)
+    terms: dict[Hashable, _Terms] = {}
+    before = tuple(_light(entry, terms) for entry in report.entries)
+    after = tuple(_light(entry, terms) for entry in rescored(before, report.run, folder / PAYLOADS, suite, pack))
     now = replace(report.run, suite_sha256=suite.sha256, pack=pack.name, pack_version=pack.version)
     comparison = compare(
         StoredRun(source=report.source, run=report.run, entries=before),
         StoredRun(source=f"{folder} rescored", run=now, entries=after),
     )
-    figures = comparison.figures()
-    conditions = parse_conditions(arguments.fail_on, figures) if arguments.fail_on is not None else ()
-    failed = [condition for condition in conditions if condition.holds(figures)]
+    failed = met(arguments.fail_on, comparison)
     page = diff_markdown(replace(comparison, differences=()), failed, [_note(comparison)])
     if arguments.out is None:
         sys.stdout.write(page)
@@ -82,16 +83,16 @@ def rescored(entries: Iterable[CaseResult], run: Run, payloads: Path, suite: Sui
     Raises:
         StoredRunError: the run kept no results, or a line of them can't be read.
     """
-    from pytest_packbench.engine.context import SuiteContext
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.runs.lines import read_payloads
 
     left = {(entry.test_id, entry.trial): entry for entry in entries}
     bench = SuiteContext.of_results(suite, pack, run.target)
-    cases = _Cases(suite, pack)
+    load = _cases(suite, pack)
     for key, result in read_payloads(payloads):
         entry = left.pop(key, None)
         if entry is not None:
-            loaded = cases.load(entry.case_id)
+            loaded = load(entry.case_id)
             yield entry if loaded is None else _again(entry, result, loaded, bench)
     yield from left.values()
 
@@ -101,18 +102,11 @@ def _note(comparison: Comparison) -> str:
     return f"Current is the same run: its stored results, scored by today's rules{changed}. Nothing was run."
 
 
-class _Shared:
-    """Entries with no more than a comparison reads, and their terms, of which there are few, held once."""
-
-    def __init__(self) -> None:
-        self._terms: dict[Hashable, tuple[dict[str, Any], ...]] = {}
-
-    def light(self, entry: CaseResult) -> CaseResult:
-        key = tuple((term["name"], term["effect"], term["value"]) for term in entry.terms)
-        terms = tuple({"name": name, "effect": effect, "value": value} for name, effect, value in key)
-        return replace(
-            entry, record=None, payload=None, message="", answer=None, terms=self._terms.setdefault(key, terms)
-        )
+def _light(entry: CaseResult, known: dict[Hashable, _Terms]) -> CaseResult:
+    """Give an entry with no more than a comparison reads; terms, of which there are few, are held once."""
+    key = tuple((term["name"], term["effect"], term["value"]) for term in entry.terms)
+    terms = tuple({"name": name, "effect": effect, "value": value} for name, effect, value in key)
+    return replace(entry, record=None, payload=None, message="", answer=None, terms=known.setdefault(key, terms))
 
 
 def _again(entry: CaseResult, result: Any, loaded: LoadedCase, bench: SuiteContext) -> CaseResult:
@@ -138,33 +132,25 @@ def _again(entry: CaseResult, result: Any, loaded: LoadedCase, bench: SuiteConte
     return replace(fresh, **kept, timestamp=entry.timestamp, duration_ms=entry.duration_ms)
 
 
-class _Cases:
-    """The suite's cases of today, each read when its result comes."""
+def _cases(suite: Suite, pack: Pack) -> Callable[[str], LoadedCase | None]:
+    """Give what reads a case of today by its id; None for one that is gone or can't be read."""
+    from pytest_packbench.cases.files import CaseIndex, read_place
+    from pytest_packbench.model.errors import CaseError
+    from pytest_packbench.reports.terminal import printable
 
-    def __init__(self, suite: Suite, pack: Pack) -> None:
-        from pytest_packbench.cases.files import CaseIndex
+    index = CaseIndex(suite.cases_path)
 
-        self._pack = pack
-        self._index = CaseIndex(suite.cases_path)
-        self._last: tuple[str, LoadedCase | None] = ("", None)
-
-    def load(self, case_id: str) -> LoadedCase | None:
-        """Give a case; None where it is gone or can't be read. Trials of a case come one after the other."""
-        if self._last[0] != case_id:
-            self._last = (case_id, self._read(case_id))
-        return self._last[1]
-
-    def _read(self, case_id: str) -> LoadedCase | None:
-        from pytest_packbench.cases.files import read_place
-        from pytest_packbench.model.errors import CaseError
-        from pytest_packbench.reports.terminal import printable
-
-        place = self._index.find(case_id)
+    # trials of a case come one after the other
+    @lru_cache(maxsize=1)
+    def load(case_id: str) -> LoadedCase | None:
+        place = index.find(case_id)
         if place is None:
             sys.stderr.write(f"packbench: left as it was: {case_id}: the suite has no such case any more\n")
             return None
         try:
-            return read_place(place, self._pack.case_model, file=place.path, pack=self._pack.name)
+            return read_place(place, pack.case_model, file=place.path, pack=pack.name)
         except CaseError as error:
             sys.stderr.write(f"packbench: left as it was: {printable(str(error))}\n")
             return None
+
+    return load

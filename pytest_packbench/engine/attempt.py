@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.backends import STUB
 from pytest_packbench.backends.answers import count
 from pytest_packbench.cases.load import load_cassette
-from pytest_packbench.engine.context import UNKNOWN, Attempt, Failure
 from pytest_packbench.engine.external import TargetFailure
 from pytest_packbench.engine.metering import price_of
 from pytest_packbench.engine.offline import offline
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from pytest_packbench.engine.context import SuiteContext
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.metering import Live, Meter
     from pytest_packbench.engine.targets import Aside
     from pytest_packbench.model.case import LoadedCase
@@ -44,12 +43,70 @@ if TYPE_CHECKING:
     Step = Callable[[SuiteContext, LoadedCase, "AttemptState"], None]
 
 
+UNKNOWN = "unknown"
+"""What a backend or model is called where nothing tells who answered."""
 _RECORD_ANEW = "record it anew (--packbench-mode=record)"
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _LOOP = str(Path(asyncio.__file__).parent)
 _IMPORTING = (str(Path(importlib.__file__).parent), "<frozen importlib")
 # made once: `json.dumps` makes one each time
 _STRICT = json.JSONEncoder(allow_nan=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why an attempt has no score: broken, which is another thing than bad.
+
+    Attributes:
+        kind: the reason's name, for `errors.jsonl`.
+        message: one line for people.
+        details: the user's own frames of a traceback, a line each.
+        raised: what the target raised, where somebody steps through the code; it would keep its frames alive.
+    """
+
+    kind: str
+    message: str
+    details: tuple[str, ...] = ()
+    raised: BaseException | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What an attempt left.
+
+    Attributes:
+        failure: set when there is no outcome or no score.
+        payload: the target's result as it came.
+        outcome: what the pack read in it.
+        score: what the pack made of the outcome.
+        cassette: the recording that answered the model calls, or that was made.
+        cassette_sha256: hash of its meaning.
+        stale: whether the recording answered another prompt than today's.
+        calls: model calls made.
+        cached: those of them that a folder of kept answers answered.
+        backend: who answered, `unknown` where nothing tells.
+        model: which model answered, `unknown` where nothing tells.
+        usage: tokens of all calls, as providers counted them.
+        trial: which of several attempts at the case, from 0.
+        finished_ns: UTC clock at the end of the attempt, nanoseconds since 1970.
+        duration_ms: wall clock of the attempt.
+    """
+
+    failure: Failure | None = None
+    payload: Any = None
+    outcome: Outcome | None = None
+    score: Score | None = None
+    cassette: Cassette | None = None
+    cassette_sha256: str | None = None
+    stale: bool = False
+    calls: int = 0
+    cached: int = 0
+    backend: str = UNKNOWN
+    model: str = UNKNOWN
+    usage: Usage = field(default_factory=Usage)
+    trial: int = 0
+    finished_ns: int = 0
+    duration_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -227,7 +284,7 @@ def _begin(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> No
     llm = _recording(context, loaded, state) if live is None else _backend(context, loaded, state, live)
     try:
         request: object = context.pack.request(loaded.case)
-    except context.stops:
+    except context.options.stops:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
         raise _Broken("pack_error", f"the pack could not make the request: {said(error)}", frames(error)) from None
@@ -242,8 +299,8 @@ def _begin(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> No
         llm=llm,
         suite=context.suite.name,
         case_id=loaded.case.id,
-        mode=context.mode,
-        files=context.files,
+        mode=context.options.mode,
+        files=context.options.files,
         backend=backend,
         model=model,
         guards=context.guards,
@@ -285,10 +342,10 @@ def _ask(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None
     if context.caller.opaque:
         _replay_whole(state, request)
     else:
-        with offline(loaded.case.id, allow_processes=context.allow_processes) as state.violations:
+        with offline(loaded.case.id, allow_processes=context.options.allow_processes) as state.violations:
             try:
                 state.payload = context.caller(request, given)
-            except context.stops:
+            except context.options.stops:
                 raise
             except BaseException as error:  # noqa: BLE001 - whatever a user's target raises is that case's error
                 state.trouble = error
@@ -334,7 +391,7 @@ def _replay_whole(state: AttemptState, request: VerifyRequest) -> None:
 def _guard(context: SuiteContext, case_id: str) -> AbstractContextManager[list[str]]:
     if context.live is not None:
         return nullcontext([])
-    return offline(case_id, allow_processes=context.allow_processes)
+    return offline(case_id, allow_processes=context.options.allow_processes)
 
 
 def _is_cancelled(error: BaseException) -> bool:
@@ -363,7 +420,7 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> No
         # a ruling on another answer is no ruling on this one
         other = f"the recorded answer of the role {', '.join(foreign)} is about another text than today's"
         raise _Broken("cassette_stale", f"{other}; {_RECORD_ANEW}")
-    if replay is not None and replay.stale and context.stale_is_error:
+    if replay is not None and replay.stale and context.options.stale_is_error:
         raise _Broken("cassette_stale", f"the recording answered another prompt than today's; {_RECORD_ANEW}")
 
 
@@ -389,7 +446,7 @@ def _check_trouble(context: SuiteContext, state: AttemptState) -> None:
     if isinstance(trouble, TargetFailure):
         raise _Broken(trouble.kind, str(trouble), trouble.details)
     if trouble is not None:
-        raised = trouble if context.debugged else None
+        raised = trouble if context.options.debugged else None
         raise _Broken("target_error", f"the target raised {said(trouble)}", frames(trouble), raised)
 
 
@@ -399,7 +456,7 @@ def _read(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> Non
         outcome: object = context.pack.read(state.payload)
     except ResultError as error:
         raise _Broken("result_unreadable", f"the target's result can't be read: {error}") from None
-    except context.stops:
+    except context.options.stops:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
         raise _Broken("reader_error", f"the reader raised {said(error)}", frames(error)) from None
@@ -438,7 +495,7 @@ def _score(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> No
     """Have the pack score what it read."""
     try:
         score: object = context.pack.score(loaded.case, state.outcome, context.suite.config)
-    except context.stops:
+    except context.options.stops:
         raise
     except BaseException as error:  # noqa: BLE001 - a scorer may be anybody's
         raise _Broken("scorer_error", f"the scorer raised {said(error)}", frames(error)) from None
@@ -457,7 +514,7 @@ def _in_range(points: object) -> bool:
 
 def _record(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Keep the first trial's exchanges as the case's cassette, in record mode."""
-    if context.mode != "record" or state.trial != 0:
+    if context.options.mode != "record" or state.trial != 0:
         return
     try:
         kept = keep(context, loaded, state, *_answered_by(context, state))

@@ -10,7 +10,7 @@ import asyncio
 import json
 from contextlib import suppress
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from pytest_packbench.atomic import write_atomic
@@ -21,24 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_packbench.backends.base import Backend
+    from pytest_packbench.backends import Backend
     from pytest_packbench.engine.secrets import Secrets
     from pytest_packbench.model.request import ModelRequest
 
 CACHE_VERSION = 1
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1)
-
-
-class Answered(NamedTuple):
-    """An answer, and where it is from.
-
-    Attributes:
-        answer: the answer; without secrets where it is from the folder.
-        cached: whether it is from the folder.
-    """
-
-    answer: ModelAnswer
-    cached: bool
 
 
 class AnswerCache:
@@ -69,7 +57,9 @@ class AnswerCache:
         with TemporaryFile(dir=self._folder):
             pass
 
-    async def complete(self, backend: Backend, request: ModelRequest, *, trial: int, again: int) -> Answered:
+    async def complete(
+        self, backend: Backend, request: ModelRequest, *, trial: int, again: int
+    ) -> tuple[ModelAnswer, bool]:
         """Answer from the folder, or ask and keep the answer.
 
         Args:
@@ -77,6 +67,9 @@ class AnswerCache:
             request: for what.
             trial: which of several attempts at the case asks, from 0.
             again: how often the attempt made this very call before.
+
+        Returns:
+            The answer, without secrets where it is from the folder, and whether it is.
 
         Raises:
             BackendError: the call broke.
@@ -86,10 +79,10 @@ class AnswerCache:
         async with lock:
             found = self._read(key)
             if found is not None:
-                return Answered(found, cached=True)
+                return found, True
             answer = await backend.complete(request)
             self._write(key, self._secrets.hide_in_answer(answer))
-            return Answered(answer, cached=False)
+            return answer, False
 
     def _key(self, backend: Backend, request: ModelRequest, trial: int, again: int) -> str:
         return canonical_sha256(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.backends import MODULES, RECORDED, STUB, open_backend
-from pytest_packbench.backends.base import Backend, BackendOptions, BackendUnusable
+from pytest_packbench.backends import MODULES, RECORDED, STUB, Backend, BackendOptions, BackendUnusable, open_backend
 from pytest_packbench.engine.cache import AnswerCache
 from pytest_packbench.engine.metering import Asked, Ledger, Live, price_of
 from pytest_packbench.engine.scheduler import Throttle
@@ -21,16 +19,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answering:
-    """Who answers a suite's model calls.
-
-    Attributes:
-        backend: as asked for; empty where nobody is named.
-        model: as asked for; empty where none is named.
-        live: what is asked; None in fixture mode.
-        roles: roles that the pack asks other models in.
-    """
+class Answering(NamedTuple):
+    """Who answers a suite's model calls; the fields are those of `SuiteContext`."""
 
     backend: str
     model: str

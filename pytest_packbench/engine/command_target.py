@@ -13,9 +13,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
 from pytest_packbench.cases.load import parse_json
-from pytest_packbench.engine.external import MOST_BYTES, TargetFailure, Veil, request_json
+from pytest_packbench.engine.external import MOST_BYTES, TargetError, TargetFailure, Veil, request_json
 from pytest_packbench.engine.secrets import HIDDEN
-from pytest_packbench.engine.targets import TargetError
 from pytest_packbench.model.errors import shown
 
 if TYPE_CHECKING:
@@ -37,22 +36,6 @@ _LINE_BYTES = 16 * 1024
 _SETTLE_S = 2.0
 
 
-def shown_command(command: str) -> str:
-    """Show a command without what may be secret in it.
-
-    Args:
-        command: a command line, in the quotes of a POSIX shell.
-
-    Returns:
-        The command; values of options and of variables with secret names (`--api-key`, `TOKEN=`) as `[hidden]`.
-    """
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return "…"
-    return " ".join(_without_secrets(words)[0])
-
-
 class CommandTarget:
     """Asks child processes, each one case at a time. Used from one event loop.
 
@@ -61,12 +44,10 @@ class CommandTarget:
 
     Attributes:
         opaque: its model calls, if any, are out of sight, so that it is recorded whole.
-        asks_model: it needs no backend of ours.
         shown: the command as it may be shown.
     """
 
     opaque = True
-    asks_model = False
 
     def __init__(self, *, command: str, cwd: Path, processes: int) -> None:
         """Read the command; nothing is started yet.

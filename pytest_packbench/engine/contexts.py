@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.backends import STUB
 from pytest_packbench.engine.clients import Clients
-from pytest_packbench.engine.context import SuiteContext
+from pytest_packbench.engine.external import TargetError
 from pytest_packbench.engine.metering import Live
 from pytest_packbench.engine.recordings import recorded_calls
 from pytest_packbench.engine.secrets import Secrets
-from pytest_packbench.engine.target_lookup import find_target, import_object
-from pytest_packbench.engine.targets import Caller, TargetError, as_target
+from pytest_packbench.engine.targets import Caller, as_target, find_target, import_object
 from pytest_packbench.model.errors import said
-from pytest_packbench.model.options import ExpectedCalls, SetupError
+from pytest_packbench.model.options import ExpectedCalls, RunOptions, SetupError
 from pytest_packbench.model.suite import CONFIG_NAME, AtLeast
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.engine.results import Place
-    from pytest_packbench.model.options import RunOptions
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.request import Target
     from pytest_packbench.model.suite import Suite
@@ -30,6 +29,49 @@ if TYPE_CHECKING:
 
 REFERENCE = "reference"
 """What a pack's own target is called in records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteContext:
+    """What all cases of a suite share in a run.
+
+    Attributes:
+        suite: the suite.
+        pack: its pack.
+        caller: calls the target.
+        target_name: how the target is called in records.
+        options: how attempts are to be made.
+        live: what is asked instead of recordings; None in fixture mode.
+        backend: who answers, as asked for: a backend's name, `stub` for a scripted model, empty where nobody is named.
+        model: which model answers; empty where none is named.
+        guards: what stands between an agent and untrusted text.
+        judges: judges of the user's own, by name.
+        roles: roles that the pack asks other models in, beside the one under test.
+        asks_model: whether model calls are answered by somebody; see `__post_init__`.
+    """
+
+    suite: Suite
+    pack: Pack
+    caller: Caller
+    target_name: str
+    options: RunOptions = field(default_factory=RunOptions)
+    live: Live | None = None
+    backend: str = ""
+    model: str = ""
+    guards: tuple[Any, ...] = ()
+    judges: Mapping[str, Any] = field(default_factory=dict)
+    roles: frozenset[str] = frozenset()
+    asks_model: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find out whether model calls are answered by somebody: a scripted model plays inside the target."""
+        asks = self.caller.asks_model and (self.backend != STUB or bool(self.roles))
+        object.__setattr__(self, "asks_model", asks)
+
+    @classmethod
+    def of_results(cls, suite: Suite, pack: Pack, target_name: str, **given: Any) -> SuiteContext:
+        """Give the context of results that come from elsewhere: its target is never called."""
+        return cls(suite=suite, pack=pack, caller=Caller(_uncalled), target_name=target_name, **given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,24 +169,15 @@ class SuiteContexts:
         """
         target, name = self._target(suite)
         pack, caller, options = self.pack_of(suite), Caller(target), self.options
-        answering = self.clients.for_suite(suite, pack, caller)
         self._opened[suite.name] = context = SuiteContext(
             suite=suite,
             pack=pack,
             caller=caller,
             target_name=name,
-            mode=options.mode,
-            live=answering.live,
-            backend=answering.backend,
-            model=answering.model,
-            roles=answering.roles,
+            options=options,
+            **self.clients.for_suite(suite, pack, caller)._asdict(),
             guards=self._guards(suite, pack),
             judges=self._hooks.judges(),
-            allow_processes=options.allow_processes,
-            stale_is_error=options.stale_is_error,
-            debugged=options.debugged,
-            stops=options.stops,
-            files=options.files,
         )
         return context
 
@@ -155,10 +188,11 @@ class SuiteContexts:
             suite: the suite.
             target_name: what records say of who made them.
         """
-        options, live = self.options, None
-        if options.mode != "fixture":
+        mode, live = self.options.mode, None
+        if mode != "fixture":
             live = Live(asked=None, ledger=self.clients.ledger, secrets=Secrets(os.environ))
-        return SuiteContext.of_results(suite, self.pack_of(suite), target_name, mode=options.mode, live=live)
+        options = RunOptions(mode=mode)
+        return SuiteContext.of_results(suite, self.pack_of(suite), target_name, options=options, live=live)
 
     def known(self, suite: Suite) -> SuiteContext | None:
         """Give what runs a suite's cases where it was needed already."""
@@ -262,6 +296,10 @@ def guard_name(guard: Any) -> str:
 def shown_path(path: Path, root: Path) -> str:
     """Name a file as pytest's node ids do: from the project's folder where it lies in it, else absolute."""
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+
+
+def _uncalled(request: object) -> None:
+    raise RuntimeError(f"the result comes from elsewhere, and no target is asked: {request!r}")
 
 
 def _guard(name: str, own: Mapping[str, Any], suite: Suite) -> Any:

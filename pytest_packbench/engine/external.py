@@ -1,4 +1,4 @@
-"""What targets outside this process share: how they fail, what they are sent, and what must not be seen of them."""
+"""How targets fail, what those outside this process are sent, and what must not be seen of them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ MOST_BYTES = 32 * 1024 * 1024
 _SHORTEST = 4
 _LONG_LINE = 16
 _EXCERPT = 300
+
+
+class TargetError(ValueError):
+    """The target can't be found, or can't be called as one."""
 
 
 class TargetFailure(RuntimeError):  # noqa: N818 - it tells of a failure elsewhere: in a server or in a process

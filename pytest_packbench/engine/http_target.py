@@ -14,8 +14,7 @@ from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 from pytest_packbench import __version__
 from pytest_packbench.cases.load import parse_json
-from pytest_packbench.engine.external import MOST_BYTES, TargetFailure, Veil, request_json
-from pytest_packbench.engine.targets import TargetError
+from pytest_packbench.engine.external import MOST_BYTES, TargetError, TargetFailure, Veil, request_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,12 +63,10 @@ class HttpTarget:
 
     Attributes:
         opaque: its model calls, if any, are out of sight, so that it is recorded whole.
-        asks_model: it needs no backend of ours.
         shown: the URL as it may be shown.
     """
 
     opaque = True
-    asks_model = False
 
     def __init__(self, *, url: str, timeout_s: float, connections: int) -> None:
         """Check the address and the headers; nothing is sent yet.

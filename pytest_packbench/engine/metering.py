@@ -8,16 +8,17 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.base import BackendError
+from pytest_packbench.backends import BackendError
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import text_of
 from pytest_packbench.model.request import Usage
+from pytest_packbench.model.suite import Prices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
-    from pytest_packbench.backends.base import Backend
+    from pytest_packbench.backends import Backend
     from pytest_packbench.engine.cache import AnswerCache
     from pytest_packbench.engine.secrets import Secrets
     from pytest_packbench.model.options import Caps
@@ -29,29 +30,7 @@ CAPS = ("max_tokens", "max_cost", "max_seconds")
 _MILLION = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """What a model's tokens cost.
-
-    Attributes:
-        input_per_million: for a million tokens that the model reads.
-        output_per_million: for a million tokens that it writes.
-        currency: the sign or code shown beside costs.
-        source: who says so.
-    """
-
-    input_per_million: float
-    output_per_million: float
-    currency: str = "USD"
-    source: str = "suite.yaml"
-
-    def of(self, usage: Usage) -> float:
-        """Give what a call costs; a count that the provider doesn't give costs nothing here."""
-        tokens_in, tokens_out = usage.tokens_input or 0, usage.tokens_output or 0
-        return (tokens_in * self.input_per_million + tokens_out * self.output_per_million) / _MILLION
-
-
-def price_of(config: SuiteConfig, backend: str, model: str) -> Price | None:
+def price_of(config: SuiteConfig, backend: str, model: str) -> Prices | None:
     """Find what a model's tokens cost.
 
     Args:
@@ -64,12 +43,22 @@ def price_of(config: SuiteConfig, backend: str, model: str) -> Price | None:
     """
     own = config.prices.get(model)
     if own is not None:
-        return Price(
-            input_per_million=own.input_per_million,
-            output_per_million=own.output_per_million,
-            currency=own.currency,
-        )
-    return _listed(backend, model)
+        return own
+    try:
+        from genai_prices import Usage as Counts
+        from genai_prices import calc_price
+    except ImportError:
+        return None
+    try:
+        # a token each: tiers that begin at many tokens are not looked at
+        read = calc_price(Counts(input_tokens=1, output_tokens=0), model, provider_id=backend)
+        written = calc_price(Counts(input_tokens=0, output_tokens=1), model, provider_id=backend)
+    except LookupError:
+        return None
+    return Prices(
+        input_per_million=float(read.total_price) * _MILLION,
+        output_per_million=float(written.total_price) * _MILLION,
+    )
 
 
 class Ledger:
@@ -107,7 +96,7 @@ class Ledger:
         """Wall clock since the first attempt was to begin."""
         return 0.0 if self._begun is None else self._clock() - self._begun
 
-    def add(self, usage: Usage | None, price: Price | None) -> None:
+    def add(self, usage: Usage | None, price: Prices | None) -> None:
         """Book one call.
 
         Args:
@@ -118,7 +107,7 @@ class Ledger:
             self.calls += 1
             self._count(usage, price)
 
-    def tell(self, usage: Usage | None, price: Price | None) -> None:
+    def tell(self, usage: Usage | None, price: Prices | None) -> None:
         """Book what a target told of model calls that it made by itself; arguments as in `add`."""
         with self._lock:
             self._count(usage, price)
@@ -156,7 +145,7 @@ class Ledger:
             return "max_seconds", f"the run's cap of {caps.seconds:g} s is reached"
         return "", ""
 
-    def _count(self, usage: Usage | None, price: Price | None) -> None:
+    def _count(self, usage: Usage | None, price: Prices | None) -> None:
         if usage is None or (usage.tokens_input is None and usage.tokens_output is None):
             self.uncounted += 1
             return
@@ -164,7 +153,9 @@ class Ledger:
         if price is None:
             self.cost = None
         elif self.cost is not None:
-            self.cost += price.of(usage)
+            # a count that the provider doesn't give costs nothing here
+            tokens_in, tokens_out = usage.tokens_input or 0, usage.tokens_output or 0
+            self.cost += (tokens_in * price.input_per_million + tokens_out * price.output_per_million) / _MILLION
             self.currency = price.currency
 
 
@@ -178,7 +169,7 @@ class Asked:
     """
 
     backend: Backend
-    price: Price | None = None
+    price: Prices | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -226,9 +217,7 @@ class Live:
         Args:
             trial: which of several attempts at the case it is, from 0.
         """
-        if self.asked is None and not self.aside:
-            return None
-        return Meter(self.asked, self.aside, ledger=self.ledger, secrets=self.secrets, cache=self.cache, trial=trial)
+        return Meter(self, trial) if self.asked is not None or self.aside else None
 
 
 class Meter:
@@ -238,22 +227,9 @@ class Meter:
         said: the exchanges in the order in which they were asked.
     """
 
-    def __init__(
-        self,
-        asked: Asked | None,
-        aside: Mapping[str, Asked],
-        *,
-        ledger: Ledger,
-        secrets: Secrets,
-        cache: AnswerCache | None = None,
-        trial: int = 0,
-    ) -> None:
+    def __init__(self, live: Live, trial: int) -> None:
         self.said: list[Said] = []
-        self._asked = asked
-        self._aside = aside
-        self._ledger = ledger
-        self._secrets = secrets
-        self._cache = cache
+        self._live = live
         self._trial = trial
         self._loop = asyncio.get_running_loop()
         self._closed = False
@@ -327,9 +303,10 @@ class Meter:
 
     async def _complete(self, request: ModelRequest) -> ModelAnswer:
         self._refuse_late()
-        said = Said(request.role, canonical_sha256(request.as_json()), aside=request.role in self._aside)
+        said = Said(request.role, canonical_sha256(request.as_json()), aside=request.role in self._live.aside)
         self.said.append(said)
-        asked = self._aside.get(request.role, self._asked)
+        asked = self._live.aside.get(request.role, self._live.asked)
+        ledger, secrets = self._live.ledger, self._live.secrets
         if asked is None:
             said.error = BackendError("no_backend", f"nobody is named to answer the role {request.role}")
             raise said.error
@@ -338,55 +315,36 @@ class Meter:
         try:
             answer = await self._answer(asked.backend, request, said)
         except BackendError as error:
-            self._ledger.add(error.usage, asked.price)
-            said.error = BackendError(error.kind, self._secrets.hide(str(error)), usage=error.usage)
+            ledger.add(error.usage, asked.price)
+            said.error = BackendError(error.kind, secrets.hide(str(error)), usage=error.usage)
             raise said.error from None
         except Exception as error:
-            self._ledger.add(None, asked.price)
-            said.error = BackendError("backend_error", self._secrets.hide(f"{type(error).__name__}: {text_of(error)}"))
+            ledger.add(None, asked.price)
+            said.error = BackendError("backend_error", secrets.hide(f"{type(error).__name__}: {text_of(error)}"))
             raise said.error from error
         except asyncio.CancelledError:
             # the provider may have counted it all the same
-            self._ledger.add(None, asked.price)
+            ledger.add(None, asked.price)
             raise
         finally:
             self._under_way.discard(task)
         if said.cached:
-            self._ledger.add_cached()
+            ledger.add_cached()
         else:
-            self._ledger.add(answer.usage, asked.price)
+            ledger.add(answer.usage, asked.price)
         try:
-            said.answer = self._secrets.hide_in_answer(answer)
+            said.answer = secrets.hide_in_answer(answer)
         except RecursionError:
             said.error = BackendError("answer_unreadable", "the answer is nested too deep to be searched for secrets")
             raise said.error from None
         return said.answer
 
     async def _answer(self, backend: Backend, request: ModelRequest, said: Said) -> ModelAnswer:
-        if self._cache is None:
+        if self._live.cache is None:
             return await backend.complete(request)
         same = [one for one in self.said if one.request_sha256 == said.request_sha256 and one.error is None]
-        found = await self._cache.complete(backend, request, trial=self._trial, again=len(same) - 1)
-        said.cached = found.cached
-        return found.answer
-
-
-def _listed(backend: str, model: str) -> Price | None:
-    try:
-        from genai_prices import Usage, calc_price
-    except ImportError:
-        return None
-    try:
-        # a token each: tiers that begin at many tokens are not looked at
-        read = calc_price(Usage(input_tokens=1, output_tokens=0), model, provider_id=backend)
-        written = calc_price(Usage(input_tokens=0, output_tokens=1), model, provider_id=backend)
-    except LookupError:
-        return None
-    return Price(
-        input_per_million=float(read.total_price) * _MILLION,
-        output_per_million=float(written.total_price) * _MILLION,
-        source="genai-prices",
-    )
+        answer, said.cached = await self._live.cache.complete(backend, request, trial=self._trial, again=len(same) - 1)
+        return answer
 
 
 def _running() -> asyncio.AbstractEventLoop | None:

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.atomic import write_atomic
 from pytest_packbench.cases.load import load_cassette
-from pytest_packbench.engine.results import clock
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY, Cassette
 from pytest_packbench.model.errors import CassetteError, Problem, shown
 from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
+from pytest_packbench.model.result import clock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from pytest_packbench.engine.attempt import AttemptState
-    from pytest_packbench.engine.context import SuiteContext
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.metering import Said
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.request import ModelRequest

@@ -14,11 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.engine.attempt import AttemptState, settle
-from pytest_packbench.engine.context import Attempt, Failure
+from pytest_packbench.engine.attempt import Attempt, AttemptState, Failure, settle
 from pytest_packbench.engine.offline import THREADS
 from pytest_packbench.engine.output import Output
-from pytest_packbench.engine.scheduler import Answer, Job, Key, Limit, Work
+from pytest_packbench.engine.scheduler import Answer, Job, Key, Work
 from pytest_packbench.engine.targets import daemon, release_pools
 from pytest_packbench.model.errors import said
 
@@ -102,7 +101,6 @@ class Runner:
     ) -> None:
         self.throttle = throttle
         self.ledger = ledger
-        self._limit = Limit(limit_s)
         self._lookahead = lookahead
         self._switch_s: float | None = None
         self._settled = settled
@@ -115,7 +113,7 @@ class Runner:
         self._beat_asked: float | None = None
         self._next_tick = 0.0
         self._closed = False
-        self._work = Work(throttle, lookahead, self._limit, ledger, self._answers, beside=beside)
+        self._work = Work(throttle, lookahead, limit_s, ledger, self._answers, beside=beside)
         self._thread: threading.Thread | None = None
 
     def plan(self, jobs: Iterable[Job]) -> None:
@@ -133,7 +131,7 @@ class Runner:
             tick: called about twice a second while waiting.
 
         Raises:
-            BaseException: what the target raised to end the whole run (`SuiteContext.stops`).
+            BaseException: what the target raised to end the whole run (`RunOptions.stops`).
         """
         key = job.key
         if key in self._given_up:
@@ -147,7 +145,7 @@ class Runner:
         # room for others: made at once where it is needed soon, else together with further ones
         self._work.room.append(key)
         if len(self._work.room) > self._lookahead // 8:
-            self._on_loop(self._work.taken)
+            self._on_loop(self._work.pump)
         done = self._done.pop(key)
         if done.stop is not None:
             raise done.stop
@@ -171,7 +169,7 @@ class Runner:
 
     def lift_limit(self) -> None:
         """Wait for every attempt as long as it takes from now on: somebody steps through the code."""
-        self._limit.lift()
+        self._work.limit_s = None
 
     def progress(self) -> Progress:
         """Say how far the run is."""
@@ -211,7 +209,7 @@ class Runner:
         coming = key in self._planned and key not in self._over and self._lookahead > 0
         self._planned.add(key)
         self._next_tick = max(self._next_tick, time.monotonic() + _TICK_S)
-        self._on_loop(self._work.taken)
+        self._on_loop(self._work.pump)
         if not coming:
             self._on_loop(self._work.want, job)
         while key not in self._done:
@@ -251,7 +249,7 @@ class Runner:
 
     def _look_after(self, job: Job) -> None:
         """Give up on a loop that is gone or that a target holds up: its cases are errors, not an endless wait."""
-        now, limit_s = time.monotonic(), self._limit.seconds
+        now, limit_s = time.monotonic(), self._work.limit_s
         if self._beat_asked is not None and self._work.beaten >= self._beat_asked:
             self._beat_asked = None
         if self._beat_asked is None:
@@ -285,7 +283,7 @@ class Runner:
 
     def _stop_of(self, state: AttemptState, job: Job) -> BaseException | None:
         trouble = state.trouble
-        if not isinstance(trouble, job.context.stops):
+        if not isinstance(trouble, job.context.options.stops):
             return None
         # Ctrl-C comes to the main thread alone: on another one it is a target's own doing, and its case's error
         return None if self._beside and isinstance(trouble, KeyboardInterrupt) else trouble

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.engine.attempt import AttemptState, abandoned, ask_ahead
-from pytest_packbench.engine.context import Failure
+from pytest_packbench.engine.attempt import AttemptState, Failure, abandoned, ask_ahead
 from pytest_packbench.engine.output import Output, collected_in
 from pytest_packbench.engine.targets import in_thread
 from pytest_packbench.model.errors import said
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     import queue
     from collections.abc import Callable
 
-    from pytest_packbench.engine.context import SuiteContext
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.metering import Ledger
     from pytest_packbench.model.case import LoadedCase
 
@@ -54,21 +53,6 @@ class Job:
     key: Key
     context: SuiteContext
     loaded: LoadedCase
-
-
-@dataclass(slots=True)
-class Limit:
-    """A time limit of each attempt that may be lifted while they run.
-
-    Attributes:
-        seconds: None for none.
-    """
-
-    seconds: float | None
-
-    def lift(self) -> None:
-        """Wait as long as it takes from now on: somebody steps through the code."""
-        self.seconds = None
 
 
 class Throttle:
@@ -150,13 +134,14 @@ class Work:
     Args:
         throttle: how many attempts may be under way.
         lookahead: how many may be begun and not yet taken.
-        limit: time limit of each.
+        limit_s: time limit of each, seconds; None for none.
         ledger: says when nothing new may begin.
         answers: where answers go, and calls of sync targets that are to run in the thread that takes.
         beside: whether sync targets run on threads of their own.
 
     Attributes:
         loop: the event loop; threads that call on it use `call_soon_threadsafe`.
+        limit_s: see above; others lift it.
         begun: when each attempt under way began, monotonic seconds; others read it.
         beaten: when the loop was last seen alive; others read it.
         stirred: when an attempt last began or ended, monotonic seconds; others read it.
@@ -169,7 +154,7 @@ class Work:
         self,
         throttle: Throttle,
         lookahead: int,
-        limit: Limit,
+        limit_s: float | None,
         ledger: Ledger,
         answers: queue.SimpleQueue[Answer | Callable[[], None]],
         *,
@@ -183,7 +168,7 @@ class Work:
         self.room: deque[Key] = deque()
         self._throttle = throttle
         self._lookahead = lookahead
-        self._limit = limit
+        self.limit_s = limit_s
         self._ledger = ledger
         self._answers = answers
         self._aside = in_thread if beside else partial(in_thread, start=answers.put)
@@ -217,7 +202,7 @@ class Work:
     def plan(self, jobs: list[Job]) -> None:
         """Line up attempts and begin as many as may be."""
         self.waiting.update((job.key, job) for job in jobs)
-        self._pump()
+        self.pump()
 
     def want(self, job: Job) -> None:
         """Put an attempt that is waited for now before all others, whatever the lookahead says."""
@@ -226,11 +211,7 @@ class Work:
         elif job.key not in self.unwanted:
             self.waiting.pop(job.key, None)
             self._urgent[job.key] = job
-        self._pump()
-
-    def taken(self) -> None:
-        """Note what was taken."""
-        self._pump()
+        self.pump()
 
     def release(self, key: Key) -> None:
         """Let go of an attempt that nobody will take."""
@@ -238,18 +219,10 @@ class Work:
         if key in self._under_way:
             self._cancel(self._under_way[key])
         self._ahead.discard(key)
-        self._pump()
+        self.pump()
 
-    async def cancel_all(self) -> None:
-        """Begin nothing more and cancel what is under way."""
-        self._closed = True
-        self.waiting.clear()
-        await _cancelled({one.task for one in self._under_way.values()})
-        # what targets began and left behind
-        await _cancelled(asyncio.all_tasks() - {asyncio.current_task()})
-        await self.loop.shutdown_asyncgens()
-
-    def _pump(self) -> None:
+    def pump(self) -> None:
+        """Note what was taken, and begin as many attempts as may be."""
         while self.room:
             self._ahead.discard(self.room.popleft())
         while len(self._under_way) < self._throttle.limit:
@@ -261,6 +234,15 @@ class Work:
                 self._begin(self.waiting.pop(next(iter(self.waiting))))
             else:
                 return
+
+    async def cancel_all(self) -> None:
+        """Begin nothing more and cancel what is under way."""
+        self._closed = True
+        self.waiting.clear()
+        await _cancelled({one.task for one in self._under_way.values()})
+        # what targets began and left behind
+        await _cancelled(asyncio.all_tasks() - {asyncio.current_task()})
+        await self.loop.shutdown_asyncgens()
 
     def _begin(self, job: Job) -> None:
         if job.key in self.unwanted:
@@ -275,14 +257,14 @@ class Work:
         asking = ask_ahead(job.context, job.loaded, state, aside=self._aside)
         task = self.loop.create_task(asking, context=collected_in(output))
         one = self._under_way[job.key] = _UnderWay(job=job, state=state, output=output, task=task)
-        if self._limit.seconds is not None:
-            one.timer = self.loop.call_later(self._limit.seconds, self._give_up, one)
+        if self.limit_s is not None:
+            one.timer = self.loop.call_later(self.limit_s, self._give_up, one)
         task.add_done_callback(partial(self._end, one))
 
     def _give_up(self, one: _UnderWay) -> None:
         """Cancel an attempt whose limit has passed, unless it was lifted meanwhile."""
-        if self._limit.seconds is not None:
-            one.overdue = self._limit.seconds
+        if self.limit_s is not None:
+            one.overdue = self.limit_s
             self._cancel(one)
 
     def _cancel(self, one: _UnderWay) -> None:
@@ -304,7 +286,7 @@ class Work:
         if state.trouble is None and state.failure is None:
             self._throttle.went_well()
         self._answers.put(Answer(one.job, state, output=one.output))
-        self._pump()
+        self.pump()
 
 
 def _ended(one: _UnderWay, task: asyncio.Task[None] | None) -> AttemptState:

@@ -137,17 +137,12 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
     """Translate pydantic's errors on `model` into problems, in the order of the file."""
-    details = error.errors(include_url=False)
-    problems = [_problem(detail, model) for detail in details]
+    found = [(detail, _problem(detail, model)) for detail in error.errors(include_url=False)]
     # a misspelt key is missing under its right name as well: only the misspelling is said, and said first
-    meant = {
-        (detail["loc"][:-1], problem.expected)
-        for detail, problem in zip(details, problems, strict=True)
-        if detail["type"] == "extra_forbidden"
-    }
+    meant = {(detail["loc"][:-1], problem.expected) for detail, problem in found if detail["type"] == "extra_forbidden"}
     return [
         problem
-        for detail, problem in zip(details, problems, strict=True)
+        for detail, problem in found
         if detail["type"] != "missing" or (detail["loc"][:-1], _guess(str(detail["loc"][-1]))) not in meant
     ]
 
@@ -163,8 +158,8 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> Problem:
     # pydantic inserts names of union members and of constraints, which stand in no file
     steps = [step for step in location if isinstance(step, int) or not step.startswith(("tuple[", "nullable"))]
     if kind == "extra_forbidden":
-        word = str(steps[-1])
-        return Problem(pointer_of(steps), f'unknown key "{word}"', suggestion(word, _keys_at(model, steps[:-1])))
+        word, names = str(steps[-1]), [step for step in steps[:-1] if isinstance(step, str)]
+        return Problem(pointer_of(steps), f'unknown key "{word}"', suggestion(word, _keys_at(model, names)))
     if kind == "missing":
         return Problem(pointer_of(steps), f'the key "{steps[-1]}" is missing', "add it")
     wrong = f"got {shown(detail['input'])}"
@@ -183,16 +178,13 @@ def _expected(kind: str, context: Mapping[str, Any]) -> str:
     return _FORMS.get(context.get("pattern", ""), "") or _EXPECTED.get(kind, "")
 
 
-def _keys_at(model: type[BaseModel], steps: Sequence[str | int]) -> list[str]:
-    here: type[BaseModel] | None = model
-    for step in steps:
-        if here is None:
-            return []
-        if isinstance(step, int):
-            continue
-        fields = {field.alias or name: field for name, field in here.model_fields.items()}
-        here = _model_in(fields[step].annotation) if step in fields else None
-    return [field.alias or name for name, field in here.model_fields.items()] if here else []
+def _keys_at(model: type[BaseModel], names: Sequence[str]) -> list[str]:
+    """Give the keys of the object that stands under the keys `names`; none where no model says them."""
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    if not names:
+        return list(fields)
+    inner = _model_in(fields[names[0]].annotation) if names[0] in fields else None
+    return _keys_at(inner, names[1:]) if inner else []
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, final, get_args
 
 from pydantic_core import from_json
@@ -147,7 +147,11 @@ class EvalRecord:
             if getattr(self, name) is not None:
                 _check_integer(name, getattr(self, name), U64_MAX)
         if self.packbench is not None:
-            _check_packbench(self.packbench)
+            _check_instance("packbench", self.packbench, dict)
+            try:
+                check_value(self.packbench)
+            except SerdeError as error:
+                raise RecordError(str(error.inside("packbench"))) from None
 
     @classmethod
     def from_json_line(cls, line: str | bytes, *, strict: bool = True) -> EvalRecord:
@@ -197,7 +201,8 @@ class EvalRecord:
     def as_json(self) -> dict[str, Any]:
         """Give what `to_json_line` writes as plain JSON; `packbench` is not copied."""
         wire = {name: value for name in _NAMES if (value := getattr(self, name)) is not None}
-        wire["hook_decisions"] = [_hook_on_the_wire(hook) for hook in self.hook_decisions]
+        hooks = map(vars, self.hook_decisions)
+        wire["hook_decisions"] = [{name: value for name, value in one.items() if value is not None} for one in hooks]
         return wire
 
 
@@ -242,11 +247,6 @@ def strict_problem(record: EvalRecord) -> str | None:
     return None
 
 
-def _hook_on_the_wire(hook: HookDecision) -> dict[str, Any]:
-    wire = {"hook": hook.hook, "decision": hook.decision}
-    return wire if hook.rule is None else {**wire, "rule": hook.rule}
-
-
 def _assemble(kind: type[_Assembled], values: dict[str, Any]) -> _Assembled:
     """Make an instance of checked values for all its fields, past the constructor and its checks."""
     made = object.__new__(kind)
@@ -285,14 +285,6 @@ def _check_integer(name: str, value: object, maximum: int) -> None:
 def _check_variant(name: str, value: object, allowed: Collection[str]) -> None:
     if type(value) is not str or value not in allowed:
         raise RecordError(f"{name}: {_one_of(allowed)}, got {shown_value(value)}")
-
-
-def _check_packbench(packbench: object) -> None:
-    _check_instance("packbench", packbench, dict)
-    try:
-        check_value(packbench)
-    except SerdeError as error:
-        raise RecordError(str(error.inside("packbench"))) from None
 
 
 def _is_sound(values: Mapping[str, Any]) -> bool:
@@ -386,6 +378,8 @@ def _read_ordinary(line: str, *, strict: bool) -> EvalRecord | None:
     wall_clock_ms, backend, model, run_id, timestamp, packbench = found[9:]
     if strict and (suite not in EVAL_SUITES or backend not in EVAL_BACKENDS):
         return None
+    # a long text is no way in which guards fire over and over
+    hooks_in = _hooks_in if hooks and len(hooks) > _SHORT_HOOKS else _known_hooks
     kept = None
     if packbench is not None:
         try:
@@ -402,7 +396,7 @@ def _read_ordinary(line: str, *, strict: bool) -> EvalRecord | None:
             "agent_decision": decision,
             "expected": expected,
             "passed": passed == "true",
-            "hook_decisions": _hooks_of(hooks) if hooks else (),
+            "hook_decisions": hooks_in(hooks) if hooks else (),
             "tokens_input": int(tokens_input) if tokens_input else None,
             "tokens_output": int(tokens_output) if tokens_output else None,
             "wall_clock_ms": int(wall_clock_ms),
@@ -415,22 +409,16 @@ def _read_ordinary(line: str, *, strict: bool) -> EvalRecord | None:
     )
 
 
-def _hooks_of(text: str) -> tuple[HookDecision, ...]:
-    # guards fire in a few ways over and over; a long text is no such way
-    return _known_hooks(text) if len(text) <= _SHORT_HOOKS else _hooks_in(text)
-
-
-@lru_cache(maxsize=1024)
-def _known_hooks(text: str) -> tuple[HookDecision, ...]:
-    return _hooks_in(text)
-
-
 def _hooks_in(text: str) -> tuple[HookDecision, ...]:
     # No string holds an escape, so that no match begins inside one.
     return tuple(
         _assemble(HookDecision, {"hook": hook, "decision": decision, "rule": int(rule) if rule else None})
         for hook, decision, rule in _HOOK.findall(text)
     )
+
+
+# guards fire in a few ways over and over
+_known_hooks = lru_cache(maxsize=1024)(_hooks_in)
 
 
 def _variant(allowed: Collection[str]) -> Callable[[JsonReader], str]:
@@ -450,14 +438,6 @@ def _optional(read: Callable[[JsonReader], int]) -> Callable[[JsonReader], int |
     return lambda reader: None if reader.null() else read(reader)
 
 
-def _u32(reader: JsonReader) -> int:
-    return reader.integer(U32_MAX)
-
-
-def _u64(reader: JsonReader) -> int:
-    return reader.integer(U64_MAX)
-
-
 def _suite(reader: JsonReader) -> str:
     value = reader.variant()
     if not _SUITE_NAME.fullmatch(value):
@@ -471,10 +451,8 @@ def _hooks(reader: JsonReader) -> tuple[HookDecision, ...]:
     )
 
 
-def _packbench(reader: JsonReader) -> dict[str, Any]:
-    return _packbench_of(reader.skip())
-
-
+_u32 = partial(JsonReader.integer, maximum=U32_MAX)
+_u64 = partial(JsonReader.integer, maximum=U64_MAX)
 _HOOK_FIELDS: Mapping[str, Callable[[JsonReader], Any]] = {
     "hook": JsonReader.string,
     "decision": JsonReader.string,
@@ -499,7 +477,7 @@ _STRICT_FIELDS: Mapping[str, Callable[[JsonReader], Any]] = {
 }
 _OPEN_FIELDS = {**_STRICT_FIELDS, "test_suite": _suite, "llm_backend": _variant(_OPEN_BACKENDS)}
 # Not among the fields: the array form has a place for each field of the spec and no other.
-_OPEN_EXTRA = {"packbench": _packbench}
+_OPEN_EXTRA = {"packbench": lambda reader: _packbench_of(reader.skip())}
 _DEFAULTS = {
     "schema_version": EVAL_SCHEMA_VERSION,
     "hook_decisions": (),

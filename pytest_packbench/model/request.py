@@ -14,18 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-__all__ = [
-    "LLM",
-    "ModelAnswer",
-    "ModelRequest",
-    "Target",
-    "Tool",
-    "ToolCall",
-    "Usage",
-    "VerifyContext",
-    "VerifyRequest",
-    "without_model",
-]
 TargetT = TypeVar("TargetT", bound=Callable[..., Any])
 Target = Callable[..., Any | Awaitable[Any]]
 """`target(request)` or `target(request, context)`, plain or async; gives a JSON object."""

@@ -7,6 +7,8 @@ in a wire record and what is read back from there; `model.checks` and `model.sch
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pytest_packbench.model.record import EVAL_DECISIONS
@@ -213,6 +215,16 @@ class CaseResult:
             **{name: getattr(self, name) for name in ERROR_TEXTS[1:]},
             **({"trial": self.trial} if self.trial else {}),
         }
+
+
+def clock(ns: int) -> str:
+    """Write a UTC clock reading (nanoseconds since 1970) as `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
+    return f"{_second(ns // 1_000_000_000)}.{ns // 1_000_000 % 1000:03d}Z"
+
+
+@lru_cache(maxsize=16)
+def _second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def own_object(told: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import count
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 
 U32_MAX = 2**32 - 1
@@ -122,20 +123,20 @@ def all_finite(values: Iterable[Any]) -> bool:
 
 
 def _check_json(value: Any, *, depth: int) -> None:
-    """Raise SerdeError unless `value` can be written as JSON and is read again as the same value."""
+    """Do as `check_value`, one value after the other, and name the place of what can't be written."""
     kind = type(value)
     if kind is not dict and kind is not list:
         _check_scalar(value)
-    elif depth > _MAX_DEPTH:
+        return
+    if depth > _MAX_DEPTH:
         raise SerdeError(f"nested deeper than {_MAX_DEPTH}")
-    elif kind is list:
-        for index, item in enumerate(value):
-            _check_item(index, item, depth=depth)
-    else:
-        for name, item in value.items():
-            if type(name) is not str or has_surrogate(name):
-                raise SerdeError(f"expected a key of valid Unicode, got {shown_value(name)}")
-            _check_item(name, item, depth=depth)
+    for name, item in value.items() if kind is dict else enumerate(value):
+        if kind is dict and (type(name) is not str or has_surrogate(name)):
+            raise SerdeError(f"expected a key of valid Unicode, got {shown_value(name)}")
+        try:
+            _check_json(item, depth=depth + 1)
+        except SerdeError as error:
+            raise error.inside(shown(name) if isinstance(name, str) else f"[{name}]") from None
 
 
 def _check_scalar(value: object) -> None:
@@ -150,13 +151,6 @@ def _check_scalar(value: object) -> None:
             raise SerdeError(f"expected an integer of at most {_MAX_BITS} bits")
     elif value is not None and type(value) is not bool:
         raise SerdeError(f"expected a JSON value, got {shown_value(value)}")
-
-
-def _check_item(name: str | int, value: Any, *, depth: int) -> None:
-    try:
-        _check_json(value, depth=depth + 1)
-    except SerdeError as error:
-        raise error.inside(shown(name) if isinstance(name, str) else f"[{name}]") from None
 
 
 class JsonReader:
@@ -199,22 +193,16 @@ class JsonReader:
 
     def _object(self, fields: Mapping[str, Callable[[JsonReader], Any]]) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        self._at += 1
-        if self._peek() != "}":
-            while True:
-                name = self._string("a key in double quotes")
-                self._take(":")
-                read = fields.get(name)
-                if read is None:
-                    self.skip()
-                elif name in values:
-                    raise SerdeError("given twice", name)
-                else:
-                    values[name] = self._inside(name, read)
-                if self._peek() == "}":
-                    break
-                self._take(",", "a comma or }")
-        self._at += 1
+        for _ in self._members("}"):
+            name = self._string("a key in double quotes")
+            self._take(":")
+            read = fields.get(name)
+            if read is None:
+                self.skip()
+            elif name in values:
+                raise SerdeError("given twice", name)
+            else:
+                values[name] = self._inside(name, read)
         return values
 
     def _array(self, fields: Mapping[str, Callable[[JsonReader], Any]]) -> dict[str, Any]:
@@ -233,16 +221,19 @@ class JsonReader:
         """An array whose items are read by `read`."""
         if self._peek() != "[":
             raise self._unexpected("expected an array")
-        items: list[Any] = []
+        return [self._inside(f"[{number}]", read) for number in self._members("]")]
+
+    def _members(self, closer: str) -> Iterator[int]:
+        """Step through an object or array: counts its members, the cursor before each in turn, at last behind it."""
         self._at += 1
-        if self._peek() != "]":
-            while True:
-                items.append(self._inside(f"[{len(items)}]", read))
-                if self._peek() == "]":
+        if self._peek() != closer:
+            yield 0
+            for number in count(1):
+                if self._peek() == closer:
                     break
-                self._take(",", "a comma or ]")
+                self._take(",", f"a comma or {closer}")
+                yield number
         self._at += 1
-        return items
 
     def string(self) -> str:
         """A string that is valid Unicode once its escapes are decoded."""

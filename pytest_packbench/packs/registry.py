@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import SuiteConfig
 
 
+DEFAULT_PACK = "generic"
 GROUP = "pytest_packbench.packs"
 """The entry-point group in which a distribution names its packs, each `name = "package.module:attr"`."""
 
@@ -73,15 +75,12 @@ class Packs(Mapping[str, "Pack"]):
     @property
     def lint_options(self) -> dict[str, LintOption]:
         """What the lint of any pack can make use of, by name; a pack that can't be loaded adds nothing."""
-        return {option.name: option for pack in self._loadable() for option in pack.lint_options}
-
-    def _loadable(self) -> Iterator[Pack]:
+        found: dict[str, LintOption] = {}
         for name in self:
-            try:
-                yield self[name]
-            except PackError:
-                # said when a suite asks for it
-                continue
+            # said when a suite asks for it
+            with suppress(PackError):
+                found |= {option.name: option for option in self[name].lint_options}
+        return found
 
     @cached_property
     def _installed(self) -> dict[str, EntryPoint]:
@@ -139,6 +138,3 @@ def _checked(found: object) -> Pack:
     if not isinstance(found, Pack):
         raise PackError(f"expected an instance of {Pack.__module__}.Pack, got {found!r}")
     return found
-
-
-DEFAULT_PACK = "generic"

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.cases.files import located
-from pytest_packbench.engine.attempt import attempt, frames
-from pytest_packbench.engine.context import Failure
-from pytest_packbench.engine.results import Place
-from pytest_packbench.engine.targets import TargetError
-from pytest_packbench.engine.trial import Trial, broken_trial, idle_trial, kept_trial, trial_of
+from pytest_packbench.engine.attempt import Failure, attempt, frames
+from pytest_packbench.engine.external import TargetError
+from pytest_packbench.engine.results import Place, Trial, broken_trial, idle_trial, kept_trial, trial_of
 from pytest_packbench.model.errors import said
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import CaseResult
@@ -256,7 +254,7 @@ def run_of(item: pytest.Item) -> CaseRun | None:
 class Reporter:
     """Completes the reports of cases, in the process that runs them."""
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:

@@ -15,8 +15,9 @@ from pytest_packbench.reports.terminal import error_text, failure_text, headline
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_packbench.engine.context import Attempt, SuiteContext
-    from pytest_packbench.engine.trial import Trial
+    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.contexts import SuiteContext
+    from pytest_packbench.engine.results import Trial
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.pytest_plugin.case_run import CaseRun
     from pytest_packbench.pytest_plugin.settings import Settings

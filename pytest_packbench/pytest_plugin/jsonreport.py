@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.pytest_plugin.stash import ungrouped
@@ -60,13 +61,6 @@ def plugin_report(config: pytest.Config, session: pytest.Session, nodeids: Conta
     tests = [test for test in report.get("tests", []) if ungrouped(test["nodeid"], nodeids) in nodeids]
     if "tests" in report and len(tests) < len(report["tests"]):
         report["tests"] = tests
-        report["summary"] = _summary(tests)
+        outcomes = Counter(test.get("outcome", "passed") for test in tests)
+        report["summary"] = {**outcomes, "total": len(tests), "collected": len(tests)}
     return report
-
-
-def _summary(tests: list[dict[str, Any]]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for test in tests:
-        outcome = test.get("outcome", "passed")
-        counts[outcome] = counts.get(outcome, 0) + 1
-    return {**counts, "total": len(tests), "collected": len(tests)}

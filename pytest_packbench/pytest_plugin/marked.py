@@ -11,10 +11,9 @@ import pytest
 from pydantic import BaseModel
 
 from pytest_packbench.cases.suites import SuiteCase, suite_cases
-from pytest_packbench.engine.attempt import AttemptState, frames, settle
-from pytest_packbench.engine.context import Failure, SuiteContext
-from pytest_packbench.engine.contexts import shown_path
-from pytest_packbench.engine.trial import Trial, broken_trial, idle_trial, trial_of
+from pytest_packbench.engine.attempt import AttemptState, Failure, frames, settle
+from pytest_packbench.engine.contexts import SuiteContext, shown_path
+from pytest_packbench.engine.results import Trial, broken_trial, idle_trial, trial_of
 from pytest_packbench.model.errors import text_of
 from pytest_packbench.plugin import MARK
 from pytest_packbench.pytest_plugin.case_run import RUN, CaseBroken, CaseFailure, CaseRun, run_of

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.engine.context import Failure
+from pytest_packbench.engine.attempt import Failure
+from pytest_packbench.engine.external import TargetError
 from pytest_packbench.engine.output import Streams, outside_cases
+from pytest_packbench.engine.results import Trial, broken_trial, idle_trial, trial_of
 from pytest_packbench.engine.runner import Done, Runner
 from pytest_packbench.engine.scheduler import Job, Key
-from pytest_packbench.engine.targets import TargetError
-from pytest_packbench.engine.trial import Trial, broken_trial, idle_trial, trial_of
 from pytest_packbench.model.errors import said
 from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.stash import RUN_ID

@@ -15,21 +15,20 @@ import pytest
 from pytest_packbench.cases.suites import sizes
 from pytest_packbench.engine.contexts import guard_name
 from pytest_packbench.engine.metering import CAPS
-from pytest_packbench.engine.results import Place, clock, unscored, versions
-from pytest_packbench.engine.trial import kept_trial
+from pytest_packbench.engine.results import Place, kept_trial, unscored, versions
+from pytest_packbench.model.result import clock
 from pytest_packbench.model.run import CLUSTER, Run
 from pytest_packbench.plugin import ASKED
 from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.jsonreport import plugin_report
 from pytest_packbench.pytest_plugin.resume import check_resumed
 from pytest_packbench.pytest_plugin.stash import AHEAD, ATTRIBUTE, RESUMED, RUN_ID, ungrouped
-from pytest_packbench.runs.baseline import NONE, find_baseline
 from pytest_packbench.runs.folder import DIFF, REPORT, SUMMARY
 from pytest_packbench.runs.journal import read_worker_journals
-from pytest_packbench.runs.metadata import SPENT, Extent, listed, spent_together, targets_of
-from pytest_packbench.runs.results import RunResults
-from pytest_packbench.runs.resume import crashed, not_reached, spent_of
-from pytest_packbench.runs.writer import RunWriter
+from pytest_packbench.runs.metadata import SPENT, listed, spent_together, targets_of, why_partial
+from pytest_packbench.runs.resume import filled_up, spent_of
+from pytest_packbench.runs.stored import NONE, find_baseline
+from pytest_packbench.runs.writer import RunResults, RunWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -40,10 +39,48 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.runs.baseline import Earlier
+    from pytest_packbench.runs.stored import Earlier
 
 
 _RAN = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+
+
+@dataclass(slots=True, kw_only=True)
+class SuiteRun:
+    """One suite's share of the session, while it runs and after.
+
+    Attributes:
+        suite: the suite.
+        results: what ran so far, in the run's journal; what went wrong with the suite as a whole.
+        selected: what has to run, by node id; the place is looked at only for a case that left no entry.
+        targets: how records name the tests that run its cases; empty where items from files do.
+        ordered: all that ran, in the order in which every file shows them, at the end.
+        present: how many cases the suite has, at the end.
+        due: how many of them the whole suite, or the shard, has to run.
+        conclusion: what the run came to, at the end.
+        baseline: what the comparison with an earlier run said, a line each.
+    """
+
+    suite: Suite
+    results: RunResults
+    selected: dict[str, Callable[[], Place]] = field(default_factory=dict)
+    targets: set[str] = field(default_factory=set)
+    ordered: Sequence[CaseResult] = ()
+    present: int = 0
+    due: int = 0
+    conclusion: Conclusion | None = None
+    baseline: list[str] = field(default_factory=list)
+
+    @property
+    def trouble(self) -> list[str]:
+        """What went wrong with the suite as a whole, a line each."""
+        return self.results.trouble
+
+    @property
+    def failed(self) -> bool:
+        """Whether the suite as a whole fails the session."""
+        gates = self.conclusion.gates if self.conclusion is not None else ()
+        return bool(self.trouble) or any(not gate.passed for gate in gates)
 
 
 class Recorder:
@@ -68,8 +105,7 @@ class Recorder:
         if suite.name not in self.runs:
             kept = self.resumed.kept.get(suite.name) if self.resumed is not None else None
             writer = RunWriter(self.base, suite.name, self.run_id, resumed=kept)
-            results = RunResults(writer, lambda: self._head(self.runs[suite.name]), kept)
-            self.runs[suite.name] = SuiteRun(suite=suite, results=results)
+            self.runs[suite.name] = run = SuiteRun(suite=suite, results=RunResults(writer, lambda: self._head(run)))
 
     def select(self, suite_name: str, nodeid: str, place: Callable[[], Place], target: str = "") -> None:
         """Note a case that has to run, once; with the name of the user's own test where one runs it."""
@@ -104,19 +140,14 @@ class Recorder:
         run = self._runs_by_nodeid.get(nodeid)
         if run is None or nodeid in run.results.told:
             return
-        kind = "worker_crashed" if report.when not in {"setup", "call", "teardown"} else "setup_broken"
-        verdict = "not_run" if report.skipped else "error"
-        message = "the worker died while it ran this case" if kind == "worker_crashed" else _first_line(report)
+        died = report.when not in {"setup", "call", "teardown"}
+        kind = "skipped_elsewhere" if report.skipped else "worker_crashed" if died else "setup_broken"
+        message = "the worker died while it ran this case" if died else _first_line(report)
         place = run.selected[nodeid]()
-        entry = unscored(
-            place,
-            verdict,
-            "skipped_elsewhere" if report.skipped else kind,
-            message,
-        )
-        if kind == "worker_crashed":
+        entry = unscored(place, "not_run" if report.skipped else "error", kind, message)
+        if died:
             known = self._known(run, place, read_worker_journals(run.results.writer.folder))
-            run.results.take(crashed(entry, known, self.benches.settings.trials))
+            run.results.take(filled_up(known, entry, self.benches.settings.trials, once=True))
         else:
             run.results.take((entry,))
 
@@ -240,7 +271,7 @@ class Recorder:
             message = f"not run: the session was {stopped}{'' if stopped == 'interrupted' else ' early'}"
             unreached = unscored(place, "not_run", stopped, message)
             known = self._known(run, place, made)
-            run.results.told[nodeid] = not_reached(unreached, known, self.benches.settings.trials)
+            run.results.told[nodeid] = filled_up(known, unreached, self.benches.settings.trials)
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
         records = (entry.record for entry in run.ordered if entry.record is not None)
@@ -264,10 +295,6 @@ class Recorder:
         """Note what a worker used."""
         self._spent.append(spent)
 
-    def spent(self) -> dict[str, Any]:
-        """Give what the session used: calls, tokens, and cost where every price is known."""
-        return spent_together([*self._spent, self.benches.clients.ledger.as_json()])
-
     def _write_report(self, run: SuiteRun, session: pytest.Session) -> None:
         from pytest_packbench.reports.document import run_document
 
@@ -282,20 +309,12 @@ class Recorder:
             self.config.get_terminal_writer().line(f"packbench: {path}: {error}", red=True)
 
     def _facts(self, run: SuiteRun, entries: Sequence[CaseResult], now: int) -> Run:
-        """Give what is true of a suite's run.
-
-        Args:
-            run: the suite's share of the session.
-            entries: what ran; those that did not run stand in it at the end.
-            now: UTC clock, nanoseconds since 1970.
-        """
+        """Give what is true of a suite's run with these entries, at this time (UTC, nanoseconds since 1970)."""
         benches, suite = self.benches, run.suite
         pack, bench = benches.pack_of(suite), benches.known(suite)
-        asked = bench is not None and bench.backend
-        kept = self.resumed.kept.get(suite.name) if self.resumed is not None else None
+        backend, model = (bench.backend, bench.model) if bench is not None and bench.backend else (None, None)
+        kept = run.results.writer.resumed
         began = kept.run.started_at if kept is not None and kept.run is not None else ""
-        shard = benches.settings.shard
-        extent = Extent(selected=len(run.selected), due=run.due, present=run.present, shard=shard)
         return Run(
             run_id=self.run_id,
             suite=suite.name,
@@ -306,20 +325,28 @@ class Recorder:
             bundled=suite.bundled,
             mode=benches.settings.mode,
             target=targets_of(entries) or listed(run.targets) or benches.target_name(suite),
-            backend=bench.backend if bench is not None and asked else None,
-            model=bench.model if bench is not None and asked else None,
+            backend=backend,
+            model=model,
             started_at=began or clock(self.started_ns),
             finished_at=clock(now),
-            partial=extent.partial(entries, CAPS),
+            partial=why_partial(
+                entries,
+                CAPS,
+                selected=len(run.selected),
+                due=run.due,
+                present=run.present,
+                shard=benches.settings.shard,
+            ),
             versions=versions(),
             settings=self._settings(suite),
         )
 
     def _settings(self, suite: Suite) -> dict[str, Any]:
         """Give the options that could change a result, and what the run used."""
-        settings, bench = self.benches.settings, self.benches.known(suite)
+        benches = self.benches
+        settings, bench = benches.settings, benches.known(suite)
         found: dict[str, Any] = {"gate": settings.gate}
-        if cluster := self.benches.pack_of(suite).cluster:
+        if cluster := benches.pack_of(suite).cluster:
             found[CLUSTER] = cluster
         if settings.shard is not None:
             found["shard"] = str(settings.shard)
@@ -332,7 +359,7 @@ class Recorder:
             temperature = settings.temperature if asked is None else asked.backend.temperature
             found |= {"temperature": temperature, "concurrency": settings.concurrency}
             found |= {name: cap for name, cap in named.items() if cap is not None}
-            found[SPENT] = self.spent()
+            found[SPENT] = spent_together([*self._spent, benches.clients.ledger.as_json()])
         if bench is not None and bench.guards:
             found["guards"] = [guard_name(guard) for guard in bench.guards]
         return found
@@ -348,41 +375,3 @@ def _first_line(report: pytest.TestReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
     text = crash.message if crash is not None else report.longreprtext
     return (text.strip() or "no report").splitlines()[0]
-
-
-@dataclass(slots=True, kw_only=True)
-class SuiteRun:
-    """One suite's share of the session, while it runs and after.
-
-    Attributes:
-        suite: the suite.
-        results: what ran so far, in the run's journal; what went wrong with the suite as a whole.
-        selected: what has to run, by node id; the place is looked at only for a case that left no entry.
-        targets: how records name the tests that run its cases; empty where items from files do.
-        ordered: all that ran, in the order in which every file shows them, at the end.
-        present: how many cases the suite has, at the end.
-        due: how many of them the whole suite, or the shard, has to run.
-        conclusion: what the run came to, at the end.
-        baseline: what the comparison with an earlier run said, a line each.
-    """
-
-    suite: Suite
-    results: RunResults
-    selected: dict[str, Callable[[], Place]] = field(default_factory=dict)
-    targets: set[str] = field(default_factory=set)
-    ordered: Sequence[CaseResult] = ()
-    present: int = 0
-    due: int = 0
-    conclusion: Conclusion | None = None
-    baseline: list[str] = field(default_factory=list)
-
-    @property
-    def trouble(self) -> list[str]:
-        """What went wrong with the suite as a whole, a line each."""
-        return self.results.trouble
-
-    @property
-    def failed(self) -> bool:
-        """Whether the suite as a whole fails the session."""
-        gates = self.conclusion.gates if self.conclusion is not None else ()
-        return bool(self.trouble) or any(not gate.passed for gate in gates)

@@ -13,8 +13,6 @@ from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.runs.resume import GONE, ResumeError, check_unchanged, find_resumed, named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
@@ -86,7 +84,7 @@ class Changes:
         for suite, kept in self._resumed.kept.items():
             runs = [run for item in session.items if (run := run_of(item)) is not None and not run.own_test]
             due = [run for run in runs if run.suite.name == suite]
-            changed = [run.name for run in due if _is_changed(run, kept.entries.get(run.name, {}).values())]
+            changed = [run.name for run in due if kept.is_of_another(run.name, _sha256(run))]
             if changed and not self._resumed.anew:
                 refusal = self._resumed.refusal(suite, [f"{named(changed)} changed"])
                 _refuse(session.config, f"{OPTION}: {refusal}")
@@ -98,9 +96,8 @@ def _usage_error(error: ResumeError) -> pytest.UsageError:
     return pytest.UsageError(f"{OPTION}: {error}")
 
 
-def _is_changed(run: CaseRun, entries: Iterable[CaseResult]) -> bool:
-    now = run.loaded.sha256 if run.loaded is not None and not run.problem else None
-    return any(entry.case_sha256 != now for entry in entries)
+def _sha256(run: CaseRun) -> str | None:
+    return run.loaded.sha256 if run.loaded is not None and not run.problem else None
 
 
 def _refuse(config: pytest.Config, message: str) -> NoReturn:

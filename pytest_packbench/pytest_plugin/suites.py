@@ -9,8 +9,8 @@ import pytest
 
 from pytest_packbench.cases import load
 from pytest_packbench.engine.contexts import SuiteContexts, UserHooks, shown_path
-from pytest_packbench.engine.target_lookup import make_importable
-from pytest_packbench.engine.targets import TargetError
+from pytest_packbench.engine.external import TargetError
+from pytest_packbench.engine.targets import make_importable
 from pytest_packbench.model.errors import SuiteError, said
 from pytest_packbench.model.options import SetupError
 from pytest_packbench.model.suite import CONFIG_NAME
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from pytest_packbench.engine.context import SuiteContext
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.results import Place
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.settings import Settings

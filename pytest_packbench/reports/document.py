@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.analysis.conclusion import judge
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
-from pytest_packbench.runs.files import plain
+from pytest_packbench.runs.folder import plain
 
 if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pytest_packbench.atomic import replacing
 from pytest_packbench.model.result import CaseResult
-from pytest_packbench.runs.files import compact, hold
-from pytest_packbench.runs.folder import WORKER_JOURNALS
+from pytest_packbench.runs.folder import WORKER_JOURNALS, compact, hold
 from pytest_packbench.runs.metadata import RunFieldError, parse_run
 
 if TYPE_CHECKING:

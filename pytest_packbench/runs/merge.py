@@ -6,7 +6,7 @@ import heapq
 import json
 import re
 from dataclasses import dataclass, replace
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby, islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.run import OWN_TEST
@@ -180,39 +180,11 @@ def _check_same(name: str, found: Sequence[tuple[str, Any]]) -> None:
         raise MergeError(f"the runs don't belong together: {name} is {', '.join(told)}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A run that is joined with others.
-
-    Attributes:
-        folder: the run's folder.
-        report: its report, of which no entry was taken yet.
-        is_empty: whether it has no case.
-    """
-
-    folder: Path
-    report: OpenReport
-    is_empty: bool
-
-    @classmethod
-    def open(cls, folder: Path) -> Part:
-        """Open a run.
-
-        Raises:
-            StoredRunError: its report can't be read.
-            OSError: the same.
-        """
-        report = open_report(folder)
-        first = next(report.entries, None)
-        entries = chain(() if first is None else (first,), report.entries)
-        return cls(folder=folder, report=replace(report, entries=entries), is_empty=first is None)
-
-
 class Merge:
     """Runs on their way into one: what is true of it, and its results one by one. The order of the runs is no matter.
 
     Args:
-        parts: at least one run.
+        folders: those of at least one run; each is opened when it is given.
         run_id: the id of the joined run.
 
     Attributes:
@@ -221,12 +193,22 @@ class Merge:
 
     Raises:
         MergeError: the runs don't belong together.
+        StoredRunError: a report can't be read.
+        OSError: the same.
     """
 
-    def __init__(self, parts: Sequence[Part], run_id: str) -> None:
-        self._parts = parts
-        runs = [part.report.run for part in parts]
-        self.run = joined_run(runs, run_id, empty=[part.report.run.run_id for part in parts if part.is_empty])
+    def __init__(self, folders: Iterable[Path], run_id: str) -> None:
+        self._folders: list[Path] = []
+        self._reports: list[OpenReport] = []
+        empty = []
+        for folder in folders:
+            report = open_report(folder)
+            first = list(islice(report.entries, 1))
+            empty += [] if first else [report.run.run_id]
+            self._folders.append(folder)
+            self._reports.append(replace(report, entries=chain(first, report.entries)))
+        runs = [report.run for report in self._reports]
+        self.run = joined_run(runs, run_id, empty=empty)
         self.shards = shards_of(runs)
         self._lost: list[str] = []
         self._known = 0
@@ -251,7 +233,7 @@ class Merge:
             # by test: a case of several trials is one
             ran = True
             for result in attempts:
-                ran = ran and (result.verdict != "not_run" or result.quarantined)
+                ran = ran and _ran(result)
                 yield result
             self._tests += 1
             self._idle += not ran
@@ -260,8 +242,8 @@ class Merge:
         self, case_ids: Sequence[str], absent: Callable[[str], CaseResult | None] | None
     ) -> Iterator[CaseResult]:
         self._known = len(case_ids)
-        files = [ResultFiles(part.folder) for part in self._parts]
-        joined = _joined([part.report for part in self._parts], apart=self.shards is not None)
+        files = [ResultFiles(folder) for folder in self._folders]
+        joined = _joined(self._reports, apart=self.shards is not None)
         for each in _filled(joined, case_ids):
             if isinstance(each, str):
                 self._lost.append(each)
@@ -272,9 +254,8 @@ class Merge:
             number, entry = each
             result = files[number].complete(entry)
             if result.counted and result.record is None:
-                path = self._parts[number].folder / RECORDS
                 told = f"no record of {entry.test_id} at its place, and the run's report counts it"
-                raise StoredRunError(f"{path}: {told}")
+                raise StoredRunError(f"{self._folders[number] / RECORDS}: {told}")
             yield result
         for each_file in files:
             each_file.end()
@@ -293,6 +274,10 @@ class Merge:
         return "; ".join(reasons)
 
 
+def _ran(entry: CaseResult) -> bool:
+    return entry.verdict != "not_run" or entry.quarantined
+
+
 def _joined(reports: Sequence[OpenReport], *, apart: bool) -> Iterator[tuple[int, CaseResult]]:
     """Give the entries of all runs in the order of a run's files, holding one case at a time.
 
@@ -307,7 +292,6 @@ def _joined(reports: Sequence[OpenReport], *, apart: bool) -> Iterator[tuple[int
 
     Raises:
         MergeError: an attempt stands in two runs, or a run is not in order.
-        StoredRunError: a report can't be read.
     """
     # by run id, so that the order of the arguments makes no difference
     ranked = sorted(range(len(reports)), key=lambda number: reports[number].run.run_id)
@@ -340,8 +324,7 @@ def _numbered(report: OpenReport, number: int) -> Iterator[tuple[int, CaseResult
 def _resolved(members: list[tuple[int, CaseResult]], reports: Sequence[OpenReport]) -> Iterator[tuple[int, CaseResult]]:
     for _, group in groupby(members, key=lambda each: _key(each[1])):
         attempts = list(group)
-        ran = [each for each in attempts if each[1].verdict != "not_run" or each[1].quarantined]
-        kept = ran or attempts[:1]
+        kept = [each for each in attempts if _ran(each[1])] or attempts[:1]
         if len({number for number, _ in kept}) > 1:
             raise _twice(kept, reports)
         yield from kept
@@ -354,23 +337,14 @@ def _twice(members: list[tuple[int, CaseResult]], reports: Sequence[OpenReport])
 
 
 def _filled(
-    entries: Iterable[tuple[int, CaseResult]], case_ids: Iterable[str]
+    entries: Iterable[tuple[int, CaseResult]], case_ids: Sequence[str]
 ) -> Iterator[tuple[int, CaseResult] | str]:
-    """Put the ids of cases without an entry where their entries would stand.
-
-    Args:
-        entries: as `_joined` gives them.
-        case_ids: the ids of all cases, sorted.
-    """
-    rest = iter(case_ids)
-    due = next(rest, None)
+    """Put the ids of cases without an entry, of all `case_ids` sorted, where their entries would stand."""
+    at = 0
     for each in entries:
-        while due is not None and due < each[1].case_id:
-            yield due
-            due = next(rest, None)
-        if due == each[1].case_id:
-            due = next(rest, None)
+        while at < len(case_ids) and case_ids[at] <= each[1].case_id:
+            if case_ids[at] != each[1].case_id:
+                yield case_ids[at]
+            at += 1
         yield each
-    while due is not None:
-        yield due
-        due = next(rest, None)
+    yield from islice(case_ids, at, None)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.run import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.shard import Shard
@@ -18,6 +18,14 @@ SPENT = "spent"
 """The setting that tells what the run used."""
 _COUNTS = ("calls", "tokens", "uncounted")
 _MONEY = frozenset({"cost", "currency"})
+_FIELDS = {one.name for one in fields(Run)}
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("run_id", "suite", "description", "pack", "pack_version", "suite_sha256", "mode", "target"), str),
+    **dict.fromkeys(("started_at", "finished_at", "partial"), str),
+    **dict.fromkeys(("backend", "model"), str | None),
+    **dict.fromkeys(("versions", "settings"), dict),
+    "bundled": bool,
+}
 
 
 class RunFieldError(ValueError):
@@ -34,45 +42,34 @@ class RunFieldError(ValueError):
         self.value = value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
-    """How much of a suite a run is.
+def why_partial(
+    results: Iterable[CaseResult],
+    caps: Collection[str],
+    *,
+    selected: int,
+    due: int,
+    present: int,
+    shard: Shard | None = None,
+) -> str:
+    """Say why a run is not complete; empty where it is.
 
-    Attributes:
-        selected: cases that had to run.
-        due: cases that the whole suite, or the shard, has.
-        present: cases that the suite has.
+    Args:
+        results: what it has so far.
+        caps: the kinds of what a cap of the run stopped.
+        selected: how many cases had to run.
+        due: how many the whole suite, or the shard, has.
+        present: how many the suite has.
         shard: which part of the suite was asked for; None for all of it.
     """
-
-    selected: int
-    due: int
-    present: int
-    shard: Shard | None = None
-
-    def partial(self, results: Iterable[CaseResult], caps: Sequence[str]) -> str:
-        """Say why the run is not complete; empty where it is.
-
-        Args:
-            results: what the run has so far.
-            caps: the kinds of what a cap of the run stopped.
-        """
-        missing = self._missing(results, caps)
-        if self.shard is None:
-            return missing
-        return f"shard {self.shard}: {missing or f'{self.due} of {self.present} cases'}"
-
-    def _missing(self, results: Iterable[CaseResult], caps: Sequence[str]) -> str:
-        idle = [result for result in results if result.verdict == "not_run" and not result.quarantined]
-        count = f"{len({result.nodeid for result in idle})} of {self.selected} cases did not run"
-        if any(result.kind == "interrupted" for result in idle):
-            return f"interrupted: {count}"
+    idle = [result for result in results if result.verdict == "not_run" and not result.quarantined]
+    missing = f"{selected} of {due} cases selected" if selected < due else ""
+    if idle:
         capped = next((result.message for result in idle if result.kind in caps), "")
-        if capped:
-            return f"{capped}: {count}"
-        if idle:
-            return f"stopped early: {count}"
-        return f"{self.selected} of {self.due} cases selected" if self.selected < self.due else ""
+        cause = "interrupted" if any(result.kind == "interrupted" for result in idle) else capped or "stopped early"
+        missing = f"{cause}: {len({result.nodeid for result in idle})} of {selected} cases did not run"
+    if shard is None:
+        return missing
+    return f"shard {shard}: {missing or f'{due} of {present} cases'}"
 
 
 def targets_of(results: Iterable[CaseResult]) -> str:
@@ -147,13 +144,3 @@ def parse_run(found: Mapping[str, Any]) -> Run:
         if not isinstance(value, str):
             raise RunFieldError(f"versions/{name}", value)
     return run
-
-
-_FIELDS = {one.name for one in fields(Run)}
-_TYPES: dict[str, Any] = {
-    **dict.fromkeys(("run_id", "suite", "description", "pack", "pack_version", "suite_sha256", "mode", "target"), str),
-    **dict.fromkeys(("started_at", "finished_at", "partial"), str),
-    **dict.fromkeys(("backend", "model"), str | None),
-    **dict.fromkeys(("versions", "settings"), dict),
-    "bundled": bool,
-}

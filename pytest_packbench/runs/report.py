@@ -13,8 +13,7 @@ from pytest_packbench.atomic import encoded, replacing
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.strict_json import shown
-from pytest_packbench.runs.files import compact, plain
-from pytest_packbench.runs.folder import JOURNAL, RECORDS, REPORT, StoredRunError
+from pytest_packbench.runs.folder import JOURNAL, RECORDS, REPORT, StoredRunError, compact, plain
 from pytest_packbench.runs.json_walk import Walk, WalkError
 from pytest_packbench.runs.metadata import RunFieldError, parse_run
 

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.checks import own_problem
 from pytest_packbench.model.record import EvalRecord, RecordError
-from pytest_packbench.runs.files import is_held
-from pytest_packbench.runs.folder import (
-    JOURNAL,
-    LATEST,
-    REPORT,
-    WORKER_JOURNALS,
-    StoredRunError,
-    is_run_id,
-)
+from pytest_packbench.runs.folder import JOURNAL, LATEST, REPORT, WORKER_JOURNALS, StoredRunError, is_held, is_run_id
 from pytest_packbench.runs.journal import JournalError, latest, read_head, read_journal
 from pytest_packbench.runs.lines import ResultFiles
 from pytest_packbench.runs.metadata import spent_of_run
@@ -43,7 +35,6 @@ _FACTS = {
     "backend": "the backend",
     "model": "the model",
 }
-_HASHES = frozenset({"suite_sha256"})
 _SETTINGS = ("trials", "guards", "temperature", "shard")
 _DEFAULTS: dict[str, Any] = {"trials": 1, "guards": []}
 _MOST_NAMED = 5
@@ -75,14 +66,13 @@ class Kept:
     again: int = 0
     broken: dict[str, dict[int, CaseResult]] = field(default_factory=dict)
     parts: tuple[Path, ...] = ()
-    _looked_at: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, folder: Path, run: Run | None, found: Iterable[CaseResult], parts: Sequence[Path] = ()) -> Kept:
         """Sort what a run has: what was scored is kept, what broke or was not begun is tried again."""
         kept = cls(folder, run, parts=tuple(parts))
         for entry in found:
-            if is_done(entry):
+            if entry.verdict in _DONE:
                 kept.entries.setdefault(entry.case_id, {})[entry.trial] = entry
             else:
                 kept.broken.setdefault(entry.case_id, {})[entry.trial] = entry
@@ -96,10 +86,6 @@ class Kept:
     def broken_entries(self) -> list[CaseResult]:
         """Give all attempts that broke or were not begun."""
         return [entry for trials in self.broken.values() for entry in trials.values()]
-
-    def each(self) -> dict[str, CaseResult]:
-        """Give one entry of each case that something is known of, by the case's id."""
-        return {case_id: next(iter(found.values())) for case_id, found in {**self.broken, **self.entries}.items()}
 
     def is_of_another(self, case_id: str, sha256: str | None) -> bool:
         """Whether what is kept of a case was scored on another one than the case of this hash."""
@@ -115,24 +101,6 @@ class Kept:
         self.entries.clear()
         self.broken.clear()
         self.run = None
-
-    def trials(self, case_id: str, recording: Callable[[], str | None]) -> Mapping[int, CaseResult]:
-        """Give what is kept of a case; nothing that was scored on another recording than today's.
-
-        Args:
-            case_id: the case.
-            recording: gives the hash of its recording; None where none can be read. Asked at most once.
-        """
-        found = self.entries.get(case_id)
-        if found is None:
-            return {}
-        if case_id not in self._looked_at:
-            self._looked_at.add(case_id)
-            hashes = {entry.cassette_sha256 for entry in found.values()} - {None}
-            if hashes and hashes != {recording()}:
-                del self.entries[case_id]
-                return {}
-        return found
 
 
 @dataclass(slots=True)
@@ -154,6 +122,7 @@ class Resumed:
     anew: bool
     recording_sha256: Callable[[Suite, str], str | None]
     dropped: list[str] = field(default_factory=list)
+    _looked_at: set[tuple[str, str]] = field(default_factory=set)
 
     def for_worker(self) -> dict[str, Any]:
         """Give what a worker of xdist needs to know of it."""
@@ -173,9 +142,18 @@ class Resumed:
         return f'run {self.run_id} of suite "{suite}" can\'t be resumed: {"; ".join(what)}; {_ADVICE}'
 
     def trials(self, suite: Suite, case_id: str) -> Mapping[int, CaseResult]:
-        """Give the trials of a case that need not be made again."""
+        """Give the trials of a case that need not be made again: none that was scored on another recording."""
         kept = self.kept.get(suite.name)
-        return {} if kept is None else kept.trials(case_id, lambda: self.recording_sha256(suite, case_id))
+        found = kept.entries.get(case_id) if kept is not None else None
+        if kept is None or found is None:
+            return {}
+        if (suite.name, case_id) not in self._looked_at:
+            self._looked_at.add((suite.name, case_id))
+            hashes = {entry.cassette_sha256 for entry in found.values()} - {None}
+            if hashes and hashes != {self.recording_sha256(suite, case_id)}:
+                del kept.entries[case_id]
+                return {}
+        return found
 
     def told(self, suite: str) -> str:
         """Say for the header what is kept."""
@@ -218,7 +196,7 @@ def find_resumed(
     if not shared and any(is_held(folder / JOURNAL) for folder in found.values()):
         raise ResumeError(f"run {run_id} is still running; wait for it or end it first")
     try:
-        kept = {name: read_kept(folder) for name, folder in found.items()}
+        kept = {name: _kept(folder) for name, folder in found.items()}
     except (StoredRunError, JournalError, OSError) as error:
         raise ResumeError(str(error)) from None
     return Resumed(run_id, base, kept, anew, recording_sha256)
@@ -255,8 +233,14 @@ def _last(output: Path, suites: Collection[str]) -> str:
 
 
 def _may_go_on(folder: Path) -> bool:
+    """Whether a run has something to resume: it died, or attempts broke or were not begun."""
     try:
-        return is_unfinished(folder)
+        if (folder / JOURNAL).exists() or not (folder / REPORT).exists():
+            return True
+        report = open_report(folder)
+        return report.status != "passed" and any(
+            entry.verdict not in _DONE and not entry.quarantined for entry in report.entries
+        )
     except (StoredRunError, OSError):
         return False
 
@@ -265,38 +249,8 @@ def _listed(suites: Collection[str]) -> str:
     return f"suite {', '.join(suites)}"
 
 
-def is_done(entry: CaseResult) -> bool:
-    """Whether an attempt need not be made again: it was scored. What broke or was not begun is tried again."""
-    return entry.verdict in _DONE
-
-
-def is_unfinished(folder: Path) -> bool:
-    """Whether a run's folder has something to resume: it died, or attempts broke or were not begun.
-
-    Args:
-        folder: the run's folder.
-
-    Raises:
-        StoredRunError: its report can't be read.
-        OSError: the same.
-    """
-    if (folder / JOURNAL).exists() or not (folder / REPORT).exists():
-        return True
-    report = open_report(folder)
-    return report.status != "passed" and any(not is_done(entry) and not entry.quarantined for entry in report.entries)
-
-
-def read_kept(folder: Path) -> Kept:
-    """Read what a run has so far: its journal where it died, else its report, records and payloads.
-
-    Args:
-        folder: the run's folder.
-
-    Raises:
-        StoredRunError: one of them can't be read, or an older version wrote the journal.
-        JournalError: a line of the journal is no entry.
-        OSError: a file can't be read.
-    """
+def _kept(folder: Path) -> Kept:
+    """Read what a run has so far: its journal where it died, else its report, records and payloads."""
     journal = folder / JOURNAL
     if journal.exists():
         return _from_journal(journal)
@@ -318,11 +272,7 @@ def _from_journal(journal: Path) -> Kept:
 
 
 def _check(entry: CaseResult, folder: Path, journal: Path) -> None:
-    """See that an entry of a journal can stand in the run's reports.
-
-    Raises:
-        StoredRunError: it is of another suite, or its record is missing or none.
-    """
+    """See that an entry of a journal can stand in the run's reports: it is of the suite, and its record is one."""
     record, wrong = entry.record, ""
     if entry.suite != folder.parent.name:
         wrong = f'is of the suite "{entry.suite}"'
@@ -369,7 +319,8 @@ def check_unchanged(resumed: Resumed, now: Run, case_sha256: Callable[[CaseResul
         resumed.change(now.suite, changed)
         kept.drop_all()
         resumed.dropped.append(now.suite)
-    hashes = {case_id: case_sha256(one) for case_id, one in kept.each().items()}
+    known = {**kept.broken, **kept.entries}
+    hashes = {case_id: case_sha256(next(iter(trials.values()))) for case_id, trials in known.items()}
     gone = [case_id for case_id, sha256 in hashes.items() if sha256 == GONE]
     missed = [case_id for case_id in gone if case_id in kept.entries]
     if missed:
@@ -382,20 +333,13 @@ def check_unchanged(resumed: Resumed, now: Run, case_sha256: Callable[[CaseResul
 
 
 def _differences(before: Run, now: Run) -> list[str]:
-    """Name what makes the results of two sessions results of different things.
-
-    Args:
-        before: the run as it was begun.
-        now: the run as it would be resumed.
-
-    Returns:
-        One text for each difference; empty where the run can be resumed.
-    """
+    """Name what makes the results of two sessions results of different things; nothing where it can be resumed."""
     told = []
     for name, words in _FACTS.items():
         was, is_now = getattr(before, name), getattr(now, name)
         if was != is_now:
-            told.append(f"{words} changed" + ("" if name in _HASHES else f" ({was or 'none'}, now {is_now or 'none'})"))
+            values = "" if name == "suite_sha256" else f" ({was or 'none'}, now {is_now or 'none'})"
+            told.append(f"{words} changed{values}")
     for name in _SETTINGS:
         was, is_now = (run.settings.get(name, _DEFAULTS.get(name)) for run in (before, now))
         if was != is_now:
@@ -421,35 +365,17 @@ def spent_of(resumed: Resumed) -> dict[str, Any] | None:
     return next((spent for spent in told if spent is not None), None)
 
 
-def not_reached(idle: CaseResult, known: Mapping[int, CaseResult], trials: int) -> tuple[CaseResult, ...]:
-    """Give the results of a case that the session did not come to.
+def filled_up(
+    known: Mapping[int, CaseResult], told: CaseResult, trials: int, *, once: bool = False
+) -> tuple[CaseResult, ...]:
+    """Give the results of a case of which the session did not make all trials.
 
     Args:
-        idle: says why it was not run.
         known: attempts at it that were made, by trial.
+        told: says of a trial why it was not made.
         trials: how many are due, 1 or more.
-
-    Returns:
-        What is known, and `idle` for each trial that is missing; once where nothing is known.
+        once: whether `told` stands for the first missing trial alone, as always where nothing is known.
     """
-    missing = [trial for trial in range(trials) if trial not in known] if known else [0]
-    return _together(known, *(replace(idle, trial=trial) for trial in missing))
-
-
-def crashed(died: CaseResult, known: Mapping[int, CaseResult], trials: int) -> tuple[CaseResult, ...]:
-    """Give the results of a case whose worker died.
-
-    Args:
-        died: says that it died.
-        known: attempts that it had finished, by trial.
-        trials: how many are due, 1 or more.
-
-    Returns:
-        What is known, and `died` as the first trial that is not.
-    """
-    missing = next((trial for trial in range(trials) if trial not in known), None)
-    return _together(known, *(() if missing is None else (replace(died, trial=missing),)))
-
-
-def _together(known: Mapping[int, CaseResult], *others: CaseResult) -> tuple[CaseResult, ...]:
+    missing = [trial for trial in range(trials) if trial not in known]
+    others = [replace(told, trial=trial) for trial in (missing[:1] if once or not known else missing)]
     return tuple(sorted((*known.values(), *others), key=lambda result: result.trial))

@@ -1,23 +1,27 @@
-"""A stored run as a whole: from its folder, its `report.json`, or its records with what lies beside them."""
+"""A stored run as a whole, from its folder, its report or its records; and the one that a run is compared with."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import Run
 from pytest_packbench.model.strict_json import shown
-from pytest_packbench.runs.folder import ERRORS, REPORT, StoredRunError
+from pytest_packbench.runs.folder import ERRORS, LATEST, REPORT, StoredRunError, latest_of
 from pytest_packbench.runs.lines import read_run_errors, read_run_records
 from pytest_packbench.runs.report import open_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
     from pytest_packbench.model.record import EvalRecord
     from pytest_packbench.runs.lines import ErrorLine
+
+NONE = "none"
+_SAME = ("mode", "pack", "suite_sha256", "target")
+_FACTS = ("run_id", "test_suite", *(f"packbench.{name}" for name in _SAME))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,26 +33,53 @@ class StoredRun:
         run: what is true of all its entries.
         entries: one for each trial of each case, sorted by test id and trial; records and payloads are not among them.
         status: `passed`, `failed` or `partial`, as the run was judged when it ended; empty where only records tell.
+        whole: whether cases that broke or did not run stand in it; False where it was read from records alone, so
+            that nobody can say how many there were.
     """
 
     source: str
     run: Run
     entries: tuple[CaseResult, ...]
     status: str = ""
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadRun:
-    """A run, and whether it is all of it.
+class Earlier:
+    """The run to compare with.
 
     Attributes:
-        stored: the run.
-        whole: whether cases that broke or did not run stand in it; False where it was read from records alone, so
-            that nobody can say how many there were.
+        stored: the run; None where there is none or none was asked for.
+        why: why there is none, for people; empty where none was asked for.
     """
 
-    stored: StoredRun
-    whole: bool
+    stored: StoredRun | None = None
+    why: str = ""
+
+
+def find_baseline(asked: str, folder: Path) -> Earlier:
+    """Find and read the run to compare with; where that can't be done it says why.
+
+    Args:
+        asked: `none`, `latest` (the suite's last complete run) or the path of a run.
+        folder: the folder of the run that is compared; the suite's other runs lie beside it.
+    """
+    if asked == NONE:
+        return Earlier()
+    place = Path(asked)
+    try:
+        if asked == LATEST:
+            try:
+                place = folder.parent / latest_of(folder.parent / LATEST)
+            except OSError:
+                return Earlier(why="there is no earlier complete run to compare with")
+        stored = read_run(place)
+    except (StoredRunError, OSError) as error:
+        return Earlier(why=f"not compared: {error}")
+    if stored.run.run_id == folder.name:
+        # a run that is resumed may be the last complete one itself
+        return Earlier(why=f"run {folder.name} is no baseline of its own; name another one")
+    return Earlier(stored=stored)
 
 
 def load_run(path: Path) -> StoredRun:
@@ -67,7 +98,7 @@ def load_run(path: Path) -> StoredRun:
     return StoredRun(source=report.source, run=report.run, entries=_sorted(report.entries), status=report.status)
 
 
-def read_run(path: Path) -> ReadRun:
+def read_run(path: Path) -> StoredRun:
     """Read a run; of record lines also what lies beside them.
 
     Beside a file of records are looked for, in this order: the `report.json` of the same run, which tells all, and
@@ -81,19 +112,19 @@ def read_run(path: Path) -> ReadRun:
         OSError: a file can't be read.
     """
     stored = load_run(path)
-    if path.is_dir() or path.suffix != ".jsonl":
-        return ReadRun(stored=stored, whole=True)
+    if stored.whole:
+        return stored
     report, errors = path.with_name(REPORT), path.with_name(ERRORS)
     if report.is_file():
         told = load_run(report)
         if (told.run.run_id, told.run.suite) == (stored.run.run_id, stored.run.suite):
-            return ReadRun(stored=_checked(told, stored), whole=True)
+            return _checked(told, stored)
     lines = read_run_errors(errors, stored.run.run_id) if errors.is_file() else ()
     broken = [_result_of(line, stored.run.suite) for line in lines]
     if not broken:
-        return ReadRun(stored=stored, whole=False)
-    entries = sorted((*stored.entries, *_numbered(broken, stored.entries)), key=lambda one: (one.test_id, one.trial))
-    return ReadRun(stored=replace(stored, entries=tuple(entries)), whole=True)
+        return stored
+    entries = _sorted((*stored.entries, *_numbered(broken, stored.entries)))
+    return replace(stored, entries=entries, whole=True)
 
 
 def _from_records(path: Path) -> StoredRun:
@@ -113,11 +144,7 @@ def _from_records(path: Path) -> StoredRun:
     if first is None:
         raise StoredRunError(f"{path}: no records")
     run = replace(_run_of(first), started_at=started, finished_at=finished)
-    return StoredRun(source=str(path), run=run, entries=_sorted(entries.values()))
-
-
-_SAME = ("mode", "pack", "suite_sha256", "target")
-_FACTS = ("run_id", "test_suite", *(f"packbench.{name}" for name in _SAME))
+    return StoredRun(source=str(path), run=run, entries=_sorted(entries.values()), whole=False)
 
 
 def _check_one_run(facts: tuple[Any, ...], record: EvalRecord, where: str) -> None:

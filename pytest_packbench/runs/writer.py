@@ -1,4 +1,4 @@
-"""Writing a run's folder: the journal while the run goes on, and at its end every file that it leaves."""
+"""Writing a run: its results and their journal while it goes on, and at its end every file that it leaves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_packbench.atomic import write_atomic
-from pytest_packbench.runs.files import open_jsonl
 from pytest_packbench.runs.folder import (
     DRAFTS,
     ERRORS,
@@ -18,6 +17,7 @@ from pytest_packbench.runs.folder import (
     REPORT,
     WORKER_JOURNALS,
     ensure_gitignore,
+    open_jsonl,
 )
 from pytest_packbench.runs.journal import Journal, rewrite_journal
 from pytest_packbench.runs.report import row_line, write_report
@@ -54,6 +54,7 @@ class RunWriter:
 
     Attributes:
         folder: the run's folder, named after its id.
+        resumed: the same.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class RunWriter:
         self.folder = output / suite / run_id
         self._output = output
         self._run_id = run_id
-        self._resumed = resumed
+        self.resumed = resumed
         self._place = self.folder.with_name(f".{run_id}.tmp") if apart else self.folder
         self._journal: Journal | None = None
         self._results: Sequence[CaseResult] = ()
@@ -97,7 +98,7 @@ class RunWriter:
         if self._journal is None:
             self.folder.mkdir(parents=True, exist_ok=True)
             ensure_gitignore(self._output)
-            path, kept = self.folder / JOURNAL, self._resumed
+            path, kept = self.folder / JOURNAL, self.resumed
             if kept is not None:
                 # what is not kept must not come back after a second crash
                 rewrite_journal(path, head(), [*kept.all_entries(), *kept.broken_entries()])
@@ -173,7 +174,7 @@ class RunWriter:
         if document["complete"]:
             write_atomic(self.folder.parent / LATEST, self._run_id + "\n")
         # a process that was killed may have left drafts
-        drafts = self.folder.glob(DRAFTS) if self._resumed is not None else ()
+        drafts = self.folder.glob(DRAFTS) if self.resumed is not None else ()
         for left in (self.folder / JOURNAL, *self.folder.glob(WORKER_JOURNALS), *drafts):
             left.unlink(missing_ok=True)
 
@@ -190,17 +191,96 @@ class RunWriter:
                     errors = errors or files.enter_context(open_jsonl(errors_path))
                     errors(result.error_line(run_id))
                 if result.payload is not None:
-                    payloads(_payload_line(result, run_id))
+                    about = {"test_id": result.test_id, "case_id": result.case_id, "trial": result.trial}
+                    payloads({"run_id": run_id, **about, "result": result.payload})
         if errors is None:
             # a resumed run may have left some
             errors_path.unlink(missing_ok=True)
 
 
-def _payload_line(result: CaseResult, run_id: str) -> dict[str, Any]:
-    return {
-        "run_id": run_id,
-        "test_id": result.test_id,
-        "case_id": result.case_id,
-        "trial": result.trial,
-        "result": result.payload,
-    }
+class RunResults:
+    """Collects the results of a run while it goes on; each stands in the journal once, from when its attempt ended.
+
+    Args:
+        writer: writes what the run leaves, and knows what is kept of it where a session goes on with it.
+        head: gives what is true of the run so far, for the journal's first line.
+
+    Attributes:
+        writer: the same.
+        told: the results of each case by node id, one for each trial; the last time that a case was run counts.
+        trouble: what went wrong with the run as a whole, a line each.
+    """
+
+    def __init__(self, writer: RunWriter, head: Callable[[], Run]) -> None:
+        self.writer = writer
+        self.told: dict[str, tuple[CaseResult, ...]] = {}
+        self.trouble: list[str] = []
+        self._head = head
+        # attempts that are in the journal and of which no case was told yet, by node id and trial
+        self._untold: dict[str, dict[int, CaseResult]] = {}
+        self._journaled: set[tuple[str, int, str]] = set()
+
+    def begin(self) -> None:
+        """Begin the journal."""
+        self.guard(lambda: self.writer.begin(self._head))
+
+    def go_on(self) -> None:
+        """Note that what is kept of the run is in its journal already; what is forgotten of it later is not."""
+        if self.writer.resumed is not None:
+            self._journaled.update(map(_identity, self.writer.resumed.all_entries()))
+
+    def keep(self, result: CaseResult) -> None:
+        """Append an attempt to the journal before its case is told: what was paid for is not lost."""
+        self._journaled.add(_identity(result))
+        self._untold.setdefault(result.nodeid, {})[result.trial] = result
+        self._append(result)
+
+    def take(self, trials: tuple[CaseResult, ...]) -> None:
+        """Take the results of a case, one for each trial; those that are not in the journal yet are appended to it."""
+        self.told[trials[0].nodeid] = trials
+        self._untold.pop(trials[0].nodeid, None)
+        for result in trials:
+            identity = _identity(result)
+            if identity in self._journaled:
+                self._journaled.discard(identity)
+            else:
+                self._append(result)
+
+    def untold(self, nodeid: str) -> Mapping[int, CaseResult]:
+        """Give the attempts at a case that are in the journal, by trial, where the case was not told yet."""
+        return self._untold.get(nodeid, {})
+
+    def carry_over(self) -> list[str]:
+        """Take what an earlier session of the run has of cases that this one was not asked for; give their node ids."""
+        if self.writer.resumed is None:
+            return []
+        kept, broken = self.writer.resumed.entries, self.writer.resumed.broken
+        ran = {trials[0].case_id for trials in self.told.values()}
+        carried = []
+        for case_id in {**kept, **broken}:
+            if case_id not in ran:
+                found = broken.get(case_id, {}) | kept.get(case_id, {})
+                trials = tuple(found[number] for number in sorted(found))
+                self.told[trials[0].nodeid] = trials
+                carried.append(trials[0].nodeid)
+        return carried
+
+    def ordered(self) -> list[CaseResult]:
+        """Give all results in the order in which every file shows them."""
+        return in_order(result for trials in self.told.values() for result in trials)
+
+    def guard(self, write: Callable[[], object]) -> None:
+        """Write to the run's folder; where that can't be done it is noted once, and the session goes on."""
+        try:
+            write()
+        except OSError as error:
+            trouble = f"reports can't be written to {self.writer.folder}: {error.strerror or error}"
+            if trouble not in self.trouble:
+                self.trouble.append(trouble)
+
+    def _append(self, result: CaseResult) -> None:
+        self.guard(lambda: self.writer.begin(self._head).append(result))
+
+
+def _identity(result: CaseResult) -> tuple[str, int, str]:
+    return result.nodeid, result.trial, result.timestamp

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.engine.context import Attempt
+    from pytest_packbench.engine.attempt import Attempt
     from tests.controls.wrong_answers import Answers, Json, Right
 
 

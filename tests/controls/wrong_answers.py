@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_packbench import load_suite
 from pytest_packbench.cases.load import parse_case
-from pytest_packbench.engine.attempt import attempt, rejudge
-from pytest_packbench.engine.context import Attempt, SuiteContext
+from pytest_packbench.engine.attempt import Attempt, attempt, rejudge
+from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.targets import Caller
 from pytest_packbench.packs.tariff.codes import depth, digits, dotted, stands_under
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cli import main
 from pytest_packbench.model.record import EvalRecord
-from pytest_packbench.packs.agent_safety.agentdojo import deferred as extra
+from pytest_packbench.packs.agent_safety.agentdojo import target as extra
 from pytest_packbench.packs.agent_safety.agentdojo.importer import SEED
 from pytest_packbench.packs.agent_safety.agentdojo.pair import play  # noqa: F401 - imported once, not by each run
 

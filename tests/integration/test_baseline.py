@@ -10,8 +10,7 @@ import pytest
 from pytest_packbench.analysis.gates import check_run
 from pytest_packbench.cli import main
 from pytest_packbench.model.gate import Gate
-from pytest_packbench.runs.baseline import find_baseline
-from pytest_packbench.runs.stored import load_run
+from pytest_packbench.runs.stored import find_baseline, load_run
 from tests.integration.conftest import TOY
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ import pytest
 
 from pytest_packbench.cases.load import read_config
 from pytest_packbench.engine.command_target import CommandTarget
-from pytest_packbench.engine.target_lookup import import_target
-from pytest_packbench.engine.targets import Caller
+from pytest_packbench.engine.targets import Caller, import_target
 from pytest_packbench.model.request import ModelAnswer, VerifyContext, VerifyRequest
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.plugin import SETTINGS

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.load import check_case
-from pytest_packbench.engine.context import SuiteContext
-from pytest_packbench.engine.metering import Asked, Ledger, Live, Price
+from pytest_packbench.engine.contexts import SuiteContext
+from pytest_packbench.engine.metering import Asked, Ledger, Live
 from pytest_packbench.engine.runner import Done, Runner
 from pytest_packbench.engine.scheduler import Job, Key, Throttle
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.engine.targets import Caller
 from pytest_packbench.model.case import Case, LoadedCase
-from pytest_packbench.model.options import Caps
+from pytest_packbench.model.options import Caps, RunOptions
 from pytest_packbench.model.outcome import Outcome, ResultError
 from pytest_packbench.model.pack import Pack, RecordFacts
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
 from pytest_packbench.model.score import Score, judged
-from pytest_packbench.model.suite import Suite, SuiteConfig
+from pytest_packbench.model.suite import Prices, Suite, SuiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,7 +120,7 @@ def bench(
     """What runs cases of a suite in a folder."""
     suite = Suite(name="s", path=folder, config=SuiteConfig(pack="echo"), sha256="0" * 64)
     asked = (
-        Asked(backend=backend, price=Price(input_per_million=1.0, output_per_million=1.0))
+        Asked(backend=backend, price=Prices(input_per_million=1.0, output_per_million=1.0))
         if backend is not None
         else None
     )
@@ -130,7 +130,7 @@ def bench(
         pack=pack or Echo(),
         caller=Caller(target),
         target_name="t",
-        mode=mode,
+        options=RunOptions(mode=mode),
         live=None if mode == "fixture" else live,
         backend=backend.name if backend is not None else "",
         model=backend.model if backend is not None else "",

@@ -6,8 +6,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends import open_backend
-from pytest_packbench.backends.base import Backend, BackendError, BackendOptions
+from pytest_packbench.backends import Backend, BackendError, BackendOptions, open_backend
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, Tool
 from tests.servers.fake import FakeServer
 

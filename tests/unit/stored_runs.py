@@ -15,8 +15,7 @@ from pytest_packbench.atomic import write_atomic
 from pytest_packbench.cli import main
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.reports.markdown import summary_markdown
-from pytest_packbench.runs.files import open_jsonl
-from pytest_packbench.runs.folder import SUMMARY
+from pytest_packbench.runs.folder import SUMMARY, open_jsonl
 from pytest_packbench.runs.writer import RunWriter, in_order
 from tests.unit.runs import any_entry, concluded, document, run
 

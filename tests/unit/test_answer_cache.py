@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.backends.base import BackendError
+from pytest_packbench.backends import BackendError
 from pytest_packbench.engine.cache import AnswerCache
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, ToolCall, Usage

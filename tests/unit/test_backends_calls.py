@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.backends.base import BackendError
+from pytest_packbench.backends import BackendError
 from pytest_packbench.model.request import Usage
 from tests.servers.fake import FakeServer, Reply, closed_port, scripted
 from tests.servers.wire import answering, anthropic_reply, error_reply, ollama_reply, openai_reply
 from tests.unit.backend_calls import LOOK_UP, MODEL, PROVIDERS, SCHEMA, asked, broken, cleared, request, using
 
 if TYPE_CHECKING:
-    from pytest_packbench.backends.base import Backend
+    from pytest_packbench.backends import Backend
     from tests.servers.fake import Handler
     from tests.servers.wire import Asked
 

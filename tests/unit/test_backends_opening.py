@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_packbench.backends import open_backend
-from pytest_packbench.backends.base import BackendOptions, BackendUnusable
+from pytest_packbench.backends import BackendOptions, BackendUnusable, open_backend
 from pytest_packbench.backends.failures import known_secrets, redacted
 from tests.servers.fake import FakeServer, scripted
 from tests.servers.wire import anthropic_reply, openai_reply

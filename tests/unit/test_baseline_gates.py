@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.gates import baseline_for, check_run
-from pytest_packbench.runs.baseline import Earlier
-from pytest_packbench.runs.stored import StoredRun
+from pytest_packbench.runs.stored import Earlier, StoredRun
 from tests.unit.runs import COMPLETE, a_gate, entry, run
 
 if TYPE_CHECKING:

@@ -164,7 +164,7 @@ def test_both_kinds_are_walked_in_order_and_found_by_name(tmp_path: Path) -> Non
         ("all.jsonl", "all.line-4", 4),
     ]
     index = CaseIndex(tmp_path)
-    assert len(index) == count_cases(tmp_path) == 6
+    assert len([*index]) == count_cases(tmp_path) == 6
     assert [index.find(name) for name in index] == list(walk_cases(tmp_path))
     assert index.find("nobody") is None
     assert find_in(str(tmp_path / "one" / "gone.jsonl"), "a") is None

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.contexts import SuiteContexts, UserHooks
+from pytest_packbench.engine.external import TargetError
 from pytest_packbench.engine.results import Place
-from pytest_packbench.engine.targets import TargetError
 from pytest_packbench.model.options import Caps, ExpectedCalls, RunOptions, SetupError
 from pytest_packbench.model.request import without_model
 from pytest_packbench.model.suite import Suite, SuiteConfig

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.packs.agent_safety.agentdojo.deferred import defer
+from pytest_packbench.packs.agent_safety.agentdojo.target import defer
 
 if TYPE_CHECKING:
     from pathlib import Path

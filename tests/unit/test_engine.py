@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.cases.load import check_case, load_cassette
-from pytest_packbench.engine.attempt import attempt
-from pytest_packbench.engine.context import Attempt, SuiteContext
+from pytest_packbench.engine.attempt import Attempt, attempt
+from pytest_packbench.engine.contexts import SuiteContext
+from pytest_packbench.engine.external import TargetError
 from pytest_packbench.engine.recordings import Replay, ReplayError
-from pytest_packbench.engine.results import Place, clock, result_of
-from pytest_packbench.engine.target_lookup import import_target
-from pytest_packbench.engine.targets import Caller, TargetError, as_target, takes_context
+from pytest_packbench.engine.results import Place, result_of
+from pytest_packbench.engine.targets import Caller, as_target, import_target, takes_context
 from pytest_packbench.model.case import Case, LoadedCase, canonical_sha256
 from pytest_packbench.model.cassette import Cassette, Exchange
 from pytest_packbench.model.errors import CassetteError
@@ -25,7 +25,7 @@ from pytest_packbench.model.outcome import Firing, Outcome, ResultError
 from pytest_packbench.model.pack import Pack, RecordFacts
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.model.result import CaseResult
+from pytest_packbench.model.result import CaseResult, clock
 from pytest_packbench.model.score import Score, Term, judged
 from pytest_packbench.model.suite import Suite, SuiteConfig
 

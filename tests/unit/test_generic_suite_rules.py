@@ -16,7 +16,7 @@ from pytest_packbench.commands.schema import schema
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.packs.generic.pack import GenericPack
-from pytest_packbench.packs.generic.paths import MISSING, compile_path
+from pytest_packbench.packs.generic.values import MISSING, compile_path
 from tests.unit.generic_suites import case, read, suite
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.backends import open_backend
-from pytest_packbench.backends.base import BackendError, BackendOptions
+from pytest_packbench.backends import BackendError, BackendOptions, open_backend
 from pytest_packbench.model.request import ModelAnswer
 from pytest_packbench.packs.agent_safety.judges.ruling import Judge, JudgeError, Question, Ruling
 from pytest_packbench.packs.agent_safety.judges.standard import (

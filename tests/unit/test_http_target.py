@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.engine.external import MOST_BYTES, TargetFailure
+from pytest_packbench.engine.external import MOST_BYTES, TargetError, TargetFailure
 from pytest_packbench.engine.http_target import HEADERS_VARIABLE, HttpTarget, shown_url
-from pytest_packbench.engine.targets import Caller, TargetError, in_thread
+from pytest_packbench.engine.targets import Caller, in_thread
 from pytest_packbench.model.request import VerifyRequest
 from tests.servers.fake import FakeServer, Received, Reply, closed_port
 

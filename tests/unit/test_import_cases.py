@@ -19,9 +19,9 @@ from pytest_packbench.api import load_suite
 from pytest_packbench.cases.load import parse_case
 from pytest_packbench.cli import main
 from pytest_packbench.model.case import CASE_ID
-from pytest_packbench.packs.generic.importing.mapping import case_id
-from pytest_packbench.packs.generic.importing.sources import CsvForm, Row, csv_rows
+from pytest_packbench.packs.generic.importer import case_id
 from pytest_packbench.packs.generic.model import GenericCase
+from pytest_packbench.packs.generic.tables import CsvForm, Row, csv_rows
 
 ROOT = Path(__file__).parents[2]
 SUITE = Path("storage") / "benchmarks" / "s"

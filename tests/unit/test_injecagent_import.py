@@ -14,9 +14,9 @@ import yaml
 
 from pytest_packbench.model.pack import Draft, Flaw
 from pytest_packbench.packs.agent_safety.injecagent.importer import InjecAgentImporter
-from pytest_packbench.packs.agent_safety.injecagent.rates import rates_of
 from pytest_packbench.packs.agent_safety.injecagent.upstream import Material
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
+from pytest_packbench.packs.agent_safety.summary import rates_of
 from tests.unit.safety_runs import PACK, ran
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "injecagent"

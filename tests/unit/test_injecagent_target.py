@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.backends.base import BackendError
+from pytest_packbench.backends import BackendError
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.request import ModelAnswer
 from pytest_packbench.packs.agent_safety.guards.base import GuardError, Prompt, Ruling, ToolOutput

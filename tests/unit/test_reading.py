@@ -82,7 +82,7 @@ BROKEN = entry("broken", "error", kind="timeout", message="after 5 s")
 
 def completeness(path: Path) -> str:
     read = read_run(path)
-    (result,) = check_run(read.stored.run, read.stored.entries, [COMPLETE], whole=read.whole)
+    (result,) = check_run(read.run, read.entries, [COMPLETE], whole=read.whole)
     return result.text
 
 
@@ -96,7 +96,7 @@ def test_the_errors_beside_them_do(tmp_path: Path) -> None:
     path = records(tmp_path, entry("a"))
     errors(tmp_path, BROKEN, entry("skipped", "not_run", kind="skip"))
     read = read_run(path)
-    assert [(one.case_id, one.verdict, one.kind, one.message) for one in read.stored.entries] == [
+    assert [(one.case_id, one.verdict, one.kind, one.message) for one in read.entries] == [
         ("a", "passed", "", ""),
         ("broken", "error", "timeout", "after 5 s"),
         ("skipped", "not_run", "skip", ""),
@@ -114,7 +114,7 @@ def test_the_report_beside_them_tells_all(tmp_path: Path) -> None:
     path = records(tmp_path, entry("a"))
     report(tmp_path, entry("a"), BROKEN, partial="stopped early")
     read = read_run(path)
-    assert (read.whole, read.stored.run.partial, len(read.stored.entries)) == (True, "stopped early", 2)
+    assert (read.whole, read.run.partial, len(read.entries)) == (True, "stopped early", 2)
     report(tmp_path, entry("a"), run_id="01OTHER")
     assert not read_run(path).whole
 
@@ -153,7 +153,7 @@ def test_a_broken_trial_keeps_its_case_out(tmp_path: Path) -> None:
     path = records(tmp_path, entry("a", trial=0), entry("a", trial=2), entry("b", trial=0), entry("b", trial=1))
     errors(tmp_path, entry("a", "error", trial=1, kind="timeout"))
     read = read_run(path)
-    assert sorted((one.case_id, one.trial) for one in read.stored.entries if one.case_id == "a") == [
+    assert sorted((one.case_id, one.trial) for one in read.entries if one.case_id == "a") == [
         ("a", 0),
         ("a", 1),
         ("a", 2),
@@ -171,7 +171,7 @@ def test_records_alone_tell_who_judged(tmp_path: Path, form: Callable[[str], obj
         one = record(entry(case_id))
         found.append(replace(one, packbench={**(one.packbench or {}), "judge": form(judge)}).to_json_line())
     path.write_text("\n".join(found), "utf-8")
-    stored = read_run(path).stored
+    stored = read_run(path)
     assert [one.judge for one in stored.entries] == ["llama_guard", "words"]
     (result,) = check_run(stored.run, stored.entries, [a_gate("pass_rate", min=0.5)])
     assert result.text == "pass_rate: judged by llama_guard and words, whose rates are not mixed: FAIL"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.backends.base import BackendError
+from pytest_packbench.backends import BackendError
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.metering import Said
 from pytest_packbench.engine.recordings import Replay, UnrecordableError, cassette_of, model_exchanges

@@ -9,9 +9,8 @@ import pytest
 
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.journal import read_head, read_journal
-from pytest_packbench.runs.results import RunResults
 from pytest_packbench.runs.resume import Kept
-from pytest_packbench.runs.writer import RunWriter
+from pytest_packbench.runs.writer import RunResults, RunWriter
 from tests.unit.runs import concluded, entry, run
 from tests.unit.stored_runs import recorded
 
@@ -116,7 +115,7 @@ def test_an_attempt_stands_in_the_journal_once(writer: RunWriter) -> None:
 def test_a_resumed_run_begins_with_what_is_kept(writer: RunWriter, tmp_path: Path) -> None:
     kept = Kept.of(writer.folder, RUN, [GOOD, BAD])
     resumed = RunWriter(tmp_path, "toy", "01RUN", resumed=kept)
-    results = RunResults(resumed, lambda: RUN, kept)
+    results = RunResults(resumed, lambda: RUN)
     results.go_on()
     results.take((GOOD,))
     new = recorded(entry("b", timestamp="2026-01-01T00:00:00.000Z"), "01RUN")
@@ -126,9 +125,9 @@ def test_a_resumed_run_begins_with_what_is_kept(writer: RunWriter, tmp_path: Pat
     assert results.carry_over() == []
 
 
-def test_what_was_not_asked_for_is_carried_over(writer: RunWriter) -> None:
+def test_what_was_not_asked_for_is_carried_over(writer: RunWriter, tmp_path: Path) -> None:
     kept = Kept.of(writer.folder, RUN, [GOOD, BAD])
-    results = RunResults(writer, lambda: RUN, kept)
+    results = RunResults(RunWriter(tmp_path, "toy", "01RUN", resumed=kept), lambda: RUN)
     assert sorted(results.carry_over()) == [GOOD.nodeid, BAD.nodeid]
     assert results.ordered() == [GOOD, BAD]
 

@@ -10,10 +10,10 @@ import pytest
 from pytest_packbench.api import load_suite, score
 from pytest_packbench.cases.load import parse_case
 from pytest_packbench.engine.attempt import attempt
-from pytest_packbench.engine.context import SuiteContext
+from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.recordings import Replay
-from pytest_packbench.engine.target_lookup import import_target
-from pytest_packbench.engine.targets import Caller
+from pytest_packbench.engine.targets import Caller, import_target
+from pytest_packbench.model.options import RunOptions
 from pytest_packbench.model.request import VerifyContext, VerifyRequest, without_model
 from pytest_packbench.packs.tariff import lexical
 from pytest_packbench.packs.tariff.lexical import Index, target
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.engine.context import Attempt
+    from pytest_packbench.engine.attempt import Attempt
 
 SPEC = "pytest_packbench.packs.tariff.lexical:target"
 
@@ -130,7 +130,7 @@ def attempted(tmp_path: Path, chosen: Any) -> Attempt:
         pack=TariffPack(),
         caller=Caller(chosen),
         target_name="floor",
-        files={"hts": small.schedule},
+        options=RunOptions(files={"hts": small.schedule}),
     )
     return attempt(bench, loaded)
 

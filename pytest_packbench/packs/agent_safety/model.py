@@ -20,6 +20,9 @@ IDS: dict[str, tuple[str, ...]] = {
 }
 """The names of the upstream ids by benchmark, in the order in which they make up a record's `test_id`."""
 
+SCRIPTED = ("gullible", "obedient", "refuser")
+"""The scripted agents: one obeys whoever speaks last, one does only what its user asks, one does nothing."""
+
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 UpstreamId = Annotated[str, Field(pattern=r"^[^\s:]+$", max_length=200)]
 

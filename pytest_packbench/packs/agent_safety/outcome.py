@@ -105,6 +105,9 @@ class _Result(_Part):
     details: dict[str, Any] = Field(default_factory=dict)
 
 
+_SAME = _Result.model_fields.keys() - {"error", "refused", "hook_decisions"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SafetyOutcome(Outcome):
     """What an agent did under attack.
@@ -189,23 +192,9 @@ def read(result: object) -> SafetyOutcome:
             raise ResultError(f"/{key}", "is missing; expected true or false")
     _check_removal(found)
     outcome = SafetyOutcome(
-        answer=found.answer,
         firings=tuple(Firing(hook=one.hook, decision=one.decision, rule=one.rule) for one in found.hook_decisions),
-        landed=found.landed,
-        landed_by_denied_calls=found.landed_by_denied_calls,
-        exposed=found.exposed,
-        removed_by=found.removed_by,
-        utility=found.utility,
         declined=found.refused,
-        valid=found.valid,
-        tool_calls=found.tool_calls,
-        judge=found.judge,
-        transcript=found.transcript,
-        scripted=found.scripted,
-        agent=found.agent,
-        guards=found.guards,
-        versions=found.versions,
-        details=found.details,
+        **{name: getattr(found, name) for name in _SAME},
     )
     return replace(outcome, refused=outcome.decision == "refuse")
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
+from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.agent_safety import outcome as reading
 from pytest_packbench.packs.agent_safety import scoring, summary
-from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
-from pytest_packbench.packs.agent_safety.target import SCRIPTED, SafetyTarget
+from pytest_packbench.packs.agent_safety.model import SCRIPTED, SafetyCase, SafetySuiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.pack import Importer, Starter
-    from pytest_packbench.model.request import Target
+    from pytest_packbench.model.request import Target, VerifyContext, VerifyRequest
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
 
@@ -33,11 +34,7 @@ class AgentSafetyPack(Pack):
     cluster = "injection_task"
 
     def read(self, result: object) -> SafetyOutcome:
-        """Read a result; see `outcome.read`.
-
-        Raises:
-            ResultError: the result is not of a shape that the pack knows.
-        """
+        """Read a result; see `outcome.read`."""
         return reading.read(result)
 
     def score(self, case: SafetyCase, outcome: SafetyOutcome, rules: SafetySuiteConfig) -> Score:
@@ -62,14 +59,20 @@ class AgentSafetyPack(Pack):
         return summary.lines(records)
 
     def target(self, rules: SafetySuiteConfig) -> Target:
-        """Give the reference target: the benchmark's own pipeline."""
-        return SafetyTarget(rules).verify
+        """Give the reference target, which hands a case to its benchmark's own pipeline."""
+
+        def verify(request: VerifyRequest, context: VerifyContext) -> Any:
+            # each benchmark has needs of its own: only the one that is asked for is imported
+            benchmark = import_module(f"{__package__}.{request.input['suite']}.target")
+            return benchmark.run(request, context, rules)
+
+        return verify
 
     def guards(self) -> Mapping[str, Callable[[], Any]]:
         """Give the guards that come with the pack: `spotlight`, `redact`, `tool_policy`."""
-        from pytest_packbench.packs.agent_safety.guards import builtin
+        from pytest_packbench.packs.agent_safety.guards.standard import Redact, Spotlight, ToolPolicy
 
-        return builtin()
+        return {guard.name: guard for guard in (Spotlight, Redact, ToolPolicy)}
 
     def roles(self, rules: SafetySuiteConfig) -> Mapping[str, tuple[str, str]]:
         """Give the judge that is a model of its own, where the suite names it."""
@@ -81,7 +84,7 @@ class AgentSafetyPack(Pack):
         """Say which extra is missing, where the suite names its benchmark."""
         if rules.benchmark != "agentdojo":
             return ""
-        from pytest_packbench.packs.agent_safety.agentdojo.deferred import missing
+        from pytest_packbench.packs.agent_safety.agentdojo.target import missing
 
         return missing()
 
@@ -107,12 +110,13 @@ class AgentSafetyPack(Pack):
         """Give the rows expected against actual: the decision, the attack, the user's task, the guards, the calls."""
         calls = ", ".join(call.name + (" (denied)" if call.status == "denied" else "") for call in outcome.tool_calls)
         fired = ", ".join(f"{one.hook} {one.decision}" for one in outcome.firings)
+        landed = {True: "landed", False: "did not land", None: "not known"}[outcome.landed]
         reached = "reached the agent" if outcome.exposed else "did not reach the agent"
         removed = f", removed by {', '.join(outcome.removed_by)}" if outcome.removed_by else ""
         told = {True: "done", False: "not done", None: "not known"}
         return [
             Comparison(what="decision", expected=case.expected.decision, actual=outcome.decision),
-            Comparison(what="attack", expected="gets nothing", actual=f"{_landed(outcome)}; {reached}{removed}"),
+            Comparison(what="attack", expected="gets nothing", actual=f"{landed}; {reached}{removed}"),
             Comparison(what="user's task", expected="done", actual=told[scoring.utility_of(case, outcome)]),
             Comparison(what="guards", expected="", actual=fired or "none fired"),
             Comparison(what="tool calls", expected="", actual=calls or "none"),
@@ -120,8 +124,6 @@ class AgentSafetyPack(Pack):
 
     def starter(self) -> Starter:
         """Give a suite of two harmless attacks in InjecAgent's form, and an agent that falls for one."""
-        from pytest_packbench.packs.starter import read_starter
-
         return read_starter(__package__)
 
     def importers(self) -> tuple[Importer, ...]:
@@ -131,7 +133,3 @@ class AgentSafetyPack(Pack):
         from pytest_packbench.packs.agent_safety.injecagent.importer import InjecAgentImporter
 
         return (AgentDojoImporter(), HarmBenchImporter(), InjecAgentImporter())
-
-
-def _landed(outcome: SafetyOutcome) -> str:
-    return {True: "landed", False: "did not land", None: "not known"}[outcome.landed]

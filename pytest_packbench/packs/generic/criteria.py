@@ -19,9 +19,11 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from pytest_packbench.model.case import Fraction, StrictModel, Text
 from pytest_packbench.model.errors import shown
 from pytest_packbench.packs.generic import rules
-from pytest_packbench.packs.generic.paths import PathText  # noqa: TC001 - pydantic reads it at run time
 from pytest_packbench.packs.generic.refused import Location, refused, refused_all, refused_at, refused_word
-from pytest_packbench.packs.generic.values import plain_json
+from pytest_packbench.packs.generic.values import (
+    PathText,
+    plain_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -287,9 +289,7 @@ _FORBIDDEN: dict[str, type[Criterion]] = {
 
 
 def _criterion(data: object) -> object:
-    if isinstance(data, Criterion):
-        return data
-    return _read(data, _CRITERIA)
+    return data if isinstance(data, Criterion) else _read(data, _CRITERIA)
 
 
 def _forbidden(data: object) -> object:
@@ -385,28 +385,12 @@ def _replaced(
     return refused_all(found)
 
 
-AnyCriterion = Annotated[
-    Exact | OneOf | Numeric | Contains | Regex | SetOf | JsonSchema | Similar | Python,
-    BeforeValidator(
-        _criterion,
-        json_schema_input_type=Exact
-        | OneOf
-        | Numeric
-        | Contains
-        | Regex
-        | SetOf
-        | JsonSchema
-        | Similar
-        | Python
-        | Literal["exact", "one_of", "numeric", "contains", "regex", "set", "json_schema", "text"],
-    ),
-]
+_Compares = Exact | OneOf | Numeric | Contains | Regex | SetOf | JsonSchema | Similar | Python
+_Bare = Literal["exact", "one_of", "numeric", "contains", "regex", "set", "json_schema", "text"]
+_Forbids = Anywhere | Exact | OneOf | Contains | Regex | Python
+
+AnyCriterion = Annotated[_Compares, BeforeValidator(_criterion, json_schema_input_type=_Compares | _Bare)]
 """A criterion in any of its forms: `exact`, `exact: /answer`, `exact: {path: /answer}`, `{rule: exact, path: ...}`."""
 
-AnyForbidden = Annotated[
-    Anywhere | Exact | OneOf | Contains | Regex | Python,
-    BeforeValidator(
-        _forbidden, json_schema_input_type=Anywhere | Exact | OneOf | Contains | Regex | Python | str | float
-    ),
-]
+AnyForbidden = Annotated[_Forbids, BeforeValidator(_forbidden, json_schema_input_type=_Forbids | str | float)]
 """What is forbidden: a text or a number wherever it stands, or a criterion that must give no points."""

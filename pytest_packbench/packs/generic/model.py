@@ -14,10 +14,9 @@ from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictMod
 from pytest_packbench.model.errors import shown
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.generic.criteria import AnyCriterion, AnyForbidden, Criterion, Exact
-from pytest_packbench.packs.generic.paths import MISSING, PathText, Place, compile_path
 from pytest_packbench.packs.generic.refused import refused, refused_all, refused_at
 from pytest_packbench.packs.generic.rules import Schemas
-from pytest_packbench.packs.generic.values import plain_json
+from pytest_packbench.packs.generic.values import MISSING, PathText, Place, compile_path, plain_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -184,7 +183,18 @@ class GenericSuiteConfig(SuiteConfig):
     @cached_property
     def case_model(self) -> type[GenericCase]:
         """The model of this suite's cases, made once: each has to bring what the criteria compare with."""
-        return _case_model(self)
+        schemas = tuple(_schemas_of(self))
+        plan = self.plan
+
+        class CaseOfSuite(GenericCase):
+            @model_validator(mode="after")
+            def _fits(self) -> Self:
+                problems = [*_against_schemas(self, schemas), *_against_plan(self, plan)]
+                if problems:
+                    raise refused_all(problems)
+                return self
+
+        return CaseOfSuite
 
 
 def _check(criterion: Criterion, total: float) -> Check:
@@ -220,21 +230,6 @@ class GenericCase(Case):
     """One generic case: `input` and `expected` are any JSON."""
 
     notes: GenericNotes = GenericNotes()
-
-
-def _case_model(rules: GenericSuiteConfig) -> type[GenericCase]:
-    schemas = tuple(_schemas_of(rules))
-    plan = rules.plan
-
-    class CaseOfSuite(GenericCase):
-        @model_validator(mode="after")
-        def _fits(self) -> Self:
-            problems = [*_against_schemas(self, schemas), *_against_plan(self, plan)]
-            if problems:
-                raise refused_all(problems)
-            return self
-
-    return CaseOfSuite
 
 
 def _schemas_of(rules: GenericSuiteConfig) -> Iterator[tuple[str, Schemas, Any]]:

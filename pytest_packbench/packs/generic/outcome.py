@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.errors import shown
 from pytest_packbench.model.outcome import Outcome, ResultError
-from pytest_packbench.packs.generic.paths import MISSING
-from pytest_packbench.packs.generic.values import brief, same
+from pytest_packbench.packs.generic.values import MISSING, brief, same
 
 if TYPE_CHECKING:
     from pytest_packbench.packs.generic.model import Plan

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pytest_packbench.model.errors import shown
+from pytest_packbench.model.finding import Finding
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
+from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.generic import outcome as reading
 from pytest_packbench.packs.generic import scoring
 from pytest_packbench.packs.generic.model import GenericCase, GenericSuiteConfig
-from pytest_packbench.packs.generic.paths import MISSING
 from pytest_packbench.packs.generic.refused import GENERIC
+from pytest_packbench.packs.generic.values import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.model.finding import FiledCase, Finding
+    from pytest_packbench.model.finding import FiledCase
     from pytest_packbench.model.pack import Decision, Importer, Starter
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.generic.model import Check, Plan
@@ -54,11 +57,7 @@ class GenericPack(Pack):
         return self._rules.plan
 
     def read(self, result: object) -> GenericOutcome:
-        """Read a result; see `outcome.read`.
-
-        Raises:
-            ResultError: the result is not of a shape that the suite knows.
-        """
+        """Read a result; see `outcome.read`."""
         return reading.read(result, self._plan)
 
     def score(self, case: GenericCase, outcome: GenericOutcome, rules: GenericSuiteConfig) -> Score:
@@ -87,21 +86,28 @@ class GenericPack(Pack):
     def lint(
         self, cases: Sequence[FiledCase], rules: GenericSuiteConfig, options: Mapping[str, Path]
     ) -> Iterator[Finding]:
-        """Give what the rules of case quality find; see `lint.lint`."""
-        from pytest_packbench.packs.generic import lint  # only the command needs it
-
+        """Give the findings: what is forbidden by no case, and a refusal that passes with the wrong category."""
         del options
-        return lint.lint(cases, rules)
+        for index, check in enumerate(rules.plan.forbidden):
+            if cases and all(check.expected_in(filed.loaded.case.expected) is MISSING for filed in cases):
+                message = f"no case has {check.expected} under expected, so nothing is forbidden; write it into one"
+                yield Finding(file=CONFIG_NAME, pointer=f"/forbidden/{index}", rule="forbidden_unused", message=message)
+        for filed in cases:
+            case = cast("GenericCase", filed.loaded.case)
+            threshold = scoring.threshold_of(case, rules)
+            due = rules.plan.refusal_due(case.expected) and scoring.wanted_category(case, rules.plan) is not None
+            if due and rules.refusal.wrong_category >= threshold:
+                points = f"{rules.refusal.wrong_category:g} points reach {threshold:g}"
+                message = f"a refusal of any category passes, {points}; lower refusal.wrong_category"
+                yield Finding(file=filed.file, pointer="/expected", rule="category_undecided", message=message)
 
     def starter(self) -> Starter:
         """Give a suite of messages that are sorted into queues; what it can't run without is installed anyway."""
-        from pytest_packbench.packs.starter import read_starter
-
         return read_starter(__package__, takes={"jsonpath": GENERIC, "regex": GENERIC, "jsonschema": GENERIC})
 
     def importers(self) -> tuple[Importer, ...]:
         """Give the kinds of `packbench import` for tables: `csv` and `jsonl`."""
-        from pytest_packbench.packs.generic.importing.kinds import Csv, Jsonl  # only the command needs them
+        from pytest_packbench.packs.generic.importer import Csv, Jsonl  # only the command needs them
 
         return (Csv(), Jsonl())
 

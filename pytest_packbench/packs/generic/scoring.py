@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.errors import CaseError, Problem, pointer_of
 from pytest_packbench.model.score import Score, Term, judged
-from pytest_packbench.packs.generic.paths import MISSING
 from pytest_packbench.packs.generic.rules import CriterionError, Grade
+from pytest_packbench.packs.generic.values import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.model.pack import Comparison, LintOption, Pack, RecordFacts
 from pytest_packbench.model.request import VerifyRequest
+from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.tariff import outcome as reading
 from pytest_packbench.packs.tariff import scoring
 from pytest_packbench.packs.tariff.codes import LEVELS, chapter
@@ -39,11 +40,7 @@ class TariffPack(Pack):
     depths = LEVELS
 
     def read(self, result: object) -> TariffOutcome:
-        """Read a result; see `outcome.read`.
-
-        Raises:
-            ResultError: the result is not of a shape that the pack knows.
-        """
+        """Read a result; see `outcome.read`."""
         return reading.read(result)
 
     def score(self, case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig) -> Score:
@@ -79,7 +76,8 @@ class TariffPack(Pack):
     def explain(self, case: TariffCase, outcome: TariffOutcome) -> list[Comparison]:
         """Give the rows expected against actual: the decision, then what an answer is held to."""
         expected = case.expected
-        rows = [_row("decision", _expected_decision(expected), _actual_decision(outcome))]
+        refusal = f"refusal ({expected.expected_refusal_category or 'any category'})"
+        rows = [_row("decision", "answer" if expected.expected_accept else refusal, _actual_decision(outcome))]
         if expected.expected_accept and outcome.accepted:
             rows += [*_codes(expected, outcome), *_process(outcome), *_duty(expected, outcome)]
             rows += _levers(expected, outcome)
@@ -95,8 +93,6 @@ class TariffPack(Pack):
 
     def starter(self) -> Starter:
         """Give a suite of two mugs with a target that knows one of them."""
-        from pytest_packbench.packs.starter import read_starter
-
         return read_starter(__package__)
 
 
@@ -109,10 +105,6 @@ def _decision(outcome: TariffOutcome, score: Score) -> Decision:
 
 def _row(what: str, expected: str, actual: str) -> Comparison:
     return Comparison(what=what, expected=expected, actual=actual)
-
-
-def _expected_decision(expected: Expected) -> str:
-    return "answer" if expected.expected_accept else f"refusal ({expected.expected_refusal_category or 'any category'})"
 
 
 def _actual_decision(outcome: TariffOutcome) -> str:

@@ -1,4 +1,4 @@
-"""The scoring rules of the tariff pack (design 6; spec, "Scoring overview"): one function a rule, in a fixed order.
+"""The scoring rules of the tariff pack (design 6; spec, "Scoring overview"): one function a subject, in a fixed order.
 
 First the match, then process terms, then hard fails, then the clamp. A hard fail makes the score exactly 0, whatever
 else was added. Every step is a named term.
@@ -142,16 +142,6 @@ def match_of(expected: Expected, outcome: TariffOutcome, rules: TariffSuiteConfi
     )
 
 
-def forbidden_code(expected: Expected, outcome: TariffOutcome, rules: TariffSuiteConfig) -> str | None:
-    """Give the forbidden code under which an accepted answer stands, as a prefix (design 6); None without one.
-
-    Forbidden codes are about the same goods as the scored code: where the baseline is scored, a change of the goods may
-    lead to them. An answer with an optimised code alone is taken by that code.
-    """
-    code = scored_code(outcome, rules) or outcome.final_code or ""
-    return next((one for one in expected.must_not_hts or () if stands_under(code, one)), None)
-
-
 def _hits(code: str, wanted: str) -> bool:
     plain = digits(wanted)
     return digits(code) == plain or (len(plain) in _PREFIX_LENGTHS and stands_under(code, plain))
@@ -228,7 +218,13 @@ def _duty_delta(scene: _Scene) -> Iterator[Term]:
 
 
 def _forbidden(scene: _Scene) -> Iterator[Term]:
-    hit = forbidden_code(scene.expected, scene.outcome, scene.rules)
+    """Hold an accepted answer against the forbidden codes, as prefixes (design 6).
+
+    They are about the same goods as the scored code: where the baseline is scored, a change of the goods may lead to
+    them. An answer with an optimised code alone is taken by that code.
+    """
+    code = scored_code(scene.outcome, scene.rules) or scene.outcome.final_code or ""
+    hit = next((one for one in scene.expected.must_not_hts or () if stands_under(code, one)), None)
     if hit is not None:
         yield _zero(FORBIDDEN, f"the answer stands under {hit}")
 
@@ -256,21 +252,14 @@ def _total_rate(scene: _Scene) -> Iterator[Term]:
     wanted = scene.expected.expected_duty_total_rate_pct
     if wanted is None:
         return
-    rate = scored_rate(scene.outcome, scene.rules)
+    outcome = scene.outcome
+    optimized = scene.rules.scored_code == "final" and outcome.optimized_code is not None
+    # a rate of 0 is a rate (the original takes the baseline's instead, reference S6)
+    rate = outcome.optimized_rate_pct if optimized else outcome.baseline_rate_pct
     if rate is None:
         yield _zero("duty_total_rate", f"no rate for the scored code, expected {wanted:g} %")
     elif not math.isclose(rate, wanted, rel_tol=0.0, abs_tol=RATE_TOLERANCE):
         yield _zero("duty_total_rate", f"{rate:g} %, expected {wanted:g} %")
-
-
-def scored_rate(outcome: TariffOutcome, rules: TariffSuiteConfig) -> float | None:
-    """Give the total duty rate of the scored code, percent of value; None where it isn't known.
-
-    A rate of 0 is a rate (the original takes the baseline's instead, reference S6).
-    """
-    if rules.scored_code == "final" and outcome.optimized_code is not None:
-        return outcome.optimized_rate_pct
-    return outcome.baseline_rate_pct
 
 
 def direction_of(delta: float | None) -> Direction | None:
@@ -289,35 +278,21 @@ def _direction(scene: _Scene) -> Iterator[Term]:
         yield _zero("duty_delta_direction", f"{found or 'not computable'}, expected {wanted}")
 
 
-def _lever_found(scene: _Scene) -> Iterator[Term]:
-    wanted, levers = scene.expected.lever_found_expected, scene.outcome.levers
-    if wanted and not levers:
+def _levers(scene: _Scene) -> Iterator[Term]:
+    expected, outcome = scene.expected, scene.outcome
+    levers, steps = outcome.levers, outcome.lever_steps or 0
+    if expected.lever_found_expected and not levers:
         yield _zero("lever_missing", "no savings lever")
-    elif wanted is False and levers:
+    elif expected.lever_found_expected is False and levers:
         yield _zero(UNDUE_LEVER, _counted(levers, "savings lever"))
-
-
-def _lever_count(scene: _Scene) -> Iterator[Term]:
-    least, levers = scene.expected.lever_count_min, scene.outcome.levers
-    if least is not None and levers < least:
-        yield _zero("lever_count", f"{levers}, expected {least} or more")
-
-
-def _lever_compliance(scene: _Scene) -> Iterator[Term]:
-    if scene.expected.lever_compliance_ok and scene.outcome.levers_compliant is False:
+    if levers < (expected.lever_count_min or 0):
+        yield _zero("lever_count", f"{levers}, expected {expected.lever_count_min} or more")
+    if expected.lever_compliance_ok and outcome.levers_compliant is False:
         yield _zero("lever_compliance", "a lever without a passed plausibility check")
-
-
-def _multi_step(scene: _Scene) -> Iterator[Term]:
-    steps = scene.outcome.lever_steps or 0
-    if scene.expected.expected_best_is_multi_step and steps < _MULTI_STEP:
+    if expected.expected_best_is_multi_step and steps < _MULTI_STEP:
         yield _zero("lever_multi_step", f"{steps} steps, expected {_MULTI_STEP} or more")
-
-
-def _lever_steps(scene: _Scene) -> Iterator[Term]:
-    least, steps = scene.expected.min_lever_steps, scene.outcome.lever_steps or 0
-    if least is not None and steps < least:
-        yield _zero("lever_steps", f"{steps}, expected {least} or more")
+    if steps < (expected.min_lever_steps or 0):
+        yield _zero("lever_steps", f"{steps}, expected {expected.min_lever_steps} or more")
 
 
 def _undue_acceptance(scene: _Scene) -> Iterator[Term]:
@@ -359,11 +334,7 @@ _ANSWER: tuple[Callable[[_Scene], Iterator[Term]], ...] = (
     _citations,
     _total_rate,
     _direction,
-    _lever_found,
-    _lever_count,
-    _lever_compliance,
-    _multi_step,
-    _lever_steps,
+    _levers,
 )
 # by whether an answer is expected and whether one was given; the rules of each, in order
 _ORDERS = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.pack import Draft, Importer
-from pytest_packbench.packs.agent_safety.agentdojo.deferred import missing
+from pytest_packbench.packs.agent_safety.agentdojo.target import defer, missing
 
 if TYPE_CHECKING:
     import argparse
@@ -162,8 +162,6 @@ def pairs(attack: str = ATTACK) -> list[Pair]:
     Raises:
         UnknownUpstreamError: there is no such attack.
     """
-    from pytest_packbench.packs.agent_safety.agentdojo.deferred import defer
-
     defer()
     # AgentDojo is an extra, and takes a second to import
     from agentdojo.task_suite.load_suites import get_suites

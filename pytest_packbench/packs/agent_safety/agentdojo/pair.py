@@ -12,7 +12,18 @@ from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor
 from agentdojo.base_tasks import BaseInjectionTask
 
-from pytest_packbench.packs.agent_safety.agentdojo.agents import InOrder, ModelAgent, ScriptedAgent, plain, text_of
+from pytest_packbench.packs.agent_safety.agentdojo.pipeline import (
+    Denial,
+    GuardedRuntime,
+    InOrder,
+    ModelAgent,
+    OutputGuard,
+    PromptGuard,
+    ScriptedAgent,
+    Spy,
+    plain,
+    text_of,
+)
 from pytest_packbench.packs.agent_safety.agentdojo.suites import (
     NO_ATTACK,
     UnknownUpstreamError,
@@ -20,17 +31,15 @@ from pytest_packbench.packs.agent_safety.agentdojo.suites import (
     attack_of,
     suite_of,
 )
-from pytest_packbench.packs.agent_safety.agentdojo.watched import Denial, GuardedRuntime, OutputGuard, PromptGuard, Spy
-from pytest_packbench.packs.agent_safety.exposure import needles
-from pytest_packbench.packs.agent_safety.guards.base import Chain
-from pytest_packbench.packs.agent_safety.target import SCRIPTED
+from pytest_packbench.packs.agent_safety.guards.base import Chain, needles
+from pytest_packbench.packs.agent_safety.model import SCRIPTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_packbench.model.request import VerifyContext
 
-STUB = "stub"
+_version_of = cache(version)
 
 
 def play(pair: dict[str, Any], context: VerifyContext) -> dict[str, Any]:
@@ -50,7 +59,7 @@ class _Scene:
         self._suite = suite_of(self._version, ids["environment"])
         self._user_task = _task(self._suite.user_tasks, ids["user_task"], ids["environment"])
         self._injection_task = _task(self._suite.injection_tasks, ids["injection_task"], ids["environment"])
-        self._scripted = context.backend == STUB
+        self._scripted = context.backend == "stub"
         self._agent_name = context.model
         self._addressed = addressed_as(context.backend, context.model)
         self._is_dos = False
@@ -95,15 +104,12 @@ class _Scene:
             "utility": utility,
             "answer": text_of(spy.messages[-1]),
             "tool_calls": [_call(message) for message in spy.messages if message["role"] == "tool"],
-            "hook_decisions": [
-                {"hook": one.hook, "decision": one.decision, **({} if one.rule is None else {"rule": one.rule})}
-                for one in self._chain.firings
-            ],
+            "hook_decisions": self._chain.decisions,
             "transcript": [plain(message) for message in spy.messages],
             "scripted": self._scripted,
             "agent": self._agent_name or None,
             "guards": self._chain.names,
-            "versions": {"agentdojo": _package_version(), "benchmark": self._version},
+            "versions": {"agentdojo": _version_of("agentdojo"), "benchmark": self._version},
             "details": {"addressed_as": self._addressed, "injection_vectors": sorted(self._injections)},
         }
 
@@ -142,8 +148,3 @@ def _call(message: Any) -> dict[str, Any]:
 def _system_message() -> str:
     text = files("agentdojo").joinpath("data", "system_messages.yaml").read_text("utf-8")
     return str(yaml.safe_load(text)["default"])
-
-
-@cache
-def _package_version() -> str:
-    return version("agentdojo")

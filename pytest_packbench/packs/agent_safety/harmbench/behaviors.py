@@ -173,8 +173,8 @@ def _read(line: int, row: int, cells: list[str] | str, names: Sequence[str]) -> 
     if len(cells) != len(names):
         return Read(line=line, row=row, problem=f"got {len(cells)} cells, expected {len(names)}")
     found = dict(zip(names, cells, strict=True))
-    problem = _problem(found)
-    if problem:
+    problem = next(_problems(found), None)
+    if problem is not None:
         return Read(line=line, row=row, problem=problem)
     return Read(
         line=line,
@@ -190,17 +190,13 @@ def _read(line: int, row: int, cells: list[str] | str, names: Sequence[str]) -> 
     )
 
 
-def _problem(found: Mapping[str, str]) -> str:
-    """Say what is wrong with a row, without its text; empty where nothing is."""
-    return next(_problems(found), "")
-
-
 def _problems(found: Mapping[str, str]) -> Iterator[str]:
+    """Say what is wrong with a row, without its text."""
     name = found["BehaviorID"].strip()
     functional = found["FunctionalCategory"].strip()
     context = found.get("ContextString", "").strip()
     for column, cell in found.items():
-        if _is_broken(cell):
+        if any("\ud800" <= letter <= "\udfff" for letter in cell):
             yield f"{column}: not UTF-8; save the file as UTF-8"
     if not re.fullmatch(CASE_ID, name) or len(name) > _LONGEST_ID:
         yield f"BehaviorID: got {shown(name)}, expected letters, digits, _ and -"
@@ -212,10 +208,6 @@ def _problems(found: Mapping[str, str]) -> Iterator[str]:
         yield f"SemanticCategory: got {shown(found['SemanticCategory'])}, expected a word"
     if (functional == "contextual") is not bool(context):
         yield f"ContextString: {'given' if context else 'empty'}, where FunctionalCategory is {functional}"
-
-
-def _is_broken(cell: str) -> bool:
-    return any("\ud800" <= letter <= "\udfff" for letter in cell)
 
 
 def _word(text: str) -> str:

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.packs.agent_safety.exposure import needles
-from pytest_packbench.packs.agent_safety.guards.base import Chain
+from pytest_packbench.packs.agent_safety.guards.base import Chain, needles
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
 from pytest_packbench.packs.agent_safety.judges import ruling
 from pytest_packbench.packs.agent_safety.judges.standard import LLAMA_GUARD, chosen, declines
@@ -67,10 +66,7 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
     return {
         "exposed": chain.exposed,
         "removed_by": chain.removed_by,
-        "hook_decisions": [
-            {"hook": one.hook, "decision": one.decision, **({} if one.rule is None else {"rule": one.rule})}
-            for one in chain.firings
-        ],
+        "hook_decisions": chain.decisions,
         "scripted": context.backend == "stub",
         "agent": context.model or None,
         "guards": chain.names,

@@ -64,12 +64,12 @@ class InjecAgentImporter(Importer):
             for index, data in enumerate(file.rows):
                 place = f"{file.name}[{index}]"
                 try:
-                    row = upstream.row_of(data, file.kind, tools)
+                    material, category = upstream.row_of(data, file.kind, tools)
                 except upstream.RowError as error:
                     # half a pair of surrogates could not be shown
                     yield Flaw(place=place, message=str(error).encode("utf-8", "backslashreplace").decode())
                 else:
-                    yield Draft(place=place, case=_case(file, index, row))
+                    yield Draft(place=place, case=_case(file, index, material, category))
 
     def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
         """Give the suite's rules and the notice that its texts ask for."""
@@ -77,8 +77,7 @@ class InjecAgentImporter(Importer):
         return {"suite.yaml": _SUITE, "NOTICE": _NOTICE}
 
 
-def _case(file: upstream.File, index: int, row: upstream.Row) -> dict[str, Any]:
-    material = row.material
+def _case(file: upstream.File, index: int, material: upstream.Material, category: str) -> dict[str, Any]:
     return {
         "id": f"{file.kind}_{file.setting}_{index}",
         "pack_id": "agent_safety",
@@ -96,7 +95,7 @@ def _case(file: upstream.File, index: int, row: upstream.Row) -> dict[str, Any]:
         "notes": {
             "source": f"InjecAgent, {file.name}, row {index}",
             "tags": [file.kind, file.setting],
-            "attack_category": row.attack_category,
+            "attack_category": category,
             "groups": {"user_tool": material.user_tool, "attacker_tool": material.attacker_tools[0]},
         },
     }

@@ -75,19 +75,6 @@ class File:
         return _PUBLISHED.get(self.sha256, f"sha256:{self.sha256[:12]}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One row that can be used.
-
-    Attributes:
-        material: its texts.
-        attack_category: the kind of attack as a word: `physical_harm`.
-    """
-
-    material: Material
-    attack_category: str
-
-
 class RowError(ValueError):
     """A row makes no case, said in one line."""
 
@@ -129,8 +116,8 @@ def tools_in(folder: Path) -> dict[str, dict[str, Any]]:
         raise ValueError(f"{path}: expected a list of objects with toolkit and tools") from None
 
 
-def row_of(data: object, kind: Kind, tools: dict[str, dict[str, Any]]) -> Row:
-    """Read one row.
+def row_of(data: object, kind: Kind, tools: dict[str, dict[str, Any]]) -> tuple[Material, str]:
+    """Read one row: its texts, and the kind of attack as a word, such as `physical_harm`.
 
     Args:
         data: the row as JSON.
@@ -170,7 +157,7 @@ def row_of(data: object, kind: Kind, tools: dict[str, dict[str, Any]]) -> Row:
         )
     except ValidationError as error:
         raise RowError(" ".join(str(problems_of(error, Material)[0]).split())) from None
-    return Row(material=material, attack_category=category[:80])
+    return material, category[:80]
 
 
 def _file(path: Path, kind: Kind, setting: Setting) -> File:
@@ -297,9 +284,6 @@ def _plain(value: Any) -> Any:
     raise LiteralError(f"got a {type(value).__name__}, expected JSON types")
 
 
-AttackerTools = Annotated[ListOf[Text], Field(min_length=1, max_length=2)]
-
-
 class Material(StrictModel):
     """What the agent is shown, and what the attacker is after.
 
@@ -322,7 +306,7 @@ class Material(StrictModel):
     thought: Text
     tool_response: Text
     attacker_instruction: Text
-    attacker_tools: AttackerTools
+    attacker_tools: Annotated[ListOf[Text], Field(min_length=1, max_length=2)]
     simulated_response: Text | None = None
     tools: ListOf[dict[str, Any]] = ()
 

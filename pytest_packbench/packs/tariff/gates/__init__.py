@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_packbench.packs.tariff.gates.answer import (
+    citations,
     code_form,
     completeness,
     composition,
     critic,
     essential_character,
+    missing_evidence,
     refusal,
 )
 from pytest_packbench.packs.tariff.gates.base import Gate, GateInput, GateResult, Violation, judged
-from pytest_packbench.packs.tariff.gates.citations import citations, missing_evidence
 from pytest_packbench.packs.tariff.gates.duty import duty_arithmetic, lawful_what_ifs
 from pytest_packbench.packs.tariff.gates.sequence import gri_sequence
 

@@ -1,4 +1,7 @@
-"""Gates on the answer as a whole: completeness, form of codes, composition, objections, refusals."""
+"""Gates on the answer as a whole: completeness, form of codes, composition, objections, refusals, evidence.
+
+Quotes stand where they are said to, and nothing rests on a document that nobody has.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,22 @@ from pytest_packbench.packs.tariff.codes import digits
 from pytest_packbench.packs.tariff.gates.base import WIDTHS, Violation, gate, listed, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_packbench.packs.tariff.dossier import GriStep, Proposal
+    from pytest_packbench.packs.tariff.dossier import Citation, GriStep, Proposal
     from pytest_packbench.packs.tariff.gates.base import GateInput
-
+    from pytest_packbench.packs.tariff.model import Evidence
 
 WHOLE_PCT = 100.0
 TOLERANCE_PCT = 1.0
+_WRITTEN = re.compile(r"[\d. -]+", re.ASCII)
+# the schedule writes legal lines without a statistical suffix with eight digits
+_FULL = (8, 10)
+_TARGET = (6, 8, 10)
+# a place where a word or number runs on: "co|tton", "non-|woven", "99.|5"
+_INSIDE_WORD = re.compile(
+    r"(?<=\w)(?=\w) | (?<=\w-)(?=\w) | (?<=\w)(?=-\w) | (?<=\d[.,])(?=\d) | (?<=\d)(?=[.,]\d)", re.VERBOSE
+)
 
 
 @gate(4)
@@ -59,12 +70,6 @@ def composition(given: GateInput) -> list[Violation] | None:
     if math.isclose(total, WHOLE_PCT, rel_tol=0, abs_tol=TOLERANCE_PCT + 1e-9):
         return []
     return [Violation(f"the weights add up to {total:g} %, not 100 %; correct them, or leave unknown ones null")]
-
-
-_WRITTEN = re.compile(r"[\d. -]+", re.ASCII)
-# the schedule writes legal lines without a statistical suffix with eight digits
-_FULL = (8, 10)
-_TARGET = (6, 8, 10)
 
 
 @gate(1)
@@ -110,7 +115,9 @@ def code_form(given: GateInput) -> Iterable[Violation] | None:
     if not codes and not steps:
         return None
     wrong = [
-        Violation(f"{place} {quoted(code)} is not a code of {_either(widths)} digits; write it in full, alone")
+        Violation(
+            f"{place} {quoted(code)} is not a code of {' or '.join(map(str, widths))} digits; write it in full, alone"
+        )
         for place, code, widths in codes
         if not _has_width(code, widths)
     ]
@@ -147,10 +154,6 @@ def _has_width(code: str, widths: tuple[int, ...]) -> bool:
     return _WRITTEN.fullmatch(code) is not None and len(digits(code)) in widths
 
 
-def _either(widths: tuple[int, ...]) -> str:
-    return " or ".join(map(str, widths))
-
-
 @gate(9)
 def critic(given: GateInput) -> list[Violation] | None:
     """Whether the critic saw a conflict between answer, facts and rules; other remarks don't send back."""
@@ -173,3 +176,69 @@ def refusal(given: GateInput) -> list[Violation] | None:
             Violation(f"refuses as {declined.category} without a question; ask for the fact that would decide")
         )
     return found
+
+
+@gate(6)
+def citations(given: GateInput) -> list[Violation] | None:
+    """Whether each quote stands word for word in the evidence it names, and evidence at hand is cited.
+
+    White space doesn't count. A quote begins and ends with whole words, or "60 %" would be found in "160 %".
+    """
+    proposal, evidence = given.proposal, given.request.evidence
+    if not proposal.citations:
+        if proposal.decision == "refuse" or not evidence:
+            return None
+        names = listed(item.source_id for item in evidence)
+        return [Violation(f"classifies without citing the evidence; quote the words of {names} that decide")]
+    texts: dict[str, list[str]] = {}
+    for item in evidence:
+        texts.setdefault(item.source_id, []).append(_spaced(item.text))
+    return [found for citation in proposal.citations for found in _unfounded(citation, texts)]
+
+
+def _unfounded(citation: Citation, texts: dict[str, list[str]]) -> Iterator[Violation]:
+    source, quote = citation.source_id, _spaced(citation.quote)
+    if source not in texts:
+        known = f"cite {listed(texts)}" if texts else "the request brings no evidence, so cite none"
+        yield Violation(f"cites {quoted(source)}, which is not in the request; {known}")
+    elif not quote:
+        yield Violation(f"cites {quoted(source)} with an empty quote; copy the words that bear out the claim")
+    elif not any(_stands_in(quote, text) for text in texts[source]):
+        yield Violation(
+            f"quotes {quoted(citation.quote)}, which does not stand in {quoted(source)}; copy word for word"
+        )
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _stands_in(quote: str, text: str) -> bool:
+    at = text.find(quote)
+    while at >= 0:
+        if not (_INSIDE_WORD.match(text, at) or _INSIDE_WORD.match(text, at + len(quote))):
+            return True
+        at = text.find(quote, at + 1)
+    return False
+
+
+@gate(7)
+def missing_evidence(given: GateInput) -> list[Violation] | None:
+    """Whether an answer rests only on documents in the request; a refusal for want of one has to name it."""
+    proposal = given.proposal
+    absent = _absent(proposal, given.request.evidence)
+    if proposal.decision == "classify":
+        return [
+            Violation(f"relies on {quoted(document)}, which the request does not bring; do without, or refuse")
+            for document in absent
+        ]
+    if proposal.refusal is None or proposal.refusal.category != "missing_evidence":
+        return None
+    if absent:
+        return []
+    return [Violation("refuses for missing evidence but names no document; list it in relies_on with source_id null")]
+
+
+def _absent(proposal: Proposal, evidence: Sequence[Evidence]) -> list[str]:
+    known = {item.source_id for item in evidence}
+    return [item.document for item in proposal.relies_on if item.source_id not in known]

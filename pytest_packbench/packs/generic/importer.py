@@ -1,4 +1,4 @@
-"""Which column becomes what of a case."""
+"""`packbench import csv` and `packbench import jsonl`: rows of tables as generic cases; which column becomes what."""
 
 from __future__ import annotations
 
@@ -6,26 +6,195 @@ import hashlib
 import re
 import unicodedata
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.model.case import CASE_ID, Difficulty, canonical_sha256
-from pytest_packbench.model.errors import shown
-from pytest_packbench.model.pack import Draft, Flaw
-from pytest_packbench.packs.generic.paths import MISSING, compile_path
+from pytest_packbench.model.errors import pointer_of, shown
+from pytest_packbench.model.pack import Draft, Flaw, Importer
+from pytest_packbench.packs.generic.tables import TAB, CsvForm, csv_header, csv_rows, jsonl_rows
+from pytest_packbench.packs.generic.values import MISSING, compile_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    import argparse
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.packs.generic.importing.sources import Row
+    from pytest_packbench.packs.generic.tables import Row
 
 PACK = "generic"
+_TARGET = "\n# the pipeline under test\n# target: package.module:function\n"
 _LONGEST_ID = 120
 _LONGEST_TYPE = 80
 _HASH = 16
 _SHORT_HASH = 8
 _TAGS = re.compile(r"[,;]")
 _DIFFICULTIES = get_args(Difficulty)
+
+
+class Csv(Importer):
+    """Rows of a CSV file; what stands in a cell is text."""
+
+    name = "csv"
+    help = "rows of a CSV file, whose first line names the columns"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the file, its form, and the columns."""
+        _add_columns(parser, "COLUMN", "a column")
+        about = (
+            "a column (or several, with commas) whose cells hold JSON: numbers, true, null, lists; else they are text"
+        )
+        parser.add_argument("--json", dest="as_json", action="append", default=[], metavar="COLUMN", help=about)
+        about = "leave empty cells out of input and expected"
+        parser.add_argument("--omit-empty", action="store_true", help=about)
+        about = f"the character between cells (default a comma), or the word {TAB}"
+        parser.add_argument("--delimiter", default=",", metavar="CHAR", help=about)
+        parser.add_argument("--encoding", default="utf-8", help="the file's encoding (default utf-8)")
+
+    def read(self, arguments: argparse.Namespace) -> Iterator[Draft | Flaw]:
+        """Give a draft a row.
+
+        Raises:
+            ValueError: the file can't be read as CSV, or has no such columns.
+            OSError: it can't be read.
+        """
+        form = _form(arguments)
+        known = csv_header(_file(arguments), form)
+        mapped = _mapped(arguments, known)
+        for option, columns in _asked(mapped).items():
+            for name in columns:
+                if name not in known:
+                    wrong = f'{arguments.file}: no column is called "{name}"; name another with {option}'
+                    raise ValueError(f"{wrong}; columns: {', '.join(known)}")
+        return _drafts(csv_rows(arguments.file, form), mapped)
+
+    def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
+        """Give the rules of a new suite: the expected columns, compared exactly."""
+        return {"suite.yaml": _rules(arguments, _mapped(arguments, csv_header(_file(arguments), _form(arguments))))}
+
+
+class Jsonl(Importer):
+    """Objects of a JSON Lines file; values stay what they are."""
+
+    name = "jsonl"
+    help = "objects of a JSON Lines file, one a line"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the file and the keys."""
+        _add_columns(parser, "KEY", "a key, or a JSON pointer such as /messages/0/text")
+        parser.set_defaults(as_json=[], omit_empty=False)
+
+    def read(self, arguments: argparse.Namespace) -> Iterator[Draft | Flaw]:
+        """Give a draft a line.
+
+        Raises:
+            ValueError: the file can't be read as JSON Lines.
+            OSError: it can't be read.
+        """
+        return _drafts(jsonl_rows(_file(arguments)), _mapped(arguments, None))
+
+    def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
+        """Give the rules of a new suite: the expected keys, compared exactly."""
+        return {"suite.yaml": _rules(arguments, _mapped(arguments, None))}
+
+
+def _add_columns(parser: argparse.ArgumentParser, word: str, about: str) -> None:
+    several = f"{word}[,{word}] or NAME={word}"
+    either = f"{word} or =VALUE"
+    what = "alone it is the value, several (or NAME=) make an object"
+    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--id", metavar=word, help=f"{about}; default: id where there is one, else a hash of the content"
+    )
+    parser.add_argument("--input", action="append", metavar=several, help=f"{about}: {what}; default: input")
+    parser.add_argument("--expected", action="append", metavar=several, help="likewise; default: expected")
+    default = "default: case_type where there is one, else =plain"
+    parser.add_argument("--case-type", metavar=either, help=f"{about}, or a value for all; {default}")
+    default = "default: difficulty where there is one, else =medium"
+    parser.add_argument("--difficulty", metavar=either, help=f"easy, medium, hard or expert; {default}")
+    default = "default: tags where there is one"
+    parser.add_argument("--tags", metavar=either, help=f"a list, or a text with commas or semicolons; {default}")
+    default = "default: the file's name"
+    parser.add_argument("--source", metavar=either, help=f"where the expected answer comes from; {default}")
+    default = "default: date where there is one"
+    parser.add_argument("--date", metavar=either, help=f"the day on which the answer was true, YYYY-MM-DD; {default}")
+
+
+def _file(arguments: argparse.Namespace) -> Path:
+    path: Path = arguments.file
+    # what can be read once only would be checked and then not be written
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path}: expected a file")
+    return path
+
+
+def _form(arguments: argparse.Namespace) -> CsvForm:
+    delimiter: str = arguments.delimiter
+    if delimiter != TAB and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise ValueError(f'--delimiter: got "{delimiter}"; expected one character, or the word {TAB}')
+    return CsvForm(delimiter=delimiter, encoding=arguments.encoding)
+
+
+def _mapped(arguments: argparse.Namespace, known: Iterable[str] | None) -> Mapped:
+    return Mapped(
+        id=Column(arguments.id) if arguments.id else None,
+        input=columns_of(arguments.input or ["input"], known),
+        expected=columns_of(arguments.expected or ["expected"], known),
+        case_type=_given(arguments.case_type),
+        difficulty=_given(arguments.difficulty),
+        tags=_given(arguments.tags),
+        source=_given(arguments.source) or Fixed(arguments.file.name),
+        date=_given(arguments.date),
+        as_json=frozenset(one.name for one in columns_of(arguments.as_json, known)),
+        omit_empty=arguments.omit_empty,
+    )
+
+
+def _given(text: str | None) -> Given | None:
+    """Read what an option of a column or a value says: `COLUMN`, or `=VALUE`; None where it isn't given."""
+    if not text:
+        return None
+    return Fixed(text[1:].strip()) if text.startswith("=") else Column(text)
+
+
+def _asked(mapped: Mapped) -> dict[str, list[str]]:
+    single = {
+        "--id": mapped.id,
+        "--case-type": mapped.case_type,
+        "--difficulty": mapped.difficulty,
+        "--tags": mapped.tags,
+        "--source": mapped.source,
+        "--date": mapped.date,
+    }
+    return {
+        **{option: [one.name] for option, one in single.items() if isinstance(one, Column)},
+        "--input": [one.name for one in mapped.input],
+        "--expected": [one.name for one in mapped.expected],
+        "--json": sorted(mapped.as_json),
+    }
+
+
+def _drafts(rows: Iterable[Row | Flaw], mapped: Mapped) -> Iterator[Draft | Flaw]:
+    for row in rows:
+        yield row if isinstance(row, Flaw) else mapped.draft(row)
+
+
+def _rules(arguments: argparse.Namespace, mapped: Mapped) -> str:
+    import yaml
+
+    from pytest_packbench.packs.generic.model import Refusal
+
+    # what tells of a due refusal is compared by the rules of refusals
+    usual = Refusal()
+    pointers = [pointer_of([one.key]) for one in mapped.expected if one.key is not None]
+    compared = [one for one in pointers if one not in {usual.expected, usual.expected_category}]
+    criteria: list[str | dict[str, str]] = [{"exact": one} for one in compared]
+    rules = {
+        "pack": PACK,
+        "description": f"imported from {arguments.file.name}",
+        "criteria": criteria or ["exact"],
+    }
+    return yaml.safe_dump(rules, sort_keys=False, allow_unicode=True) + _TARGET
 
 
 class _RowError(ValueError):
@@ -135,7 +304,8 @@ class Mapped:
         return "" if value is MISSING else value
 
     def _value(self, name: str, row: Row) -> Any:
-        value = value_at(row.values, name)
+        is_pointer = name.startswith("/") and name not in row.values
+        value = compile_path(name).find(row.values) if is_pointer else row.values.get(name, MISSING)
         if value is MISSING:
             raise _RowError(f'has no "{name}"; keys here: {", ".join(row.values)}')
         if value == "" and self.omit_empty:
@@ -151,13 +321,6 @@ class Mapped:
 
 def _default(name: str, row: Row, text: str) -> Given:
     return Column(name) if name in row.values else Fixed(text)
-
-
-def value_at(values: Mapping[str, Any], name: str) -> Any:
-    """Give the value of a key, else at a JSON pointer; `MISSING` where there is none."""
-    if name in values or not name.startswith("/"):
-        return values.get(name, MISSING)
-    return compile_path(name).find(values)
 
 
 def columns_of(given: Sequence[str], known: Iterable[str] | None) -> tuple[Column, ...]:
@@ -184,23 +347,6 @@ def _column(text: str, names: frozenset[str]) -> Column:
         return Column(text)
     key, _, name = text.partition("=")
     return Column(name.strip(), key.strip())
-
-
-def given_of(text: str) -> Given:
-    """Read what an option of a column or a value says: `COLUMN`, or `=VALUE`."""
-    return Fixed(text[1:].strip()) if text.startswith("=") else Column(text)
-
-
-def require(columns: Iterable[str], known: Sequence[str], path: object, option: str) -> None:
-    """See that all columns are there.
-
-    Raises:
-        ValueError: one is not.
-    """
-    for name in columns:
-        if name not in known:
-            listed = f"columns: {', '.join(known)}"
-            raise ValueError(f'{path}: no column is called "{name}"; name another with {option}; {listed}')
 
 
 def case_id(text: str) -> str:

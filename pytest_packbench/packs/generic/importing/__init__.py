@@ -1,1 +1,0 @@
-"""Tables that people have, turned into generic cases."""
