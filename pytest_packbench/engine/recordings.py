@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.atomic import write_atomic
@@ -112,13 +113,15 @@ class Replay:
         if exchange.request_sha256 not in {None, canonical_sha256(request.as_json())}:
             self.stale = True
             self.stale_roles.add(request.role)
-        calls = (ToolCall(id=one.id, name=one.name, arguments=one.arguments) for one in exchange.tool_calls)
-        return ModelAnswer(
+        answer = ModelAnswer(
             content=exchange.answer,
             refusal=exchange.refusal,
             usage=Usage(tokens_input=exchange.usage.tokens_input, tokens_output=exchange.usage.tokens_output),
-            tool_calls=tuple(calls),
         )
+        if not exchange.tool_calls:
+            return answer
+        calls = (ToolCall(id=one.id, name=one.name, arguments=one.arguments) for one in exchange.tool_calls)
+        return replace(answer, tool_calls=tuple(calls))
 
     def whole(self, request: dict[str, Any]) -> Any:
         """Give the result that a target outside this process gave when it was recorded (role `verify`).
