@@ -301,7 +301,7 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 
 
 def pass_hat_k(n: int, c: int, k: int) -> float:
-    """Estimate without bias how often all of `k` trials pass (Yao et al. 2024, tau-bench, arXiv 2406.12045).
+    """Estimate without bias how often all of `k` trials pass (Yao et al. 2024, tau-context, arXiv 2406.12045).
 
     Arguments and errors are those of `pass_at_k`.
 

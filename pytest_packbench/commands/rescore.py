@@ -87,13 +87,13 @@ def rescored(entries: Iterable[CaseResult], run: Run, payloads: Path, suite: Sui
     from pytest_packbench.runs.lines import read_payloads
 
     left = {(entry.test_id, entry.trial): entry for entry in entries}
-    bench = SuiteContext.of_results(suite, pack, run.target)
+    context = SuiteContext.of_results(suite, pack, run.target)
     load = _cases(suite, pack)
     for key, result in read_payloads(payloads):
         entry = left.pop(key, None)
         if entry is not None:
             loaded = load(entry.case_id)
-            yield entry if loaded is None else _again(entry, result, loaded, bench)
+            yield entry if loaded is None else _again(entry, result, loaded, context)
     yield from left.values()
 
 
@@ -109,13 +109,13 @@ def _light(entry: CaseResult, known: dict[Hashable, _Terms]) -> CaseResult:
     return replace(entry, record=None, payload=None, message="", answer=None, terms=known.setdefault(key, terms))
 
 
-def _again(entry: CaseResult, result: Any, loaded: LoadedCase, bench: SuiteContext) -> CaseResult:
+def _again(entry: CaseResult, result: Any, loaded: LoadedCase, context: SuiteContext) -> CaseResult:
     from pytest_packbench.engine.attempt import rejudge
     from pytest_packbench.engine.results import Place, result_of, unscored
 
     place = Place(
-        suite=bench.suite,
-        pack=bench.pack,
+        suite=context.suite,
+        pack=context.pack,
         case_id=entry.case_id,
         nodeid=entry.nodeid,
         file=entry.file,
@@ -123,9 +123,9 @@ def _again(entry: CaseResult, result: Any, loaded: LoadedCase, bench: SuiteConte
         loaded=loaded,
     )
     try:
-        fresh = result_of(place, rejudge(bench, loaded, result), bench, "rescored")
+        fresh = result_of(place, rejudge(context, loaded, result), context, "rescored")
     except Exception as error:  # noqa: BLE001 - a pack may be anybody's, and breaks one case as it does in a run
-        message = f"the pack {bench.pack.name} raised {said(error)}"
+        message = f"the pack {context.pack.name} raised {said(error)}"
         fresh = unscored(place, "error", "pack_error", message, timestamp=entry.timestamp)
     # who answered, and how long it took, is the stored run's to tell
     kept = {name: getattr(entry, name) for name in ("llm_backend", "llm_model", "cassette_sha256", "stale", "trial")}

@@ -108,7 +108,7 @@ def kept_trial(result: CaseResult, place: Place) -> Trial:
     return Trial(result=replace(result, nodeid=place.nodeid, file=place.file, record=record))
 
 
-def result_of(place: Place, attempt: Attempt, bench: SuiteContext, run_id: str) -> CaseResult:
+def result_of(place: Place, attempt: Attempt, context: SuiteContext, run_id: str) -> CaseResult:
     """Make the result of an attempt, and in it the wire record where one is due.
 
     A case that its notes quarantine (`xfail`) was run and scored, but leaves no record: it is outside the rates.
@@ -144,7 +144,7 @@ def result_of(place: Place, attempt: Attempt, bench: SuiteContext, run_id: str) 
     wire = _wire(fields, attempt, facts) | {
         "run_id": run_id,
         "hook_decisions": _hooks(outcome),
-        "packbench": {**facts.extra, **_own(place, attempt, bench, fields)},
+        "packbench": {**facts.extra, **_own(place, attempt, context, fields)},
     }
     return CaseResult(**fields, record=wire_record(wire))
 
@@ -295,7 +295,7 @@ def _wire(fields: dict[str, Any], attempt: Attempt, facts: RecordFacts) -> dict[
     }
 
 
-def _own(place: Place, attempt: Attempt, bench: SuiteContext, fields: dict[str, Any]) -> dict[str, Any]:
+def _own(place: Place, attempt: Attempt, context: SuiteContext, fields: dict[str, Any]) -> dict[str, Any]:
     """Make our own object in the record."""
     return own_object(
         {
@@ -303,9 +303,9 @@ def _own(place: Place, attempt: Attempt, bench: SuiteContext, fields: dict[str, 
             "version": OWN_VERSION,
             "terms": list(fields["terms"]),
             "tags": list(fields["tags"]),
-            "mode": bench.options.mode,
+            "mode": context.options.mode,
             "origin": attempt.cassette.origin if attempt.cassette is not None else None,
-            "target": bench.target_name,
+            "target": context.target_name,
             "pack": f"{place.pack.name}/{place.pack.version}",
             "bundled": place.suite.bundled,
             "suite_sha256": place.suite.sha256,

@@ -22,7 +22,7 @@ from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import OWN_TEST
 from pytest_packbench.model.score import judged
 from pytest_packbench.pytest_plugin.explain import explain_error, explain_failure, explanation_at
-from pytest_packbench.pytest_plugin.stash import AHEAD, ATTRIBUTE, BENCHES, RESUMED, RUN_ID
+from pytest_packbench.pytest_plugin.stash import AHEAD, ATTRIBUTE, CONTEXTS, RESUMED, RUN_ID
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
@@ -141,12 +141,12 @@ class CaseRun:
 
     def _attempted(self, place: Place) -> list[Trial]:
         stash = self.item.config.stash
-        benches = stash[BENCHES]
+        contexts = stash[CONTEXTS]
         kept = {trial: kept_trial(result, place) for trial, result in self.kept().items()}
-        if len(kept) == benches.settings.trials:
+        if len(kept) == contexts.settings.trials:
             return [kept[trial] for trial in sorted(kept)]
         try:
-            context = benches.context(self.suite)
+            context = contexts.context(self.suite)
         except TargetError as error:
             details = frames(error.__cause__) if error.__cause__ is not None else ()
             return [broken_trial(place, Failure(kind="target_missing", message=str(error), details=details))]
@@ -218,7 +218,7 @@ class CaseRun:
         if result.verdict == "passed" if len(self.results) > 1 else _reaches(result):
             return
         line = self.explanation.partition("\n")[0] or printable(result.message)
-        if self.item.config.stash[BENCHES].settings.gate == "suite" and not strict:
+        if self.item.config.stash[CONTEXTS].settings.gate == "suite" and not strict:
             raise pytest.xfail.Exception(line)
         self.explanation = self.explanation or line
         raise CaseFailure(line)

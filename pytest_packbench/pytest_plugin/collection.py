@@ -308,19 +308,19 @@ class Collector:
         finished: whether all is collected.
     """
 
-    def __init__(self, benches: SessionSuites, asked: Asked) -> None:
-        self._benches = benches
+    def __init__(self, contexts: SessionSuites, asked: Asked) -> None:
+        self._contexts = contexts
         self._single = asked.single
         self.by_file = bool(asked.files)
-        self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in benches.suites.values()]
-        self._root = str(benches.config.rootpath) + os.sep
+        self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in contexts.suites.values()]
+        self._root = str(contexts.config.rootpath) + os.sep
         self._folders: dict[str, frozenset[str]] = {}
-        self.collected: dict[str, int] = dict.fromkeys(benches.suites, 0)
+        self.collected: dict[str, int] = dict.fromkeys(contexts.suites, 0)
         self.finished = False
 
     def is_due(self, name: str) -> bool:
         """Whether a file of cases, by its name, is to be looked at: a file of many is, and one of the shard."""
-        shard = self._benches.settings.shard
+        shard = self._contexts.settings.shard
         return shard is None or name.endswith(MANY) or stem_of(name) in shard
 
     def is_counted(self, folder: Path) -> bool:
@@ -354,7 +354,7 @@ class Collector:
     def _file(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | None:
         # from outside rootdir pytest would name it from the argument, and the id could not be passed back
         nodeid = text.removeprefix(self._root).replace(os.sep, "/") if text.startswith(self._root) else text
-        pack, shard = self._benches.pack_of(suite), self._benches.settings.shard
+        pack, shard = self._contexts.pack_of(suite), self._contexts.settings.shard
         if text.endswith(MANY):
             only = self._single.get(text, frozenset())
             lines: CaseLines = CaseLines.from_parent(

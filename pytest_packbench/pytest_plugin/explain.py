@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.figures import count
 from pytest_packbench.model.score import Score, Term
-from pytest_packbench.pytest_plugin.stash import BENCHES
+from pytest_packbench.pytest_plugin.stash import CONTEXTS
 from pytest_packbench.reports.terminal import error_text, failure_text, headline, trials_lines
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _whereabouts(run: CaseRun, attempt: Attempt | None) -> list[str]:
     config = run.item.config
     recorded = attempt.cassette is not None
     shown = os.path.relpath(run.suite.cassette_path(run.name), config.invocation_params.dir) if recorded else ""
-    live = config.stash[BENCHES].settings.mode != "fixture"
+    live = config.stash[CONTEXTS].settings.mode != "fixture"
     played = f"{attempt.calls} of its exchanges {'recorded' if live else 'replayed'}" if recorded else "none"
     return [
         f"case:     {run.where}",
@@ -133,19 +133,19 @@ def _argument(run: CaseRun) -> str:
 
 
 def _asked(run: CaseRun) -> list[tuple[str, str]]:
-    benches = run.item.config.stash[BENCHES]
-    settings = benches.settings
+    contexts = run.item.config.stash[CONTEXTS]
+    settings = contexts.settings
     mode = ("mode", "" if settings.mode == "fixture" else settings.mode)
-    bench = benches.known(run.suite)
+    context = contexts.known(run.suite)
     # a URL or a command may hold a secret: the target is named as records name it
-    target = bench.target_name if settings.target and bench is not None else settings.target
+    target = context.target_name if settings.target and context is not None else settings.target
     guards = "none" if settings.guards == () else ",".join(settings.guards or ())
     given = (
         mode,
         ("target", target),
         ("backend", settings.backend),
         ("model", settings.model),
-        ("base-url", _address(bench, settings)),
+        ("base-url", _address(context, settings)),
         ("guard", guards),
         ("trials", str(settings.trials) if settings.trials > 1 else ""),
     )
@@ -153,9 +153,9 @@ def _asked(run: CaseRun) -> list[tuple[str, str]]:
     return [(name, value) for name, value in ([mode] if run.own_test else given) if value]
 
 
-def _address(bench: SuiteContext | None, settings: Settings) -> str:
+def _address(context: SuiteContext | None, settings: Settings) -> str:
     """Give the address of the models' server where a backend was opened on it: only then it holds no password."""
-    live = bench.live if bench is not None else None
+    live = context.live if context is not None else None
     if live is None:
         return ""
     judged = any(one.backend.name == settings.backend for one in live.aside.values())

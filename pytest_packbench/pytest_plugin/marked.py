@@ -23,7 +23,7 @@ from pytest_packbench.pytest_plugin.collection import marks_of
 from pytest_packbench.pytest_plugin.jsonreport import switch_on_late
 from pytest_packbench.pytest_plugin.selection import Asked, suites_root, unknown
 from pytest_packbench.pytest_plugin.session import register
-from pytest_packbench.pytest_plugin.stash import BENCHES, RUN_ID
+from pytest_packbench.pytest_plugin.stash import CONTEXTS, RUN_ID
 from pytest_packbench.pytest_plugin.xdist import late_place
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def learn(config: pytest.Config, told: str, reports: Iterable[pytest.TestReport]
         told: what a worker told of its marked tests.
         reports: those that came before anybody listened, to be looked at now.
     """
-    unheard = BENCHES not in config.stash
+    unheard = CONTEXTS not in config.stash
     try:
         cases = [(_join(config, one["suite"]), one) for one in json.loads(told)]
     except (MarkError, pytest.UsageError) as error:
@@ -75,7 +75,7 @@ def learn(config: pytest.Config, told: str, reports: Iterable[pytest.TestReport]
     if recorder is None:
         raise RuntimeError("a controller keeps a recorder")
     for suite, one in cases:
-        pack = recorder.benches.pack_of(suite)
+        pack = recorder.contexts.pack_of(suite)
         path = config.rootpath / one["file"]
         named = {"file": one["file"], "name": one["case_id"], "nodeid": one["nodeid"]}
         place = partial(late_place, suite, pack, path, **named)
@@ -183,7 +183,7 @@ class MarkedRun(CaseRun):
         self.begin("setup")
         place = self.place()
         held = self.held_back(place)
-        capped, message = self.tests.benches.clients.ledger.exhausted()
+        capped, message = self.tests.contexts.clients.ledger.exhausted()
         if held is None and capped:
             held = idle_trial(place, capped, message)
         if held is not None:
@@ -258,11 +258,11 @@ class MarkedTests:
     """The hooks of marked tests, registered in the processes that run them.
 
     Attributes:
-        benches: the session's suites.
+        contexts: the session's suites.
     """
 
     def __init__(self, config: pytest.Config) -> None:
-        self.benches: SessionSuites = config.stash[BENCHES]
+        self.contexts: SessionSuites = config.stash[CONTEXTS]
         self._shown_path = partial(shown_path, root=config.rootpath)
         self._cases: dict[str, tuple[SuiteCase, ...]] = {}
         self._contexts: dict[tuple[str, str], SuiteContext] = {}
@@ -277,12 +277,12 @@ class MarkedTests:
         found = []
         for suite in suites:
             if suite.name not in self._cases:
-                self._cases[suite.name] = suite_cases(suite, self.benches.pack_of(suite), self._shown_path)
+                self._cases[suite.name] = suite_cases(suite, self.contexts.pack_of(suite), self._shown_path)
             fitting = [case for case in self._cases[suite.name] if asking.fits(case)]
             if not fitting:
                 named = ", ".join(f"{key} {' or '.join(values)}" for key, values in asking.wanted.items())
                 raise MarkError(f'suite "{suite.name}" has no case{f" of {named}" if named else ""}')
-            shard = self.benches.settings.shard
+            shard = self.contexts.settings.shard
             found += [case for case in fitting if shard is None or case.claimed in shard]
         return found
 
@@ -290,7 +290,7 @@ class MarkedTests:
         """Give what the cases of a suite share in one test function."""
         key = (run.suite.name, run.own_test)
         if key not in self._contexts:
-            self._contexts[key] = self.benches.of_results(run.suite, run.target)
+            self._contexts[key] = self.contexts.of_results(run.suite, run.target)
         return self._contexts[key]
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
@@ -310,11 +310,11 @@ class MarkedTests:
         counts: dict[str, int] = {}
         for run in self._selected:
             counts[run.suite.name] = counts.get(run.suite.name, 0) + 1
-        mode = self.benches.settings.mode
+        mode = self.contexts.settings.mode
         return [
             f"packbench: suite {name}{' (bundled)' if suite.bundled else ''}, pack {suite.config.pack}, {mode} mode, "
             f"run by {counts[name]} marked tests"
-            for name, suite in self.benches.suites.items()
+            for name, suite in self.contexts.suites.items()
             if name in counts
         ]
 
@@ -421,8 +421,8 @@ def _join(config: pytest.Config, name: str) -> Suite:
         MarkError: no suite has such a name.
         pytest.UsageError: the suite or a setting can't be used.
     """
-    if BENCHES in config.stash and name in config.stash[BENCHES].suites:
-        return config.stash[BENCHES].suites[name]
+    if CONTEXTS in config.stash and name in config.stash[CONTEXTS].suites:
+        return config.stash[CONTEXTS].suites[name]
     if ASKED not in config.stash:
         root, bundled = suites_root(config, config.option)
         config.stash[ASKED] = Asked(root=root, bundled=bundled, named=(), folders={})
@@ -432,9 +432,9 @@ def _join(config: pytest.Config, name: str) -> Suite:
         raise MarkError(unknown(name, known, config, config.option))
     if _REFUSED in config.stash:
         raise pytest.UsageError(config.stash[_REFUSED])
-    if BENCHES not in config.stash:
+    if CONTEXTS not in config.stash:
         _begin(config)
-    suite = config.stash[BENCHES].join(name, known[name], bundled=asked.bundled)
+    suite = config.stash[CONTEXTS].join(name, known[name], bundled=asked.bundled)
     recorder = _recorder_of(config)
     if recorder is not None:
         recorder.add(suite)
@@ -465,7 +465,7 @@ def _tests_of(config: pytest.Config) -> MarkedTests:
 
 
 def _check_settings(config: pytest.Config) -> None:
-    settings = config.stash[BENCHES].settings
+    settings = config.stash[CONTEXTS].settings
     if settings.trials > 1:
         raise MarkError(f"--packbench-trials: got {settings.trials}; a test of your own tries each case once")
     if settings.mode == "record":

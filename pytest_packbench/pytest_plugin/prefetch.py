@@ -40,27 +40,27 @@ class Ahead:
         scores: of the attempts that are over, for the progress line: how many, and their sum.
     """
 
-    def __init__(self, config: pytest.Config, benches: SessionSuites) -> None:
+    def __init__(self, config: pytest.Config, contexts: SessionSuites) -> None:
         self.keep: Callable[[CaseResult], None] = lambda _: None
         self.tick: Callable[[], None] = lambda: None
         self.clear: Callable[[], None] = lambda: None
         self.again: Callable[[], None] = lambda: None
         self.scores = (0, 0.0)
         self._config = config
-        self._benches = benches
+        self._contexts = contexts
         self._runs: dict[str, CaseRun] = {}
         self._trials_over: dict[Key, Trial] = {}
         self._planned = False
         self._worker = hasattr(config, "workerinput")
-        settings = benches.settings
+        settings = contexts.settings
         self._trials = settings.trials
-        throttle = benches.clients.throttle
+        throttle = contexts.clients.throttle
         self.runner = Runner(
             throttle=throttle,
             # a worker of xdist knows its next case only
             lookahead=0 if settings.debugged else throttle.most * (1 if self._worker else _AHEAD_OF_WINDOW),
             limit_s=settings.case_timeout_s,
-            ledger=benches.clients.ledger,
+            ledger=contexts.clients.ledger,
             settled=self._settled,
             beside=not settings.debugged,
         )
@@ -125,7 +125,7 @@ class Ahead:
         self.clear()
         self.tick = self.again = lambda: None
         self.runner.settle_all()
-        self.runner.close(*self._benches.closing())
+        self.runner.close(*self._contexts.closing())
         self._streams.stop()
 
     def pytest_unconfigure(self) -> None:
@@ -141,14 +141,14 @@ class Ahead:
         if run.problem or run.loaded is None or run.loaded.case.notes.skip is not None:
             return
         try:
-            bench = self._benches.context(run.suite)
+            context = self._contexts.context(run.suite)
         except TargetError:
             # the item itself says so
             return
         kept = run.kept()
         for trial in range(self._trials):
             if trial not in kept:
-                yield Job(key=Key(run.nodeid, trial), context=bench, loaded=run.loaded)
+                yield Job(key=Key(run.nodeid, trial), context=context, loaded=run.loaded)
 
     def _settled(self, done: Done) -> None:
         key = done.job.key

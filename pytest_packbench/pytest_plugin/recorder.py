@@ -83,18 +83,18 @@ class SuiteRun:
 class Recorder:
     """Collects the entries of all suites and writes what a run leaves (design 5)."""
 
-    def __init__(self, config: pytest.Config, benches: SessionSuites, collector: Collector) -> None:
+    def __init__(self, config: pytest.Config, contexts: SessionSuites, collector: Collector) -> None:
         self.config = config
-        self.benches = benches
+        self.contexts = contexts
         self.run_id = config.stash[RUN_ID]
         self.started_ns = time.time_ns()
         self._collector = collector
         self._runs_by_nodeid: dict[str, SuiteRun] = {}
         self._spent: list[dict[str, Any]] = []
         self.resumed = config.stash.get(RESUMED, None)
-        self.base = self.resumed.base if self.resumed is not None else benches.settings.output
+        self.base = self.resumed.base if self.resumed is not None else contexts.settings.output
         self.runs: dict[str, SuiteRun] = {}
-        for suite in benches.suites.values():
+        for suite in contexts.suites.values():
             self.add(suite)
 
     def add(self, suite: Suite) -> None:
@@ -144,7 +144,7 @@ class Recorder:
         entry = unscored(place, "not_run" if report.skipped else "error", kind, message)
         if died:
             known = self._known(run, place, read_worker_journals(run.results.writer.folder))
-            run.results.take(filled_up(known, entry, self.benches.settings.trials, once=True))
+            run.results.take(filled_up(known, entry, self.contexts.settings.trials, once=True))
         else:
             run.results.take((entry,))
 
@@ -205,13 +205,13 @@ class Recorder:
         result = yield
         for run in self.runs.values():
             self._write_report(run, session)
-        self.benches.close()
+        self.contexts.close()
         return result
 
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
         from pytest_packbench.analysis.conclusion import conclude
 
-        settings = self.benches.settings
+        settings = self.contexts.settings
         run.present, run.due = sizes(run.suite, settings.shard)
         if not run.selected and not self._is_empty_shard(run, session):
             self._note_empty(run)
@@ -225,7 +225,7 @@ class Recorder:
             replace(self._facts(run, run.ordered, time.time_ns()), findings=self._findings(run)),
             run.ordered,
             run.suite.config,
-            self.benches.pack_of(run.suite),
+            self.contexts.pack_of(run.suite),
             earlier,
             scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.present else "whole",
             compared=True,
@@ -243,8 +243,8 @@ class Recorder:
 
     def _compared(self, writer: RunWriter, conclusion: Conclusion, earlier: Earlier) -> list[str]:
         """Write what changed since the baseline into the run's folder; give what the terminal says of it, by line."""
-        if self.benches.settings.shard is not None:
-            asked = self.benches.settings.baseline != NONE
+        if self.contexts.settings.shard is not None:
+            asked = self.contexts.settings.baseline != NONE
             return ["not compared: this is a part; packbench compare takes the merged run"] if asked else []
         comparison = conclusion.comparison
         if comparison is None:
@@ -266,12 +266,12 @@ class Recorder:
             place = run.selected[nodeid]()
             unreached = unscored(place, "not_run", kind, f"not run: the session was {how}")
             known = self._known(run, place, made)
-            run.results.told[nodeid] = filled_up(known, unreached, self.benches.settings.trials)
+            run.results.told[nodeid] = filled_up(known, unreached, self.contexts.settings.trials)
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
         records = (entry.record for entry in run.ordered if entry.record is not None)
         try:
-            return tuple(self.benches.pack_of(run.suite).summary(records))
+            return tuple(self.contexts.pack_of(run.suite).summary(records))
         except Exception as error:  # noqa: BLE001 - a pack may be anybody's
             run.trouble.append(f"the pack {run.suite.config.pack} raised in summary: {type(error).__name__}: {error}")
             return ()
@@ -280,7 +280,7 @@ class Recorder:
         """Whether the suite has cases and this shard none of them: then it is complete, and merging wants to see it."""
         codes = pytest.ExitCode
         ended = session.exitstatus in {codes.OK, codes.TESTS_FAILED, codes.NO_TESTS_COLLECTED}
-        return self.benches.settings.shard is not None and ended and run.present > 0 and run.due == 0
+        return self.contexts.settings.shard is not None and ended and run.present > 0 and run.due == 0
 
     def _note_empty(self, run: SuiteRun) -> None:
         named = run.suite.name in self.config.stash[ASKED].named
@@ -306,9 +306,9 @@ class Recorder:
 
     def _facts(self, run: SuiteRun, entries: Sequence[CaseResult], now: int) -> Run:
         """Give what is true of a suite's run with these entries, at this time (UTC, nanoseconds since 1970)."""
-        benches, suite = self.benches, run.suite
-        pack, bench = benches.pack_of(suite), benches.known(suite)
-        backend, model = (bench.backend, bench.model) if bench is not None and bench.backend else (None, None)
+        contexts, suite = self.contexts, run.suite
+        pack, context = contexts.pack_of(suite), contexts.known(suite)
+        backend, model = (context.backend, context.model) if context is not None and context.backend else (None, None)
         kept = run.results.writer.resumed
         began = kept.run.started_at if kept is not None and kept.run is not None else ""
         return Run(
@@ -319,8 +319,8 @@ class Recorder:
             pack_version=pack.version,
             suite_sha256=suite.sha256,
             bundled=suite.bundled,
-            mode=benches.settings.mode,
-            target=targets_of(entries) or listed(run.targets) or benches.target_name(suite),
+            mode=contexts.settings.mode,
+            target=targets_of(entries) or listed(run.targets) or contexts.target_name(suite),
             backend=backend,
             model=model,
             started_at=began or clock(self.started_ns),
@@ -331,7 +331,7 @@ class Recorder:
                 selected=len(run.selected),
                 due=run.due,
                 present=run.present,
-                shard=benches.settings.shard,
+                shard=contexts.settings.shard,
             ),
             versions=versions(),
             settings=self._settings(suite),
@@ -339,25 +339,25 @@ class Recorder:
 
     def _settings(self, suite: Suite) -> dict[str, Any]:
         """Give the options that could change a result, and what the run used."""
-        benches = self.benches
-        settings, bench = benches.settings, benches.known(suite)
+        contexts = self.contexts
+        settings, context = contexts.settings, contexts.known(suite)
         found: dict[str, Any] = {"gate": settings.gate}
-        if cluster := benches.pack_of(suite).cluster:
+        if cluster := contexts.pack_of(suite).cluster:
             found[CLUSTER] = cluster
         if settings.shard is not None:
             found["shard"] = str(settings.shard)
         if settings.trials > 1:
             found |= {"trials": settings.trials, "trials_rule": suite.config.trials_rule()}
-        if bench is not None and bench.live is not None:
+        if context is not None and context.live is not None:
             caps = settings.caps
             named = {"max_tokens": caps.tokens, "max_cost": caps.cost, "max_seconds": caps.seconds}
-            asked = bench.live.asked
+            asked = context.live.asked
             temperature = settings.temperature if asked is None else asked.backend.temperature
             found |= {"temperature": temperature, "concurrency": settings.concurrency}
             found |= {name: cap for name, cap in named.items() if cap is not None}
-            found[SPENT] = spent_together([*self._spent, benches.clients.ledger.as_json()])
-        if bench is not None and bench.guards:
-            found["guards"] = [guard_name(guard) for guard in bench.guards]
+            found[SPENT] = spent_together([*self._spent, contexts.clients.ledger.as_json()])
+        if context is not None and context.guards:
+            found["guards"] = [guard_name(guard) for guard in context.guards]
         return found
 
 

@@ -24,13 +24,13 @@ REFUSED = "packbench_refused"
 OPTION = "--packbench-resume"
 
 
-def resumed_run(config: pytest.Config, benches: SessionSuites) -> Resumed | None:
+def resumed_run(config: pytest.Config, contexts: SessionSuites) -> Resumed | None:
     """Find and read the run that is to be resumed; None where none is.
 
     Raises:
         pytest.UsageError: there is no such run, or it can't be read.
     """
-    settings = benches.settings
+    settings = contexts.settings
     if not settings.resume:
         return None
     # a worker of xdist must not look for the latest run itself
@@ -39,7 +39,7 @@ def resumed_run(config: pytest.Config, benches: SessionSuites) -> Resumed | None
         resumed = find_resumed(
             told.get("folder", settings.resume),
             settings.output,
-            benches.suites,
+            contexts.suites,
             home=settings.home,
             anew=settings.resume_changed == "run",
             recording_sha256=_recording_sha256,

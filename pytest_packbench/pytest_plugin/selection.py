@@ -139,16 +139,16 @@ def show_suites(config: pytest.Config) -> int:
     return int(status)
 
 
-def check_asked(benches: SessionSuites, asked: Asked) -> None:
+def check_asked(contexts: SessionSuites, asked: Asked) -> None:
     """Check that the cases that the command line names are in the shard.
 
     Raises:
         pytest.UsageError: one of them is in another.
     """
-    shard = benches.settings.shard
+    shard = contexts.settings.shard
     if shard is None:
         return
-    folders = tuple(str(suite.cases_path) + os.sep for suite in benches.suites.values())
+    folders = tuple(str(suite.cases_path) + os.sep for suite in contexts.suites.values())
     for path, given in asked.files.items():
         if not path.startswith(folders):
             continue
@@ -161,13 +161,13 @@ def check_asked(benches: SessionSuites, asked: Asked) -> None:
                 )
 
 
-def check_there(benches: SessionSuites, asked: Asked) -> None:
+def check_there(contexts: SessionSuites, asked: Asked) -> None:
     """Check that the cases that the command line names are there.
 
     Raises:
         pytest.UsageError: one of them is not.
     """
-    folders = tuple(str(suite.cases_path) + os.sep for suite in benches.suites.values())
+    folders = tuple(str(suite.cases_path) + os.sep for suite in contexts.suites.values())
     for path, names in asked.files.items():
         if not path.startswith(folders):
             continue

@@ -19,7 +19,7 @@ from pytest_packbench.pytest_plugin.recorder import Recorder
 from pytest_packbench.pytest_plugin.resume import Changes, resumed_run
 from pytest_packbench.pytest_plugin.selection import check_asked
 from pytest_packbench.pytest_plugin.settings import read_settings
-from pytest_packbench.pytest_plugin.stash import AHEAD, BENCHES, RESUMED, RUN_ID
+from pytest_packbench.pytest_plugin.stash import AHEAD, CONTEXTS, RESUMED, RUN_ID
 from pytest_packbench.pytest_plugin.suites import open_suites
 from pytest_packbench.pytest_plugin.terminal import Progress, Terminal
 from pytest_packbench.pytest_plugin.workers import RUN_SEED, SEED
@@ -46,22 +46,22 @@ def register(config: pytest.Config, *, late: bool = False) -> None:
     if not late:
         _check_no_plan(config)
     asked = config.stash[ASKED]
-    benches = open_suites(config, read_settings(config), asked.folders, bundled=asked.bundled)
-    config.stash[BENCHES] = benches
-    check_asked(benches, asked)
-    collector = Collector(benches, asked)
+    contexts = open_suites(config, read_settings(config), asked.folders, bundled=asked.bundled)
+    config.stash[CONTEXTS] = contexts
+    check_asked(contexts, asked)
+    collector = Collector(contexts, asked)
     config.pluginmanager.register(collector, "packbench-collector")
     config.pluginmanager.register(Garbage(), "packbench-garbage")
     config.pluginmanager.register(Reporter(), "packbench-reporter")
-    ahead = None if late else _work_ahead(config, benches)
+    ahead = None if late else _work_ahead(config, contexts)
     config.stash[RUN_ID] = _run_id(config)
-    _resume(config, benches, late=late)
+    _resume(config, contexts, late=late)
     if hasattr(config, "workerinput"):
         from pytest_packbench.pytest_plugin.xdist import Worker
 
-        config.pluginmanager.register(Worker(collector, benches, ahead), "packbench-worker")
+        config.pluginmanager.register(Worker(collector, contexts, ahead), "packbench-worker")
         return
-    recorder = Recorder(config, benches, collector)
+    recorder = Recorder(config, contexts, collector)
     recorder.check_resumed()
     switch_on(config)
     config.pluginmanager.register(recorder, "packbench-recorder")
@@ -87,8 +87,8 @@ def _check_no_plan(config: pytest.Config) -> None:
             )
 
 
-def _resume(config: pytest.Config, benches: SessionSuites, *, late: bool) -> None:
-    resumed = resumed_run(config, benches)
+def _resume(config: pytest.Config, contexts: SessionSuites, *, late: bool) -> None:
+    resumed = resumed_run(config, contexts)
     if resumed is None:
         return
     if late:
@@ -116,13 +116,13 @@ def _run_id(config: pytest.Config) -> str:
     return str(ULID.from_hex(seed) if seed else ULID())
 
 
-def _work_ahead(config: pytest.Config, benches: SessionSuites) -> Ahead | None:
+def _work_ahead(config: pytest.Config, contexts: SessionSuites) -> Ahead | None:
     controls = getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput")
-    if not benches.settings.ahead or controls or config.option.collectonly:
+    if not contexts.settings.ahead or controls or config.option.collectonly:
         return None
     from pytest_packbench.pytest_plugin.prefetch import Ahead
 
-    config.stash[AHEAD] = ahead = Ahead(config, benches)
+    config.stash[AHEAD] = ahead = Ahead(config, contexts)
     config.pluginmanager.register(ahead, "packbench-ahead")
     return ahead
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.resume import Resumed
 
 
-BENCHES: pytest.StashKey[SessionSuites] = pytest.StashKey()
+CONTEXTS: pytest.StashKey[SessionSuites] = pytest.StashKey()
 AHEAD: pytest.StashKey[Ahead] = pytest.StashKey()
 RUN_ID = pytest.StashKey[str]()
 RESUMED: pytest.StashKey[Resumed] = pytest.StashKey()

@@ -30,28 +30,30 @@ class Terminal:
 
     def pytest_report_header(self) -> list[str]:
         """Say what runs, on what, before it runs."""
-        benches, config = self._recorder.benches, self._recorder.config
-        lines = [line for suite in benches.suites.values() for line in self._header(suite)]
-        if benches.settings.mode != "fixture" and getattr(config.option, "dist", "no") != "no":
+        contexts, config = self._recorder.contexts, self._recorder.config
+        lines = [line for suite in contexts.suites.values() for line in self._header(suite)]
+        if contexts.settings.mode != "fixture" and getattr(config.option, "dist", "no") != "no":
             lines.append("packbench: a worker runs two attempts at a time; for live runs one process (-n 0) is faster")
-            lines.append(caps_text(benches.settings, shared=True))
+            lines.append(caps_text(contexts.settings, shared=True))
         return lines
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
         """Say before a live run what it will ask for, and what stops it."""
-        benches = self._recorder.benches
-        if benches.settings.mode == "fixture" or self._recorder.config.option.collectonly:
+        contexts = self._recorder.contexts
+        if contexts.settings.mode == "fixture" or self._recorder.config.option.collectonly:
             return []
         runs = [run for item in items if (run := run_of(item)) is not None]
         cases = [run.place() for run in runs if not run.own_test]
-        return [benches.expected_text(cases), caps_text(benches.settings, shared=False)] if cases else []
+        return [contexts.expected_text(cases), caps_text(contexts.settings, shared=False)] if cases else []
 
     def _header(self, suite: Suite) -> list[str]:
-        benches = self._recorder.benches
-        settings, target = benches.settings, benches.target_name(suite)
-        bench = benches.known(suite)
-        answered = f", {bench.backend} {bench.model}".rstrip() if bench is not None and bench.backend else ""
-        guards = f", guards {', '.join(map(guard_name, bench.guards))}" if bench is not None and bench.guards else ""
+        contexts = self._recorder.contexts
+        settings, target = contexts.settings, contexts.target_name(suite)
+        context = contexts.known(suite)
+        answered = f", {context.backend} {context.model}".rstrip() if context is not None and context.backend else ""
+        guards = (
+            f", guards {', '.join(map(guard_name, context.guards))}" if context is not None and context.guards else ""
+        )
         head = (
             f"packbench: suite {suite.name}{' (bundled)' if suite.bundled else ''}, pack {suite.config.pack}, "
             f"{settings.mode} mode, target {target}{answered}{guards}"
@@ -59,7 +61,7 @@ class Terminal:
         lines = [head]
         if self._recorder.resumed is not None:
             lines.append(self._recorder.resumed.told(suite.name))
-        if bench is not None and bench.caller.opaque and settings.mode == "fixture":
+        if context is not None and context.caller.opaque and settings.mode == "fixture":
             lines.append(f"packbench: suite {suite.name}: pipeline not run: scoring only")
         return lines
 

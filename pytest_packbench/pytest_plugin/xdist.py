@@ -41,17 +41,17 @@ _SPENT = "packbench_spent"
 class Worker:
     """What a worker tells at its end."""
 
-    def __init__(self, collector: Collector, benches: SessionSuites, ahead: Ahead | None) -> None:
+    def __init__(self, collector: Collector, contexts: SessionSuites, ahead: Ahead | None) -> None:
         self._collector = collector
-        self._benches = benches
+        self._contexts = contexts
         self._ahead = ahead
         self._own_tests = ""
         self._is_told = False
         self._journals: WorkerJournals | None = None
-        if ahead is not None and benches.settings.mode != "fixture":
-            config = benches.config
+        if ahead is not None and contexts.settings.mode != "fixture":
+            config = contexts.config
             resumed = config.stash.get(RESUMED, None)
-            base = resumed.base if resumed is not None else benches.settings.output
+            base = resumed.base if resumed is not None else contexts.settings.output
             name: str = config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist sets it on workers
             self._journals = WorkerJournals(base, config.stash[RUN_ID], name)
             ahead.keep = self._journals.keep
@@ -74,10 +74,10 @@ class Worker:
             self._ahead.close()
         if self._journals is not None:
             self._journals.close()
-        self._benches.close()
+        self._contexts.close()
         output: dict[str, Any] = session.config.workeroutput  # type: ignore[attr-defined]  # xdist sets it on workers
         output[_OUTPUT] = dict(self._collector.collected)
-        output[_SPENT] = self._benches.clients.ledger.as_json()
+        output[_SPENT] = self._contexts.clients.ledger.as_json()
         output[TOLD] = self._own_tests
 
 
@@ -96,7 +96,7 @@ class Controller:
         Raises:
             pytest.UsageError: a case that the command line names is not there.
         """
-        check_there(self._recorder.benches, session.config.stash[ASKED])
+        check_there(self._recorder.contexts, session.config.stash[ASKED])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -120,7 +120,7 @@ class Controller:
                 plain = ungrouped_name(name, stem_of(path)) if "@" in name else name
                 named.add(f"{path}::{plain}")
                 self._select(path, plain)
-        if self._recorder.benches.settings.mode != "fixture":
+        if self._recorder.contexts.settings.mode != "fixture":
             self._recorder.begin_journals()
             self._tell_expected(named)
 
@@ -134,7 +134,7 @@ class Controller:
         due = [place for run in recorder.runs.values() for nodeid, place in run.selected.items() if nodeid in named]
         if due:
             reporter.ensure_newline()
-            reporter.write_line(recorder.benches.expected_text(place() for place in due))
+            reporter.write_line(recorder.contexts.expected_text(place() for place in due))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -155,9 +155,9 @@ class Controller:
     def _select(self, file: str, name: str) -> None:
         recorder = self._recorder
         path = self._path(file)
-        for suite in recorder.benches.suites.values():
+        for suite in recorder.contexts.suites.values():
             if path.is_relative_to(suite.cases_path):
-                pack = recorder.benches.pack_of(suite)
+                pack = recorder.contexts.pack_of(suite)
                 nodeid = f"{file}::{name}"
                 place = partial(late_place, suite, pack, path, file=file, name=name, nodeid=nodeid)
                 recorder.select(suite.name, nodeid, place)

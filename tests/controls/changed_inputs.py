@@ -56,11 +56,11 @@ def _with_input(change: Change, answers: Answers, right: Right, other: Right, _:
     if changed is None:
         return None
     loaded = check_case({**case, "input": changed}, TariffCase, source=right.path.name, stem=None, pack="tariff")
-    return attempt(answers.bench, loaded)
+    return attempt(answers.context, loaded)
 
 
 def _with_cassette(change: Change, answers: Answers, right: Right, other: Right, folder: Path) -> Attempt | None:
-    suite = answers.bench.suite
+    suite = answers.context.suite
     own, next_one = (json.loads(suite.cassette_path(one.case.id).read_bytes()) for one in (right, other))
     changed = change.change(own, next_one)
     if changed is None:
@@ -69,7 +69,7 @@ def _with_cassette(change: Change, answers: Answers, right: Right, other: Right,
     path = copy.cassette_path(right.case.id)
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(changed), encoding="utf-8")
-    return attempt(replace(answers.bench, suite=copy), right.loaded)
+    return attempt(replace(answers.context, suite=copy), right.loaded)
 
 
 def blanked(own: Json, _: Json) -> Json:

@@ -101,13 +101,13 @@ class Right:
 class Answers:
     """The right answers to every case of a suite."""
 
-    bench: SuiteContext
+    context: SuiteContext
     rights: tuple[Right, ...]
 
     @property
     def rules(self) -> TariffSuiteConfig:
-        assert isinstance(self.bench.suite.config, TariffSuiteConfig)
-        return self.bench.suite.config
+        assert isinstance(self.context.suite.config, TariffSuiteConfig)
+        return self.context.suite.config
 
     @cached_property
     def pairs(self) -> dict[str, list[Right]]:
@@ -124,13 +124,13 @@ def answered(folder: Path) -> Iterator[Answers]:
     suite, caller = load_suite(folder), Caller(verify)
     rules = suite.config
     assert isinstance(rules, TariffSuiteConfig)
-    bench = SuiteContext(suite=suite, pack=TariffPack(), caller=caller, target_name="reference")
+    context = SuiteContext(suite=suite, pack=TariffPack(), caller=caller, target_name="reference")
     try:
         rights = []
         for path in sorted(suite.cases_path.glob("*/*.json")):
             loaded = parse_case(path.read_bytes(), TariffCase, source=path.name, stem=path.stem, pack="tariff")
-            rights.append(Right(loaded=loaded, path=path, attempt=attempt(bench, loaded), rules=rules))
-        yield Answers(bench=bench, rights=tuple(rights))
+            rights.append(Right(loaded=loaded, path=path, attempt=attempt(context, loaded), rules=rules))
+        yield Answers(context=context, rights=tuple(rights))
     finally:
         caller.close()
 
@@ -183,7 +183,7 @@ def tally(kind: Kind, answers: Answers) -> Tally:
     made, cases, slipped = 0, 0, []
     for right in answers.rights:
         loaded = _expecting(right, kind.expect(right.expected)) if kind.expect else right.loaded
-        found = [_slip(kind, right, rejudge(answers.bench, loaded, wrong)) for wrong in kind.make(right, answers)]
+        found = [_slip(kind, right, rejudge(answers.context, loaded, wrong)) for wrong in kind.make(right, answers)]
         made += len(found)
         cases += bool(found)
         slipped += [f"{right.case.id}: {why}" for why in found if why]

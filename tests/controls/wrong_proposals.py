@@ -69,7 +69,7 @@ def _slip(flaw: Flaw, answers: Answers, right: Right, place: int, wrong: Json) -
     failed = result["iterations"][-1]["rejected_because"]
     if result["status"] != "rejected" or flaw.gate not in failed:
         return f"{result['status']}, failed gates: {failed or 'none'}"
-    score = rejudge(answers.bench, right.loaded, result).score
+    score = rejudge(answers.context, right.loaded, result).score
     if right.accepts and (score is None or score.score != 0.0):
         return f"refused by the gate, yet its score is {score}"
     return ""
@@ -82,14 +82,14 @@ def rerun(answers: Answers, right: Right, place: int, answer: Json) -> Json:
     exchanges = list(cassette.exchanges)
     exchanges[place] = exchanges[place].model_copy(update={"answer": answer})
     changed = cassette.model_copy(update={"exchanges": tuple(exchanges)})
-    asked = answers.bench.pack.request(right.case)
+    asked = answers.context.pack.request(right.case)
     proposals = sum(exchange.role in _PROPOSING for exchange in exchanges)
     request = VerifyRequest(
         input=asked.input, options={**asked.options, "max_iters": proposals}, evidence=asked.evidence
     )
     llm = Replay(changed, source=right.path.name)
-    context = VerifyContext(llm=llm, suite=answers.bench.suite.name, case_id=right.case.id, mode="fixture")
-    result: Json = answers.bench.caller(request, context)
+    context = VerifyContext(llm=llm, suite=answers.context.suite.name, case_id=right.case.id, mode="fixture")
+    result: Json = answers.context.caller(request, context)
     return result
 
 

@@ -107,7 +107,7 @@ class Answering:
         """Nothing is open."""
 
 
-def bench(
+def context(
     folder: Path,
     target: Callable[..., Any],
     *,

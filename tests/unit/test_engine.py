@@ -66,13 +66,13 @@ def loaded_case(**notes: Any) -> LoadedCase:
     return check_case({**data, "expected": None, "notes": notes}, Case, source="a", stem="a", pack="echo")
 
 
-def bench(tmp_path: Path, target: Callable[..., Any]) -> SuiteContext:
+def context(tmp_path: Path, target: Callable[..., Any]) -> SuiteContext:
     suite = Suite(name="s", path=tmp_path, config=SuiteConfig(pack="echo"), sha256="0" * 64)
     return SuiteContext(suite=suite, pack=Echo(), caller=Caller(target), target_name="t")
 
 
 def tried(tmp_path: Path, target: Callable[..., Any], **notes: Any) -> Attempt:
-    return attempt(bench(tmp_path, target), loaded_case(**notes))
+    return attempt(context(tmp_path, target), loaded_case(**notes))
 
 
 class Verifier:
@@ -170,7 +170,7 @@ def test_an_outcome_that_no_record_can_hold_is_the_readers_error(
         def read(self, result: object) -> Echoed:
             return replace(super().read(result), **{field: value})
 
-    made = replace(bench(tmp_path, lambda request: {"points": 1.0}), pack=Odd())
+    made = replace(context(tmp_path, lambda request: {"points": 1.0}), pack=Odd())
     found = attempt(made, loaded_case())
     assert found.failure is not None
     assert (found.failure.kind, found.failure.message) == (
@@ -278,7 +278,7 @@ def place(tmp_path: Path, loaded: LoadedCase) -> Place:
 
 
 def test_an_entry_carries_the_wire_record_and_travels_as_json(tmp_path: Path) -> None:
-    one = bench(tmp_path, lambda request: {"points": 0.5})
+    one = context(tmp_path, lambda request: {"points": 0.5})
     entry = result_of(place(tmp_path, loaded_case(tags=["x"])), attempt(one, loaded_case(tags=["x"])), one, "01RUN")
     assert entry.record is not None
     record = EvalRecord.from_json(entry.record)
@@ -290,7 +290,7 @@ def test_an_entry_carries_the_wire_record_and_travels_as_json(tmp_path: Path) ->
 
 
 def test_a_quarantined_case_leaves_no_record(tmp_path: Path) -> None:
-    one = bench(tmp_path, lambda request: {"points": 0.1})
+    one = context(tmp_path, lambda request: {"points": 0.1})
     loaded = loaded_case(xfail="schedule changed")
     entry = result_of(place(tmp_path, loaded), attempt(one, loaded), one, "01RUN")
     assert entry.record is None

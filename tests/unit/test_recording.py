@@ -17,7 +17,7 @@ from pytest_packbench.engine.recordings import Replay, UnrecordableError, casset
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.model.cassette import Cassette
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, ToolCall, Usage
-from tests.unit.asking import Answering, Running, bench, case, job, never, question
+from tests.unit.asking import Answering, Running, case, context, job, never, question
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +86,7 @@ def test_a_call_that_was_given_up_is_not_recorded(tries: list[tuple[str, str | N
 
 def recorded(folder: Path, target: Callable[..., Any], backend: Answering, secrets: Secrets | None = None) -> Any:
     with Running() as runner:
-        made = bench(folder, target, backend=backend, mode="record", secrets=secrets)
+        made = context(folder, target, backend=backend, mode="record", secrets=secrets)
         return runner.take(job(made), never).attempt
 
 
@@ -129,7 +129,7 @@ def test_calls_side_by_side_with_a_second_try_replay_to_the_same_result(tmp_path
 
     live = recorded(tmp_path, both, Answering(answer=once))
     assert (live.failure, live.payload) == (None, {"points": 1.0})
-    again = attempt(bench(tmp_path, both, mode="fixture"), case())
+    again = attempt(context(tmp_path, both, mode="fixture"), case())
     assert (again.failure, again.payload, again.score) == (None, live.payload, live.score)
     assert (again.backend, again.model, again.usage) == (live.backend, live.model, live.usage)
 
@@ -145,7 +145,7 @@ async def asks_nothing(_: VerifyRequest, context: VerifyContext) -> dict[str, An
 def test_a_target_that_asks_nothing_any_more_replays_although_it_was_recorded_before(tmp_path: Path) -> None:
     recorded(tmp_path, asks, Answering())
     live = recorded(tmp_path, asks_nothing, Answering())
-    again = attempt(bench(tmp_path, asks_nothing, mode="fixture"), case())
+    again = attempt(context(tmp_path, asks_nothing, mode="fixture"), case())
     assert (again.failure, again.payload, again.backend) == (None, live.payload, live.backend)
 
 
@@ -155,4 +155,4 @@ def test_no_secret_reaches_a_recording(tmp_path: Path) -> None:
     live = recorded(tmp_path, asks, backend, Secrets({"API_KEY": secret}))
     (path,) = tmp_path.rglob("*.json")
     assert secret not in path.read_text("utf-8")
-    assert attempt(bench(tmp_path, asks, mode="fixture"), case()).payload == live.payload
+    assert attempt(context(tmp_path, asks, mode="fixture"), case()).payload == live.payload

@@ -20,7 +20,7 @@ from pytest_packbench.engine.metering import Ledger
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.model.request import ModelAnswer
 from pytest_packbench.model.run import Caps
-from tests.unit.asking import Answering, Echo, Running, bench, forever, job, never, question
+from tests.unit.asking import Answering, Echo, Running, context, forever, job, never, question
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ def test_each_attempt_is_made_once_within_the_bounds(tmp_path_factory: Any, data
             raise ValueError(number)
         return {"points": number / 100}
 
-    shared = bench(tmp_path_factory.mktemp("s"), target, backend=backend)
+    shared = context(tmp_path_factory.mktemp("s"), target, backend=backend)
     jobs = [job(shared, f"case_{number}", number=number) for number in range(count)]
     running = Running(most=most, lookahead=lookahead)
     with running as runner:
@@ -96,7 +96,7 @@ def test_each_attempt_is_made_once_within_the_bounds(tmp_path_factory: Any, data
 
 def test_an_attempt_that_was_taken_is_made_anew(tmp_path: Path) -> None:
     numbers = iter([0.1, 0.9])
-    shared = bench(tmp_path, lambda _: {"points": next(numbers)})
+    shared = context(tmp_path, lambda _: {"points": next(numbers)})
     with Running() as runner:
         found = [take(runner, job(shared)).attempt for _ in range(2)]
         assert runner.progress().done == 1
@@ -110,7 +110,7 @@ def test_a_retry_waits_for_room_like_any_other(tmp_path: Path) -> None:
         await context.llm.complete(question())
         return {"points": 1.0}
 
-    shared = bench(tmp_path, target, backend=backend)
+    shared = context(tmp_path, target, backend=backend)
     with Running(most=2, lookahead=8) as runner:
         runner.plan([job(shared, str(number)) for number in range(20)])
         for number in range(20):
@@ -143,7 +143,7 @@ def test_answers_of_a_burst_are_taken_together(
             await asyncio.to_thread((first if number < answered else rest).wait)
         return {"points": 1.0}
 
-    shared = bench(tmp_path, target)
+    shared = context(tmp_path, target)
     planned = [job(shared, str(number), number=number) for number in range(jobs)]
     # the first one makes room for the last one of sixteen, so that none waits
     running = Running(most=8 if jobs > 16 else 16, lookahead=16, settled=lambda _: first.set())
@@ -170,7 +170,7 @@ def test_released_attempts_free_their_place_and_are_not_made(tmp_path: Path) -> 
         assert go[request.input["number"] // 10].wait(60)
         return {"points": 1.0}
 
-    shared = bench(tmp_path, target)
+    shared = context(tmp_path, target)
     jobs = [job(shared, str(number), number=number) for number in range(40)]
     with Running(most=1, lookahead=2) as runner:
         runner.plan(jobs)
@@ -190,7 +190,7 @@ def test_a_cap_begins_nothing_more_and_what_is_under_way_ends(tmp_path: Path) ->
         await context.llm.complete(question())
         return {"points": 1.0}
 
-    shared = bench(tmp_path, target, backend=backend, ledger=ledger)
+    shared = context(tmp_path, target, backend=backend, ledger=ledger)
     jobs = [job(shared, str(number)) for number in range(30)]
     with Running(most=3, ledger=ledger) as runner:
         runner.plan(jobs)
@@ -229,7 +229,7 @@ def raising_later(error: BaseException) -> Callable[[VerifyRequest], Any]:
 def test_whatever_a_target_raises_is_its_own_cases_error(
     tmp_path: Path, form: Callable[[BaseException], Any], error: BaseException
 ) -> None:
-    shared = bench(tmp_path, form(error))
+    shared = context(tmp_path, form(error))
     jobs = [job(shared, str(number), bad=number == 1) for number in range(4)]
     with Running() as runner:
         runner.plan(jobs)
@@ -246,7 +246,7 @@ class UnsayableError(Exception):
 def test_an_error_whose_text_can_not_be_read_is_its_own_cases_error(
     tmp_path: Path, form: Callable[[BaseException], Any]
 ) -> None:
-    shared = bench(tmp_path, form(UnsayableError()))
+    shared = context(tmp_path, form(UnsayableError()))
     jobs = [job(shared, str(number), bad=number == 1) for number in range(3)]
     with Running() as runner:
         runner.plan(jobs)
@@ -296,8 +296,8 @@ def test_a_target_that_meddles_with_the_loop_ends_no_other_case(
     tmp_path: Path, target: Callable[..., Any], expected: str
 ) -> None:
     with Running() as runner:
-        assert kind(take(runner, job(bench(tmp_path, target), "bad"))) == expected
-        assert [kind(take(runner, job(bench(tmp_path, fine), str(number)))) for number in range(3)] == ["", "", ""]
+        assert kind(take(runner, job(context(tmp_path, target), "bad"))) == expected
+        assert [kind(take(runner, job(context(tmp_path, fine), str(number)))) for number in range(3)] == ["", "", ""]
 
 
 async def swallows_its_cancellation(_: VerifyRequest) -> dict[str, Any]:
@@ -339,17 +339,17 @@ def test_a_target_that_takes_too_long_is_abandoned_and_named(
 ) -> None:
     monkeypatch.setattr("pytest_packbench.engine.scheduler._FAREWELL_S", 0.05)
     with Running(limit_s=0.05) as runner:
-        done = take(runner, job(bench(tmp_path, target), "bad"))
+        done = take(runner, job(context(tmp_path, target), "bad"))
         assert kind(done) == "timeout"
         assert "took longer than 0.05 s and was abandoned" in message(done)
-        assert kind(take(runner, job(bench(tmp_path, fine), "good"))) == ""
+        assert kind(take(runner, job(context(tmp_path, fine), "good"))) == ""
 
 
 def test_a_released_attempt_that_goes_on_all_the_same_frees_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_packbench.engine.scheduler._FAREWELL_S", 0.05)
-    bad, good = job(bench(tmp_path, swallows_its_cancellation), "bad"), job(bench(tmp_path, fine), "good")
+    bad, good = job(context(tmp_path, swallows_its_cancellation), "bad"), job(context(tmp_path, fine), "good")
     with Running(most=1) as runner:
         runner.plan([bad, good])
         while not runner.progress().under_way:
@@ -364,7 +364,7 @@ def test_the_interpreter_ends_although_a_target_hangs(tmp_path: Path, target: st
         "from pathlib import Path\n"
         "from tests.unit import test_runner as here\n"
         f"with here.Running(limit_s=0.05) as runner:\n"
-        f"    done = here.take(runner, here.job(here.bench(Path('.'), here.{target})))\n"
+        f"    done = here.take(runner, here.job(here.context(Path('.'), here.{target})))\n"
         "print(here.kind(done))\n"
     )
     # an hour is what it would take to wait for it
@@ -386,14 +386,14 @@ def test_a_target_that_holds_up_the_loop_is_named_and_no_late_answer_counts_twic
             go.wait()
         return {"points": 1.0}
 
-    shared = bench(tmp_path, target)
+    shared = context(tmp_path, target)
     jobs = [job(shared, str(number), number=number) for number in range(3)]
     running = Running(most=1, lookahead=1, limit_s=0.05)
     with running as runner:
         runner.plan(jobs)
         kinds = [kind(take(runner, one)) for one in jobs]
         go.set()
-        again = kind(take(runner, job(bench(tmp_path, fine), "more")))
+        again = kind(take(runner, job(context(tmp_path, fine), "more")))
     assert kinds == ["loop_blocked"] * 3
     assert again == ""
     # nobody waits for the other two any more: they are not begun when the loop is free again
@@ -418,10 +418,10 @@ def test_a_long_time_between_two_cases_is_no_blocked_loop(tmp_path: Path, monkey
             runner._work.loop.call_soon_threadsafe(release.set)
 
     with Running(limit_s=3600) as runner:
-        take(runner, job(bench(tmp_path, fine), "first"))
+        take(runner, job(context(tmp_path, fine), "first"))
         # what other tests do meanwhile: the loop was last seen alive long ago
         runner._work.beaten -= 10**6
-        assert kind(runner.take(job(bench(tmp_path, target), "second"), tick)) == ""
+        assert kind(runner.take(job(context(tmp_path, target), "second"), tick)) == ""
 
 
 def test_a_scorer_that_exits_is_its_own_cases_error_and_loses_no_other(tmp_path: Path) -> None:
@@ -431,7 +431,7 @@ def test_a_scorer_that_exits_is_its_own_cases_error_and_loses_no_other(tmp_path:
                 raise SystemExit(3)
             return super().score(case, outcome, rules)
 
-    shared = bench(tmp_path, fine, pack=Leaving())
+    shared = context(tmp_path, fine, pack=Leaving())
     jobs = [job(shared, name) for name in ("good", "bad", "fine")]
     with Running(most=1) as runner:
         runner.plan(jobs)
@@ -453,7 +453,7 @@ def test_an_abandoned_target_spends_nothing_more(tmp_path: Path) -> None:
         return {"points": 1.0}
 
     with Running(limit_s=0.05) as runner:
-        assert kind(take(runner, job(bench(tmp_path, target, backend=backend)))) == "timeout"
+        assert kind(take(runner, job(context(tmp_path, target, backend=backend)))) == "timeout"
         go.set()
         assert went.wait(60)
     assert backend.asked == 0
@@ -478,7 +478,7 @@ def test_an_abandoned_target_that_goes_on_spends_nothing_more(tmp_path: Path, mo
         return {"points": 1.0}
 
     with Running(limit_s=0.05) as runner:
-        assert kind(take(runner, job(bench(tmp_path, target, backend=backend)))) == "timeout"
+        assert kind(take(runner, job(context(tmp_path, target, backend=backend)))) == "timeout"
         runner._work.loop.call_soon_threadsafe(go.set)
         assert went.wait(60)
     assert backend.asked == 0
@@ -495,8 +495,8 @@ def test_what_ended_in_time_is_not_ended_again(
         return {"points": 1.0}
 
     with Running(limit_s=0.05) as runner:
-        assert kind(take(runner, job(bench(tmp_path, waits), "bad"))) == "timeout"
-        assert kind(take(runner, job(bench(tmp_path, slow), "slow"))) == "timeout"
+        assert kind(take(runner, job(context(tmp_path, waits), "bad"))) == "timeout"
+        assert kind(take(runner, job(context(tmp_path, slow), "slow"))) == "timeout"
     # asyncio logs what a callback raises
     assert not [record.message for record in caplog.records if "Exception in callback" in record.message]
 
@@ -523,7 +523,7 @@ def test_tasks_and_threads_that_a_target_leaves_behind_spend_nothing_more(tmp_pa
         return {"points": 1.0}
 
     with Running() as runner:
-        assert kind(take(runner, job(bench(tmp_path, target, backend=backend)))) == ""
+        assert kind(take(runner, job(context(tmp_path, target, backend=backend)))) == ""
         go.set()
         assert went.wait(60)
     assert backend.asked == 1
@@ -548,7 +548,7 @@ def test_closing_cancels_what_is_under_way_and_begins_nothing(tmp_path: Path) ->
 
     ledger = Ledger(Caps())
     runner = Running(most=3, lookahead=3).runner
-    runner.plan(job(bench(tmp_path, target, backend=backend, ledger=ledger), str(number)) for number in range(10))
+    runner.plan(job(context(tmp_path, target, backend=backend, ledger=ledger), str(number)) for number in range(10))
     while backend.busy < 3:
         threading.Event().wait(0.001)
     runner.close(close, forever_on_the_loop)
@@ -571,7 +571,7 @@ def test_a_runner_that_was_never_used_leaves_nothing(tmp_path: Path) -> None:
 
 def test_an_awaitable_of_a_sync_function_is_awaited(tmp_path: Path) -> None:
     with Running() as runner:
-        done = take(runner, job(bench(tmp_path, lambda request: fine(request))))  # noqa: PLW0108 - a function that isn't async
+        done = take(runner, job(context(tmp_path, lambda request: fine(request))))  # noqa: PLW0108 - a function that isn't async
     assert kind(done) == ""
 
 
@@ -595,7 +595,7 @@ def asks_from_its_own_threads(_: VerifyRequest, context: VerifyContext) -> dict[
 def test_a_sync_target_may_have_its_own_loop_and_threads(tmp_path: Path, target: Callable[..., Any]) -> None:
     backend = Answering()
     with Running() as runner:
-        done = take(runner, job(bench(tmp_path, target, backend=backend)))
+        done = take(runner, job(context(tmp_path, target, backend=backend)))
     assert kind(done) == ""
     assert done.attempt is not None
     assert (done.attempt.payload, done.attempt.calls) == ({"points": 1.0}, 2)
@@ -607,7 +607,7 @@ def test_an_async_target_that_asks_without_await_is_told_so(tmp_path: Path) -> N
         return {"points": context.llm.complete_sync(question()).content}
 
     with Running() as runner:
-        done = take(runner, job(bench(tmp_path, target, backend=Answering())))
+        done = take(runner, job(context(tmp_path, target, backend=Answering())))
     assert kind(done) == "target_error"
     assert "await context.llm.complete" in message(done)
 
@@ -622,7 +622,7 @@ def test_a_call_that_breaks_in_an_unknown_way_is_an_error_although_the_target_go
         return {"points": 1.0}
 
     with Running() as runner:
-        done = take(runner, job(bench(tmp_path, target, backend=Answering(answer=fall))))
+        done = take(runner, job(context(tmp_path, target, backend=Answering(answer=fall))))
     assert kind(done) == "backend_error"
 
 
@@ -638,7 +638,7 @@ def test_an_answer_that_is_nested_too_deep_is_an_error_although_the_target_goes_
             await context.llm.complete(question())
         return {"points": 1.0}
 
-    shared = bench(tmp_path, target, backend=Answering(answer=deep), secrets=Secrets({}, ["planted-to-be-hidden"]))
+    shared = context(tmp_path, target, backend=Answering(answer=deep), secrets=Secrets({}, ["planted-to-be-hidden"]))
     with Running() as runner:
         done = take(runner, job(shared))
     assert kind(done) == "answer_unreadable"
@@ -651,7 +651,7 @@ def test_for_a_debugger_sync_targets_run_in_the_thread_that_takes_one_at_a_time(
         threads.append(threading.current_thread())
         return {"points": float(context.llm.complete_sync(question(text="0.5")).content)}
 
-    shared = bench(tmp_path, target, backend=Answering())
+    shared = context(tmp_path, target, backend=Answering())
     jobs = [job(shared, str(number)) for number in range(3)]
     with Running(most=1, lookahead=0, beside=False, limit_s=None) as runner:
         runner.plan(jobs)
@@ -663,7 +663,7 @@ def test_for_a_debugger_sync_targets_run_in_the_thread_that_takes_one_at_a_time(
 
 def test_for_a_debugger_an_interrupt_ends_the_run(tmp_path: Path) -> None:
     with Running(most=1, lookahead=0, beside=False, limit_s=None) as runner, pytest.raises(KeyboardInterrupt):
-        take(runner, job(bench(tmp_path, raising(KeyboardInterrupt())), bad=True))
+        take(runner, job(context(tmp_path, raising(KeyboardInterrupt())), bad=True))
 
 
 def test_a_lifted_limit_is_waited_out(tmp_path: Path) -> None:
@@ -681,7 +681,7 @@ def test_a_lifted_limit_is_waited_out(tmp_path: Path) -> None:
         go.set()
 
     with Running(limit_s=0.4) as runner:
-        one = job(bench(tmp_path, target))
+        one = job(context(tmp_path, target))
         runner.plan([one])
         assert began.wait(60)
         runner.lift_limit()

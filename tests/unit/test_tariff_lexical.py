@@ -125,14 +125,14 @@ def attempted(tmp_path: Path, chosen: Any) -> Attempt:
     small = small_suite(tmp_path)
     path = small.path("powder")
     loaded = parse_case(path.read_bytes(), TariffCase, source=path.name, stem=path.stem, pack="tariff")
-    bench = SuiteContext(
+    context = SuiteContext(
         suite=load_suite(small.folder),
         pack=TariffPack(),
         caller=Caller(chosen),
         target_name="floor",
         options=RunOptions(files={"hts": small.schedule}),
     )
-    return attempt(bench, loaded)
+    return attempt(context, loaded)
 
 
 def test_a_target_without_a_model_needs_no_recording(tmp_path: Path) -> None:
