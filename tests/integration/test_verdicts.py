@@ -121,14 +121,15 @@ def test_stopped_early_is_not_run(project: Project) -> None:
 def test_interrupted_is_not_run_and_keeps_what_was_done(project: Project) -> None:
     project.case("a")
     project.case("b", python="import time; time.sleep(0.5); raise KeyboardInterrupt")
-    for number in range(5):
-        project.case(f"c{number}")
+    # so many that another worker is not through with them when the session is interrupted
+    for number in range(20):
+        project.case(f"c{number}", python="import time; time.sleep(0.2)")
     result = project.run_toy()
     assert result.ret != pytest.ExitCode.OK
     assert {line["test_id"] for line in project.lines("records.jsonl")} >= {"toy:plain:a"}
-    assert "not_run" in {line["verdict"] for line in project.lines("errors.jsonl")} | {"error"}
+    assert "not_run" in {line["verdict"] for line in project.lines("errors.jsonl")}
     everything = len(project.lines("records.jsonl")) + len(project.lines("errors.jsonl"))
-    assert everything == 7
+    assert everything == 22
     assert "PARTIAL" in (project.left() / "summary.md").read_text("utf-8")
 
 
