@@ -17,13 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.overhead import START, Usage, suite_command, used, write_suite
-from pytest_packbench.analysis.conclusion import Conclusion
-from pytest_packbench.analysis.statistics import statistics_of
-from pytest_packbench.analysis.tally import Tally
-from pytest_packbench.model.run import shard_of
-from pytest_packbench.reports.document import run_document
-from pytest_packbench.runs.stored import load_run
-from pytest_packbench.runs.writer import RunWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,6 +89,15 @@ def _write_cases(place: Path, cases: int) -> list[str]:
 
 def _write_others(first: Path, ids: Sequence[str], shards: int) -> list[Path]:
     """Write the shards that were not run; gives their folders."""
+    # not at the top: what this process holds counts as memory of the commands that it starts
+    from pytest_packbench.analysis.conclusion import Conclusion
+    from pytest_packbench.analysis.statistics import statistics_of
+    from pytest_packbench.analysis.tally import Tally
+    from pytest_packbench.model.run import shard_of
+    from pytest_packbench.reports.document import run_document
+    from pytest_packbench.runs.stored import load_run
+    from pytest_packbench.runs.writer import RunWriter
+
     real = load_run(first)
     # the reports of a run hold no records: one is enough as a pattern
     record = json.loads((first / "records.jsonl").read_text("utf-8").partition("\n")[0])
