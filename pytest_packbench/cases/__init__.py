@@ -1,1 +1,1 @@
-"""Cases and suites: their models, loading, validation and hashes. Knows no other room."""
+"""Case files, `suite.yaml` and cassettes: found, read, checked and linted."""

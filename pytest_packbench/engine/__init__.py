@@ -1,1 +1,1 @@
-"""The engine: targets, cassettes, the offline guard, and one case's way from request to record."""
+"""Making attempts: targets, recordings, clients, caps, and the guard against the network. Knows no pytest."""

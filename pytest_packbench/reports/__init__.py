@@ -1,1 +1,1 @@
-"""What people and other programs read of a run: statistics, gates and the files that hold them."""
+"""What people and other programs read of a run. Renders what `analysis` has counted."""
