@@ -1,16 +1,17 @@
 """This checkout beside another version of the package, both run in turn on the same work.
 
-    python -m benchmarks.against PYTHON [--rounds N] [--cases N] [--records N]
+    python -m benchmarks.against PYTHON [--rounds N] [--cases N] [--large N] [--records N] [--only TEXT]
 
 PYTHON is the interpreter of an environment in which the other version is installed, with the same versions of
 everything else. Each line is a whole command, run alternately in both; CPU time is user plus system of the process and
 its children, memory the peak of the process. Medians count. The last columns are this checkout's figure over the
-other's: 1.00 is no change.
+other's: 1.00 is no change. `--only` measures the lines whose name holds the text.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import statistics
 import sys
@@ -18,11 +19,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from benchmarks import agentdojo, live, shards
 from benchmarks.overhead import Usage, used, write_generic
 from benchmarks.report import write_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 BUNDLED = Path(__file__).resolve().parent.parent / "storage" / "benchmarks"
 PYTEST = (
@@ -41,14 +43,16 @@ PYTEST = (
 PACKBENCH = ("-m", "pytest_packbench")
 # 1 says that a gate failed, which the made records decide
 CODES = (0, 1)
+LATENCY = 0.2
+LIVE_CASES = 1000
 
 
 class Work(NamedTuple):
-    """A command: its name, its words behind the interpreter, and where it runs."""
+    """A command: its name, its words behind the interpreter, and what writes the folder in which it runs."""
 
     name: str
     words: tuple[str, ...]
-    folder: Path
+    prepare: Callable[[Path], None]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,50 +61,118 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("python", help="the interpreter of the other version's environment")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cases", type=int, default=5_000)
+    parser.add_argument("--large", type=int, default=100_000)
     parser.add_argument("--records", type=int, default=200_000)
+    parser.add_argument("--only", metavar="TEXT", default="")
     arguments = parser.parse_args(argv)
-    print("work                                CPU s: other    this    MiB: other   this    CPU x   memory x")
-    with tempfile.TemporaryDirectory() as folder:
-        for work in works(Path(folder), arguments.cases, arguments.records):
-            others, ours = [], []
-            for _ in range(arguments.rounds):
-                others.append(used(work.folder, [arguments.python, *work.words], codes=CODES))
-                ours.append(used(work.folder, [sys.executable, *work.words], codes=CODES))
-            print(line(work.name, median(others), median(ours)), flush=True)
+    print("work                                       CPU s: other    this    MiB: other   this    CPU x   memory x")
+    with live.serving(LATENCY) as url:
+        for work in works(arguments.cases, arguments.large, arguments.records, url):
+            if arguments.only in work.name:
+                with tempfile.TemporaryDirectory() as folder:
+                    print(measured(work, Path(folder, "work"), arguments.python, arguments.rounds), flush=True)
     return 0
 
 
-def works(folder: Path, cases: int, records: int) -> Iterator[Work]:
-    """Prepare the work, one piece at a time.
+def measured(work: Work, folder: Path, python: str, rounds: int) -> str:
+    """Run a piece of work by both versions in turn, in a folder that is not there yet; give its line."""
+    work.prepare(folder)
+    others, ours = [], []
+    for _ in range(rounds):
+        others.append(used(folder, [python, *work.words], codes=CODES))
+        ours.append(used(folder, [sys.executable, *work.words], codes=CODES))
+    return line(work.name, median(others), median(ours))
+
+
+def works(cases: int, large: int, records: int, url: str) -> Iterator[Work]:
+    """Name the work.
 
     Args:
-        folder: an empty one.
         cases: of the suite of trivial cases.
+        large: of the large one.
         records: of the report.
+        url: of a model server on loopback.
     """
-    few, many = folder / "few", folder / "many"
-    write_generic(few, 1)
-    yield Work("one generic case", (*PYTEST, "--packbench-suite=toy"), few)
-    write_generic(many, cases)
-    yield Work(f"{cases:,} generic cases", (*PYTEST, "--packbench-suite=toy"), many)
-    live = (*PYTEST, "--packbench-suite=toy", "--packbench-mode=live", "--packbench-concurrency=64")
-    (many / "conftest.py").write_text(LIVE, encoding="utf-8")
-    yield Work(f"{cases:,} live, without a model", live, many)
+    suite = (*PYTEST, "--packbench-suite=toy")
+    two, live_mode = ("-p", "xdist", "-n", "2"), ("--packbench-mode=live", "--packbench-concurrency=64")
+    asked = (*PYTEST, "--packbench-suite=many", "--packbench-target=pipeline:post", *live_mode)
+    compare = (*PACKBENCH, "compare", "--baseline=whole", "--current=whole", "--out=diff.md")
+    control = agentdojo.CONTROLS[0]
+    pairs = (*PYTEST, f"--packbench-suite={control.attack}", f"--packbench-model={control.agent}")
+    shard = (*suite, f"--packbench-shard=1/{shards.SHARDS}", "--packbench-output=shards")
+    report = (*PACKBENCH, "report", "records.jsonl")
+    yield Work("one generic case", suite, lambda folder: write_generic(folder, 1))
+    yield Work(f"{cases:,} generic cases", suite, lambda folder: write_generic(folder, cases))
+    yield Work(f"{cases:,} generic cases, -n 2", (*suite, *two), lambda folder: write_generic(folder, cases))
+    yield Work(f"{cases:,} live, without a model", (*suite, *live_mode), lambda folder: _without_model(folder, cases))
+    yield Work(f"{LIVE_CASES:,} live, a server of 200 ms", asked, lambda folder: _asked(folder, url))
+    yield Work(f"{large:,} generic cases", suite, lambda folder: _lines(folder, large))
+    yield Work(f"one shard of {shards.SHARDS}, {large:,} cases", shard, lambda folder: _lines(folder, large))
+    yield Work(
+        "packbench merge of two shards",
+        (*PACKBENCH, "merge", "1", "2", "--output=merged"),
+        lambda folder: _parts(folder, cases),
+    )
+    yield Work(f"packbench compare, {large:,} cases", compare, lambda folder: _whole(folder, large))
+    yield Work("the tariff suite", (*PYTEST, "--packbench-suite=tariff"), _tariff)
+    yield Work("AgentDojo, all 949 pairs", pairs, lambda folder: _pairs(folder, control))
+    yield Work(f"packbench report, {records:,} records", report, lambda folder: _records(folder, records))
+
+
+def _without_model(folder: Path, cases: int) -> None:
+    write_generic(folder, cases)
+    (folder / "conftest.py").write_text(LIVE, encoding="utf-8")
+
+
+def _asked(folder: Path, url: str) -> None:
+    live.prepare(folder, LIVE_CASES, LATENCY, url)
+
+
+def _pairs(folder: Path, control: agentdojo.Control) -> None:
+    folder.mkdir()
+    agentdojo.prepare(folder, [control])
+
+
+def _lines(folder: Path, cases: int) -> None:
+    """Write the cases as lines of one file."""
+    write_generic(folder, 1)
+    (path,) = folder.rglob("case_000000.json")
+    case = json.loads(path.read_text("utf-8"))
+    path.unlink()
+    with path.with_name("all.jsonl").open("w", encoding="utf-8") as file:
+        for number in range(cases):
+            told = {
+                "id": f"case_{number:07}",
+                "input": {"number": number},
+                "expected": {"answer": number, "text": "ok"},
+            }
+            file.write(json.dumps({**case, **told}) + "\n")
+
+
+def _parts(folder: Path, cases: int) -> None:
+    write_generic(folder, cases)
     for number in (1, 2):
         shard = ("--packbench-output=parts", f"--packbench-shard={number}/2")
-        used(many, [sys.executable, *PYTEST, "--packbench-suite=toy", *shard])
-    parts = tuple(str(path.parent) for path in sorted(many.glob("parts/toy/*/report.json")))
-    yield Work("packbench merge of two shards", (*PACKBENCH, "merge", *parts, "--output=merged"), many)
-    yield Work(
-        "packbench compare of a shard",
-        (*PACKBENCH, "compare", f"--baseline={parts[0]}", f"--current={parts[0]}", "--out=diff.md"),
-        many,
-    )
-    shutil.copytree(BUNDLED, folder / "tariff" / "storage" / "benchmarks")
-    (folder / "tariff" / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    yield Work("the tariff suite", (*PYTEST, "--packbench-suite=tariff"), folder / "tariff")
+        used(folder, [sys.executable, *PYTEST, "--packbench-suite=toy", *shard])
+        (made,) = (path.parent for path in folder.glob("parts/toy/*/report.json"))
+        made.rename(folder / str(number))
+
+
+def _whole(folder: Path, cases: int) -> None:
+    _lines(folder, cases)
+    used(folder, [sys.executable, *PYTEST, "--packbench-suite=toy"])
+    (made,) = (path.parent for path in folder.glob("reports/benchmarks/toy/*/report.json"))
+    made.rename(folder / "whole")
+
+
+def _tariff(folder: Path) -> None:
+    shutil.copytree(BUNDLED, folder / "storage" / "benchmarks")
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+
+
+def _records(folder: Path, records: int) -> None:
+    folder.mkdir()
     write_records(folder / "records.jsonl", records, own=False)
-    yield Work(f"packbench report, {records:,} records", (*PACKBENCH, "report", "records.jsonl"), folder)
 
 
 LIVE = """
@@ -125,7 +197,7 @@ def median(usages: Sequence[Usage]) -> Usage:
 def line(name: str, other: Usage, ours: Usage) -> str:
     """Format one line."""
     return (
-        f"{name:36}{other.seconds:12.2f}{ours.seconds:8.2f}{other.mebibytes:14.1f}{ours.mebibytes:7.1f}"
+        f"{name:40}{other.seconds:12.2f}{ours.seconds:8.2f}{other.mebibytes:14.1f}{ours.mebibytes:7.1f}"
         f"{ours.seconds / other.seconds:9.2f}{ours.mebibytes / other.mebibytes:11.2f}"
     )
 

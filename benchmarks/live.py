@@ -36,8 +36,6 @@ import re
 import time
 from pathlib import Path
 
-from pytest_packbench.model.request import ModelRequest
-
 first, last = [], [0.0]
 atexit.register(lambda: Path("calls.txt").write_text(str(last[0] - first[0])))
 
@@ -71,6 +69,8 @@ async def post(request):
 
 
 async def ask(request, context):
+    from pytest_packbench.model.request import ModelRequest
+
     first or first.append(time.perf_counter())
     asked = ModelRequest(role="ask", system="", messages=({{"role": "user", "content": request.input["text"]}},))
     return answered((await context.llm.complete(asked)).content)
