@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Any, Self
 
 from pytest_packbench.analysis.figures import TOLERANCE
 from pytest_packbench.analysis.intervals import PairedMean, mcnemar, paired_mean
-from pytest_packbench.analysis.sums import AUTHORED
-from pytest_packbench.analysis.tally import judges_differ, same_case
-from pytest_packbench.analysis.trials import (
-    MEAN,
-    cases_of,
-    cluster_of,
-    facet_of,
-    folded_case,
-    rule_of,
-    rule_text,
-)
+from pytest_packbench.analysis.listing import MOST_ROWS, keep_first
+from pytest_packbench.analysis.metrics import whole_of
+from pytest_packbench.analysis.sums import JUDGED
+from pytest_packbench.analysis.tally import Tally, judges_differ, same_case
+from pytest_packbench.analysis.trials import MEAN, cluster_of, facet_of, rule_of, rule_text, together
+from pytest_packbench.model.result import QUARANTINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from pytest_packbench.analysis.trials import Rule
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
+    from pytest_packbench.runs.report import OpenRun
     from pytest_packbench.runs.stored import StoredRun
 
 
@@ -71,6 +68,60 @@ class Change:
         return self.score_after - self.score_before
 
 
+@dataclass(slots=True)
+class Changes:
+    """The changes of one kind.
+
+    Attributes:
+        first: the first `MOST_ROWS` of them, in the order of a page.
+        count: how many there are.
+    """
+
+    first: list[Change] = field(default_factory=list)
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How one case of a run ended, over all its trials: what a comparison reads of it.
+
+    Attributes:
+        test_id: the case.
+        verdict: over its trials.
+        score: the mean over them; None where one has none.
+        kind: see `CaseResult`, like the next three.
+        message: see there.
+        case_sha256: see there.
+        judge: see there.
+        cluster: what the case shares with others by design; empty where the run names nothing of that kind.
+        terms: name of each term to its effect in words, in order; of judged cases alone.
+        trials: how many there were.
+        passed: how many of them passed.
+    """
+
+    test_id: str
+    verdict: str
+    score: float | None
+    kind: str
+    message: str
+    case_sha256: str | None
+    judge: str | None
+    cluster: str
+    terms: tuple[tuple[str, str], ...]
+    trials: int
+    passed: int
+
+    @property
+    def quarantined(self) -> bool:
+        """Whether the case's own notes keep it out of the rates."""
+        return self.kind in QUARANTINE
+
+    @property
+    def counted(self) -> bool:
+        """Whether it stands in the rates: it was scored and passed or failed."""
+        return self.verdict in JUDGED and not self.quarantined
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Two runs compared.
@@ -79,59 +130,48 @@ class Comparison:
         baseline: the run compared with.
         current: the run that is judged.
         differences: settings in which the runs differ, in words; not empty only when comparing was forced.
-        changes: every case of both runs, by test id.
-        added: cases that only the current run has.
-        removed: cases that only the baseline has.
+        common: how many cases stand in both runs.
+        unchanged: how many of them are the same case in both, which alone can tell what changed.
+        quarantined: how many of them notes keep out of the rates now, and did not before.
+        left_out: how many are others now, or judged by another judge, and not quarantined.
+        changes: each kind of change to the cases it was seen in.
+        added: the first `MOST_ROWS` cases that only the current run has, by test id.
+        removed: the first `MOST_ROWS` that only the baseline has, by test id.
         mean: the paired mean difference of scores over comparable cases.
         lost: comparable cases that passed before and fail now.
         won: comparable cases that failed before and pass now.
         p_flips: McNemar's exact p value of these flips.
+        authored: whether no judged answer of the current run came from a model.
         trials: the most trials of a case in the baseline and now.
         cases: how many cases the baseline has, and the current run.
     """
 
-    baseline: StoredRun
-    current: StoredRun
+    baseline: Run
+    current: Run
     differences: tuple[str, ...]
-    changes: tuple[Change, ...]
-    added: tuple[CaseResult, ...]
-    removed: tuple[CaseResult, ...]
+    common: int
+    unchanged: int
+    quarantined: int
+    left_out: int
+    changes: Mapping[str, Changes]
+    added: tuple[Ending, ...]
+    removed: tuple[Ending, ...]
     mean: PairedMean | None
     lost: int
     won: int
     p_flips: float
+    authored: bool
     trials: tuple[int, int]
     cases: tuple[int, int]
-
-    def of(self, kind: str) -> tuple[Change, ...]:
-        """Give the changes of a kind, worst first, smaller changes the largest first; kinds as in `counts`."""
-        order = _largest_first if kind == SMALLER else _worst_first
-        return tuple(sorted((one for one in self.changes if _is(one, kind)), key=order))
 
     def counts(self) -> dict[str, int]:
         """Count the cases of each kind, and those that are quarantined now, added and removed."""
         return {
-            **{kind: sum(_is(one, kind) for one in self.changes) for kind in _KINDS},
-            "quarantined": sum(one.quarantined for one in self.changes),
-            "added": len(self.added),
-            "removed": len(self.removed),
+            **{kind: found.count for kind, found in self.changes.items()},
+            "quarantined": self.quarantined,
+            "added": self.cases[1] - self.common,
+            "removed": self.cases[0] - self.common,
         }
-
-    @property
-    def left_out(self) -> int:
-        """How many cases are others now, or judged by another judge, and not quarantined."""
-        return sum(one.hash_changed and not one.quarantined for one in self.changes)
-
-    @property
-    def authored(self) -> bool:
-        """Whether no judged answer of the current run came from a model."""
-        judged = [entry for entry in self.current.entries if entry.counted]
-        return bool(judged) and all(entry.llm_backend == AUTHORED for entry in judged)
-
-    @property
-    def unchanged(self) -> tuple[Change, ...]:
-        """The cases of both runs that are the same case in both, which alone can tell what changed."""
-        return tuple(one for one in self.changes if not one.hash_changed)
 
     def figures(self) -> dict[str, float]:
         """Give what a condition may name and judges: `counts`, and `mean` in points of score.
@@ -196,97 +236,171 @@ def _rule_text(run: Run) -> str:
     return text if text == MEAN else f"{text} of {trials}"
 
 
-def compare(baseline: StoredRun, current: StoredRun) -> Comparison:
+def compare(baseline: StoredRun | OpenRun, current: StoredRun | OpenRun) -> Comparison:
     """Compare two runs case by case (spec, "Comparing runs").
 
     Cases whose hash changed are listed and left out of the paired statistics; trials of a case are one case, judged by
-    the rule of its run. The order of entries makes no difference.
+    the rule of its run. Neither run is held: a tally counts each, and of a case is kept how it ended. The order of
+    results makes no difference.
 
     Raises:
         TrialsRuleError: a run was judged by a rule for trials that is none.
     """
-    before, after = (_by_case(one.entries, rule_of(one.run)) for one in (baseline, current))
-    sizes = [[len(trials) for trials in cases_of(one.entries)] for one in (baseline, current)]
-    changes = tuple(_change(name, before[name], after[name]) for name in sorted(before.keys() & after.keys()))
-    comparable = [one for one in changes if not one.hash_changed]
-    paired, facet = [one for one in comparable if one.delta is not None], facet_of(current.run)
-    flips = [(one.before, one.after) for one in comparable]
-    lost, won = flips.count(("passed", "failed")), flips.count(("failed", "passed"))
+    facet = facet_of(current.run)
+    before, after = (
+        Endings(baseline.run, facet).take(baseline.entries),
+        Endings(current.run, facet).take(current.entries),
+    )
+    common = sorted(before.cases.keys() & after.cases.keys())
+    changes: dict[str, Changes] = {kind: Changes() for kind in _KINDS}
+    pairs: list[tuple[float, str]] = []
+    flips: Counter[tuple[str, str]] = Counter()
+    quarantined = left_out = 0
+    for name in common:
+        change = _change(before.cases[name], after.cases[name])
+        quarantined += change.quarantined
+        if change.hash_changed:
+            left_out += not change.quarantined
+        else:
+            flips[change.before, change.after] += 1
+            if change.delta is not None:
+                pairs.append((change.delta, after.cases[name].cluster))
+        for kind, found in changes.items():
+            if _is(change, kind):
+                found.count += 1
+                keep_first(found.first, change, MOST_ROWS, key=_largest_first if kind == SMALLER else _worst_first)
+    lost, won = flips["passed", "failed"], flips["failed", "passed"]
     return Comparison(
-        baseline=baseline,
-        current=current,
+        baseline=baseline.run,
+        current=current.run,
         differences=differences(baseline.run, current.run),
+        common=len(common),
+        unchanged=flips.total(),
+        quarantined=quarantined,
+        left_out=left_out,
         changes=changes,
-        added=tuple(after[name].case for name in sorted(after.keys() - before.keys())),
-        removed=tuple(before[name].case for name in sorted(before.keys() - after.keys())),
-        mean=paired_mean(
-            [one.delta for one in paired if one.delta is not None],
-            [cluster_of(after[one.test_id].case, facet) for one in paired] if facet else None,
-        ),
+        added=after.beside(before),
+        removed=before.beside(after),
+        mean=paired_mean([delta for delta, _ in pairs], [cluster for _, cluster in pairs] if facet else None),
         lost=lost,
         won=won,
         p_flips=mcnemar(lost, won),
-        trials=(max(sizes[0], default=1), max(sizes[1], default=1)),
-        cases=(len(sizes[0]), len(sizes[1])),
+        authored=after.authored,
+        trials=(before.trials, after.trials),
+        cases=(len(before.cases), len(after.cases)),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """One case of a run: all its trials as one entry, how many there were and how many passed."""
+class Endings:
+    """How the cases of a run ended, by test id.
 
-    case: CaseResult
-    trials: int
-    passed: int
+    Args:
+        run: what is true of all its results.
+        facet: what cases share by design; empty for none.
+
+    Attributes:
+        cases: test id to the end of that case; where two cases have one test id, the worse one with the trials of both.
+
+    Raises:
+        TrialsRuleError: the run was judged by a rule for trials that is none.
+    """
+
+    def __init__(self, run: Run, facet: str) -> None:
+        self.cases: dict[str, Ending] = {}
+        self._run = run
+        self._facet = facet
+        self._terms: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
+        self._tally = Tally(trials_rule=rule_of(run), each_case=(self._add,))
+
+    def take(self, results: Iterable[CaseResult]) -> Self:
+        """Count the results of the run, in any order, without holding them."""
+        most = self._run.settings.get("trials", 1)
+        for attempts in together(results, most if isinstance(most, int) else 1):
+            for attempt in attempts:
+                self._tally.add(attempt)
+        self._tally.close()
+        return self
+
+    @property
+    def trials(self) -> int:
+        """The most trials of a case."""
+        return max((one.trials for one in self.cases.values()), default=1)
+
+    @property
+    def authored(self) -> bool:
+        """Whether there are judged answers, and none of them came from a model."""
+        whole = whole_of(self._tally)
+        judged = whole.count(lambda one: one.counted)
+        return judged > 0 and whole.count(lambda one: one.authored) == judged
+
+    def beside(self, other: Endings) -> tuple[Ending, ...]:
+        """Give the first `MOST_ROWS` cases that are not in another run, by test id."""
+        return tuple(self.cases[name] for name in nsmallest(MOST_ROWS, self.cases.keys() - other.cases.keys()))
+
+    def _add(self, case: CaseResult, passed: int, trials: int) -> None:
+        terms = tuple((str(term["name"]), _points(term)) for term in case.terms) if case.counted else ()
+        found = Ending(
+            test_id=case.test_id,
+            verdict=case.verdict,
+            score=case.score,
+            kind=case.kind,
+            message=case.message,
+            case_sha256=case.case_sha256,
+            judge=case.judge,
+            cluster=cluster_of(case, self._facet) if self._facet else "",
+            # most cases have the terms of others
+            terms=self._terms.setdefault(terms, terms),
+            trials=trials,
+            passed=passed,
+        )
+        twin = self.cases.get(case.test_id)
+        if twin is not None:
+            worse = min(twin, found, key=_how_good)
+            found = replace(worse, trials=twin.trials + trials, passed=twin.passed + passed)
+        self.cases[case.test_id] = found
 
 
-def _by_case(entries: Iterable[CaseResult], rule: Rule) -> dict[str, _Case]:
-    found: dict[str, list[CaseResult]] = {}
-    for entry in entries:
-        found.setdefault(entry.test_id, []).append(entry)
-    return {
-        name: _Case(folded_case(trials, rule), len(trials), sum(entry.verdict == "passed" for entry in trials))
-        for name, trials in found.items()
-    }
+def _how_good(one: Ending) -> tuple[bool, bool, float, str]:
+    return one.counted, one.verdict == "passed", one.score or 0.0, repr(one)
 
 
-def _change(test_id: str, before: _Case, after: _Case) -> Change:
-    old, new = before.case, after.case
+def _change(old: Ending, new: Ending) -> Change:
     return Change(
-        test_id=test_id,
+        test_id=old.test_id,
         before=old.verdict,
         after=new.verdict,
         score_before=None if old.quarantined else old.score,
         score_after=None if new.quarantined else new.score,
         hash_changed=not same_case(old, new),
-        reasons=_why(before, after),
+        reasons=_why(old, new),
         quarantined=new.quarantined and not old.quarantined,
     )
 
 
-def _why(before: _Case, after: _Case) -> tuple[str, ...]:
-    if judges_differ(before.case, after.case):
-        was, now = (one.case.judge or "the rules alone" for one in (before, after))
+def _why(before: Ending, after: Ending) -> tuple[str, ...]:
+    if judges_differ(before, after):
+        was, now = (one.judge or "the rules alone" for one in (before, after))
         return (f"judged by {was} before, by {now} now",)
     if before.trials > 1 or after.trials > 1:
         was, now = (f"{one.passed} / {one.trials}" for one in (before, after))
         return (f"{was} trials passed before, {now} now",)
-    if before.case.counted and after.case.counted:
-        return tuple(_reasons(before.case.terms, after.case.terms))
+    if before.counted and after.counted:
+        return tuple(_reasons(dict(before.terms), dict(after.terms)))
     # what broke has no terms: that they are gone is no reason
-    told = [(name, one.case) for name, one in (("before", before), ("now", after)) if not one.case.counted]
+    told = [(name, one) for name, one in (("before", before), ("now", after)) if not one.counted]
     return tuple(f"{name} {': '.join(part for part in (one.kind, one.message) if part)}" for name, one in told)
 
 
-def _reasons(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    old, new = ({str(term["name"]): term for term in terms} for terms in (before, after))
+def _reasons(old: Mapping[str, str], new: Mapping[str, str]) -> Iterable[str]:
+    if old == new:
+        return
     for name in sorted(old.keys() | new.keys()):
         if name not in new:
-            yield f"{name} went ({_points(old[name])})"
+            yield f"{name} went ({old[name]})"
         elif name not in old:
-            yield f"{name} came ({_points(new[name])})"
-        elif _points(old[name]) != _points(new[name]):
-            yield f"{name} {_points(old[name])} to {_points(new[name])}"
+            yield f"{name} came ({new[name]})"
+        elif old[name] != new[name]:
+            yield f"{name} {old[name]} to {new[name]}"
 
 
 def _points(term: Mapping[str, Any]) -> str:

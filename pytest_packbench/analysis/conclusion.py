@@ -77,7 +77,7 @@ class RunCount:
             trials_rule=rule,
             facet=facet_of(run),
             baseline=self._baseline,
-            listings=(self._page, self._ends),
+            each_case=(self._page.add, self._ends.add),
         )
 
     def add(self, result: CaseResult) -> None:

@@ -30,8 +30,8 @@ from pytest_packbench.model.gate import GateResult
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.analysis.metrics import Fraction
+    from pytest_packbench.analysis.tally import EachCase
     from pytest_packbench.analysis.trials import Rule
     from pytest_packbench.model.gate import Gate
     from pytest_packbench.model.result import CaseResult
@@ -53,7 +53,7 @@ def gate_tally(
     trials_rule: Rule = MEAN,
     facet: str = "",
     baseline: Baseline | None = None,
-    listings: Iterable[Listing] = (),
+    each_case: Iterable[EachCase] = (),
 ) -> Tally:
     """Give the tally of a run that these gates judge: they say which groups and cases are asked for; see `Tally`."""
     found = tuple(gates)
@@ -63,7 +63,7 @@ def gate_tally(
         required=[name for gate in found for name in gate.must_pass],
         facet=facet,
         earlier=None if baseline is None else baseline.cases,
-        listings=listings,
+        each_case=each_case,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
 
 from pytest_packbench.analysis.trials import MEAN, cases_of, folded_case, passed_of
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Order = Literal["id", "worst", "test", "given"]
 
 
+_Item = TypeVar("_Item")
 # a page of more rows is read by nobody
 MOST_ROWS = 200
 
@@ -85,14 +86,27 @@ class Listing:
 
     def _put(self, table: Table, row: Row) -> None:
         table.count += 1
-        if len(table.first) < self._most or self._key(row) < self._key(table.first[-1]):
-            insort(table.first, row._replace(case=_light(row.case)), key=self._key)
-            del table.first[self._most :]
+        keep_first(table.first, row, self._most, key=self._key, kept=_light)
 
 
-def _light(case: CaseResult) -> CaseResult:
+def keep_first(
+    found: list[_Item],
+    item: _Item,
+    most: int,
+    key: Callable[[_Item], Any],
+    kept: Callable[[_Item], _Item] = lambda item: item,
+) -> None:
+    """Put an item in its place in a sorted list that keeps its `most` first ones, in the form in which it is `kept`."""
+    if len(found) < most or key(item) < key(found[-1]):
+        insort(found, kept(item), key=key)
+        del found[most:]
+
+
+def _light(row: Row) -> Row:
     # no page shows record or payload, and they are most of what a result holds
-    return case if case.record is None and case.payload is None else replace(case, record=None, payload=None)
+    case = row.case
+    bare = case.record is None and case.payload is None
+    return row if bare else row._replace(case=replace(case, record=None, payload=None))
 
 
 def _tables(case: CaseResult) -> list[str]:

@@ -27,7 +27,7 @@ NANO = 1_000_000_000
 _FINEST_BITS = 1074
 _FINEST = 1 << _FINEST_BITS
 _MOST_USD = 1e12
-_JUDGED = ("passed", "failed")
+JUDGED = ("passed", "failed")
 # the numbers of a cell that are added up
 _ADDED = (
     *("tokens_known", "tokens_input", "tokens_output", "wall_clock_ms"),
@@ -63,7 +63,7 @@ class Profile:
     @property
     def counted(self) -> bool:
         """Whether the result stands in the rates: it was scored and passed or failed."""
-        return self.verdict in _JUDGED and not self.quarantine
+        return self.verdict in JUDGED and not self.quarantine
 
     @property
     def due(self) -> bool:

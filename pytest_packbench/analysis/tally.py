@@ -5,12 +5,12 @@ Statistics, gates and reports are made of the sums alone.
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import Counter
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from pytest_packbench.analysis.listing import keep_first
 from pytest_packbench.analysis.sums import Cell, Profile, Sums, number_of, points_of, trial_of
 from pytest_packbench.analysis.trials import MEAN, Trials, apart, cases_of, cluster_of, folded_case, needed, passed_of
 from pytest_packbench.model.result import QUARANTINE
@@ -18,12 +18,14 @@ from pytest_packbench.model.result import QUARANTINE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pytest_packbench.analysis.listing import Listing
+    from pytest_packbench.analysis.comparison import Ending
     from pytest_packbench.analysis.trials import Rule
     from pytest_packbench.model.record import EvalRecord
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.runs.lines import ErrorLine
 
+    # a case over all its trials, how many of them passed, and how many there are
+    EachCase = Callable[[CaseResult, int, int], None]
 
 MOST_FAILING = 20
 MOST_DUPLICATES = 10
@@ -34,7 +36,6 @@ _DIGEST = 16
 # whether a record passed, and whether there is a duplicate of it: tuples shared by all records
 _ONCE = ((False, False), (True, False))
 _AGAIN = ((False, True), (True, True))
-_Item = TypeVar("_Item")
 
 
 class Place(NamedTuple):
@@ -105,7 +106,7 @@ class Duplicates:
         self.conflicting += not agrees
         if not named:
             self.names += 1
-            _keep_first(self.first, name, MOST_DUPLICATES, key=lambda one: one)
+            keep_first(self.first, name, MOST_DUPLICATES, key=lambda one: one)
 
 
 class GroupKey(NamedTuple):
@@ -145,7 +146,7 @@ class Tally:
         required: ids of the cases whose verdicts are asked for.
         facet: what cases share by design, so that they are not independent; empty for none.
         earlier: the cases of the run to compare with, by test id; None for none.
-        listings: what keeps the cases that pages show.
+        each_case: is told each case, over all its trials, with how many of them passed and how many there are.
 
     Attributes:
         groups: what results share to their sums; a case of several trials is one result.
@@ -169,7 +170,7 @@ class Tally:
         required: Iterable[str] = (),
         facet: str = "",
         earlier: Mapping[str, CaseResult] | None = None,
-        listings: Iterable[Listing] = (),
+        each_case: Iterable[EachCase] = (),
     ) -> None:
         needed(trials_rule, 1)
         self.groups: dict[GroupKey, Sums] = {}
@@ -181,7 +182,7 @@ class Tally:
         self._by_tag = by_tag
         self._wanted = frozenset(required)
         self._earlier = earlier
-        self._listings = tuple(listings)
+        self._each_case = tuple(each_case)
         self._case: list[CaseResult] = []
         self._profiles: dict[tuple[Any, ...], Profile] = {}
         self.cells: dict[tuple[str, ...], Cell] = {}
@@ -219,8 +220,8 @@ class Tally:
         """Count a case by all its trials."""
         case = folded_case(trials, self.trials.rule)
         self.trials.add(trials)
-        for listing in self._listings:
-            listing.add(case, passed_of(trials), len(trials))
+        for tell in self._each_case:
+            tell(case, passed_of(trials), len(trials))
         if self._earlier and not self.unchanged:
             self.unchanged = any(self._before(one) is not None for one in trials)
         profile, before = self._profile(case), self._before(case)
@@ -341,11 +342,11 @@ class Tally:
             threshold=number_of(own.get("threshold"), 1),
         )
         found = self.failing.setdefault((record.run_id, record.test_suite), [])
-        _keep_first(found, case, MOST_FAILING, key=lambda one: (one.test_id, one.trial))
+        keep_first(found, case, MOST_FAILING, key=lambda one: (one.test_id, one.trial))
 
 
-def same_case(before: CaseResult, after: CaseResult) -> bool:
-    """Whether an entry of each run tells of one unchanged case, ruled on by the same judge.
+def same_case(before: CaseResult | Ending, after: CaseResult | Ending) -> bool:
+    """Whether a result of each run tells of one unchanged case, ruled on by the same judge.
 
     Records of others tell no hash and are believed.
     """
@@ -354,17 +355,10 @@ def same_case(before: CaseResult, after: CaseResult) -> bool:
     return before.case_sha256 == after.case_sha256 or None in (before.case_sha256, after.case_sha256)
 
 
-def judges_differ(before: CaseResult, after: CaseResult) -> bool:
+def judges_differ(before: CaseResult | Ending, after: CaseResult | Ending) -> bool:
     """Whether two different judges ruled on results of a case."""
     # nobody ruled on what broke, which is no other judge
     return before.counted and after.counted and before.judge != after.judge
-
-
-def _keep_first(found: list[_Item], item: _Item, most: int, key: Callable[[_Item], Any]) -> None:
-    """Put an item in its place in a sorted list that keeps its `most` first ones."""
-    if len(found) < most or key(item) < key(found[-1]):
-        insort(found, item, key=key)
-        del found[most:]
 
 
 def _digest(run_id: str, test_id: str, trial: int) -> bytes:

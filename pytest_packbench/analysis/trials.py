@@ -187,6 +187,26 @@ def cases_of(entries: Iterable[CaseResult]) -> Iterable[Sequence[CaseResult]]:
     return ((entry,) for entry in found)
 
 
+def together(entries: Iterable[CaseResult], most: int) -> Iterator[Sequence[CaseResult]]:
+    """Bring the trials of each case together, case by case; of entries in order no more than one case is held.
+
+    Args:
+        entries: in any order.
+        most: how many trials a case has at most, 1 or more.
+    """
+    if most == 1:
+        yield from ((entry,) for entry in entries)
+        return
+    waiting: dict[tuple[str, str], list[CaseResult]] = {}
+    for entry in entries:
+        key = (entry.test_id, entry.file)
+        found = waiting.setdefault(key, [])
+        found.append(entry)
+        if len(found) == most:
+            yield waiting.pop(key)
+    yield from waiting.values()
+
+
 def passed_of(trials: Sequence[CaseResult]) -> int:
     """Count the trials of a case that passed; one alone counts by its verdict, whatever its notes say."""
     return int(trials[0].verdict == "passed") if len(trials) == 1 else sum(map(_has_passed, trials))

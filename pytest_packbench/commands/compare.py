@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
 
     from pytest_packbench.analysis.comparison import Comparison, Condition
-    from pytest_packbench.runs.stored import StoredRun
+    from pytest_packbench.runs.report import OpenRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,9 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.analysis.comparison import compare
     from pytest_packbench.reports.diff import answer, diff_markdown
     from pytest_packbench.reports.terminal import printable
-    from pytest_packbench.runs.stored import read_run
+    from pytest_packbench.runs.stored import open_run
 
-    baseline, current = read_run(find_source(arguments.baseline)), read_run(find_source(arguments.current))
+    baseline, current = open_run(find_source(arguments.baseline)), open_run(find_source(arguments.current))
     comparison = compare(baseline, current)
     failed = met(arguments.fail_on, comparison)
     if comparison.differences and not arguments.force:
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.write(page)
     else:
         place = write_page(page, arguments.out)
-        sys.stdout.write(f"{printable(comparison.current.run.suite)}: {answer(comparison)}\nwrote {place}\n")
+        sys.stdout.write(f"{printable(comparison.current.suite)}: {answer(comparison)}\nwrote {place}\n")
     for condition in failed:
         value = comparison.figures()[condition.name]
         sys.stderr.write(f"packbench: {condition}: {'nothing to judge' if value != value else f'{value:g}'}: FAIL\n")  # noqa: PLR0124 - only NaN differs from itself
@@ -72,7 +72,7 @@ def met(conditions: str | None, comparison: Comparison) -> list[Condition]:
     return [condition for condition in given if condition.holds(figures)]
 
 
-def _notes(baseline: StoredRun, current: StoredRun) -> list[str]:
+def _notes(baseline: OpenRun, current: OpenRun) -> list[str]:
     notes = [
         f"The {name} run was read from records alone, which hold no case that broke or did not run: such a case stands "
         f'under "{title}" here, and is no new failure.'

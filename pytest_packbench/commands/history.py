@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-    from pytest_packbench.runs.report import OpenReport
+    from pytest_packbench.runs.report import OpenRun
 
 _HEAD = ("run", "finished", "mode", "target", "status", "cases", "passed", "failed", "broken", "mean score", "rules")
 _KEYS = tuple(name.replace(" ", "_") for name in _HEAD)
@@ -86,7 +86,7 @@ def _shown(value: str | float | None) -> str:
     return average(value) if isinstance(value, float) else str(value)
 
 
-def _figures(report: OpenReport) -> _Row:
+def _figures(report: OpenRun) -> _Row:
     from pytest_packbench.analysis.statistics import statistics_of
     from pytest_packbench.analysis.tally import Tally
     from pytest_packbench.analysis.trials import rule_of

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Score the stored results again and print how the scores change."""
     from pytest_packbench.analysis.comparison import compare
     from pytest_packbench.reports.diff import diff_markdown
-    from pytest_packbench.runs.report import open_report
+    from pytest_packbench.runs.report import OpenRun, open_report
     from pytest_packbench.runs.stored import StoredRun
 
     folder = find_folder(arguments.run)
@@ -51,11 +51,11 @@ def run(arguments: argparse.Namespace) -> int:
     suite, pack = suite_and_pack(report.run.suite, arguments)
     terms: dict[Hashable, _Terms] = {}
     before = tuple(_light(entry, terms) for entry in report.entries)
-    after = tuple(_light(entry, terms) for entry in rescored(before, report.run, folder / PAYLOADS, suite, pack))
+    after = rescored(before, report.run, folder / PAYLOADS, suite, pack)
     now = replace(report.run, suite_sha256=suite.sha256, pack=pack.name, pack_version=pack.version)
     comparison = compare(
         StoredRun(source=report.source, run=report.run, entries=before),
-        StoredRun(source=f"{folder} rescored", run=now, entries=after),
+        OpenRun(source=f"{folder} rescored", run=now, status="", entries=after),
     )
     failed = met(arguments.fail_on, comparison)
     page = diff_markdown(replace(comparison, differences=()), failed, [_note(comparison)])

@@ -251,7 +251,7 @@ class Recorder:
             return [earlier.why] if earlier.why else []
         from pytest_packbench.reports.diff import answer, diff_markdown, sentences
 
-        name = comparison.baseline.run.run_id
+        name = comparison.baseline.run_id
         if comparison.differences:
             return [f"not compared with {name}: {'; '.join(comparison.differences)}"]
         writer.write_page(DIFF, diff_markdown(comparison))

@@ -14,8 +14,7 @@ from pytest_packbench.reports.tables import WIDE, cell, section
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_packbench.analysis.comparison import Change, Comparison, Condition
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.analysis.comparison import Change, Comparison, Condition, Ending
     from pytest_packbench.model.run import Run
 
 _HEAD = ("case", "before", "now", "score before", "score now", "change", "why")
@@ -43,23 +42,29 @@ def diff_markdown(comparison: Comparison, failed: Sequence[Condition] = (), note
         GitHub Flavored Markdown, ended by one line end.
     """
     parts = [
-        f"# packbench: {cell(comparison.current.run.suite)} compared - {answer(comparison)}",
+        f"# packbench: {cell(comparison.current.suite)} compared - {answer(comparison)}",
         *(f"**FAILED by the condition `{condition}`.**" for condition in failed),
         *(f"**Compared by force; the runs differ in {cell(text)}.**" for text in comparison.differences),
         _runs(comparison),
         section("Counts", ("what", "cases"), _counts(comparison)),
         "\n".join(f"- {sentence}" for sentence in (*(cell(note, WIDE) for note in notes), *sentences(comparison))),
-        *(_changes(title, comparison.of(kind)) for kind, title in _LISTS),
-        _changes(f"Smaller changes: by less than {THRESHOLD:g}", comparison.of(SMALLER), _MOST_SMALLER),
-        section("Added", ("case", "verdict", "score"), map(_entry_row, comparison.added), rest=_REST),
-        section("Removed", ("case", "verdict", "score"), map(_entry_row, comparison.removed), rest=_REST),
-        _changes("Case or judge changed: left out of the statistics", comparison.of("hash_changed")),
+        *(_changes(title, comparison, kind) for kind, title in _LISTS),
+        _changes(f"Smaller changes: by less than {THRESHOLD:g}", comparison, SMALLER, _MOST_SMALLER),
+        _only_in_one("Added", comparison.added, comparison.counts()["added"]),
+        _only_in_one("Removed", comparison.removed, comparison.counts()["removed"]),
+        _changes("Case or judge changed: left out of the statistics", comparison, "hash_changed"),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _changes(title: str, changes: Iterable[Change], most: int = MOST_ROWS) -> str:
-    return section(title, _HEAD, map(_row, changes), widths={6: 240}, most=most, rest=_REST)
+def _changes(title: str, comparison: Comparison, kind: str, most: int = MOST_ROWS) -> str:
+    found = comparison.changes[kind]
+    return section(title, _HEAD, map(_row, found.first), widths={6: 240}, most=most, total=found.count, rest=_REST)
+
+
+def _only_in_one(title: str, cases: Iterable[Ending], total: int) -> str:
+    rows = ((one.test_id, one.verdict, average(one.score)) for one in cases)
+    return section(title, ("case", "verdict", "score"), rows, total=total, rest=_REST)
 
 
 def answer(comparison: Comparison) -> str:
@@ -71,7 +76,7 @@ def _told(comparison: Comparison) -> str:
     counts = comparison.counts()
     worse, better, failing, fixed = (counts[name] for name in ("regressed", "improved", "new_failures", "fixed"))
     if not comparison.unchanged:
-        return "no unchanged case in common" if comparison.changes else "no case in common"
+        return "no unchanged case in common" if comparison.common else "no case in common"
     if not (worse or better or failing or fixed):
         moved = counts[SMALLER]
         return f"no score moved by {THRESHOLD:g} or more, {moved} by less" if moved else "no score changed"
@@ -96,7 +101,7 @@ def _beside(comparison: Comparison) -> str:
 def sentences(comparison: Comparison) -> list[str]:
     """Say what the figures mean, for somebody who knows no statistics."""
     found = list(_trials(comparison))
-    mean, facet = comparison.mean, facet_of(comparison.current.run)
+    mean, facet = comparison.mean, facet_of(comparison.current)
     if mean is None:
         nothing = "No case has a score in both runs: nothing can be said about a change of score."
         return [*found, nothing, *_flips(comparison)]
@@ -127,7 +132,7 @@ def sentences(comparison: Comparison) -> list[str]:
         )
     if mean.clusters < mean.n:
         found.append(f"{remark(mean.n, mean.clusters, facet)}; p values and exact bounds take them as independent.")
-    if comparison.current.run.mode == "fixture":
+    if comparison.current.mode == "fixture":
         found.append(
             "Fixture mode replays recorded answers: each change above comes from the pipeline, the scoring, a case "
             "or a recording, never from a model's mood."
@@ -157,8 +162,8 @@ def _runs(comparison: Comparison) -> str:
     """Put the runs side by side: what they are, and what of it neither of them has is left out."""
     before, now = comparison.trials
     rows = [
-        {"": "baseline", **_run_row(comparison.baseline.run, comparison.cases[0], before)},
-        {"": "current", **_run_row(comparison.current.run, comparison.cases[1], now)},
+        {"": "baseline", **_run_row(comparison.baseline, comparison.cases[0], before)},
+        {"": "current", **_run_row(comparison.current, comparison.cases[1], now)},
     ]
     optional = {"model": DASH, "guards": DASH, "trials": "1"}
     shown = [name for name in rows[0] if any(row[name] != optional.get(name) for row in rows)]
@@ -182,7 +187,7 @@ def _run_row(run: Run, cases: int, trials: int) -> dict[str, str]:
 
 def _counts(comparison: Comparison) -> Iterable[tuple[str, str]]:
     counts = comparison.counts()
-    yield "in both runs", str(len(comparison.changes))
+    yield "in both runs", str(comparison.common)
     for name in ("improved", "regressed", SMALLER, "new_failures", "fixed", "verdict_changed", "hash_changed"):
         yield name.replace("_", " "), str(counts[name])
     for name, figure in (("quarantined now", "quarantined"), ("added", "added"), ("removed", "removed")):
@@ -206,7 +211,3 @@ def _points(delta: float) -> str:
     """Write a change with as many decimals as it takes to see that it is one."""
     text = f"{delta:+.2f}"
     return text if abs(delta) <= TOLERANCE or float(text) else f"{delta:+.2g}"
-
-
-def _entry_row(entry: CaseResult) -> tuple[str, ...]:
-    return entry.test_id, entry.verdict, average(entry.score)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
-    from pytest_packbench.runs.report import OpenReport
+    from pytest_packbench.runs.report import OpenRun
 
 
 SHARD = "shard"
@@ -198,7 +198,7 @@ class Merge:
 
     def __init__(self, folders: Iterable[Path], run_id: str) -> None:
         self._folders: list[Path] = []
-        self._reports: list[OpenReport] = []
+        self._reports: list[OpenRun] = []
         empty = []
         for folder in folders:
             report = open_report(folder)
@@ -278,7 +278,7 @@ def _ran(entry: CaseResult) -> bool:
     return entry.verdict != "not_run" or entry.quarantined
 
 
-def _joined(reports: Sequence[OpenReport], *, apart: bool) -> Iterator[tuple[int, CaseResult]]:
+def _joined(reports: Sequence[OpenRun], *, apart: bool) -> Iterator[tuple[int, CaseResult]]:
     """Give the entries of all runs in the order of a run's files, holding one case at a time.
 
     An attempt may stand in one run only; of one that did not run in some of them the attempt that ran counts.
@@ -311,7 +311,7 @@ def _key(entry: CaseResult) -> tuple[str, str, int]:
     return entry.case_id, entry.test_id, entry.trial
 
 
-def _numbered(report: OpenReport, number: int) -> Iterator[tuple[int, CaseResult]]:
+def _numbered(report: OpenRun, number: int) -> Iterator[tuple[int, CaseResult]]:
     last = ("", "", 0)
     for entry in report.entries:
         key = _key(entry)
@@ -321,7 +321,7 @@ def _numbered(report: OpenReport, number: int) -> Iterator[tuple[int, CaseResult
         yield number, entry
 
 
-def _resolved(members: list[tuple[int, CaseResult]], reports: Sequence[OpenReport]) -> Iterator[tuple[int, CaseResult]]:
+def _resolved(members: list[tuple[int, CaseResult]], reports: Sequence[OpenRun]) -> Iterator[tuple[int, CaseResult]]:
     for _, group in groupby(members, key=lambda each: _key(each[1])):
         attempts = list(group)
         kept = [each for each in attempts if _ran(each[1])] or attempts[:1]
@@ -330,7 +330,7 @@ def _resolved(members: list[tuple[int, CaseResult]], reports: Sequence[OpenRepor
         yield from kept
 
 
-def _twice(members: list[tuple[int, CaseResult]], reports: Sequence[OpenReport]) -> MergeError:
+def _twice(members: list[tuple[int, CaseResult]], reports: Sequence[OpenRun]) -> MergeError:
     runs = [reports[number].run for number in dict.fromkeys(number for number, _ in members)]
     named = [f"run {run.run_id}{f' (shard {run.settings[SHARD]})' if SHARD in run.settings else ''}" for run in runs]
     return MergeError(f"{members[0][1].test_id} stands in {' and in '.join(named[:2])}; each case may be in one run")

@@ -28,7 +28,7 @@ _HEAD = frozenset({"version", "status", "run"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenReport:
+class OpenRun:
     """A run whose entries are read one by one, in the order of its file.
 
     Attributes:
@@ -36,12 +36,15 @@ class OpenReport:
         run: what is true of all its entries.
         status: `passed`, `failed` or `partial`, as the run was judged when it ended.
         entries: to be gone through once; raises `StoredRunError` where the file can't be read on.
+        whole: whether cases that broke or did not run stand in it; False where it was read from records alone, so
+            that nobody can say how many there were.
     """
 
     source: str
     run: Run
     status: str
     entries: Iterator[CaseResult]
+    whole: bool = True
 
 
 def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any], rows: Iterable[bytes]) -> None:
@@ -79,7 +82,7 @@ def row_line(result: CaseResult) -> bytes:
         return compact(plain(found))
 
 
-def open_report(path: Path) -> OpenReport:
+def open_report(path: Path) -> OpenRun:
     """Open the report of a run, to read its entries without holding them.
 
     Args:
@@ -104,7 +107,7 @@ def open_report(path: Path) -> OpenReport:
             f"this program reads {RUN_DOCUMENT_VERSION}"
         )
     run = _run(head.get("run"), place)
-    return OpenReport(
+    return OpenRun(
         source=str(place),
         run=run,
         status=str(head.get("status", "")),

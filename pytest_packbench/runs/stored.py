@@ -11,7 +11,7 @@ from pytest_packbench.model.run import Run
 from pytest_packbench.model.strict_json import shown
 from pytest_packbench.runs.folder import ERRORS, LATEST, REPORT, StoredRunError, latest_of
 from pytest_packbench.runs.lines import read_run_errors, read_run_records
-from pytest_packbench.runs.report import open_report
+from pytest_packbench.runs.report import OpenRun, open_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -80,6 +80,23 @@ def find_baseline(asked: str, folder: Path) -> Earlier:
         # a run that is resumed may be the last complete one itself
         return Earlier(why=f"run {folder.name} is no baseline of its own; name another one")
     return Earlier(stored=stored)
+
+
+def open_run(path: Path) -> OpenRun:
+    """Open a run to read its entries without holding them, as `read_run` reads it.
+
+    Records without the report of their run are read whole: only all of them tell what is true of the run.
+
+    Raises:
+        StoredRunError: as `read_run`.
+        OSError: a file can't be read.
+    """
+    if path.suffix != ".jsonl" or path.is_dir():
+        return open_report(path)
+    found = read_run(path)
+    return OpenRun(
+        source=found.source, run=found.run, status=found.status, entries=iter(found.entries), whole=found.whole
+    )
 
 
 def load_run(path: Path) -> StoredRun:

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, norm
 
-from pytest_packbench.analysis.comparison import Comparison, ConditionError, compare, parse_conditions
+from pytest_packbench.analysis.comparison import Change, Comparison, ConditionError, compare, parse_conditions
 from pytest_packbench.analysis.intervals import MOST_RESAMPLED, mcnemar, paired_mean, unseen
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import Run
 from pytest_packbench.reports.diff import answer, diff_markdown, sentences
+from pytest_packbench.runs.report import OpenRun
 from pytest_packbench.runs.stored import StoredRun
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def compared(before: dict[str, float], after: dict[str, float]) -> Comparison:
 
 def test_the_threshold_forgives_float_noise() -> None:
     found = compared({"a": 0.30, "b": 0.30, "c": 0.30}, {"a": 0.35, "b": 0.25, "c": 0.349})
-    assert [one.test_id for one in found.of("improved")] == ["a"]
-    assert [one.test_id for one in found.of("regressed")] == ["b"]
+    assert [one.test_id for one in found.changes["improved"].first] == ["a"]
+    assert [one.test_id for one in found.changes["regressed"].first] == ["b"]
 
 
 def test_every_kind_of_change_is_counted() -> None:
@@ -111,12 +112,27 @@ def test_trials_of_a_case_are_one_pair() -> None:
     found = compare(before, after)
     assert found.mean is not None
     assert (found.mean.n, found.mean.mean) == (1, 0.5)
-    assert found.changes[0].before == "failed"
+    assert found.changes["improved"].first[0].before == "failed"
+
+
+def test_cases_of_one_test_id_are_one_and_the_worse_one_counts() -> None:
+    twins = [replace(entry("a", 1.0), file=file) for file in ("one", "two")]
+    worse = [twins[0], replace(entry("a", 0.0), file="two")]
+    assert not any(compare(stored(*worse), stored(*reversed(worse))).counts().values())
+    found = compare(stored(*twins), stored(*worse))
+    assert (found.cases, found.counts()["new_failures"], found.lost) == ((1, 1), 1, 1)
+
+
+def test_trials_that_do_not_come_together_are_one_case_all_the_same() -> None:
+    mixed = [entry("a", 1.0), entry("b", 1.0), entry("a", 0.0, trial=1), entry("b", 1.0, trial=1)]
+    run = replace(RUN, settings={"trials": 2})
+    found = compare(*(OpenRun(source="f", run=run, status="", entries=iter(mixed)) for _ in range(2)))
+    assert (found.cases, found.trials) == ((2, 2), (2, 2))
 
 
 def test_terms_say_why() -> None:
     found = compare(stored(entry("a", 1.0, term=1.0)), stored(entry("a", 0.3, term=0.3)))
-    assert found.changes[0].reasons == ("match +1.00 to +0.30",)
+    assert found.changes["regressed"].first[0].reasons == ("match +1.00 to +0.30",)
 
 
 def test_runs_that_differ_in_what_a_score_means_are_named() -> None:
@@ -149,7 +165,12 @@ def any_case(draw: st.DrawFn) -> CaseResult:
 
 
 any_run = st.lists(any_case(), max_size=10, unique_by=lambda one: (one.test_id, one.trial))
-rules = st.sampled_from([{}, {"trials_rule": "all"}, {"trials_rule": {"at_least": 2}}])
+rules = st.sampled_from([{"trials": 3, "trials_rule": rule} for rule in ("mean", "all", {"at_least": 2})])
+
+
+def by_id(found: Comparison, kind: str) -> list[Change]:
+    """The changes of a kind by test id."""
+    return sorted(found.changes[kind].first, key=lambda one: one.test_id)
 
 
 @given(any_run, any_run, rules)
@@ -158,12 +179,19 @@ def test_a_comparison_turned_round_is_its_mirror(
 ) -> None:
     runs = stored(*before, settings=settings), stored(*after, settings=settings)
     there, back = compare(*runs), compare(*reversed(runs))
-    for one, other in zip(there.changes, back.changes, strict=True):
-        assert (one.test_id, one.before, one.after) == (other.test_id, other.after, other.before)
-        assert one.hash_changed is other.hash_changed
-        assert one.delta == (None if other.delta is None else -other.delta)
-    assert {one.test_id for one in there.of("improved")} == {one.test_id for one in back.of("regressed")}
-    assert {one.test_id for one in there.of("smaller_changes")} == {one.test_id for one in back.of("smaller_changes")}
+    assert there.changes.keys() == back.changes.keys()
+    for kind in ("verdict_changed", "hash_changed"):
+        pairs = zip(by_id(there, kind), by_id(back, kind), strict=True)
+        for one, other in pairs:
+            assert (one.test_id, one.before, one.after) == (other.test_id, other.after, other.before)
+            assert one.hash_changed is other.hash_changed
+            assert one.delta == (None if other.delta is None else -other.delta)
+    assert {one.test_id for one in there.changes["improved"].first} == {
+        one.test_id for one in back.changes["regressed"].first
+    }
+    assert {one.test_id for one in there.changes["smaller_changes"].first} == {
+        one.test_id for one in back.changes["smaller_changes"].first
+    }
     assert (there.added, there.removed) == (back.removed, back.added)
     assert (there.lost, there.won, there.p_flips) == (back.won, back.lost, back.p_flips)
     assert (there.mean is None) is (back.mean is None)
@@ -182,7 +210,7 @@ def test_the_order_of_entries_makes_no_difference(
     mixed = [stored(*random.sample(found, len(found)), settings=settings) for found in (before, after)]
     there, again = compare(*runs), compare(*mixed)
     assert diff_markdown(there) == diff_markdown(again)
-    assert there.changes == again.changes
+    assert there == again
 
 
 @given(any_run)
@@ -330,7 +358,7 @@ def test_a_condition_on_what_is_not_there_holds_and_so_fails() -> None:
 def test_smaller_changes_are_not_called_none() -> None:
     found = compared({"a": 1.0, "b": 1.0, "c": 0.5}, {"a": 0.98, "b": 1.0, "c": 0.53})
     assert answer(found) == "no score moved by 0.05 or more, 2 by less"
-    assert [one.test_id for one in found.of("smaller_changes")] == ["c", "a"]
+    assert [one.test_id for one in found.changes["smaller_changes"].first] == ["c", "a"]
     assert "## Smaller changes: by less than 0.05" in diff_markdown(found)
 
 
@@ -364,9 +392,9 @@ def test_without_a_case_to_compare_a_condition_on_changes_cannot_be_judged(
 
 def test_what_broke_says_why_instead_of_the_terms_that_it_has_not() -> None:
     broken = replace(entry("a", None, verdict="error"), kind="timeout", message="no answer in 5 s")
-    (there,) = compare(stored(entry("a", 1.0, term=1.0)), stored(broken)).changes
+    (there,) = compare(stored(entry("a", 1.0, term=1.0)), stored(broken)).changes["new_failures"].first
     assert there.reasons == ("now timeout: no answer in 5 s",)
-    (back,) = compare(stored(broken), stored(entry("a", 1.0, term=1.0))).changes
+    (back,) = compare(stored(broken), stored(entry("a", 1.0, term=1.0))).changes["fixed"].first
     assert back.reasons == ("before timeout: no answer in 5 s",)
 
 
@@ -380,7 +408,7 @@ def test_another_judge_makes_another_case_and_is_named() -> None:
     runs = [stored(replace(entry("a", points), judge=judge)) for points, judge in ((1.0, "words"), (0.0, None))]
     found = compare(*runs)
     assert (found.counts()["new_failures"], found.counts()["hash_changed"]) == (0, 1)
-    assert found.changes[0].reasons == ("judged by words before, by the rules alone now",)
+    assert found.changes["hash_changed"].first[0].reasons == ("judged by words before, by the rules alone now",)
     assert "## Case or judge changed: left out of the statistics" in diff_markdown(found)
 
 

@@ -48,7 +48,7 @@ def test_results_one_by_one_give_what_a_run_at_hand_gives(
     found: list[CaseResult], earlier: list[CaseResult], rule: Any
 ) -> None:
     listing = Listing()
-    tally = gate_tally(GATES, trials_rule=rule, listings=[listing])
+    tally = gate_tally(GATES, trials_rule=rule, each_case=[listing.add])
     for result in in_order(found):
         tally.add(result)
     assert statistics_of(tally) == statistics(found, trials_rule=rule)

@@ -301,15 +301,17 @@ def test_a_page_of_single_trials_says_nothing_of_trials() -> None:
 @given(repeated, repeated)
 def test_a_comparison_pairs_cases(before: dict[str, list[float]], after: dict[str, list[float]]) -> None:
     there = compare(
-        StoredRun(source="f", run=run(), entries=tuple(ends(before))),
-        StoredRun(source="f", run=run(), entries=tuple(ends(after))),
+        StoredRun(source="f", run=run(settings={"trials": 5}), entries=tuple(ends(before))),
+        StoredRun(source="f", run=run(settings={"trials": 5}), entries=tuple(ends(after))),
     )
     common = sorted(before.keys() & after.keys())
-    assert [one.test_id for one in there.changes] == [f"toy:plain:{name}" for name in common]
-    assert (there.mean.n if there.mean else 0) == len(common)
+    deltas = {f"toy:plain:{name}": fmean(after[name]) - fmean(before[name]) for name in common}
+    assert (there.common, there.mean.n if there.mean else 0) == (len(common), len(common))
+    assert (there.mean.mean if there.mean else 0) == pytest.approx(fmean(deltas.values()) if deltas else 0)
     assert there.lost + there.won <= len(common)
-    for one, name in zip(there.changes, common, strict=True):
-        assert one.delta == pytest.approx(fmean(after[name]) - fmean(before[name]))
+    listed = {one.test_id: one.delta for kind in there.changes.values() for one in kind.first}
+    assert listed == pytest.approx({name: deltas[name] for name in listed})
+    assert {name for name, delta in deltas.items() if abs(delta) > 1e-6} <= listed.keys()
 
 
 def test_a_comparison_says_that_trials_are_one_pair() -> None:
@@ -319,7 +321,7 @@ def test_a_comparison_says_that_trials_are_one_pair() -> None:
     )
     found = compare(before, after)
     assert sentences(found)[0].startswith("1 trial a case before, 3 now: each case is one pair")
-    assert found.changes[0].reasons == ("1 / 1 trials passed before, 1 / 3 now",)
+    assert found.changes["verdict_changed"].first[0].reasons == ("1 / 1 trials passed before, 1 / 3 now",)
     assert "| trials" in diff_markdown(found)
 
 
