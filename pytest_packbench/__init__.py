@@ -11,47 +11,149 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_packbench.api import load_suite, score
-    from pytest_packbench.model.case import Case
+    from pytest_packbench.backends import Backend, BackendError, BackendOptions, BackendUnusable
+    from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Text
     from pytest_packbench.model.errors import CaseError, SuiteError
-    from pytest_packbench.model.outcome import Outcome, ResultError
+    from pytest_packbench.model.finding import FiledCase, Finding
+    from pytest_packbench.model.gate import Gate, GateResult
+    from pytest_packbench.model.outcome import Firing, Outcome, ResultError
+    from pytest_packbench.model.pack import (
+        CaseDraft,
+        Comparison,
+        Decision,
+        Importer,
+        LintOption,
+        Pack,
+        RecordFacts,
+        SourceFlaw,
+        Starter,
+    )
     from pytest_packbench.model.record import EvalRecord, RecordError
-    from pytest_packbench.model.request import VerifyContext, VerifyRequest, without_model
-    from pytest_packbench.model.score import Score, Term
-    from pytest_packbench.model.suite import Suite
+    from pytest_packbench.model.request import (
+        ModelAnswer,
+        ModelRequest,
+        Target,
+        Tool,
+        ToolCall,
+        Usage,
+        VerifyContext,
+        VerifyRequest,
+        without_model,
+    )
+    from pytest_packbench.model.score import Score, Term, Verdict, judged
+    from pytest_packbench.model.suite import Suite, SuiteConfig
+    from pytest_packbench.packs.agent_safety.guards.base import GuardRuling, Prompt, ToolOutput, ToolUse
+    from pytest_packbench.packs.agent_safety.judges.ruling import JudgeQuestion, JudgeRuling
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Backend",
+    "BackendError",
+    "BackendOptions",
+    "BackendUnusable",
     "Case",
+    "CaseDraft",
     "CaseError",
+    "Comparison",
+    "Decision",
     "EvalRecord",
+    "FiledCase",
+    "Finding",
+    "Firing",
+    "Fraction",
+    "Gate",
+    "GateResult",
+    "GuardRuling",
+    "Importer",
+    "JudgeQuestion",
+    "JudgeRuling",
+    "LintOption",
+    "ListOf",
+    "ModelAnswer",
+    "ModelRequest",
+    "Notes",
     "Outcome",
+    "Pack",
+    "Prompt",
     "RecordError",
+    "RecordFacts",
     "ResultError",
     "Score",
+    "SourceFlaw",
+    "Starter",
+    "StrictModel",
     "Suite",
+    "SuiteConfig",
     "SuiteError",
+    "Target",
     "Term",
+    "Text",
+    "Tool",
+    "ToolCall",
+    "ToolOutput",
+    "ToolUse",
+    "Usage",
+    "Verdict",
     "VerifyContext",
     "VerifyRequest",
+    "judged",
     "load_suite",
     "score",
     "without_model",
 ]
 
 _HOMES = {
+    "Backend": "backends",
+    "BackendError": "backends",
+    "BackendOptions": "backends",
+    "BackendUnusable": "backends",
     "Case": "model.case",
+    "CaseDraft": "model.pack",
     "CaseError": "model.errors",
+    "Comparison": "model.pack",
+    "Decision": "model.pack",
     "EvalRecord": "model.record",
+    "FiledCase": "model.finding",
+    "Finding": "model.finding",
+    "Firing": "model.outcome",
+    "Fraction": "model.case",
+    "Gate": "model.gate",
+    "GateResult": "model.gate",
+    "GuardRuling": "packs.agent_safety.guards.base",
+    "Importer": "model.pack",
+    "JudgeQuestion": "packs.agent_safety.judges.ruling",
+    "JudgeRuling": "packs.agent_safety.judges.ruling",
+    "LintOption": "model.pack",
+    "ListOf": "model.case",
+    "ModelAnswer": "model.request",
+    "ModelRequest": "model.request",
+    "Notes": "model.case",
     "Outcome": "model.outcome",
+    "Pack": "model.pack",
+    "Prompt": "packs.agent_safety.guards.base",
     "RecordError": "model.record",
+    "RecordFacts": "model.pack",
     "ResultError": "model.outcome",
     "Score": "model.score",
+    "SourceFlaw": "model.pack",
+    "Starter": "model.pack",
+    "StrictModel": "model.case",
     "Suite": "model.suite",
+    "SuiteConfig": "model.suite",
     "SuiteError": "model.errors",
+    "Target": "model.request",
     "Term": "model.score",
+    "Text": "model.case",
+    "Tool": "model.request",
+    "ToolCall": "model.request",
+    "ToolOutput": "packs.agent_safety.guards.base",
+    "ToolUse": "packs.agent_safety.guards.base",
+    "Usage": "model.request",
+    "Verdict": "model.score",
     "VerifyContext": "model.request",
     "VerifyRequest": "model.request",
+    "judged": "model.score",
     "load_suite": "api",
     "score": "api",
     "without_model": "model.request",

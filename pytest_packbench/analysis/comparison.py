@@ -123,7 +123,7 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class RunComparison:
     """Two runs compared.
 
     Attributes:
@@ -236,7 +236,7 @@ def _rule_text(run: Run) -> str:
     return text if text == MEAN else f"{text} of {trials}"
 
 
-def compare(baseline: StoredRun | OpenRun, current: StoredRun | OpenRun) -> Comparison:
+def compare(baseline: StoredRun | OpenRun, current: StoredRun | OpenRun) -> RunComparison:
     """Compare two runs case by case (spec, "Comparing runs").
 
     Cases whose hash changed are listed and left out of the paired statistics; trials of a case are one case, judged by
@@ -270,7 +270,7 @@ def compare(baseline: StoredRun | OpenRun, current: StoredRun | OpenRun) -> Comp
                 found.count += 1
                 keep_first(found.first, change, MOST_ROWS, key=_largest_first if kind == SMALLER else _worst_first)
     lost, won = flips["passed", "failed"], flips["failed", "passed"]
-    return Comparison(
+    return RunComparison(
         baseline=baseline.run,
         current=current.run,
         differences=differences(baseline.run, current.run),

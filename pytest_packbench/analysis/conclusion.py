@@ -15,7 +15,7 @@ from pytest_packbench.analysis.trials import facet_of, remark, rule_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_packbench.analysis.comparison import Comparison
+    from pytest_packbench.analysis.comparison import RunComparison
     from pytest_packbench.analysis.listing import Order
     from pytest_packbench.analysis.statistics import Statistics
     from pytest_packbench.model.gate import GateResult
@@ -49,7 +49,7 @@ class Conclusion:
     gates: Sequence[GateResult]
     page: Listing = field(default_factory=Listing)
     ends: Listing = field(default_factory=Listing)
-    comparison: Comparison | None = None
+    comparison: RunComparison | None = None
 
 
 class RunCount:
@@ -89,7 +89,7 @@ class RunCount:
         self._tally.take(results)
         return self
 
-    def conclusion(self, run: Run, scope: Scope = "whole", comparison: Comparison | None = None) -> Conclusion:
+    def conclusion(self, run: Run, scope: Scope = "whole", comparison: RunComparison | None = None) -> Conclusion:
         """Judge the run, of which all results were counted; `scope` is as in `conclude`."""
         baseline = None if self._baseline is None else self._baseline.for_run(run, self._tally)
         gates = judged(self._tally.close(), self._gates, baseline)

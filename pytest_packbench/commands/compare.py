@@ -15,7 +15,7 @@ from pytest_packbench.runs.folder import OUTPUT, find_source
 if TYPE_CHECKING:
     import argparse
 
-    from pytest_packbench.analysis.comparison import Comparison, Condition
+    from pytest_packbench.analysis.comparison import Condition, RunComparison
     from pytest_packbench.runs.report import OpenRun
 
 
@@ -59,7 +59,7 @@ def add_fail_on(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fail-on", metavar="CONDITIONS", help='such as "regressed>0, mean<-0.02" (points of score)')
 
 
-def met(conditions: str | None, comparison: Comparison) -> list[Condition]:
+def met(conditions: str | None, comparison: RunComparison) -> list[Condition]:
     """Give the conditions of `--fail-on` that hold, which fail the command.
 
     Raises:

@@ -19,7 +19,7 @@ from pytest_packbench.cli import FINE, UNUSABLE, UsageError
 from pytest_packbench.commands.paths import ROOT, add_root
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CaseError
-from pytest_packbench.model.pack import Flaw
+from pytest_packbench.model.pack import SourceFlaw
 from pytest_packbench.model.suite import CONFIG_NAME
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_packbench.cases.files import CasePlace
-    from pytest_packbench.model.pack import Draft, Importer, Pack
+    from pytest_packbench.model.pack import CaseDraft, Importer, Pack
     from pytest_packbench.model.suite import SuiteConfig
 
 
@@ -88,11 +88,11 @@ class _Found:
         self.cases = 0
         self.flaws = 0
         self.first: Checked | None = None
-        self.shown: list[Flaw] = []
+        self.shown: list[SourceFlaw] = []
         self.states: Counter[str] = Counter()
         self.types: Counter[str] = Counter()
 
-    def add(self, one: Checked | Flaw) -> None:
+    def add(self, one: Checked | SourceFlaw) -> None:
         if isinstance(one, Checked):
             self.cases += 1
             self.first = self.first or one
@@ -204,7 +204,7 @@ class Destination:
     there: Mapping[str, CasePlace]
     many: Path | None = None
 
-    def checked(self, drafts: Iterable[Draft | Flaw], *, force: bool) -> Iterator[Checked | Flaw]:
+    def checked(self, drafts: Iterable[CaseDraft | SourceFlaw], *, force: bool) -> Iterator[Checked | SourceFlaw]:
         """Check drafts one by one.
 
         Args:
@@ -216,7 +216,7 @@ class Destination:
         """
         seen: dict[str, str] = {}
         for draft in drafts:
-            if isinstance(draft, Flaw):
+            if isinstance(draft, SourceFlaw):
                 yield draft
                 continue
             one = self._checked(draft, force=force)
@@ -224,10 +224,10 @@ class Destination:
                 case_id = one.case_id
                 first = seen.setdefault(case_id.lower(), one.place)
                 if first != one.place:
-                    one = Flaw(place=one.place, message=f'/id: "{case_id}" stands already at {first}; ids name files')
+                    one = SourceFlaw(place=one.place, message=f'/id: duplicate id "{case_id}", first used at {first}')
             yield one
 
-    def write(self, checked: Iterable[Checked | Flaw], *, expected: int) -> None:
+    def write(self, checked: Iterable[Checked | SourceFlaw], *, expected: int) -> None:
         """Write the cases, then the other files.
 
         Args:
@@ -250,11 +250,11 @@ class Destination:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text)
 
-    def _checked(self, draft: Draft, *, force: bool) -> Checked | Flaw:
+    def _checked(self, draft: CaseDraft, *, force: bool) -> Checked | SourceFlaw:
         try:
             loaded = check_case(draft.case, self.pack.case_model, source=draft.place, stem=None, pack=self.rules.pack)
         except CaseError as error:
-            return Flaw(place=draft.place, message=str(error).removeprefix(f"{draft.place}: "))
+            return SourceFlaw(place=draft.place, message=str(error).removeprefix(f"{draft.place}: "))
         case = loaded.case
         path = self.many or self.folder / "cases" / case.case_type / f"{case.id}.json"
         other = self.there.get(case.id.lower())
@@ -263,19 +263,19 @@ class Destination:
             if other.path != str(path):
                 stands = other.located(Path(other.path).as_posix())
                 message = f'/id: "{case.id}" stands already in {stands}; remove it, or give another id'
-                return Flaw(place=draft.place, message=message)
+                return SourceFlaw(place=draft.place, message=message)
             state = "unchanged" if _sha256(other) == loaded.sha256 else "replaced"
             if state == "replaced" and not force:
                 message = (
                     f"{other.located(path.as_posix())} exists and says something else; --force puts this in its place"
                 )
-                return Flaw(place=draft.place, message=message)
+                return SourceFlaw(place=draft.place, message=message)
         return Checked(
             place=draft.place, path=path, case_id=case.id, case_type=case.case_type, case=draft.case, state=state
         )
 
 
-def _all_cases(checked: Iterable[Checked | Flaw], expected: int) -> Iterator[Checked]:
+def _all_cases(checked: Iterable[Checked | SourceFlaw], expected: int) -> Iterator[Checked]:
     """Give the cases; at their end see that there are as many as there were."""
     number = 0
     for one in checked:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
-    from pytest_packbench.analysis.comparison import Comparison
+    from pytest_packbench.analysis.comparison import RunComparison
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
@@ -97,7 +97,7 @@ def rescored(entries: Iterable[CaseResult], run: Run, payloads: Path, suite: Sui
     yield from left.values()
 
 
-def _note(comparison: Comparison) -> str:
+def _note(comparison: RunComparison) -> str:
     changed = f": {'; '.join(comparison.differences)}" if comparison.differences else ", which are those of the run"
     return f"Current is the same run: its stored results, scored by today's rules{changed}. Nothing was run."
 

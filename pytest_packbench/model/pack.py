@@ -199,7 +199,7 @@ class Pack(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class CaseDraft:
     """A case that may be written, not yet checked.
 
     Attributes:
@@ -212,7 +212,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flaw:
+class SourceFlaw:
     """Something in the source that makes no case.
 
     Attributes:
@@ -245,7 +245,7 @@ class Importer(ABC):
         """
 
     @abstractmethod
-    def read(self, arguments: argparse.Namespace) -> Iterable[Draft | Flaw]:
+    def read(self, arguments: argparse.Namespace) -> Iterable[CaseDraft | SourceFlaw]:
         """Give the cases of the source one by one, and what is wrong with it.
 
         Asked twice where cases are written: it gives the same both times.

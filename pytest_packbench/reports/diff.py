@@ -14,7 +14,7 @@ from pytest_packbench.reports.tables import WIDE, cell, section
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_packbench.analysis.comparison import Change, Comparison, Condition, Ending
+    from pytest_packbench.analysis.comparison import Change, Condition, Ending, RunComparison
     from pytest_packbench.model.run import Run
 
 _HEAD = ("case", "before", "now", "score before", "score now", "change", "why")
@@ -30,7 +30,7 @@ _LISTS = (
 _CHANCE = 0.05
 
 
-def diff_markdown(comparison: Comparison, failed: Sequence[Condition] = (), notes: Sequence[str] = ()) -> str:
+def diff_markdown(comparison: RunComparison, failed: Sequence[Condition] = (), notes: Sequence[str] = ()) -> str:
     """Write a comparison.
 
     Args:
@@ -57,7 +57,7 @@ def diff_markdown(comparison: Comparison, failed: Sequence[Condition] = (), note
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _changes(title: str, comparison: Comparison, kind: str, most: int = MOST_ROWS) -> str:
+def _changes(title: str, comparison: RunComparison, kind: str, most: int = MOST_ROWS) -> str:
     found = comparison.changes[kind]
     return section(title, _HEAD, map(_row, found.first), widths={6: 240}, most=most, total=found.count, rest=_REST)
 
@@ -67,12 +67,12 @@ def _only_in_one(title: str, cases: Iterable[Ending], total: int) -> str:
     return section(title, ("case", "verdict", "score"), rows, total=total, rest=_REST)
 
 
-def answer(comparison: Comparison) -> str:
+def answer(comparison: RunComparison) -> str:
     """Say in a few words whether the change made it worse, and which cases can't tell."""
     return "; ".join(part for part in (_told(comparison), _beside(comparison)) if part)
 
 
-def _told(comparison: Comparison) -> str:
+def _told(comparison: RunComparison) -> str:
     counts = comparison.counts()
     worse, better, failing, fixed = (counts[name] for name in ("regressed", "improved", "new_failures", "fixed"))
     if not comparison.unchanged:
@@ -83,7 +83,7 @@ def _told(comparison: Comparison) -> str:
     return f"{worse} regressed, {better} improved, {count(failing, 'new failure')}, {fixed} fixed"
 
 
-def _beside(comparison: Comparison) -> str:
+def _beside(comparison: RunComparison) -> str:
     """Count the cases that nothing else is said of: one that failed may have gone, or been edited until it passed."""
     counts = comparison.counts()
     numbers = {
@@ -98,7 +98,7 @@ def _beside(comparison: Comparison) -> str:
     )
 
 
-def sentences(comparison: Comparison) -> list[str]:
+def sentences(comparison: RunComparison) -> list[str]:
     """Say what the figures mean, for somebody who knows no statistics."""
     found = list(_trials(comparison))
     mean, facet = comparison.mean, facet_of(comparison.current)
@@ -140,7 +140,7 @@ def sentences(comparison: Comparison) -> list[str]:
     return found
 
 
-def _trials(comparison: Comparison) -> Iterator[str]:
+def _trials(comparison: RunComparison) -> Iterator[str]:
     before, now = comparison.trials
     if before == now == 1:
         return
@@ -150,7 +150,7 @@ def _trials(comparison: Comparison) -> Iterator[str]:
     yield f"{each}: {told}{other}."
 
 
-def _flips(comparison: Comparison) -> list[str]:
+def _flips(comparison: RunComparison) -> list[str]:
     if not comparison.lost + comparison.won:
         return []
     word = "hardly chance" if comparison.p_flips < _CHANCE else "may be chance"
@@ -158,7 +158,7 @@ def _flips(comparison: Comparison) -> list[str]:
     return [f"{told} ({word}, if the cases are a sample of many)."]
 
 
-def _runs(comparison: Comparison) -> str:
+def _runs(comparison: RunComparison) -> str:
     """Put the runs side by side: what they are, and what of it neither of them has is left out."""
     before, now = comparison.trials
     rows = [
@@ -185,7 +185,7 @@ def _run_row(run: Run, cases: int, trials: int) -> dict[str, str]:
     }
 
 
-def _counts(comparison: Comparison) -> Iterable[tuple[str, str]]:
+def _counts(comparison: RunComparison) -> Iterable[tuple[str, str]]:
     counts = comparison.counts()
     yield "in both runs", str(comparison.common)
     for name in ("improved", "regressed", SMALLER, "new_failures", "fixed", "verdict_changed", "hash_changed"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.load import check_case
 from pytest_packbench.packs.agent_safety.agentdojo.importer import Pair, case_of
-from pytest_packbench.packs.agent_safety.guards.base import Ruling, ToolUse
+from pytest_packbench.packs.agent_safety.guards.base import GuardRuling, ToolUse
 from pytest_packbench.packs.agent_safety.model import SafetyCase
 from tests.unit.safety_runs import PACK, cases_of, ran, rules_of
 
@@ -46,8 +46,8 @@ class Denies:
     def __init__(self, *tools: str) -> None:
         self.tools = tools
 
-    def pre_tool_use(self, call: ToolUse) -> Ruling | None:
-        return Ruling(decision="deny", rule=1) if not self.tools or call.tool in self.tools else None
+    def pre_tool_use(self, call: ToolUse) -> GuardRuling | None:
+        return GuardRuling(decision="deny", rule=1) if not self.tools or call.tool in self.tools else None
 
 
 def test_the_gullible_agent_without_guards_fails() -> None:
@@ -164,8 +164,8 @@ def test_a_blocked_prompt_ends_the_run_before_it_begins() -> None:
     class Blocks:
         name = "blocks"
 
-        def on_prompt_submit(self, prompt: object) -> Ruling:
-            return Ruling(decision="deny")
+        def on_prompt_submit(self, prompt: object) -> GuardRuling:
+            return GuardRuling(decision="deny")
 
     found = ran(CASES[0], RULES, model="gullible", guards=[Blocks()])
     assert not found.outcome.tool_calls

@@ -83,13 +83,13 @@ def test_a_guard_of_the_users_own_stands_in_the_order_given(plain: Project) -> N
     count = some(plain)
     plain.pytester.makepyfile(
         my_guards="""
-        from pytest_packbench.packs.agent_safety.guards.base import Ruling
+        from pytest_packbench.packs.agent_safety.guards.base import GuardRuling
 
         class Quiet:
             name = "quiet"
 
             def on_tool_output(self, output):
-                return Ruling(decision="replace", text="", rule=42)
+                return GuardRuling(decision="replace", text="", rule=42)
         """
     )
     arguments = ("--packbench-suite=agentdojo", "--packbench-guard=spotlight", "--packbench-guard=my_guards:Quiet")

@@ -11,8 +11,8 @@ from pytest_packbench.packs.agent_safety.guards.base import (
     WITHHELD,
     Chain,
     GuardError,
+    GuardRuling,
     Prompt,
-    Ruling,
     ToolOutput,
     ToolUse,
     holds,
@@ -67,9 +67,9 @@ def test_half_an_instruction_is_still_one_and_signs_alone_are_none() -> None:
 
 
 def test_guards_are_asked_in_order_and_each_sees_what_the_former_left() -> None:
-    first = Rules("first", on_tool_output=Ruling(decision="replace", text="one", rule=7))
+    first = Rules("first", on_tool_output=GuardRuling(decision="replace", text="one", rule=7))
     silent = Rules("silent", on_tool_output=None)
-    second = Rules("second", on_tool_output=Ruling(decision="allow"))
+    second = Rules("second", on_tool_output=GuardRuling(decision="allow"))
     chain = Chain(guards=(first, silent, second))
     assert chain.on_tool_output("read", {"a": 1}, "text") == "one"
     assert (first.seen[0].text, second.seen[0].text) == ("text", "one")
@@ -80,15 +80,15 @@ def test_guards_are_asked_in_order_and_each_sees_what_the_former_left() -> None:
 @pytest.mark.parametrize(
     ("ruling", "left", "removed"),
     [
-        (Ruling(decision="replace", text="nothing"), "nothing", ["g"]),
-        (Ruling(decision="deny"), WITHHELD, ["g"]),
-        (Ruling(decision="ask"), WITHHELD, ["g"]),
-        (Ruling(decision="allow"), FRAMED, []),
-        (Ruling(decision="replace", text=f"[data]{FRAMED}[end]"), f"[data]{FRAMED}[end]", []),
+        (GuardRuling(decision="replace", text="nothing"), "nothing", ["g"]),
+        (GuardRuling(decision="deny"), WITHHELD, ["g"]),
+        (GuardRuling(decision="ask"), WITHHELD, ["g"]),
+        (GuardRuling(decision="allow"), FRAMED, []),
+        (GuardRuling(decision="replace", text=f"[data]{FRAMED}[end]"), f"[data]{FRAMED}[end]", []),
         (None, FRAMED, []),
     ],
 )
-def test_removal_is_what_took_the_attack_away(ruling: Ruling | None, left: str, removed: list[str]) -> None:
+def test_removal_is_what_took_the_attack_away(ruling: GuardRuling | None, left: str, removed: list[str]) -> None:
     chain = Chain(guards=(Rules("g", on_tool_output=ruling),), attack=needles(FRAMED, goal=GOAL))
     assert chain.on_tool_output("read", {}, FRAMED) == left
     assert chain.removed_by == removed
@@ -96,17 +96,17 @@ def test_removal_is_what_took_the_attack_away(ruling: Ruling | None, left: str, 
 
 
 def test_what_holds_no_attack_is_neither_exposure_nor_removal() -> None:
-    chain = Chain(guards=(Rules("g", on_tool_output=Ruling(decision="deny")),), attack=needles(FRAMED))
+    chain = Chain(guards=(Rules("g", on_tool_output=GuardRuling(decision="deny")),), attack=needles(FRAMED))
     chain.on_tool_output("read", {}, "harmless")
     assert (chain.exposed, chain.removed_by) == (False, [])
 
 
 def test_a_prompt_may_be_changed_or_blocked() -> None:
     attack = needles(goal=GOAL)
-    changed = Chain(guards=(Rules("g", on_prompt_submit=Ruling(decision="replace", text="hello")),), attack=attack)
+    changed = Chain(guards=(Rules("g", on_prompt_submit=GuardRuling(decision="replace", text="hello")),), attack=attack)
     assert changed.on_prompt_submit(GOAL) == "hello"
     assert changed.removed_by == ["g"]
-    blocked = Chain(guards=(Rules("g", on_prompt_submit=Ruling(decision="deny", rule=3)),), attack=attack)
+    blocked = Chain(guards=(Rules("g", on_prompt_submit=GuardRuling(decision="deny", rule=3)),), attack=attack)
     assert blocked.on_prompt_submit(GOAL) is None
     assert (blocked.exposed, blocked.removed_by) == (False, ["g"])
     assert fired(blocked) == [("g.on_prompt_submit", "deny", 3)]
@@ -114,8 +114,8 @@ def test_a_prompt_may_be_changed_or_blocked() -> None:
 
 @pytest.mark.parametrize("decision", ["deny", "ask"])
 def test_a_denied_call_ends_the_asking_with_its_reason(decision: Any) -> None:
-    first = Rules("first", pre_tool_use=Ruling(decision=decision, reason="not today"))
-    second = Rules("second", pre_tool_use=Ruling(decision="allow"))
+    first = Rules("first", pre_tool_use=GuardRuling(decision=decision, reason="not today"))
+    second = Rules("second", pre_tool_use=GuardRuling(decision="allow"))
     chain = Chain(guards=(first, second))
     permission = chain.pre_tool_use("pay", {"to": "x"})
     assert (permission.allowed, permission.reason) == (False, "first: not today")
@@ -123,7 +123,7 @@ def test_a_denied_call_ends_the_asking_with_its_reason(decision: Any) -> None:
 
 
 def test_arguments_may_be_replaced_and_the_next_guard_sees_them() -> None:
-    first = Rules("first", pre_tool_use=Ruling(decision="replace", arguments={"to": "y"}))
+    first = Rules("first", pre_tool_use=GuardRuling(decision="replace", arguments={"to": "y"}))
     second = Rules("second", pre_tool_use=None)
     chain = Chain(guards=(first, second))
     chain.on_prompt_submit("pay x")
@@ -136,9 +136,9 @@ def test_arguments_may_be_replaced_and_the_next_guard_sees_them() -> None:
 @pytest.mark.parametrize(
     ("guard", "words"),
     [
-        (Rules("g", on_tool_output="deny"), "g.on_tool_output gave str, expected a Ruling or None"),
+        (Rules("g", on_tool_output="deny"), "g.on_tool_output gave str, expected a GuardRuling or None"),
         (Rules("g", on_tool_output=ZeroDivisionError("by zero")), "g.on_tool_output raised ZeroDivisionError: by zero"),
-        (Rules("g", on_tool_output=Ruling(decision="replace")), "g.on_tool_output: replace without text"),
+        (Rules("g", on_tool_output=GuardRuling(decision="replace")), "g.on_tool_output: replace without text"),
     ],
 )
 def test_a_broken_guard_is_an_error_and_no_success(guard: Rules, words: str) -> None:
@@ -154,8 +154,8 @@ def test_the_built_in_guards_have_the_names_they_go_by() -> None:
     )
 
 
-def ruled(guard: str, text: str) -> Ruling | None:
-    ruling: Ruling | None = (
+def ruled(guard: str, text: str) -> GuardRuling | None:
+    ruling: GuardRuling | None = (
         AgentSafetyPack()
         .guards()[guard]()
         .on_tool_output(ToolOutput(tool="read", arguments={}, text=text, prompt="do it"))

@@ -178,7 +178,8 @@ def pack_imports(modules: list[Module]) -> list[str]:
         for module in modules
         for line, name in module.ours
         for pack in packs_in(modules)
-        if within(name, {f"packs.{pack}"}) and not within(module.name, {f"packs.{pack}", REGISTRY})
+        if within(name, {f"packs.{pack}"})
+        and not (module.name == "" or within(module.name, {f"packs.{pack}", REGISTRY}))
     ]
 
 
@@ -314,7 +315,7 @@ def test_folders_import_only_whom_they_may() -> None:
     none(wrong_ways(MODULES))
 
 
-def test_a_pack_is_imported_by_the_registry_alone() -> None:
+def test_a_pack_is_imported_by_the_registry_and_the_public_names_alone() -> None:
     assert {*WORDS} <= packs_in(MODULES)
     none(pack_imports(MODULES))
 

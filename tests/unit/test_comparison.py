@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, norm
 
-from pytest_packbench.analysis.comparison import Change, Comparison, ConditionError, compare, parse_conditions
+from pytest_packbench.analysis.comparison import Change, ConditionError, RunComparison, compare, parse_conditions
 from pytest_packbench.analysis.intervals import MOST_RESAMPLED, mcnemar, paired_mean, unseen
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import Run
@@ -62,7 +62,7 @@ def stored(*entries: CaseResult, **run: Any) -> StoredRun:
     return StoredRun(source="f", run=replace(RUN, **run), entries=entries)
 
 
-def compared(before: dict[str, float], after: dict[str, float]) -> Comparison:
+def compared(before: dict[str, float], after: dict[str, float]) -> RunComparison:
     return compare(stored(*(entry(*one) for one in before.items())), stored(*(entry(*one) for one in after.items())))
 
 
@@ -168,7 +168,7 @@ any_run = st.lists(any_case(), max_size=10, unique_by=lambda one: (one.test_id, 
 rules = st.sampled_from([{"trials": 3, "trials_rule": rule} for rule in ("mean", "all", {"at_least": 2})])
 
 
-def by_id(found: Comparison, kind: str) -> list[Change]:
+def by_id(found: RunComparison, kind: str) -> list[Change]:
     """The changes of a kind by test id."""
     return sorted(found.changes[kind].first, key=lambda one: one.test_id)
 

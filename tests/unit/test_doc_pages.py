@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+import pytest_packbench
 from pytest_packbench.cli import COMMANDS, UNUSABLE, main
 from pytest_packbench.packs import FILES
 from pytest_packbench.packs.generic.pack import GenericPack
@@ -157,3 +158,20 @@ def test_help_says_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> Non
         told = " ".join(capsys.readouterr().out.split())
         flags = set(re.findall(r"--[a-z-]+", generated().usage(name)))
         assert flags == set(re.findall(r"--[a-z-]+", told))
+
+
+EXAMPLES = sorted((ROOT / "docs" / "examples").rglob("*.py"))
+
+
+@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=named)
+def test_pages_and_examples_import_the_public_names_alone(page: Path) -> None:
+    sources = [block.text for block in blocks(page) if block.kind == "python"] if page.suffix == ".md" else []
+    found = [
+        (one.module, one.names)
+        for source in sources or [page.read_text("utf-8") if page.suffix == ".py" else ""]
+        for one in ast.walk(ast.parse(source))
+        if isinstance(one, ast.ImportFrom) and (one.module or "").partition(".")[0] == "pytest_packbench"
+    ]
+    for module, names in found:
+        assert module in {"pytest_packbench", "pytest_packbench.testing"}
+        assert {name.name for name in names} <= set(pytest_packbench.__all__) or module != "pytest_packbench"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_packbench.model.pack import Draft, Flaw
+from pytest_packbench.model.pack import CaseDraft, SourceFlaw
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS, FileError, read, request_of
 from pytest_packbench.packs.agent_safety.harmbench.importer import HarmBenchImporter
@@ -32,24 +32,24 @@ def file(folder: Path, *rows: str, name: str = "b.csv", head: str = HEAD) -> Pat
     return path
 
 
-def imported(*files: Path, functional: list[str] | None = None) -> list[Draft | Flaw]:
+def imported(*files: Path, functional: list[str] | None = None) -> list[CaseDraft | SourceFlaw]:
     return list(HarmBenchImporter().read(argparse.Namespace(files=list(files), functional=functional)))
 
 
 def flaws(*files: Path) -> list[tuple[str, str]]:
-    found = [(one.place, one.message) for one in imported(*files) if isinstance(one, Flaw)]
+    found = [(one.place, one.message) for one in imported(*files) if isinstance(one, SourceFlaw)]
     assert not [message for _, message in found if "zebra." in message or "\n" in message]
     return [(Path(place.rpartition(":")[0]).name + ":" + place.rpartition(":")[2], message) for place, message in found]
 
 
 def ids(*files: Path, functional: list[str] | None = None) -> list[str]:
-    return [one.case["id"] for one in imported(*files, functional=functional) if isinstance(one, Draft)]
+    return [one.case["id"] for one in imported(*files, functional=functional) if isinstance(one, CaseDraft)]
 
 
 def test_a_row_becomes_a_case_without_its_text(tmp_path: Path) -> None:
     path = file(tmp_path, 'Name it.,contextual,plain_words,"context, x",Here is a zebra.,zebra')
     (draft,) = imported(path)
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, CaseDraft)
     assert "Name it" not in json.dumps(draft.case)
     assert "Here is" not in json.dumps(draft.case)
     case = SafetyCase.model_validate(draft.case)
@@ -65,7 +65,7 @@ def test_a_row_becomes_a_case_without_its_text(tmp_path: Path) -> None:
 
 def test_copyright_is_imported_as_not_assessed(tmp_path: Path) -> None:
     (draft,) = imported(file(tmp_path, "Recite the poem.,copyright,copyright,hash_check,,poem"))
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, CaseDraft)
     hole = SafetyCase.model_validate(draft.case).expected.known_hole
     assert hole is not None
     assert hole.kind == "no_checker"
@@ -196,8 +196,8 @@ def test_the_suite_that_is_written_beside_is_one(tmp_path: Path) -> None:
 
 
 def test_our_own_suite_is_our_own_file_imported() -> None:
-    found = {one.case["id"]: one.case for one in imported(OWN) if isinstance(one, Draft)}
-    assert not [one for one in imported(OWN) if isinstance(one, Flaw)]
+    found = {one.case["id"]: one.case for one in imported(OWN) if isinstance(one, CaseDraft)}
+    assert not [one for one in imported(OWN) if isinstance(one, SourceFlaw)]
     stored = {path.stem: json.loads(path.read_bytes()) for path in (SUITES / "harmbench" / "cases").rglob("*.json")}
     for case in found.values():
         case["input"]["version"] = "own"

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_packbench.backends import BackendError, BackendOptions, open_backend
 from pytest_packbench.model.request import ModelAnswer
-from pytest_packbench.packs.agent_safety.judges.ruling import Judge, JudgeError, Question, Ruling
+from pytest_packbench.packs.agent_safety.judges.ruling import Judge, JudgeError, JudgeQuestion, JudgeRuling
 from pytest_packbench.packs.agent_safety.judges.standard import (
     CATEGORIES,
     MODEL,
@@ -27,27 +27,27 @@ from tests.unit.safety_runs import Model, finished, saying
 if TYPE_CHECKING:
     from tests.servers.fake import Handler
 
-ASKED = Question(asked="Write the word zebra.", answered="zebra", category="plain_words")
+ASKED = JudgeQuestion(asked="Write the word zebra.", answered="zebra", category="plain_words")
 
 
-def ruled(judge: Judge) -> Ruling:
+def ruled(judge: Judge) -> JudgeRuling:
     found = finished(judge(ASKED))
-    assert isinstance(found, Ruling)
+    assert isinstance(found, JudgeRuling)
     return found
 
 
 @pytest.mark.parametrize(
     ("answer", "ruling"),
     [
-        ("safe", Ruling(word="safe")),
-        ("\n\nsafe\n", Ruling(word="safe")),
-        ("unsafe\nS1", Ruling(word="unsafe", categories=("S1",))),
-        ("\n\nunsafe\nS2,S14", Ruling(word="unsafe", categories=("S2", "S14"))),
-        ("unsafe \r\n S10 , S9\n", Ruling(word="unsafe", categories=("S10", "S9"))),
-        ("unsafe\nS3,S3", Ruling(word="unsafe", categories=("S3",))),
+        ("safe", JudgeRuling(word="safe")),
+        ("\n\nsafe\n", JudgeRuling(word="safe")),
+        ("unsafe\nS1", JudgeRuling(word="unsafe", categories=("S1",))),
+        ("\n\nunsafe\nS2,S14", JudgeRuling(word="unsafe", categories=("S2", "S14"))),
+        ("unsafe \r\n S10 , S9\n", JudgeRuling(word="unsafe", categories=("S10", "S9"))),
+        ("unsafe\nS3,S3", JudgeRuling(word="unsafe", categories=("S3",))),
     ],
 )
-def test_llama_guard_rules_in_two_forms(answer: str, ruling: Ruling) -> None:
+def test_llama_guard_rules_in_two_forms(answer: str, ruling: JudgeRuling) -> None:
     assert parse(answer) == ruling
 
 
@@ -105,10 +105,10 @@ def test_a_guard_that_declines_or_breaks_has_not_ruled() -> None:
         ruled(llama_guard(Model([BackendError("timeout", "no answer within 1 s")])))
 
 
-def through_ollama(handler: Handler, url: str = "") -> tuple[Ruling | str, list[dict[str, Any]]]:
+def through_ollama(handler: Handler, url: str = "") -> tuple[JudgeRuling | str, list[dict[str, Any]]]:
     """Ask Llama Guard as Ollama serves it, by the real client."""
 
-    async def ask(base_url: str) -> Ruling | str:
+    async def ask(base_url: str) -> JudgeRuling | str:
         backend = open_backend("ollama", BackendOptions(model=MODEL, base_url=base_url, timeout_s=1.0, retries=0))
         try:
             return await llama_guard(backend)(ASKED)  # type: ignore[arg-type]  # a backend answers as an LLM does, but for the synchronous call
@@ -124,7 +124,7 @@ def through_ollama(handler: Handler, url: str = "") -> tuple[Ruling | str, list[
 
 def test_ollama_gets_the_two_messages_and_its_own_template_does_the_rest() -> None:
     found, requests = through_ollama(scripted(ollama_reply("unsafe\nS1")))
-    assert found == Ruling(word="unsafe", categories=("S1",))
+    assert found == JudgeRuling(word="unsafe", categories=("S1",))
     (sent,) = requests
     assert sent["model"] == "llama-guard3:8b"
     assert sent["messages"] == [
@@ -215,17 +215,17 @@ def test_a_long_answer_is_looked_at_once(answer: str) -> None:
 def test_the_detector_is_marked_as_the_weakest_and_takes_every_answer_for_harm() -> None:
     judge = refusal_detector()
     assert (judge.name, judge.weakest, judge.model) == ("refusal_detector", True, None)
-    assert ruled(judge) == Ruling(word="unsafe", declined=False)
-    declined = finished(judge(Question(asked="a", answered="I can't help with that.", category="b")))
-    assert declined == Ruling(word="safe", declined=True)
+    assert ruled(judge) == JudgeRuling(word="unsafe", declined=False)
+    declined = finished(judge(JudgeQuestion(asked="a", answered="I can't help with that.", category="b")))
+    assert declined == JudgeRuling(word="safe", declined=True)
 
 
-async def later(_question: Question) -> str:
+async def later(_question: JudgeQuestion) -> str:
     return "unsafe"
 
 
 @pytest.mark.parametrize(
-    "rule", [lambda _: "unsafe", lambda _: Ruling(word="unsafe"), later], ids=["word", "ruling", "async"]
+    "rule", [lambda _: "unsafe", lambda _: JudgeRuling(word="unsafe"), later], ids=["word", "ruling", "async"]
 )
 def test_a_judge_of_ones_own_is_a_function(rule: Any) -> None:
     judge = chosen(["strict"], {"strict": rule})
@@ -233,14 +233,17 @@ def test_a_judge_of_ones_own_is_a_function(rule: Any) -> None:
     assert ruled(judge).word == "unsafe"
 
 
-@pytest.mark.parametrize("said", [True, False, None, "", "Safe", "unsafe\nS1", 1, {"word": "safe"}, Ruling(word="no")])  # type: ignore[arg-type]  # what a user's judge may give
+@pytest.mark.parametrize(
+    "said",
+    [True, False, None, "", "Safe", "unsafe\nS1", 1, {"word": "safe"}, JudgeRuling(word="no")],  # type: ignore[arg-type]  # what a user's judge may give
+)
 def test_what_is_no_ruling_is_an_error(said: Any) -> None:
     with pytest.raises(JudgeError, match=r"^strict"):
         ruled(chosen(["strict"], {"strict": lambda _: said}))
 
 
 def test_a_judge_that_raises_is_an_error_that_names_it() -> None:
-    def rule(_question: Question) -> str:
+    def rule(_question: JudgeQuestion) -> str:
         raise KeyError("weights")
 
     with pytest.raises(JudgeError, match="strict broke: KeyError: 'weights'"):
@@ -252,7 +255,7 @@ def test_one_judge_is_chosen_by_name() -> None:
     own = Judge("refusal_detector", lambda _: "safe")
     assert chosen([], {"refusal_detector": own}) is own
     guard = chosen(["llama_guard"], {"llama_guard": saying("safe")})
-    assert (guard.name, guard.model, ruled(guard)) == ("llama_guard", "llama-guard3:8b", Ruling(word="safe"))
+    assert (guard.name, guard.model, ruled(guard)) == ("llama_guard", "llama-guard3:8b", JudgeRuling(word="safe"))
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.backends import BackendError
-from pytest_packbench.model.pack import Draft
+from pytest_packbench.model.pack import CaseDraft
 from pytest_packbench.model.request import ModelAnswer
-from pytest_packbench.packs.agent_safety.guards.base import Prompt, Ruling
+from pytest_packbench.packs.agent_safety.guards.base import GuardRuling, Prompt
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS, read
 from pytest_packbench.packs.agent_safety.harmbench.importer import HarmBenchImporter
 from pytest_packbench.packs.agent_safety.judges import ruling
@@ -40,7 +40,7 @@ def texts(tmp_path: Path) -> Path:
 
 def case(texts: Path, name: str) -> SafetyCase:
     drafts = HarmBenchImporter().read(argparse.Namespace(files=[texts], functional=None))
-    (found,) = [one.case for one in drafts if isinstance(one, Draft) and one.case["id"] == name]
+    (found,) = [one.case for one in drafts if isinstance(one, CaseDraft) and one.case["id"] == name]
     return SafetyCase.model_validate(found)
 
 
@@ -128,15 +128,15 @@ def test_a_judge_that_is_not_there_is_an_error_and_nobody_rules_in_its_place(tex
 
 
 def test_a_judge_of_ones_own_sees_request_answer_and_category(texts: Path) -> None:
-    seen: list[ruling.Question] = []
+    seen: list[ruling.JudgeQuestion] = []
 
-    def strict(question: ruling.Question) -> str:
+    def strict(question: ruling.JudgeQuestion) -> str:
         seen.append(question)
         return "safe"
 
     rules = SafetySuiteConfig(pack="agent_safety", judges=("strict",))
     found = asked_about(texts, "zebra", rules, llm=saying("zebra"), judges={"strict": strict})
-    assert seen == [ruling.Question(asked="Write the word zebra.", answered="zebra", category="plain_words")]
+    assert seen == [ruling.JudgeQuestion(asked="Write the word zebra.", answered="zebra", category="plain_words")]
     assert found.outcome.decision == "comply_safe"
 
 
@@ -208,8 +208,8 @@ def test_an_unknown_script_is_an_error(texts: Path) -> None:
 class Doorman:
     name = "doorman"
 
-    def on_prompt_submit(self, prompt: Prompt) -> Ruling | None:
-        return Ruling(decision="deny", rule=9) if "zebra" in prompt.text else None
+    def on_prompt_submit(self, prompt: Prompt) -> GuardRuling | None:
+        return GuardRuling(decision="deny", rule=9) if "zebra" in prompt.text else None
 
 
 def test_a_request_that_a_guard_denies_never_reaches_the_agent(texts: Path) -> None:

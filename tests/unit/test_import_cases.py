@@ -194,7 +194,10 @@ def test_texts_of_other_scripts_stay_different() -> None:
 
 @pytest.mark.parametrize(
     ("second", "said"),
-    [("a,other,2", '"a" stands already at t.csv:2'), ("A,other,2", '"A" stands already at t.csv:2')],
+    [
+        ("a,other,2", 'duplicate id "a", first used at t.csv:2'),
+        ("A,other,2", 'duplicate id "A", first used at t.csv:2'),
+    ],
 )
 def test_two_of_one_id(capsys: pytest.CaptureFixture[str], second: str, said: str) -> None:
     table(f"id,input,expected\na,one,1\n{second}\nc,three,3\n")
@@ -208,7 +211,7 @@ def test_two_of_one_content(capsys: pytest.CaptureFixture[str]) -> None:
     table("input,expected\none,1\none,1\none,2\n")
     assert run() == 2
     out = capsys.readouterr().out
-    assert re.search(r'  t\.csv:3: /id: "case_[0-9a-f]+" stands already at t\.csv:2', out)
+    assert re.search(r'  t\.csv:3: /id: duplicate id "case_[0-9a-f]+", first used at t\.csv:2', out)
     assert out.startswith("s: 2 cases")
 
 
@@ -462,7 +465,7 @@ def test_a_source_that_changes_while_it_is_read(
 
 
 PACK = """
-from pytest_packbench.model.pack import Draft, Flaw, Importer
+from pytest_packbench.model.pack import CaseDraft, SourceFlaw, Importer
 from pytest_packbench.packs.generic.pack import GenericPack
 
 
@@ -476,7 +479,7 @@ class Counted(Importer):
     def read(self, arguments):
         for row in range(arguments.rows):
             case = {"id": f"n{row}", "pack_id": "counting", "case_type": "n", "difficulty": "easy"}
-            yield Draft(place=f"row {row}", case={**case, "input": row, "expected": row})
+            yield CaseDraft(place=f"row {row}", case={**case, "input": row, "expected": row})
         arguments.rows += arguments.fickle
 
     def files(self, arguments):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.commands.import_ import Checked, Destination, destination
-from pytest_packbench.model.pack import Draft, Flaw
+from pytest_packbench.model.pack import CaseDraft, SourceFlaw
 from pytest_packbench.packs.generic.pack import GenericPack
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def draft(case_id: str, answer: str = "x") -> Draft:
+def draft(case_id: str, answer: str = "x") -> CaseDraft:
     case = {
         "id": case_id,
         "pack_id": "generic",
@@ -25,20 +25,20 @@ def draft(case_id: str, answer: str = "x") -> Draft:
         "input": "\u2028é",
         "expected": answer,
     }
-    return Draft(place=f"source:{case_id}", case=case)
+    return CaseDraft(place=f"source:{case_id}", case=case)
 
 
 def place(root: Path) -> Destination:
     return destination("s", root, GenericPack(), {"suite.yaml": "pack: generic\n"}, many="all.jsonl")
 
 
-def write(root: Path, *drafts: Draft, force: bool = False) -> list[Checked | Flaw]:
+def write(root: Path, *drafts: CaseDraft, force: bool = False) -> list[Checked | SourceFlaw]:
     found = list(place(root).checked(drafts, force=force))
     place(root).write(iter(found), expected=sum(isinstance(one, Checked) for one in found))
     return found
 
 
-def states(found: Iterable[Checked | Flaw]) -> list[str]:
+def states(found: Iterable[Checked | SourceFlaw]) -> list[str]:
     return [one.state if isinstance(one, Checked) else one.message for one in found]
 
 

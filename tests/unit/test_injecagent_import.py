@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_packbench.model.pack import Draft, Flaw
+from pytest_packbench.model.pack import CaseDraft, SourceFlaw
 from pytest_packbench.packs.agent_safety.injecagent.importer import InjecAgentImporter
 from pytest_packbench.packs.agent_safety.injecagent.upstream import Material
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
@@ -50,18 +50,18 @@ def write(folder: Path, **files: Any) -> None:
         (folder / f"test_cases_{name}.json").write_text(rows if isinstance(rows, str) else json.dumps(rows), "utf-8")
 
 
-def read(folder: Path, setting: str | None = None) -> list[Draft | Flaw]:
+def read(folder: Path, setting: str | None = None) -> list[CaseDraft | SourceFlaw]:
     return list(InjecAgentImporter().read(argparse.Namespace(folder=folder, setting=setting)))
 
 
 def flaws(folder: Path) -> list[tuple[str, str]]:
-    return [(one.place, one.message) for one in read(folder) if isinstance(one, Flaw)]
+    return [(one.place, one.message) for one in read(folder) if isinstance(one, SourceFlaw)]
 
 
 def test_a_row_becomes_a_case(tmp_path: Path) -> None:
     write(tmp_path, dh_base=[row(), row()])
     _, draft = read(tmp_path)
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, CaseDraft)
     case = SafetyCase.model_validate(draft.case)
     sha256 = hashlib.sha256((tmp_path / "test_cases_dh_base.json").read_bytes()).hexdigest()
     assert draft.place == "test_cases_dh_base.json[1]"
@@ -80,13 +80,13 @@ def test_all_four_files_and_a_folder_data_are_read(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     write(data, dh_base=[row()], ds_base=[stealing()], dh_enhanced=[row()], ds_enhanced=[stealing()])
-    assert [one.case["id"] for one in read(tmp_path) if isinstance(one, Draft)] == [
+    assert [one.case["id"] for one in read(tmp_path) if isinstance(one, CaseDraft)] == [
         "dh_base_0",
         "ds_base_0",
         "dh_enhanced_0",
         "ds_enhanced_0",
     ]
-    assert [one.case["id"] for one in read(data, "enhanced") if isinstance(one, Draft)] == [
+    assert [one.case["id"] for one in read(data, "enhanced") if isinstance(one, CaseDraft)] == [
         "dh_enhanced_0",
         "ds_enhanced_0",
     ]
@@ -105,7 +105,7 @@ def test_what_upstream_says_of_the_tools_is_told_to_the_agent(tmp_path: Path) ->
     (tmp_path / "tools.json").write_text(json.dumps(kits), "utf-8")
     write(tmp_path, dh_base=[row()])
     (draft,) = read(tmp_path)
-    assert isinstance(draft, Draft)
+    assert isinstance(draft, CaseDraft)
     tools = draft.case["input"]["material"]["tools"]
     assert tools == [
         {"name": "StationRead", "summary": "Gives the temperature."},
@@ -145,9 +145,9 @@ def without(name: str) -> dict[str, Any]:
 def test_a_bad_row_is_named_and_hides_no_other(tmp_path: Path, bad: Any, message: str) -> None:
     write(tmp_path, dh_base=[row(), bad, row()])
     found = read(tmp_path)
-    assert [type(one).__name__ for one in found] == ["Draft", "Flaw", "Draft"]
+    assert [type(one).__name__ for one in found] == ["CaseDraft", "SourceFlaw", "CaseDraft"]
     flaw = found[1]
-    assert isinstance(flaw, Flaw)
+    assert isinstance(flaw, SourceFlaw)
     assert flaw.place == "test_cases_dh_base.json[1]"
     assert message in flaw.message
     assert "\n" not in flaw.message
@@ -183,8 +183,8 @@ def test_a_bad_file_is_named_and_hides_no_other(tmp_path: Path, text: bytes, pla
     write(tmp_path, ds_base=[stealing()])
     (tmp_path / "test_cases_dh_base.json").write_bytes(text)
     flaw, draft = read(tmp_path)
-    assert isinstance(flaw, Flaw)
-    assert isinstance(draft, Draft)
+    assert isinstance(flaw, SourceFlaw)
+    assert isinstance(draft, CaseDraft)
     assert flaw.place == place
     assert message in flaw.message
 
@@ -199,8 +199,8 @@ def test_the_suite_that_is_written_beside_is_one(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def published() -> list[SafetyCase]:
     found = read(SHARED)
-    assert not [one for one in found if isinstance(one, Flaw)]
-    return [SafetyCase.model_validate(one.case) for one in found if isinstance(one, Draft)]
+    assert not [one for one in found if isinstance(one, SourceFlaw)]
+    return [SafetyCase.model_validate(one.case) for one in found if isinstance(one, CaseDraft)]
 
 
 @needs_shared

@@ -10,7 +10,7 @@ import pytest
 from pytest_packbench.backends import BackendError
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.request import ModelAnswer
-from pytest_packbench.packs.agent_safety.guards.base import GuardError, Prompt, Ruling, ToolOutput
+from pytest_packbench.packs.agent_safety.guards.base import GuardError, GuardRuling, Prompt, ToolOutput
 from pytest_packbench.packs.agent_safety.injecagent.target import RESPONSES
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
 from tests.unit.safety_runs import Model, ran, saying
@@ -154,22 +154,22 @@ def test_unusable_texts_are_said_with_their_place() -> None:
 class Remover:
     name = "remover"
 
-    def on_tool_output(self, output: ToolOutput) -> Ruling:
-        return Ruling(decision="replace", text=output.text.replace(ATTACK, "[gone]"), rule=4)
+    def on_tool_output(self, output: ToolOutput) -> GuardRuling:
+        return GuardRuling(decision="replace", text=output.text.replace(ATTACK, "[gone]"), rule=4)
 
 
 class Broken:
     name = "broken"
 
-    def on_tool_output(self, output: ToolOutput) -> Ruling:
+    def on_tool_output(self, output: ToolOutput) -> GuardRuling:
         raise OSError("no rules")
 
 
 class Doorman:
     name = "doorman"
 
-    def on_prompt_submit(self, prompt: Prompt) -> Ruling:
-        return Ruling(decision="deny", reason="closed")
+    def on_prompt_submit(self, prompt: Prompt) -> GuardRuling:
+        return GuardRuling(decision="deny", reason="closed")
 
 
 def test_a_guard_that_takes_the_attack_away_is_on_the_record() -> None:

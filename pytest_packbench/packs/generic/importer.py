@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.model.case import CASE_ID, Difficulty, canonical_sha256
 from pytest_packbench.model.errors import pointer_of, shown
-from pytest_packbench.model.pack import Draft, Flaw, Importer
+from pytest_packbench.model.pack import CaseDraft, Importer, SourceFlaw
 from pytest_packbench.packs.generic.tables import TAB, CsvForm, csv_header, csv_rows, jsonl_rows
 from pytest_packbench.packs.generic.values import MISSING, compile_path
 
@@ -51,7 +51,7 @@ class Csv(Importer):
         parser.add_argument("--delimiter", default=",", metavar="CHAR", help=about)
         parser.add_argument("--encoding", default="utf-8", help="the file's encoding (default utf-8)")
 
-    def read(self, arguments: argparse.Namespace) -> Iterator[Draft | Flaw]:
+    def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceFlaw]:
         """Give a draft a row.
 
         Raises:
@@ -84,7 +84,7 @@ class Jsonl(Importer):
         _add_columns(parser, "KEY", "a key, or a JSON pointer such as /messages/0/text")
         parser.set_defaults(as_json=[], omit_empty=False)
 
-    def read(self, arguments: argparse.Namespace) -> Iterator[Draft | Flaw]:
+    def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceFlaw]:
         """Give a draft a line.
 
         Raises:
@@ -174,9 +174,9 @@ def _asked(mapped: Mapped) -> dict[str, list[str]]:
     }
 
 
-def _drafts(rows: Iterable[Row | Flaw], mapped: Mapped) -> Iterator[Draft | Flaw]:
+def _drafts(rows: Iterable[Row | SourceFlaw], mapped: Mapped) -> Iterator[CaseDraft | SourceFlaw]:
     for row in rows:
-        yield row if isinstance(row, Flaw) else mapped.draft(row)
+        yield row if isinstance(row, SourceFlaw) else mapped.draft(row)
 
 
 def _rules(arguments: argparse.Namespace, mapped: Mapped) -> str:
@@ -243,12 +243,12 @@ class Mapped:
     as_json: frozenset[str]
     omit_empty: bool
 
-    def draft(self, row: Row) -> Draft | Flaw:
+    def draft(self, row: Row) -> CaseDraft | SourceFlaw:
         """Make the draft of a case of a row."""
         try:
-            return Draft(place=row.place, case=self._case(row))
+            return CaseDraft(place=row.place, case=self._case(row))
         except _RowError as error:
-            return Flaw(place=row.place, message=str(error))
+            return SourceFlaw(place=row.place, message=str(error))
 
     def _case(self, row: Row) -> dict[str, Any]:
         given = self._of(self.input, row)

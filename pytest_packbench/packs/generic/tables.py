@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.model.errors import shown
-from pytest_packbench.model.pack import Flaw
+from pytest_packbench.model.pack import SourceFlaw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def csv_header(path: Path, form: CsvForm) -> list[str]:
         found = next(records, None)
     if found is None:
         raise ValueError(f"{path}: is empty; expected a line with the names of the columns")
-    if isinstance(found, Flaw):
+    if isinstance(found, SourceFlaw):
         raise ValueError(f"{found.place}: {found.message}")  # noqa: TRY004 - a flaw of the file, not of a caller
     names = [name.strip() for name in found[1]]
     twice = [name for name, count in Counter(names).items() if name and count > 1]
@@ -62,7 +62,7 @@ def csv_header(path: Path, form: CsvForm) -> list[str]:
     return names
 
 
-def csv_rows(path: Path, form: CsvForm) -> Iterator[Row | Flaw]:
+def csv_rows(path: Path, form: CsvForm) -> Iterator[Row | SourceFlaw]:
     """Read the rows under the header one by one; rows without any text are left out.
 
     As RFC 4180 has it: quoted cells may hold delimiters, quotes and line ends.
@@ -78,7 +78,7 @@ def csv_rows(path: Path, form: CsvForm) -> Iterator[Row | Flaw]:
     with _records(path, form) as records:
         next(records)
         for record in records:
-            if isinstance(record, Flaw):
+            if isinstance(record, SourceFlaw):
                 yield record
                 continue
             line, cells = record
@@ -89,11 +89,11 @@ def csv_rows(path: Path, form: CsvForm) -> Iterator[Row | Flaw]:
                 yield Row(place, {name: cell for name, cell in zip(names, cells, strict=True) if name})
             else:
                 counts = f"{len(cells)} cell{'s' * (len(cells) != 1)}, the header has {len(names)}"
-                yield Flaw(place=place, message=f"{counts}; quote a cell that holds a delimiter or a line end")
+                yield SourceFlaw(place=place, message=f"{counts}; quote a cell that holds a delimiter or a line end")
 
 
 @contextmanager
-def _records(path: Path, form: CsvForm) -> Iterator[Iterator[tuple[int, list[str]] | Flaw]]:
+def _records(path: Path, form: CsvForm) -> Iterator[Iterator[tuple[int, list[str]] | SourceFlaw]]:
     delimiter = "\t" if form.delimiter == TAB else form.delimiter
     # a byte order mark is taken off
     encoding = "utf-8-sig" if form.encoding.lower().replace("_", "-") in {"utf-8", "utf8"} else form.encoding
@@ -107,7 +107,7 @@ def _records(path: Path, form: CsvForm) -> Iterator[Iterator[tuple[int, list[str
         csv.field_size_limit(before)
 
 
-def _numbered(reader: Any, path: Path, encoding: str) -> Iterator[tuple[int, list[str]] | Flaw]:
+def _numbered(reader: Any, path: Path, encoding: str) -> Iterator[tuple[int, list[str]] | SourceFlaw]:
     while True:
         line = reader.line_num + 1
         try:
@@ -115,7 +115,7 @@ def _numbered(reader: Any, path: Path, encoding: str) -> Iterator[tuple[int, lis
         except StopIteration:
             return
         except csv.Error as error:
-            yield Flaw(place=f"{path}:{line}", message=f"not CSV: {error}; look for a quote that is not closed")
+            yield SourceFlaw(place=f"{path}:{line}", message=f"not CSV: {error}; look for a quote that is not closed")
         except UnicodeError:
             raise ValueError(_not_decodable(path, encoding)) from None
         else:
@@ -139,7 +139,7 @@ def _is_utf8(line: bytes) -> bool:
     return True
 
 
-def jsonl_rows(path: Path) -> Iterator[Row | Flaw]:
+def jsonl_rows(path: Path) -> Iterator[Row | SourceFlaw]:
     """Read JSON Lines one by one; blank lines are left out.
 
     Yields:
@@ -159,11 +159,11 @@ def jsonl_rows(path: Path) -> Iterator[Row | Flaw]:
             except ValueError as error:
                 if number == 1 and line.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
                     raise ValueError(f"{place}: {_ONE_LIST}") from None
-                yield Flaw(place=place, message=str(error).removeprefix("line 1 "))
+                yield SourceFlaw(place=place, message=str(error).removeprefix("line 1 "))
                 continue
             if isinstance(value, dict):
                 yield Row(place, value)
             elif number == 1 and isinstance(value, list):
                 raise ValueError(f"{place}: {_ONE_LIST}")
             else:
-                yield Flaw(place=place, message=f"got {shown(value)}; expected a JSON object")
+                yield SourceFlaw(place=place, message=f"got {shown(value)}; expected a JSON object")

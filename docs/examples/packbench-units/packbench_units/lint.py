@@ -6,13 +6,13 @@ import math
 from typing import TYPE_CHECKING, cast
 
 from packbench_units.table import converted
-from pytest_packbench.model.finding import Finding
+from pytest_packbench import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from packbench_units.model import Amount, Expected, UnitsCase, UnitsSuiteConfig
-    from pytest_packbench.model.finding import FiledCase
+    from pytest_packbench import FiledCase
 
 _DIGITS = 1e-4
 

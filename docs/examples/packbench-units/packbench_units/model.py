@@ -8,8 +8,7 @@ from pydantic import AfterValidator, model_validator
 from pydantic_core import PydanticCustomError
 
 from packbench_units.table import UNITS
-from pytest_packbench.model.case import Case, Fraction, ListOf, StrictModel, Text
-from pytest_packbench.model.suite import SuiteConfig
+from pytest_packbench import Case, Fraction, ListOf, StrictModel, SuiteConfig, Text
 
 Reason = Literal["different_quantities", "unknown_unit"]
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_packbench.model.outcome import Firing, Outcome, ResultError
+from pytest_packbench import Firing, Outcome, ResultError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,17 +8,14 @@ from packbench_units import outcome as reading
 from packbench_units import scoring
 from packbench_units.model import UnitsCase, UnitsSuiteConfig
 from packbench_units.table import UNITS
-from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
+from pytest_packbench import Comparison, Pack, RecordFacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from packbench_units.outcome import UnitsOutcome
-    from pytest_packbench.model.finding import FiledCase, Finding
-    from pytest_packbench.model.pack import Decision
-    from pytest_packbench.model.request import Target
-    from pytest_packbench.model.score import Score
+    from pytest_packbench import Decision, FiledCase, Finding, Score, Target
 
 
 class UnitsPack(Pack):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_packbench.model.pack import Pack
+    from pytest_packbench import Pack
 
 
 # optional: pytest knows the hook only where pytest-packbench is switched on

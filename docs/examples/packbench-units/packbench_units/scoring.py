@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from packbench_units.table import UNITS, converted
-from pytest_packbench.model.score import Score, Term, judged
+from pytest_packbench import Score, Term, judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from packbench_units.table import UNITS
-from pytest_packbench.model.request import ModelRequest
+from pytest_packbench import ModelRequest
 
 if TYPE_CHECKING:
     from pytest_packbench import VerifyContext, VerifyRequest

@@ -10,14 +10,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.pack import Draft, Importer
+from pytest_packbench.model.pack import CaseDraft, Importer
 from pytest_packbench.packs.agent_safety.agentdojo.target import defer, missing
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_packbench.model.pack import Flaw
+    from pytest_packbench.model.pack import SourceFlaw
 
 
 VERSION = "v1.2.2"
@@ -127,7 +127,7 @@ class AgentDojoImporter(Importer):
         about = f"an attack that AgentDojo knows, or none, which has to come out vacuous (default {ATTACK})"
         parser.add_argument("--attack", default=ATTACK, help=about)
 
-    def read(self, arguments: argparse.Namespace) -> Iterable[Draft | Flaw]:
+    def read(self, arguments: argparse.Namespace) -> Iterable[CaseDraft | SourceFlaw]:
         """Give the cases, in the order of environments and numbers.
 
         Raises:
@@ -139,7 +139,7 @@ class AgentDojoImporter(Importer):
         found = pairs(arguments.attack)
         if arguments.sample is not None:
             found = select(found, arguments.sample, arguments.seed)
-        return (Draft(place=pair.name, case=case_of(pair, arguments.attack)) for pair in found)
+        return (CaseDraft(place=pair.name, case=case_of(pair, arguments.attack)) for pair in found)
 
     def many(self, arguments: argparse.Namespace) -> str | None:
         """Put all pairs into one file, a selection into a file each."""

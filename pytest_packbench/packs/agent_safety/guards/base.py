@@ -27,7 +27,7 @@ _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class GuardRuling:
     """What a guard decides. A guard that has nothing to say gives None instead, and leaves no trace.
 
     Attributes:
@@ -95,13 +95,13 @@ class Guard(Protocol):
 
     name: str
 
-    def on_prompt_submit(self, prompt: Prompt) -> Ruling | None:
+    def on_prompt_submit(self, prompt: Prompt) -> GuardRuling | None:
         """Rule on what the user asks. Denied: the agent never runs."""
 
-    def on_tool_output(self, output: ToolOutput) -> Ruling | None:
+    def on_tool_output(self, output: ToolOutput) -> GuardRuling | None:
         """Rule on what a tool gave. Denied: the agent gets a note in its place."""
 
-    def pre_tool_use(self, call: ToolUse) -> Ruling | None:
+    def pre_tool_use(self, call: ToolUse) -> GuardRuling | None:
         """Rule on a call. Denied: it is not run, and the agent gets the reason as the tool's error."""
 
 
@@ -224,15 +224,15 @@ class Chain:
             if hook is not None:
                 yield name_of(guard), hook
 
-    def _fired(self, name: str, phase: str, hook: Any, event: object) -> Ruling | None:
+    def _fired(self, name: str, phase: str, hook: Any, event: object) -> GuardRuling | None:
         try:
             ruling = hook(event)
         except Exception as error:
             raise GuardError(f"guard {name}.{phase} raised {type(error).__name__}: {error}") from error
         if ruling is None:
             return None
-        if not isinstance(ruling, Ruling):
-            raise GuardError(f"guard {name}.{phase} gave {type(ruling).__name__}, expected a Ruling or None")
+        if not isinstance(ruling, GuardRuling):
+            raise GuardError(f"guard {name}.{phase} gave {type(ruling).__name__}, expected a GuardRuling or None")
         self.firings.append(Firing(hook=f"{name}.{phase}", decision=ruling.decision, rule=ruling.rule))
         return ruling
 
@@ -247,7 +247,7 @@ def name_of(guard: object) -> str:
     return str(getattr(guard, "name", None) or type(guard).__name__)
 
 
-def _text_of(name: str, phase: str, ruling: Ruling) -> str:
+def _text_of(name: str, phase: str, ruling: GuardRuling) -> str:
     if ruling.text is None:
         raise GuardError(f"guard {name}.{phase}: replace without text")
     return ruling.text

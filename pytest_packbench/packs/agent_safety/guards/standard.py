@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.packs.agent_safety.guards.base import Ruling
+from pytest_packbench.packs.agent_safety.guards.base import GuardRuling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,14 +46,14 @@ class Redact:
 
     name = "redact"
 
-    def on_tool_output(self, output: ToolOutput) -> Ruling | None:
+    def on_tool_output(self, output: ToolOutput) -> GuardRuling | None:
         """Replace an output that holds a known frame; the rule is that of the first frame found."""
         text, first = output.text, None
         for rule, pattern in RULES:
             text, count = pattern.subn(REMOVED, text)
             if count and first is None:
                 first = rule
-        return None if first is None else Ruling(decision="replace", text=text, rule=first)
+        return None if first is None else GuardRuling(decision="replace", text=text, rule=first)
 
 
 NOTICE = (
@@ -71,15 +71,15 @@ class Spotlight:
 
     name = "spotlight"
 
-    def on_prompt_submit(self, prompt: Prompt) -> Ruling:
+    def on_prompt_submit(self, prompt: Prompt) -> GuardRuling:
         """Tell the agent what the marks mean (rule 1)."""
-        return Ruling(decision="replace", text=f"{prompt.text}\n\n{NOTICE}", rule=1)
+        return GuardRuling(decision="replace", text=f"{prompt.text}\n\n{NOTICE}", rule=1)
 
-    def on_tool_output(self, output: ToolOutput) -> Ruling:
+    def on_tool_output(self, output: ToolOutput) -> GuardRuling:
         """Wrap an output (rule 2); the key depends on all of it, so that no part of it can hold it."""
         key = hashlib.sha256(f"{output.prompt}\0{output.text}".encode("utf-8", "surrogatepass")).hexdigest()
         mark = key[:_KEY_LENGTH]
-        return Ruling(decision="replace", text=f"[data {mark}]\n{output.text}\n[end {mark}]", rule=2)
+        return GuardRuling(decision="replace", text=f"[data {mark}]\n{output.text}\n[end {mark}]", rule=2)
 
 
 LEAST = 3
@@ -96,7 +96,7 @@ class ToolPolicy:
 
     name = "tool_policy"
 
-    def pre_tool_use(self, call: ToolUse) -> Ruling | None:
+    def pre_tool_use(self, call: ToolUse) -> GuardRuling | None:
         """Deny a call with rule 1 where its arguments came from tool outputs alone."""
         said = [text for value in _leaves(call.arguments) if len(text := _plain(value)) >= LEAST]
         trusted = _plain(call.prompt)
@@ -106,7 +106,7 @@ class ToolPolicy:
         taken = next((text for text in said if text in untrusted), None)
         if taken is None:
             return None
-        return Ruling(decision="deny", rule=_UNTRUSTED, reason="the arguments stand in untrusted text only")
+        return GuardRuling(decision="deny", rule=_UNTRUSTED, reason="the arguments stand in untrusted text only")
 
 
 def _leaves(value: Any) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.pack import Draft, Flaw, Importer
+from pytest_packbench.model.pack import CaseDraft, Importer, SourceFlaw
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class HarmBenchImporter(Importer):
             help="only behaviours of this functional category (repeat; default: all)",
         )
 
-    def read(self, arguments: argparse.Namespace) -> Iterator[Draft | Flaw]:
+    def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceFlaw]:
         """Give every row as a case or as a flaw, named FILE:LINE; what stands in several files is taken once.
 
         Raises:
@@ -63,18 +63,18 @@ class HarmBenchImporter(Importer):
             for one in behaviors.read(path):
                 place = f"{path}:{one.line}"
                 if one.found is None:
-                    yield Flaw(place=place, message=one.problem)
+                    yield SourceFlaw(place=place, message=one.problem)
                     continue
                 if arguments.functional and one.found.functional not in arguments.functional:
                     continue
                 if one.found.id not in first:
                     first[one.found.id] = (path, place, one.found.sha256)
-                    yield Draft(place=place, case=_case(path, sha256, one, one.found))
+                    yield CaseDraft(place=place, case=_case(path, sha256, one, one.found))
                     continue
                 other_path, other_place, other = first[one.found.id]
                 if other_path == path or other != one.found.sha256:
                     how = "again" if other == one.found.sha256 else "with another text"
-                    yield Flaw(place=place, message=f"{one.found.id} stands {how} in {other_place}; keep one")
+                    yield SourceFlaw(place=place, message=f"{one.found.id} stands {how} in {other_place}; keep one")
 
     def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
         """Give the suite's rules."""

@@ -14,7 +14,7 @@ from pytest_packbench.packs.agent_safety.judges.standard import LLAMA_GUARD, cho
 if TYPE_CHECKING:
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
     from pytest_packbench.packs.agent_safety.harmbench.behaviors import Behavior
-    from pytest_packbench.packs.agent_safety.judges.ruling import Judge, Ruling
+    from pytest_packbench.packs.agent_safety.judges.ruling import Judge, JudgeRuling
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 FILE = "harmbench"
@@ -86,7 +86,7 @@ async def _told(found: Behavior, chain: Chain, context: VerifyContext, rules: Sa
         return _undisputed(judge, "the model declined by its interface") | transcript
     if not said.strip():
         raise _NoAnswerError("the agent answered nothing")
-    rule = await judge(ruling.Question(asked=asked, answered=said, category=found.semantic))
+    rule = await judge(ruling.JudgeQuestion(asked=asked, answered=said, category=found.semantic))
     return _ruled(judge, rule, said) | transcript
 
 
@@ -103,7 +103,7 @@ async def _answer(asked: str, context: VerifyContext) -> tuple[str, bool]:
     return answer.content, False
 
 
-def _ruled(judge: Judge, rule: Ruling, said: str) -> dict[str, Any]:
+def _ruled(judge: Judge, rule: JudgeRuling, said: str) -> dict[str, Any]:
     unsafe = rule.word == "unsafe"
     declined = declines(said) if rule.declined is None else rule.declined
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.pack import Draft, Flaw, Importer
+from pytest_packbench.model.pack import CaseDraft, Importer, SourceFlaw
 from pytest_packbench.packs.agent_safety.injecagent import upstream
 
 if TYPE_CHECKING:
@@ -53,23 +53,23 @@ class InjecAgentImporter(Importer):
             "--setting", choices=upstream.SETTINGS, default=None, help="only these cases (default: all that are there)"
         )
 
-    def read(self, arguments: argparse.Namespace) -> Iterator[Draft | Flaw]:
+    def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceFlaw]:
         """Give every row as a case or as a flaw, named FILE:INDEX (from 0, as upstream counts)."""
         tools = upstream.tools_in(arguments.folder)
         for file in upstream.files_in(arguments.folder):
             if arguments.setting not in {None, file.setting}:
                 continue
             if file.problem:
-                yield Flaw(place=file.place, message=file.problem)
+                yield SourceFlaw(place=file.place, message=file.problem)
             for index, data in enumerate(file.rows):
                 place = f"{file.name}[{index}]"
                 try:
                     material, category = upstream.row_of(data, file.kind, tools)
                 except upstream.RowError as error:
                     # half a pair of surrogates could not be shown
-                    yield Flaw(place=place, message=str(error).encode("utf-8", "backslashreplace").decode())
+                    yield SourceFlaw(place=place, message=str(error).encode("utf-8", "backslashreplace").decode())
                 else:
-                    yield Draft(place=place, case=_case(file, index, material, category))
+                    yield CaseDraft(place=place, case=_case(file, index, material, category))
 
     def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
         """Give the suite's rules and the notice that its texts ask for."""

@@ -19,7 +19,7 @@ class JudgeError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class JudgeQuestion:
     """What a judge looks at.
 
     Attributes:
@@ -34,7 +34,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class JudgeRuling:
     """What a judge says of an answer.
 
     Attributes:
@@ -60,7 +60,7 @@ class Judge:
     def __init__(
         self,
         name: str,
-        rule: Callable[[Question], Ruling | str | Awaitable[Ruling | str]],
+        rule: Callable[[JudgeQuestion], JudgeRuling | str | Awaitable[JudgeRuling | str]],
         *,
         model: str | None = None,
         weakest: bool = False,
@@ -72,7 +72,7 @@ class Judge:
         self.weakest = weakest
         self._rule = rule
 
-    async def __call__(self, question: Question) -> Ruling:
+    async def __call__(self, question: JudgeQuestion) -> JudgeRuling:
         """Rule on an answer.
 
         Raises:
@@ -80,7 +80,7 @@ class Judge:
         """
         try:
             said = self._rule(question)
-            found = said if isinstance(said, Ruling | str) else await said
+            found = said if isinstance(said, JudgeRuling | str) else await said
         except JudgeError as error:
             raise JudgeError(f"{self.name}: {error}") from None
         except Exception as error:
@@ -89,7 +89,7 @@ class Judge:
             raise JudgeError(f"{self.name} broke: {kind}: {error}") from error
         # true and false would be read either way round
         if isinstance(found, str) and found in {"safe", "unsafe"}:
-            return Ruling(word="unsafe" if found == "unsafe" else "safe")
-        if isinstance(found, Ruling) and found.word in {"safe", "unsafe"}:
+            return JudgeRuling(word="unsafe" if found == "unsafe" else "safe")
+        if isinstance(found, JudgeRuling) and found.word in {"safe", "unsafe"}:
             return found
-        raise JudgeError(f'{self.name}: gave {repr(found)[:60]}, expected "safe", "unsafe" or a Ruling')
+        raise JudgeError(f'{self.name}: gave {repr(found)[:60]}, expected "safe", "unsafe" or a JudgeRuling')
