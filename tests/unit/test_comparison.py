@@ -121,6 +121,7 @@ def test_cases_of_one_test_id_are_one_and_the_worse_one_counts() -> None:
     assert not any(compare(stored(*worse), stored(*reversed(worse))).counts().values())
     found = compare(stored(*twins), stored(*worse))
     assert (found.cases, found.counts()["new_failures"], found.lost) == ((1, 1), 1, 1)
+    assert found.trials == (2, 2)
 
 
 def test_trials_that_do_not_come_together_are_one_case_all_the_same() -> None:
@@ -436,3 +437,24 @@ def test_the_runs_are_told_apart_by_who_was_asked_behind_which_guards() -> None:
     assert [cell.strip() for cell in first.split(" | ")][5:7] == ["-", "-"]
     assert "openai / m\\|1" in second
     assert "redact, spotlight" in second
+
+
+def test_a_page_names_the_first_cases_and_counts_all() -> None:
+    names = [f"c{number:03}" for number in range(230)]
+    found = compare(stored(*(entry(name, 1.0) for name in names)), stored(*(entry(name, 0.0) for name in names)))
+    assert len(found.changes["regressed"].first) == 200
+    assert diff_markdown(found).count("200 of 230 shown") == 3
+    gone = compare(stored(*(entry(name, 1.0) for name in names), entry("a", 1.0)), stored(entry("a", 1.0)))
+    assert [one.test_id for one in gone.removed] == names[:200]
+    assert diff_markdown(gone).count("200 of 230 shown") == 1
+
+
+def test_a_case_that_was_quarantined_has_no_score_to_compare() -> None:
+    outside = replace(entry("a", 0.2), kind="xfail")
+    found = compare(stored(outside), stored(entry("a", 1.0)))
+    assert (found.mean, found.counts()["improved"], found.unchanged) == (None, 0, 1)
+
+
+def test_a_run_without_a_judged_answer_is_not_authored() -> None:
+    broken = replace(entry("a", None, verdict="error"), llm_backend="stub")
+    assert not compare(stored(broken), stored(broken)).authored
