@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     # results come by case id, and a table of cases with trials goes by test id
     order: Order = "given" if merged.settings.get("trials", 1) == 1 else "test"
     count = RunCount(merged, suite.config, pack, earlier, order=order)
-    writer = RunWriter(arguments.output, merged.suite, merged.run_id, apart=True)
+    writer = RunWriter(arguments.output, merged.suite, merged.run_id, atomic=True)
     try:
         with writer:
             writer.stream_results(_counted(merge.results(sorted(index), absent), count))

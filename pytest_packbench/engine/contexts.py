@@ -219,7 +219,7 @@ class SuiteContexts:
                 calls = recorded_calls(place.suite.cassette_path(place.case_id))
                 recorded += due * (calls or 0)
                 unrecorded += due * (calls is None)
-        return ExpectedCalls(cases=cases, trials=trials, recorded=recorded, unrecorded=unrecorded, own=own)
+        return ExpectedCalls(cases=cases, trials=trials, recorded=recorded, unrecorded=unrecorded, external=own)
 
     def closing(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """Give what closes targets and backends, to be run on the event loop on which they were used."""

@@ -117,14 +117,14 @@ class ExpectedCalls:
         trials: attempts at each case.
         recorded: calls of attempts at cases that have a recording, as many as it has.
         unrecorded: attempts at cases without one.
-        own: attempts whose target asks no model of ours.
+        external: attempts whose target does not call models through packbench.
     """
 
     cases: int
     trials: int
     recorded: int
     unrecorded: int
-    own: int
+    external: int
 
 
 @dataclass(frozen=True, slots=True)
