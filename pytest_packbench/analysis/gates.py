@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.gate import Gate
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
-    from pytest_packbench.runs.stored import Earlier, StoredRun
+    from pytest_packbench.runs.stored import BaselineLookup, StoredRun
 
 
 _ABSENT = "not in this run"
@@ -96,7 +96,7 @@ def check_run(
     run: Run,
     entries: Sequence[CaseResult],
     gates: Iterable[Gate],
-    earlier: Earlier | None = None,
+    earlier: BaselineLookup | None = None,
     *,
     whole: bool = True,
     trials_rule: Rule = MEAN,
@@ -200,7 +200,7 @@ class Baseline:
         return replace(self, unusable=f"run {self.run.run_id} can't be the baseline: {'; '.join(wrong)}")
 
 
-def baseline_of(earlier: Earlier | None, gates: Iterable[Gate], trials_rule: Rule = MEAN) -> Baseline | None:
+def baseline_of(earlier: BaselineLookup | None, gates: Iterable[Gate], trials_rule: Rule = MEAN) -> Baseline | None:
     """Take an earlier run as the baseline of gates; its cases are held only where one of them compares with it.
 
     Args:
@@ -214,13 +214,13 @@ def baseline_of(earlier: Earlier | None, gates: Iterable[Gate], trials_rule: Rul
     if earlier is None or all(gate.max_ratio_to_baseline is None for gate in gates):
         return None
     if earlier.stored is not None:
-        return Baseline.of(earlier.stored.entries, rule_of(earlier.stored.run, trials_rule), earlier.stored.run)
-    return Baseline(unusable=earlier.why) if earlier.why else None
+        return Baseline.of(earlier.stored.results, rule_of(earlier.stored.run, trials_rule), earlier.stored.run)
+    return Baseline(unusable=earlier.reason) if earlier.reason else None
 
 
 def baseline_for(run: Run, entries: Sequence[CaseResult], earlier: StoredRun, trials_rule: Rule = MEAN) -> Baseline:
     """Take an earlier run as the baseline of a run that is at hand, or say in `unusable` why it can't be that."""
-    found = Baseline.of(earlier.entries, rule_of(earlier.run, trials_rule), earlier.run)
+    found = Baseline.of(earlier.results, rule_of(earlier.run, trials_rule), earlier.run)
     tally = gate_tally((), trials_rule=rule_of(run, trials_rule), baseline=found)
     return found.for_run(run, tally.take(entries))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import write_asked
-from pytest_packbench.runs.folder import OUTPUT, find_source
+from pytest_packbench.runs.folder import OUTPUT, find_run_source
 
 if TYPE_CHECKING:
     import argparse
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.reports.terminal import printable
     from pytest_packbench.runs.stored import open_run
 
-    baseline, current = open_run(find_source(arguments.baseline)), open_run(find_source(arguments.current))
+    baseline, current = open_run(find_run_source(arguments.baseline)), open_run(find_run_source(arguments.current))
     comparison = compare(baseline, current)
     failed = met(arguments.fail_on, comparison)
     if comparison.differences and not arguments.force:
@@ -77,7 +77,7 @@ def _notes(baseline: OpenRun, current: OpenRun) -> list[str]:
         f"The {name} run was read from records alone, which hold no case that broke or did not run: such a case stands "
         f'under "{title}" here, and is no new failure.'
         for name, one, title in (("baseline", baseline, "Added"), ("current", current, "Removed"))
-        if not one.whole
+        if not one.lists_all_cases
     ]
     if baseline.run.run_id == current.run.run_id:
         notes.append("Baseline and current are the same run.")
