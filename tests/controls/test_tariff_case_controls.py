@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.packs.tariff.gates import CRITICAL
+from pytest_packbench.packs.tariff.checks import CRITICAL
 from pytest_packbench.packs.tariff.scoring import UNSAFE_TERMS
 from tests.conftest import SUITE
 from tests.controls import changed_inputs, wrong_answers, wrong_proposals

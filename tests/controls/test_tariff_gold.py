@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 
 from pytest_packbench.cases.load import parse_case
-from pytest_packbench.packs.tariff.codes import digits, stands_under
+from pytest_packbench.packs.tariff.codes import digits, is_under
 from pytest_packbench.packs.tariff.model import RefusalCategory, TariffCase
 from pytest_packbench.packs.tariff.pack import TariffPack
 from tests.conftest import SUITE
@@ -74,7 +74,7 @@ def disagreement(case: TariffCase, row: dict[str, str]) -> str:
     for code in case.expected.preferred_hts:
         if digits(code) in golds:
             continue
-        old = next((gold for gold in golds if is_stale(row) and stands_under(code, gold[:8])), None)
+        old = next((gold for gold in golds if is_stale(row) and is_under(code, gold[:8])), None)
         if old is None or old[8:] not in case.notes.reasons.get(code, ""):
             return f"{code}, the ruling has {golds}, status {row['code_status_hts2026r10']}"
     return ""

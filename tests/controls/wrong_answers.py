@@ -18,7 +18,7 @@ from pytest_packbench.cases.load import parse_case
 from pytest_packbench.engine.attempt import Attempt, attempt, rejudge
 from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.targets import Caller
-from pytest_packbench.packs.tariff.codes import depth, digits, dotted, stands_under
+from pytest_packbench.packs.tariff.codes import depth, digits, dotted, is_under
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.outcome import TariffOutcome
 from pytest_packbench.packs.tariff.pack import TariffPack
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.score import Score
-    from pytest_packbench.packs.tariff.model import Expected
+    from pytest_packbench.packs.tariff.model import TariffExpected
 
 Json = dict[str, Any]
 CATEGORIES = ("insufficient_info", "ambiguous", "out_of_scope", "missing_evidence")
@@ -55,7 +55,7 @@ class Right:
         return self.loaded.case
 
     @property
-    def expected(self) -> Expected:
+    def expected(self) -> TariffExpected:
         return self.case.expected
 
     @property
@@ -152,7 +152,7 @@ class Kind:
     fate: Literal["zero", "under", "term"]
     term: str
     make: Callable[[Right, Answers], Iterator[Json]]
-    expect: Callable[[Expected], Json] | None = None
+    expect: Callable[[TariffExpected], Json] | None = None
 
     @property
     def must(self) -> str:
@@ -268,7 +268,7 @@ def right_answer(right: Right, _: Answers) -> Iterator[Json]:
         yield right.copy()
 
 
-def only_allowed(expected: Expected) -> Json:
+def only_allowed(expected: TariffExpected) -> Json:
     return {"preferred_hts": (), "allowed_hts": expected.preferred_hts}
 
 
@@ -288,13 +288,11 @@ def sibling(width: int) -> Callable[[Right, Answers], Iterator[Json]]:
 
 
 def _is_good(right: Right, code: str) -> bool:
-    return any(
-        stands_under(code, good) for good in (*right.expected.preferred_hts, *(right.expected.allowed_hts or ()))
-    )
+    return any(is_under(code, good) for good in (*right.expected.preferred_hts, *(right.expected.allowed_hts or ())))
 
 
 def _is_named(right: Right, code: str) -> bool:
-    return _is_good(right, code) or any(stands_under(code, bad) for bad in right.expected.must_not_hts or ())
+    return _is_good(right, code) or any(is_under(code, bad) for bad in right.expected.must_not_hts or ())
 
 
 def shortened_code(right: Right, _: Answers) -> Iterator[Json]:

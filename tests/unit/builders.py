@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pytest_packbench.packs.tariff.checks import CheckInput
 from pytest_packbench.packs.tariff.dossier import Critique, Proposal
-from pytest_packbench.packs.tariff.gates import GateInput
 from pytest_packbench.packs.tariff.model import TariffInput
 
 Json = dict[str, Any]
@@ -131,9 +131,9 @@ def goods(*documents: Json, text: str = "garlic, dried and ground") -> TariffInp
     return TariffInput.model_validate({"input": text, "evidence": list(documents)})
 
 
-def given(plain: Json, *documents: Json, critique: Json | None = None) -> GateInput:
+def given(plain: Json, *documents: Json, critique: Json | None = None) -> CheckInput:
     """What the gates look at, from a model's answers; the critic is content unless told otherwise."""
-    return GateInput(
+    return CheckInput(
         request=goods(*documents),
         proposal=Proposal.model_validate(plain),
         critique=Critique.model_validate(critique or objection()),

@@ -96,7 +96,7 @@ def test_the_spec_example_is_read() -> None:
         ),
         (
             lambda c: c["expected"].update(must_not_hts=["6"]),
-            '/expected/must_not_hts/0: got "6"; expected a tariff code of two digits or more, such as 6404.11.9020',
+            '/expected/must_not_hts/0: got "6"; expected a tariff code with at least two digits, such as 6404.11.9020',
         ),
         (
             lambda c: c["expected"].update(expected_accept="yes"),
@@ -104,7 +104,7 @@ def test_the_spec_example_is_read() -> None:
         ),
         (
             lambda c: c["expected"].update(duty_delta_range=[0.1, -0.1]),
-            "/expected/duty_delta_range: got [0.1, -0.1]; expected two numbers, low and high, in percentage points",
+            "/expected/duty_delta_range: got [0.1, -0.1]; expected two numbers in percentage points, the lower one first",
         ),
         (
             lambda c: c["expected"].pop("expected_accept"),

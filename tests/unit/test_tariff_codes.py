@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.packs.tariff.codes import LEVELS, chapter, depth, digits, dotted, stands_under
+from pytest_packbench.packs.tariff.codes import LEVELS, chapter, depth, digits, dotted, is_under
 
 CODES = st.text("0123456789", min_size=2, max_size=10)
 
@@ -28,8 +28,8 @@ def test_spelling_does_not_matter(pair: tuple[str, str]) -> None:
     plain, written = pair
     assert digits(written) == plain
     assert chapter(written) == plain[:2]
-    assert stands_under(written, plain)
-    assert stands_under(plain, written)
+    assert is_under(written, plain)
+    assert is_under(plain, written)
     assert depth(written, plain) == depth(plain, plain)
 
 
@@ -64,13 +64,13 @@ def test_depth_is_symmetric_and_bounded(left: str, right: str) -> None:
 @given(CODES, CODES)
 def test_a_code_stands_under_its_prefixes_alone(code: str, other: str) -> None:
     for length in range(1, len(code) + 1):
-        assert stands_under(code, code[:length])
-    assert stands_under(code, other) == code.startswith(other)
+        assert is_under(code, code[:length])
+    assert is_under(code, other) == code.startswith(other)
 
 
 def test_nothing_stands_under_no_code() -> None:
-    assert not stands_under("6404.11.9020", "")
-    assert not stands_under("6404.11.9020", "none")
+    assert not is_under("6404.11.9020", "")
+    assert not is_under("6404.11.9020", "none")
 
 
 @pytest.mark.parametrize(
@@ -82,5 +82,5 @@ def test_dotted_writes_as_the_schedule(code: str, written: str) -> None:
 
 
 def test_two_codes_in_one_string_stand_under_none() -> None:
-    assert stands_under("6404.11.9020", "6404.11")
-    assert not stands_under("6404.11.9020 or 6402.99.3165", "6404.11")
+    assert is_under("6404.11.9020", "6404.11")
+    assert not is_under("6404.11.9020 or 6402.99.3165", "6404.11")

@@ -20,7 +20,7 @@ from pytest_packbench.packs.tariff.lexical import Index, target
 from pytest_packbench.packs.tariff.model import TariffCase
 from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.pack import TariffPack
-from pytest_packbench.packs.tariff.schedule import Line, Schedule
+from pytest_packbench.packs.tariff.schedule import Schedule, TariffLine
 from tests.unit.small_suite import small_suite, write_schedule
 
 if TYPE_CHECKING:
@@ -88,16 +88,16 @@ def test_the_answer_is_scored_as_any_other(tmp_path: Path) -> None:
 
 def test_equals_are_taken_in_the_order_of_the_schedule() -> None:
     names = ("horse", "cow", "cow", "sheep")
-    index = Index([Line(f"010{number}000000", (name,)) for number, name in enumerate(names, start=1)])
+    index = Index([TariffLine(f"010{number}000000", (name,)) for number, name in enumerate(names, start=1)])
     best = index.best("one cow, two cows")
     assert best is not None
     assert best[0].code == "0102000000"
 
 
 def test_a_rare_word_weighs_more_than_a_common_one() -> None:
-    lines = [Line(f"{number:010}", ("cow hide",)) for number in range(1, 4)]
-    lines += [Line(f"{number:010}", ("sheep wool",)) for number in range(4, 20)]
-    best = Index([*lines, Line("0199000000", ("brass bell",))]).best("a cow with a bell")
+    lines = [TariffLine(f"{number:010}", ("cow hide",)) for number in range(1, 4)]
+    lines += [TariffLine(f"{number:010}", ("sheep wool",)) for number in range(4, 20)]
+    best = Index([*lines, TariffLine("0199000000", ("brass bell",))]).best("a cow with a bell")
     assert best is not None
     assert best[0].code == "0199000000"
 

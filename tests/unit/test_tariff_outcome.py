@@ -48,7 +48,7 @@ def test_an_answer_is_read_flat() -> None:
         lever_steps=2,
         levers_compliant=True,
         what_ifs=2,
-        savings_claims=("optimised rate 6 % under 20 %",),
+        savings_claims=("optimised rate 6 % below 20 %",),
     )
 
 
@@ -269,7 +269,7 @@ def test_levers(proof: object, count: int, steps: int | None, compliant: object)
         ({}, ()),
         ({"optimized": classified(rate=20.0)}, ()),
         ({"optimized": classified(rate=25.0)}, ()),
-        ({"optimized": classified(rate=5.0)}, ("optimised rate 5 % under 20 %",)),
+        ({"optimized": classified(rate=5.0)}, ("optimised rate 5 % below 20 %",)),
         ({"optimized": {"estimated_savings_per_unit": 0}}, ()),
         ({"optimized": {"estimated_savings_per_unit": -1}}, ()),
         ({"optimized": {"estimated_savings_per_unit": 1.5}}, ("estimated_savings_per_unit 1.5",)),
@@ -277,7 +277,7 @@ def test_levers(proof: object, count: int, steps: int | None, compliant: object)
         ({"savings_estimate": {"per_unit": 0, "annualized": 120000.0}}, ("annualized 120000",)),
         ({"savings_estimate": {"per_unit": 1.2}}, ("per_unit 1.2",)),
         ({"mutations": [{"expected_duty_rate_pct": 20.0}, {"expected_duty_rate_pct": None}]}, ()),
-        ({"mutations": [{"expected_duty_rate_pct": 3}]}, ("mutation at 3 % under 20 %",)),
+        ({"mutations": [{"expected_duty_rate_pct": 3}]}, ("mutation at 3 % below 20 %",)),
         ({"mutations": [{"expected_savings_note": "would reduce duty"}]}, ()),
     ],
 )

@@ -94,31 +94,31 @@ def test_a_wrong_code_is_explained_by_its_depth() -> None:
     rows = explained(given, result)
     assert rows["code"] == (
         f"preferred {RIGHT}; allowed 6404.19; forbidden 6402",
-        "6402.99.3165 (agrees to 2 digits)",
+        "6402.99.3165 (the first 2 digits match)",
     )
-    assert rows["code of the goods as they are"][1] == "6404.11.2030 (agrees to 6 digits)"
+    assert rows["baseline code"][1] == "6404.11.2030 (the first 6 digits match)"
     assert rows["decision"] == ("answer", "answer (6402.99.3165)")
     assert rows["duty rate"] == ("20 %", "baseline 20 %, optimised 6 %")
-    assert rows["gate on citations"] == ("passed", "passed")
+    assert rows["citation gate"] == ("passed", "passed")
     assert "levers" not in rows
 
 
 def test_gates_and_trace_that_did_not_run_are_named() -> None:
     rows = explained(case(), {"status": "verified", "missing_evidence_gate_result": {"ok": False}})
     assert rows["code"] == (f"preferred {RIGHT}", "none")
-    assert rows["gate on citations"] == ("passed", "not assessed")
-    assert rows["gate on missing evidence"] == ("passed", "failed")
-    assert rows["order of the GRI"] == ("passed", "not assessed")
+    assert rows["citation gate"] == ("passed", "not assessed")
+    assert rows["missing-evidence gate"] == ("passed", "failed")
+    assert rows["GRI sequence"] == ("passed", "not assessed")
 
 
 @pytest.mark.parametrize(
     ("expected", "result", "row"),
     [
-        ({"duty_delta_range": [0, 1]}, answer(), ("duty delta", "0 to 1 points", "not known")),
+        ({"duty_delta_range": [0, 1]}, answer(), ("duty delta", "0 to 1 percentage points", "not known")),
         (
             {"duty_delta_range": [0, 1]},
             answer(dossier_optimized=classified(rate=5.0)),
-            ("duty delta", "0 to 1 points", "-15 points"),
+            ("duty delta", "0 to 1 percentage points", "-15 percentage points"),
         ),
         ({"expected_duty_delta_direction": "flat"}, answer(), ("duty direction", "flat", "not known")),
         (
@@ -135,7 +135,7 @@ def test_gates_and_trace_that_did_not_run_are_named() -> None:
         (
             {"lever_found_expected": True, "min_lever_steps": 2},
             answer(lever_proof=levers(1, ok=False)),
-            ("levers", "one or more; the first of 2 steps or more", "1, the first of 1 steps, not all plausible"),
+            ("levers", "at least 1; the first with at least 2 steps", "1, the first with 1 step, not all plausible"),
         ),
         ({"lever_found_expected": False}, answer(), ("levers", "none", "none")),
     ],

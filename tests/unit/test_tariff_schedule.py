@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.packs.tariff.schedule import Rate, Schedule, ScheduleError, parse_rate
+from pytest_packbench.packs.tariff.schedule import DutyRate, Schedule, ScheduleError, parse_rate
 from tests.unit.small_suite import COLUMNS, TSV, write_schedule
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def test_a_rate_holds_for_the_rows_below(schedule: Schedule, code: str, text: st
 
 
 def test_preferences_hold_for_the_rows_below(schedule: Schedule) -> None:
-    assert schedule.preferences("0712.90.4020") == (Rate("Free", "free", 0.0), Rate("2.8%", "ad valorem", 2.8))
+    assert schedule.preferences("0712.90.4020") == (DutyRate("Free", "free", 0.0), DutyRate("2.8%", "ad valorem", 2.8))
     assert schedule.preferences("4901.99.0070") == ()
 
 

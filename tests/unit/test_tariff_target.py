@@ -10,7 +10,7 @@ import pytest
 
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, VerifyContext, VerifyRequest
-from pytest_packbench.packs.tariff.gates import GATES
+from pytest_packbench.packs.tariff.checks import CHECKS
 from pytest_packbench.packs.tariff.target import verify
 from tests.unit.builders import (
     NORMAL_PATH,
@@ -88,7 +88,7 @@ def test_right_at_once() -> None:
         "missing_evidence_gate_result": {"ok": True, "violations": []},
     }
     assert only["gates"][0] == {"name": "form", "rule": 0, "decision": "pass", "violations": []}
-    assert [gate["name"] for gate in only["gates"][1:]] == [gate.name for gate in GATES]
+    assert [gate["name"] for gate in only["gates"][1:]] == [gate.name for gate in CHECKS]
     assert payload["lever_proof"] == {"selected_levers": []}
     dossier = payload["tariff_dossier"]
     assert dossier["baseline"]["hts_code"] == "0712.90.4020"
@@ -212,7 +212,7 @@ def test_many_problems_of_form_are_cut_short() -> None:
     first = run(script)["iterations"][0]
     lines = first["gates"][0]["violations"]
     assert len(lines) == 11
-    assert lines[-1] == "22 more problems of the same answer"
+    assert lines[-1] == "22 more problems in the same answer"
 
 
 def test_an_answer_that_is_no_critique_accepts_nothing() -> None:
@@ -314,15 +314,17 @@ def test_levers_that_fail_say_why() -> None:
     deep = what_if("deep", estimated_duty_delta=-40.0)
     payload = run(Script(answer(what_if_candidates=[renamed, unproved, deep]), CONTENT), max_iters=1)
     first, second = payload["lever_proof"]["selected_levers"]
-    assert first["sequence"][0]["compliance_result"]["violations"][0].startswith('what-if "whole" names no evidence')
+    assert first["sequence"][0]["compliance_result"]["violations"][0].startswith(
+        'the what-if "whole" names no evidence'
+    )
     assert first["gate_results"]["plausibility"][0]["ok"] is True
     assert second["sequence"][0]["compliance_result"]["ok"] is True
-    assert second["gate_results"]["plausibility"][0]["violations"][0].startswith('what-if "deep" would save 40')
+    assert second["gate_results"]["plausibility"][0]["violations"][0].startswith('the what-if "deep" would save 40')
 
 
 def test_the_trace_tells_every_gate_of_every_iteration_in_order() -> None:
     payload = run(Script("nonsense", SLIP, CONTENT, answer(), CONTENT))
-    names = ["form", *[gate.name for gate in GATES]]
+    names = ["form", *[gate.name for gate in CHECKS]]
     fired = [(firing["iteration"], firing["hook"], firing["rule"]) for firing in payload["trace"]]
     assert fired == [
         (1, "tariff.form", 0),

@@ -14,28 +14,28 @@ def digits(code: str) -> str:
 
 
 def chapter(code: str) -> str:
-    """Give the two digits of a code's chapter; shorter where the code is."""
+    """Return the first two digits of a code, its chapter; fewer where the code is shorter."""
     return digits(code)[:2]
 
 
 def depth(left: str, right: str) -> int:
-    """Give the depth to which two codes agree: 0, 2, 4, 6, 8 or 10 digits."""
-    one, other = digits(left), digits(right)
+    """Return how many leading digits two codes share: 0, 2, 4, 6, 8 or 10."""
+    left_digits, right_digits = digits(left), digits(right)
     agreed = 0
     for level in LEVELS:
-        if len(one) < level or len(other) < level or one[:level] != other[:level]:
+        if min(len(left_digits), len(right_digits)) < level or left_digits[:level] != right_digits[:level]:
             break
         agreed = level
     return agreed
 
 
-def stands_under(code: str, prefix: str) -> bool:
-    """Whether `code` is `prefix` or a line below it; two codes in one string stand under none."""
-    wanted, given = digits(prefix), digits(code)
-    return bool(wanted) and len(given) <= LEVELS[-1] and given.startswith(wanted)
+def is_under(code: str, prefix: str) -> bool:
+    """Return whether `code` is `prefix` or a line below it; two codes in one string are under none."""
+    code_digits, prefix_digits = digits(code), digits(prefix)
+    return bool(prefix_digits) and len(code_digits) <= LEVELS[-1] and code_digits.startswith(prefix_digits)
 
 
 def dotted(code: str) -> str:
-    """Write a code as the schedule does: `6404.11.90.20`."""
+    """Format a code as the schedule prints it: `6404.11.90.20`."""
     plain = digits(code)
     return ".".join(part for part in (plain[:4], plain[4:6], plain[6:8], plain[8:]) if part)

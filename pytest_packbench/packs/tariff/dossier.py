@@ -1,4 +1,8 @@
-"""What a model is asked for: the proposal (a tariff dossier) and the critique. Names follow the original's dossier."""
+"""The answers of the model: the proposal (a tariff dossier) and the critique. Names follow the original harness.
+
+Names and docstrings of these classes are part of the JSON Schema in every request, hence of the hash by which a
+recording is recognised: a change of either makes recordings stale.
+"""
 
 from __future__ import annotations
 

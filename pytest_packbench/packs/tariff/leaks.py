@@ -1,4 +1,4 @@
-"""What the description of goods must not give away: codes, headings, the ruling and its conclusion."""
+"""Lint rules for what a description of goods must not reveal: codes, headings, the ruling and its conclusion."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_packbench.model.finding import Finding
-from pytest_packbench.packs.tariff.codes import chapter, digits, stands_under
+from pytest_packbench.packs.tariff.codes import chapter, digits, is_under
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_packbench.packs.tariff.model import TariffCase
 
-PLANTED = "planted_code"
-"""The tag of a case whose text holds a wrong code on purpose."""
+PLANTED_CODE = "planted_code"
+"""The tag of a case whose text contains a wrong code on purpose."""
 
 _CODES = re.compile(
     r"""
     (?<![\d.$€£])(?<!USD\ )(?<!EUR\ )
     (?:
         \d{4}\.\d{2}(?:[. ]?\d{2}){0,2}             # 6404.11, 6404.11.90, 6404.11.9020
-      | \d{4}[ -]\d{2}[ -]\d{2}[ -]?\d{2}           # 6404-11-9020; eight digits with hyphens may be a date
+      | \d{4}[ -]\d{2}[ -]\d{2}[ -]?\d{2}           # 6404-11-9020; eight digits with hyphens could be a date
       | \d{4}\ \d{2}\ \d{2}
       | \d{10}
     )
@@ -46,110 +46,117 @@ _CONCLUSION = re.compile(
     r"\bessential character\b|\bclassifi(?:ed|able)\s+(?:in|under|as)\b|\bGRI\b|\bgeneral rules? of interpretation\b",
     re.IGNORECASE,
 )
-_RUN = re.compile(r"\d(?:[\s./-]{0,2}\d){5,}")
-_SUBHEADING = 6
-_LINE = 8
-_HEADING = 4
+_DIGIT_SEQUENCE = re.compile(r"\d(?:[\s./-]{0,2}\d){5,}")
+_HEADING_DIGITS = 4
+_SUBHEADING_DIGITS = 6
+_LINE_DIGITS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
-    """A text of the request: where it stands, and what it says in plain characters."""
+class _RequestText:
+    """A text of the request, in NFKC form, with its pointer."""
 
     pointer: str
-    words: str
+    content: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Mention:
-    """A code that a text names: the words, and the digits; no digits where it is spelt out."""
+    """A code or heading that a text mentions; `code` has its digits, or is empty if it is spelt out in words."""
 
     pointer: str
-    words: str
+    excerpt: str
     code: str
     rule: str
 
 
 def leaks(case: TariffCase, file: str) -> Iterator[Finding]:
-    """Find what gives the answer away in a case's description, evidence and options.
+    """Yield what reveals the answer in a case's description, evidence and options.
 
-    The tag `planted_code` allows any code but the preferred ones.
+    The tag `planted_code` allows every code except the preferred ones.
     """
-    at = partial(Finding, file=file)
+    finding = partial(Finding, file=file)
     texts = list(_texts(case))
     mentions = [mention for text in texts for mention in _mentions(text)]
-    gold = [digits(code) for code in case.expected.preferred_hts]
-    planted = PLANTED in case.notes.tags
+    preferred = [digits(code) for code in case.expected.preferred_hts]
+    planted = PLANTED_CODE in case.notes.tags
     for mention in mentions:
-        message = f'the text says "{mention.words}"; take it out'
-        if mention.code and any(code.startswith(mention.code) for code in gold):
-            yield at(pointer=mention.pointer, rule="leak_gold", message=message)
+        message = f'the text contains "{mention.excerpt}"; remove it'
+        if mention.code and any(code.startswith(mention.code) for code in preferred):
+            yield finding(pointer=mention.pointer, rule="leak_gold", message=message)
         elif not planted:
-            yield at(pointer=mention.pointer, rule=mention.rule, message=message)
-        elif len(mention.code) >= _HEADING and not _is_forbidden(mention.code, case):
-            message = f'the text plants "{mention.words}", which no code of must_not_hts forbids; add it there'
-            yield at(pointer=mention.pointer, rule="planted_code_allowed", message=message)
+            yield finding(pointer=mention.pointer, rule=mention.rule, message=message)
+        elif len(mention.code) >= _HEADING_DIGITS and not _is_forbidden(mention.code, case):
+            message = f'the planted code "{mention.excerpt}" is not forbidden; add it to must_not_hts'
+            yield finding(pointer=mention.pointer, rule="planted_code_allowed", message=message)
     if planted and not mentions:
-        yield at(pointer="/notes/tags", rule="planted_code_absent", message="no code stands in the text; drop the tag")
+        message = f"the text contains no code; remove the tag {PLANTED_CODE}"
+        yield finding(pointer="/notes/tags", rule="planted_code_absent", message=message)
     for text in texts:
-        yield from _said(text, case, file, mentions)
-    yield from _named_chapters(case, file)
+        yield from _other_leaks(text, case, file, mentions)
+    yield from _candidate_chapters(case, file)
 
 
-def _texts(case: TariffCase) -> Iterator[_Text]:
-    yield _text("/input/input", case.input.input)
+def _texts(case: TariffCase) -> Iterator[_RequestText]:
+    yield _normalized("/input/input", case.input.input)
     for index, document in enumerate(case.input.evidence):
-        for key, words in (("source_id", document.source_id), ("title", document.title), ("text", document.text)):
-            yield _text(f"/input/evidence/{index}/{key}", words or "")
+        for key, content in (("source_id", document.source_id), ("title", document.title), ("text", document.text)):
+            yield _normalized(f"/input/evidence/{index}/{key}", content or "")
 
 
-def _text(pointer: str, words: str) -> _Text:
-    return _Text(pointer, unicodedata.normalize("NFKC", words))
+def _normalized(pointer: str, content: str) -> _RequestText:
+    return _RequestText(pointer, unicodedata.normalize("NFKC", content))
 
 
-def _mentions(text: _Text) -> Iterator[_Mention]:
-    for match in _CODES.finditer(text.words):
+def _mentions(text: _RequestText) -> Iterator[_Mention]:
+    for match in _CODES.finditer(text.content):
         code = digits(match[0])
         if chapter(code) != "00":
             yield _Mention(text.pointer, match[0], code, "leak_code")
-    for match in _HEADINGS.finditer(text.words):
-        # "heading 6402.99" is found as a code already
+    for match in _HEADINGS.finditer(text.content):
+        # the pattern of codes already matches "heading 6402.99"
         numbers = (number for number in re.findall(r"\d[\d.]*", match[1]) if not _CODES.match(number))
         for number in numbers:
             yield _Mention(text.pointer, match[0], digits(number).zfill(2), "leak_heading")
-    for match in _IN_WORDS.finditer(text.words):
+    for match in _IN_WORDS.finditer(text.content):
         yield _Mention(text.pointer, match[0], "", "leak_heading")
 
 
 def _is_forbidden(code: str, case: TariffCase) -> bool:
-    return any(stands_under(code, one) or stands_under(one, code) for one in case.expected.must_not_hts or ())
+    forbidden = case.expected.must_not_hts or ()
+    return any(is_under(code, prefix) or is_under(prefix, code) for prefix in forbidden)
 
 
-def _said(text: _Text, case: TariffCase, file: str, mentions: list[_Mention]) -> Iterator[Finding]:
-    """Find what no pattern of codes shows: the gold among other digits, the ruling, its conclusion."""
-    at = partial(Finding, file=file, pointer=text.pointer)
-    known = [mention.words for mention in mentions if mention.pointer == text.pointer]
-    for run in _RUN.findall(text.words):
-        if _holds_gold(digits(run), case) and not any(words in run or run in words for words in known):
-            yield at(rule="leak_gold", message=f'the text says "{run}"; take it out')
+def _other_leaks(text: _RequestText, case: TariffCase, file: str, mentions: list[_Mention]) -> Iterator[Finding]:
+    """Yield other leaks: a preferred code among other digits, the ruling, its conclusion."""
+    finding = partial(Finding, file=file, pointer=text.pointer)
+    reported = [mention.excerpt for mention in mentions if mention.pointer == text.pointer]
+    for sequence in _DIGIT_SEQUENCE.findall(text.content):
+        is_reported = any(excerpt in sequence or sequence in excerpt for excerpt in reported)
+        if _contains_preferred(digits(sequence), case) and not is_reported:
+            yield finding(rule="leak_gold", message=f'the text contains "{sequence}"; remove it')
     _, _, ruling = case.notes.source.partition(":")
-    for match in _RULING.finditer(text.words):
-        yield at(rule="leak_ruling", message=f'the text names the ruling "{match[0]}"; take it out')
-    if ruling and ruling in text.words and not _RULING.search(text.words):
-        yield at(rule="leak_ruling", message=f'the text names the ruling "{ruling}"; take it out')
-    for match in _CONCLUSION.finditer(text.words):
-        yield at(rule="leak_conclusion", message=f'the text says "{match[0]}"; leave the conclusion to the target')
+    for match in _RULING.finditer(text.content):
+        yield finding(rule="leak_ruling", message=f'the text names the ruling "{match[0]}"; remove it')
+    if ruling and ruling in text.content and not _RULING.search(text.content):
+        yield finding(rule="leak_ruling", message=f'the text names the ruling "{ruling}"; remove it')
+    for match in _CONCLUSION.finditer(text.content):
+        message = f'the text contains "{match[0]}"; remove it, the conclusion is the target\'s task'
+        yield finding(rule="leak_conclusion", message=message)
 
 
-def _holds_gold(run: str, case: TariffCase) -> bool:
-    golds = [digits(code) for code in case.expected.preferred_hts]
-    return any(run == gold[:_SUBHEADING] or (len(gold) >= _LINE and gold[:_LINE] in run) for gold in golds)
+def _contains_preferred(sequence: str, case: TariffCase) -> bool:
+    codes = [digits(code) for code in case.expected.preferred_hts]
+    return any(
+        sequence == code[:_SUBHEADING_DIGITS] or (len(code) >= _LINE_DIGITS and code[:_LINE_DIGITS] in sequence)
+        for code in codes
+    )
 
 
-def _named_chapters(case: TariffCase, file: str) -> Iterator[Finding]:
-    golds = {chapter(code) for code in case.expected.preferred_hts}
-    for index, named in enumerate(case.input.options.candidate_chapters):
-        if named in golds:
+def _candidate_chapters(case: TariffCase, file: str) -> Iterator[Finding]:
+    preferred = {chapter(code) for code in case.expected.preferred_hts}
+    for index, candidate in enumerate(case.input.options.candidate_chapters):
+        if candidate in preferred:
             pointer = f"/input/options/candidate_chapters/{index}"
-            message = f"got {named}, the chapter of the preferred code; leave the option out"
+            message = f"got {candidate}, the chapter of a preferred code; remove it"
             yield Finding(file=file, pointer=pointer, rule="leak_chapter", message=message)

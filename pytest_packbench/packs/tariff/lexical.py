@@ -1,6 +1,7 @@
-"""The floor: a target without a model, which takes the line of the schedule whose words are most like the goods' own.
+"""A baseline target without a model: it answers with the line of the schedule that is most similar to the description.
 
-It never refuses, weighs no rule of interpretation and offers no saving. What a model scores above it is worth counting.
+It never refuses a description that shares a word with the schedule, applies no rule of interpretation and proposes no
+saving. Only scores above its own are evidence of a model's skill.
 """
 
 from __future__ import annotations
@@ -22,71 +23,77 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
-    from pytest_packbench.packs.tariff.schedule import Line
+    from pytest_packbench.packs.tariff.schedule import TariffLine
 
 FILE = "hts"
-"""The name of the file that the target needs: ini `packbench_hts`, environment `PACKBENCH_HTS`."""
+"""The name under which the target expects the schedule's file: ini `packbench_hts`, environment `PACKBENCH_HTS`."""
 
-# the usual constants of BM25: how soon repetition stops to count, and how much length does
+# the usual BM25 constants k1 and b: saturation of term frequency, and normalisation by length
 _SATURATION = 1.2
-_LENGTH = 0.75
-# words that more than this share of the lines holds (other, or, of, and) weigh next to nothing and cost the most
-_COMMON = 0.5
+_LENGTH_WEIGHT = 0.75
+# words in more than this share of the lines (other, or, of, and) add almost nothing to a score and cost the most time
+_MAX_SHARE = 0.5
 _WORD = re.compile(r"[a-z]+")
 _PLURAL = re.compile(r"(?<=[a-z]{2})s$")
 
 
 class Index:
-    """The lines of a schedule in its order, ranked by BM25 over their own and their ancestors' descriptions."""
+    """A BM25 index of the lines of a schedule, over their own and their ancestors' descriptions.
 
-    def __init__(self, lines: Iterable[Line]) -> None:
-        self.lines: Sequence[Line] = tuple(lines)
+    Attributes:
+        lines: the lines in the order of the schedule.
+    """
+
+    def __init__(self, lines: Iterable[TariffLine]) -> None:
+        self.lines: Sequence[TariffLine] = tuple(lines)
         counts = [Counter(_words(" ".join(line.texts))) for line in self.lines]
         lengths = [sum(count.values()) for count in counts]
         mean = sum(lengths) / max(1, len(lengths)) or 1.0
-        holders: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        postings: dict[str, list[tuple[int, float]]] = defaultdict(list)
         for number, (count, length) in enumerate(zip(counts, lengths, strict=True)):
-            damping = _SATURATION * (1 - _LENGTH + _LENGTH * length / mean)
-            for word, times in count.items():
-                holders[word].append((number, times * (_SATURATION + 1) / (times + damping)))
-        most = _COMMON * len(self.lines)
-        self._holders = {word: found for word, found in holders.items() if len(found) <= most}
+            damping = _SATURATION * (1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * length / mean)
+            for word, frequency in count.items():
+                postings[word].append((number, frequency * (_SATURATION + 1) / (frequency + damping)))
+        limit = _MAX_SHARE * len(self.lines)
+        self._postings = {word: entries for word, entries in postings.items() if len(entries) <= limit}
 
-    def best(self, text: str) -> tuple[Line, float] | None:
-        """Give the line most like a text, with its points; the first of equals, None where no word is shared."""
-        points: dict[int, float] = defaultdict(float)
+    def best(self, text: str) -> tuple[TariffLine, float] | None:
+        """Return the line most similar to a text, with its score; of equals the first, None if no word is shared."""
+        scores: dict[int, float] = defaultdict(float)
         for word in dict.fromkeys(_words(text)):
-            holders = self._holders.get(word, [])
-            rarity = math.log(1 + (len(self.lines) - len(holders) + 0.5) / (len(holders) + 0.5))
-            for number, weight in holders:
-                points[number] += rarity * weight
-        if not points:
+            postings = self._postings.get(word, [])
+            rarity = math.log(1 + (len(self.lines) - len(postings) + 0.5) / (len(postings) + 0.5))
+            for number, weight in postings:
+                scores[number] += rarity * weight
+        if not scores:
             return None
-        number = min(points, key=lambda one: (-points[one], one))
-        return self.lines[number], points[number]
+        number = min(scores, key=lambda line: (-scores[line], line))
+        return self.lines[number], scores[number]
 
 
 @without_model
 def target(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-    """Classify goods as the line of the schedule with the most similar text; refuse where no word is shared.
+    """Answer with the line of the schedule most similar to the text; refuse if no word is shared.
 
-    Documents among the evidence count as text too. The context brings the schedule's file under `hts`.
+    The text is the description and the evidence. The schedule is read from the context's file `hts`.
 
     Raises:
-        ValueError: no schedule was given, or the file is none.
+        ValueError: no schedule is configured, or the file is not one.
         OSError: the file can't be read.
     """
     path = context.files.get(FILE)
     if path is None:
-        raise ValueError("no schedule; give its file by ini packbench_hts or environment PACKBENCH_HTS")
+        raise ValueError(
+            "no tariff schedule is configured; set ini packbench_hts or environment PACKBENCH_HTS to its file"
+        )
     goods = TariffInput.model_validate(request.as_json())
     schedule, index = _load(path)
-    found = index.best(" ".join([goods.input, *(document.text for document in goods.evidence)]))
-    if found is None:
-        reason = "no word of the schedule is in the text"
+    match = index.best(" ".join([goods.input, *(document.text for document in goods.evidence)]))
+    if match is None:
+        reason = "the text shares no word with the schedule"
         refusal = {"category": "insufficient_info", "reason": reason, "questions": []}
         return _result(accepted=False, tariff_dossier=None, refusal=refusal)
-    return _answer(*found, schedule)
+    return _answer(*match, schedule)
 
 
 @cache
@@ -100,7 +107,7 @@ def _words(text: str) -> list[str]:
     return [_PLURAL.sub("", word) for word in _WORD.findall(plain)]
 
 
-def _answer(line: Line, points: float, schedule: Schedule) -> dict[str, Any]:
+def _answer(line: TariffLine, score: float, schedule: Schedule) -> dict[str, Any]:
     rate = schedule.rate(line.code)
     pct = None if rate is None else rate.pct
     baseline: dict[str, Any] = {
@@ -109,7 +116,7 @@ def _answer(line: Line, points: float, schedule: Schedule) -> dict[str, Any]:
         "duty_basis": None if rate is None else rate.basis,
         "duty_rate_pct": pct,
         "duty_breakdown": {"base_rate_pct": pct, "applied_additional_duties": [], "total_rate_pct": pct},
-        "rationale": f"the line with the most similar words, {points:.1f} points",
+        "rationale": f"the line with the most similar description, BM25 score {score:.1f}",
     }
     dossier = {
         "candidate_chapters": [chapter(line.code)],

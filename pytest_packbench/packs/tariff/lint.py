@@ -1,8 +1,7 @@
-"""Rules of case quality for tariff cases: leaks, codes, expectations, notes; with a schedule, rates too."""
+"""Lint rules for tariff cases: leaks, codes, expectations and notes; with a schedule, also codes and duty rates."""
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -12,7 +11,8 @@ from pydantic import ValidationError
 from pytest_packbench.model.finding import Finding
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.suite import CONFIG_NAME
-from pytest_packbench.packs.tariff.codes import LEVELS, chapter, digits, dotted, stands_under
+from pytest_packbench.packs.tariff.checks.duty import same_rate
+from pytest_packbench.packs.tariff.codes import LEVELS, chapter, digits, dotted, is_under
 from pytest_packbench.packs.tariff.leaks import leaks
 from pytest_packbench.packs.tariff.scoring import threshold_of
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.finding import FiledCase, Severity
     from pytest_packbench.packs.tariff.dossier import Classification, Proposal
-    from pytest_packbench.packs.tariff.model import Expected, TariffCase, TariffNotes, TariffSuiteConfig
-    from pytest_packbench.packs.tariff.schedule import Rate, Schedule
+    from pytest_packbench.packs.tariff.model import TariffCase, TariffExpected, TariffNotes, TariffSuiteConfig
+    from pytest_packbench.packs.tariff.schedule import DutyRate, Schedule
 
 SCHEDULE = "hts"
-"""The name of the option that gives the tariff schedule's file."""
+"""The name of the option for the tariff schedule's file."""
 CITATION_TRAP = "citation_trap"
 EVIDENCE = "evidence"
 TAGS = frozenset(
@@ -59,35 +59,34 @@ TAGS = frozenset(
         "engineering",
     }
 )
-"""The tags without a value. Beside them: `chapter_NN`, `ruling_year_YYYY`, `pair_<slug>`."""
-LEAST_WORDS, MOST_WORDS = 40, 200
+"""The tags without a value; those with one are `chapter_NN`, `ruling_year_YYYY` and `pair_<slug>`."""
+MIN_WORDS, MAX_WORDS = 40, 200
 
 _VALUED_TAG = re.compile(r"chapter_\d{2}|ruling_year_\d{4}|pair_[a-z0-9_]+")
 _CHAPTER_TAG = re.compile(r"chapter_(\d{2})")
 _YEAR_TAG = re.compile(r"ruling_year_(\d{4})")
 _RULING = re.compile(r"ruling:(?:(?:NY|HQ)[-_])?[A-Z]?\d{5,6}")
-_WRITTEN = re.compile(r"\d{2}|\d{4}|\d{4}\.\d{2}|\d{4}\.\d{2}\.\d{2}|\d{4}\.\d{2}\.\d{2}\.?\d{2}")
-_FULL = 10
-# 77 is reserved, 98 and 99 stand beside a code, never in its place
-_NO_GOODS = frozenset({"00", "77", "98", "99"})
-_LISTS = ("preferred_hts", "allowed_hts", "must_not_hts")
-_DUTY = ("duty_delta_range", "expected_duty_total_rate_pct", "expected_duty_delta_direction")
-_LEVERS = (
+_CODE_FORMAT = re.compile(r"\d{2}|\d{4}|\d{4}\.\d{2}|\d{4}\.\d{2}\.\d{2}|\d{4}\.\d{2}\.\d{2}\.?\d{2}")
+_FULL_DIGITS = 10
+# 77 is reserved; codes of 98 and 99 are reported in addition to a code, never instead of one
+_CHAPTERS_WITHOUT_GOODS = frozenset({"00", "77", "98", "99"})
+_CODE_LISTS = ("preferred_hts", "allowed_hts", "must_not_hts")
+_DUTY_KEYS = ("duty_delta_range", "expected_duty_total_rate_pct", "expected_duty_delta_direction")
+_LEVER_KEYS = (
     "lever_found_expected",
     "lever_count_min",
     "lever_compliance_ok",
     "expected_best_is_multi_step",
     "min_lever_steps",
 )
-_ACCEPTS = {"positive": True, "negative": False, "no_savings": True, "savings_possible": True}
+_EXPECTED_ACCEPT = {"positive": True, "negative": False, "no_savings": True, "savings_possible": True}
 _MULTI_STEP = 2
-_ANSWERS = frozenset({"propose", "revise"})
-_RATE_TOLERANCE = 0.005
+_PROPOSAL_ROLES = frozenset({"propose", "revise"})
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """A case as its rules see it: with its file and cassette, and what `suite.yaml` says."""
+class LintedCase:
+    """A case with its file, its cassette and the configuration of its suite."""
 
     filed: FiledCase
     rules: TariffSuiteConfig
@@ -98,297 +97,310 @@ class Subject:
         return cast("TariffCase", self.filed.loaded.case)
 
     @property
-    def expected(self) -> Expected:
-        """What a right answer looks like."""
+    def expected(self) -> TariffExpected:
+        """The expectations of the case."""
         return self.case.expected
 
     @property
     def notes(self) -> TariffNotes:
-        """Source, edition and reasons."""
+        """The notes of the case."""
         return self.case.notes
 
     def codes(self, *names: str) -> Iterator[tuple[str, str]]:
-        """Give the codes of the lists named, all lists by default, each with its pointer."""
-        for name in names or _LISTS:
+        """Yield the codes of the named lists (default: all) with their pointers."""
+        for name in names or _CODE_LISTS:
             for index, code in enumerate(getattr(self.expected, name) or ()):
                 yield f"/expected/{name}/{index}", code
 
-    def found(self, pointer: str, rule: str, message: str, severity: Severity = "error") -> Finding:
-        """Say what is wrong in a place of the case's file."""
+    def finding(self, pointer: str, rule: str, message: str, severity: Severity = "error") -> Finding:
+        """Return a finding in the case's file."""
         return Finding(file=self.filed.file, pointer=pointer, rule=rule, message=message, severity=severity)
 
 
 def lint(cases: Sequence[FiledCase], rules: TariffSuiteConfig, options: Mapping[str, Path]) -> Iterator[Finding]:
-    """Give what the rules of this pack find; codes and rates are looked up where `hts` gives a schedule's file.
+    """Run the lint rules of the tariff pack; with the option `hts` codes and rates are looked up in the schedule.
 
     Raises:
-        ScheduleError: the file is no schedule.
+        ScheduleError: the file is not a schedule.
         OSError: the file can't be read.
     """
-    subjects = [Subject(filed, rules) for filed in cases]
-    yield from _thresholds(subjects)
-    for subject in subjects:
-        yield from leaks(subject.case, subject.filed.file)
-        for rule in _RULES:
-            yield from rule(subject)
+    linted_cases = [LintedCase(filed, rules) for filed in cases]
+    yield from _thresholds(linted_cases)
+    for linted in linted_cases:
+        yield from leaks(linted.case, linted.filed.file)
+        for rule in _CASE_RULES:
+            yield from rule(linted)
     if SCHEDULE in options:
         from pytest_packbench.packs.tariff.schedule import Schedule
 
         schedule = Schedule.read(options[SCHEDULE])
-        for subject in subjects:
-            yield from _look_up(subject, schedule)
+        for linted in linted_cases:
+            yield from _schedule_findings(linted, schedule)
 
 
-def _thresholds(subjects: Iterable[Subject]) -> Iterable[Finding]:
-    """Judge each threshold once, where it stands."""
-    found: dict[tuple[str, str, str], Finding] = {}
-    for finding in (one for subject in subjects for one in _threshold(subject)):
-        found.setdefault((finding.file, finding.pointer, finding.rule), finding)
-    return found.values()
+def _thresholds(linted_cases: Iterable[LintedCase]) -> Iterable[Finding]:
+    """Check each threshold once, where it is set."""
+    findings: dict[tuple[str, str, str], Finding] = {}
+    for linted in linted_cases:
+        for finding in _threshold(linted):
+            findings.setdefault((finding.file, finding.pointer, finding.rule), finding)
+    return findings.values()
 
 
-def _threshold(subject: Subject) -> Iterator[Finding]:
-    case, scoring = subject.case, subject.rules.scoring
+def _threshold(linted: LintedCase) -> Iterator[Finding]:
+    case, scoring = linted.case, linted.rules.scoring
     accepts = case.expected.expected_accept
-    threshold = threshold_of(case, subject.rules)
-    best = min(1.0, scoring.preferred + scoring.bonus) if accepts else 1.0
-    wrong = scoring.chapter + scoring.bonus if accepts else scoring.wrong_refusal_category
-    file, pointer = _place_of_threshold(subject)
-    if threshold > best + TOLERANCE:
-        message = f"got {threshold:g}; no answer scores over {best:g}"
+    threshold = threshold_of(case, linted.rules)
+    highest = min(1.0, scoring.preferred + scoring.bonus) if accepts else 1.0
+    wrong_score = scoring.chapter + scoring.bonus if accepts else scoring.wrong_refusal_category
+    file, pointer = _threshold_location(linted)
+    if threshold > highest + TOLERANCE:
+        message = f"got {threshold:g}; the highest possible score is {highest:g}, lower the threshold"
         yield Finding(file=file, pointer=pointer, rule="threshold_unreachable", message=message)
-    # a suite's threshold of zero is found by the general rules
-    elif threshold <= wrong + TOLERANCE and (threshold > 0 or file != CONFIG_NAME):
-        what = "a code of the right chapter" if accepts else "a refusal of the wrong category"
-        message = f"got {threshold:g}; {what} scores {wrong:g} and would pass"
+    # the general rules report a suite's threshold of 0
+    elif threshold <= wrong_score + TOLERANCE and (threshold > 0 or file != CONFIG_NAME):
+        wrong_answer = "a wrong code of the right chapter" if accepts else "a refusal in the wrong category"
+        message = f"got {threshold:g}; {wrong_answer} scores {wrong_score:g} and would pass, raise the threshold"
         yield Finding(file=file, pointer=pointer, rule="threshold_low", message=message)
     partial_credit = min(1.0, scoring.allowed + scoring.bonus)
     if case.expected.allowed_hts and threshold > partial_credit + TOLERANCE:
-        message = f"an allowed code scores {partial_credit:g} at most and can't reach the threshold of {threshold:g}"
-        yield subject.found("/expected/allowed_hts", "allowed_unreachable", message, "warning")
+        message = (
+            f"an allowed code scores at most {partial_credit:g}, below the threshold of {threshold:g}, and never passes"
+        )
+        yield linted.finding("/expected/allowed_hts", "allowed_unreachable", message, "warning")
 
 
-def _place_of_threshold(subject: Subject) -> tuple[str, str]:
-    if subject.expected.threshold is not None:
-        return subject.filed.file, "/expected/threshold"
-    if subject.case.case_type in subject.rules.thresholds.by_type:
-        return CONFIG_NAME, f"/thresholds/by_type/{subject.case.case_type}"
-    return CONFIG_NAME, f"/thresholds/{'accept' if subject.expected.expected_accept else 'refuse'}"
+def _threshold_location(linted: LintedCase) -> tuple[str, str]:
+    if linted.expected.threshold is not None:
+        return linted.filed.file, "/expected/threshold"
+    if linted.case.case_type in linted.rules.thresholds.by_type:
+        return CONFIG_NAME, f"/thresholds/by_type/{linted.case.case_type}"
+    return CONFIG_NAME, f"/thresholds/{'accept' if linted.expected.expected_accept else 'refuse'}"
 
 
-def _preferred(subject: Subject) -> Iterator[Finding]:
-    expected = subject.expected
+def _preferred(linted: LintedCase) -> Iterator[Finding]:
+    expected = linted.expected
     if expected.expected_accept and not expected.preferred_hts:
-        yield subject.found("/expected/preferred_hts", "preferred_missing", "an answer is due; name its code")
+        yield linted.finding("/expected/preferred_hts", "preferred_missing", "the case expects an answer; add its code")
     if not expected.expected_accept and expected.preferred_hts:
-        yield subject.found("/expected/preferred_hts", "preferred_undue", "a refusal is due; take the codes out")
+        yield linted.finding(
+            "/expected/preferred_hts", "preferred_undue", "the case expects a refusal; remove the codes"
+        )
     if expected.expected_accept and not expected.must_not_hts:
-        message = "name at least one near code that a careless answer would give, with the reason why it is wrong"
-        yield subject.found("/expected/must_not_hts", "forbidden_missing", message)
+        message = "add at least one similar code that a careless answer would give, with the reason why it is wrong"
+        yield linted.finding("/expected/must_not_hts", "forbidden_missing", message)
 
 
-def _code_form(subject: Subject) -> Iterator[Finding]:
-    for pointer, code in subject.codes():
+def _code_form(linted: LintedCase) -> Iterator[Finding]:
+    for pointer, code in linted.codes():
         count = len(digits(code))
         if count not in LEVELS:
-            message = f"got {count} digits in {code}; expected {', '.join(map(str, LEVELS))}"
-            yield subject.found(pointer, "code_length", message)
-        elif not _WRITTEN.fullmatch(code):
-            yield subject.found(pointer, "code_form", f"got {code}; write it as ####.##.####")
-        elif chapter(code) in _NO_GOODS:
-            yield subject.found(pointer, "code_impossible", f"got {code}; chapter {chapter(code)} classifies no goods")
-        elif "preferred" in pointer and count != _FULL:
-            yield subject.found(pointer, "preferred_length", f"got {count} digits in {code}; expected {_FULL}")
+            message = f"got {count} digits in {code}; expected one of {', '.join(map(str, LEVELS))}"
+            yield linted.finding(pointer, "code_length", message)
+        elif not _CODE_FORMAT.fullmatch(code):
+            yield linted.finding(pointer, "code_form", f"got {code}; expected the format ####.##.####")
+        elif chapter(code) in _CHAPTERS_WITHOUT_GOODS:
+            yield linted.finding(pointer, "code_impossible", f"got {code}; chapter {chapter(code)} classifies no goods")
+        elif "preferred" in pointer and count != _FULL_DIGITS:
+            yield linted.finding(pointer, "preferred_length", f"got {count} digits in {code}; expected {_FULL_DIGITS}")
 
 
-def _code_conflicts(subject: Subject) -> Iterator[Finding]:
-    wanted = list(subject.codes("preferred_hts", "allowed_hts"))
-    forbidden = list(subject.codes("must_not_hts"))
+def _code_conflicts(linted: LintedCase) -> Iterator[Finding]:
+    accepted = list(linted.codes("preferred_hts", "allowed_hts"))
+    forbidden = list(linted.codes("must_not_hts"))
     for pointer, code in forbidden:
-        for _, other in wanted:
+        for _, other in accepted:
             if digits(code) == digits(other):
-                message = f"{code} is preferred or allowed, and forbidden; decide"
-                yield subject.found(pointer, "code_conflict", message)
-            elif stands_under(other, code):
-                message = f"{code} forbids {other}, which is preferred or allowed; forbid a longer code"
-                yield subject.found(pointer, "forbidden_covers_gold", message)
-    yield from _repeated(subject, wanted)
-    yield from _repeated(subject, forbidden)
+                message = f"{code} is both accepted and forbidden; remove one of them"
+                yield linted.finding(pointer, "code_conflict", message)
+            elif is_under(other, code):
+                message = f"{code} also forbids {other}, which is preferred or allowed; forbid a longer code"
+                yield linted.finding(pointer, "forbidden_covers_gold", message)
+    yield from _repeated(linted, accepted)
+    yield from _repeated(linted, forbidden)
     for pointer, code in forbidden:
-        wider = next((one for _, one in forbidden if stands_under(code, one) and digits(one) != digits(code)), None)
+        wider = next(
+            (prefix for _, prefix in forbidden if is_under(code, prefix) and digits(prefix) != digits(code)), None
+        )
         if wider is not None:
-            message = f"{code} can't be reached: {wider} forbids it already"
-            yield subject.found(pointer, "forbidden_unreachable", message, "warning")
+            message = f"{code} has no effect: {wider} already forbids it; remove one of them"
+            yield linted.finding(pointer, "forbidden_unreachable", message, "warning")
 
 
-def _repeated(subject: Subject, codes: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+def _repeated(linted: LintedCase, codes: Iterable[tuple[str, str]]) -> Iterator[Finding]:
     seen: set[str] = set()
     for pointer, code in codes:
         if digits(code) in seen:
-            yield subject.found(pointer, "code_repeated", f"{code} stands twice; keep one")
+            yield linted.finding(pointer, "code_repeated", f"duplicate code {code}; remove one")
         seen.add(digits(code))
 
 
-def _reasons(subject: Subject) -> Iterator[Finding]:
-    reasons = {digits(code): text for code, text in subject.notes.reasons.items()}
-    for pointer, code in subject.codes("allowed_hts", "must_not_hts"):
+def _reasons(linted: LintedCase) -> Iterator[Finding]:
+    reasons = {digits(code): text for code, text in linted.notes.reasons.items()}
+    for pointer, code in linted.codes("allowed_hts", "must_not_hts"):
         if not reasons.get(digits(code), "").strip():
-            yield subject.found(pointer, "reason_missing", f"say in /notes/reasons why {code} is wrong or near enough")
-    known = {digits(code) for _, code in subject.codes()}
-    for code in subject.notes.reasons:
-        if digits(code) not in known:
-            message = f"a reason for {dotted(code)}, which the case doesn't name; correct the code or drop it"
-            yield subject.found(f"/notes/reasons/{code}", "reason_unused", message)
+            yield linted.finding(
+                pointer, "reason_missing", f"no reason for {code} in /notes/reasons; add why it is allowed or forbidden"
+            )
+    listed = {digits(code) for _, code in linted.codes()}
+    for code in linted.notes.reasons:
+        if digits(code) not in listed:
+            message = f"the case does not list the code {dotted(code)}; correct the code or remove the reason"
+            yield linted.finding(f"/notes/reasons/{code}", "reason_unused", message)
 
 
-def _type_against_expectation(subject: Subject) -> Iterator[Finding]:
-    case_type, expected = subject.case.case_type, subject.expected
-    due = _ACCEPTS.get(case_type)
-    if due is not None and due is not expected.expected_accept:
-        message = f'a case of type "{case_type}" expects {"an answer" if due else "a refusal"}; change one of them'
-        yield subject.found("/expected/expected_accept", "type_expectation", message)
+def _type_against_expectation(linted: LintedCase) -> Iterator[Finding]:
+    case_type, expected = linted.case.case_type, linted.expected
+    expected_accept = _EXPECTED_ACCEPT.get(case_type)
+    if expected_accept is not None and expected_accept is not expected.expected_accept:
+        decision = "an answer" if expected_accept else "a refusal"
+        message = f'a case of type "{case_type}" expects {decision}; change the type or the expectation'
+        yield linted.finding("/expected/expected_accept", "type_expectation", message)
         return
     if case_type == "no_savings" and not expected.no_savings_expected:
-        message = 'a case of type "no_savings" forbids savings; set it to true'
-        yield subject.found("/expected/no_savings_expected", "type_expectation", message)
+        message = 'a case of type "no_savings" forbids savings; set no_savings_expected to true'
+        yield linted.finding("/expected/no_savings_expected", "type_expectation", message)
     if case_type == "savings_possible" and not expected.lever_found_expected:
-        message = 'a case of type "savings_possible" expects a lever; set it to true'
-        yield subject.found("/expected/lever_found_expected", "type_expectation", message)
+        message = 'a case of type "savings_possible" expects a lever; set lever_found_expected to true'
+        yield linted.finding("/expected/lever_found_expected", "type_expectation", message)
 
 
-def _savings(subject: Subject) -> Iterator[Finding]:
-    expected = subject.expected
+def _savings(linted: LintedCase) -> Iterator[Finding]:
+    expected = linted.expected
     pointer = "/expected/no_savings_expected"
     if expected.no_savings_expected:
-        for key in _levers_due(expected):
-            message = f"savings are forbidden, and {key} asks for them; decide"
-            yield subject.found(pointer, "savings_conflict", message)
+        for key in _lever_requirements(expected):
+            message = f"savings are forbidden, but {key} requires them; change one of them"
+            yield linted.finding(pointer, "savings_conflict", message)
     elif expected.lever_found_expected is False:
-        for key in _levers_due(expected):
-            message = f"no lever is expected, and {key} asks for one; decide"
-            yield subject.found("/expected/lever_found_expected", "savings_conflict", message)
+        for key in _lever_requirements(expected):
+            message = f"levers are forbidden, but {key} requires one; change one of them"
+            yield linted.finding("/expected/lever_found_expected", "savings_conflict", message)
     if expected.expected_best_is_multi_step is False and (expected.min_lever_steps or 0) >= _MULTI_STEP:
-        message = f"a single step is expected, and min_lever_steps asks for {expected.min_lever_steps}; decide"
-        yield subject.found("/expected/expected_best_is_multi_step", "savings_conflict", message)
-    yield from _direction(subject)
+        message = f"a single step is expected, but min_lever_steps is {expected.min_lever_steps}; change one of them"
+        yield linted.finding("/expected/expected_best_is_multi_step", "savings_conflict", message)
+    yield from _direction(linted)
 
 
-def _levers_due(expected: Expected) -> Iterator[str]:
-    yield from (key for key in _LEVERS if getattr(expected, key))
+def _lever_requirements(expected: TariffExpected) -> Iterator[str]:
+    yield from (key for key in _LEVER_KEYS if getattr(expected, key))
     if expected.expected_duty_delta_direction == "decrease":
         yield "expected_duty_delta_direction"
 
 
-def _direction(subject: Subject) -> Iterator[Finding]:
-    limits, direction = subject.expected.duty_delta_range, subject.expected.expected_duty_delta_direction
+def _direction(linted: LintedCase) -> Iterator[Finding]:
+    limits, direction = linted.expected.duty_delta_range, linted.expected.expected_duty_delta_direction
     if limits is None:
         return
     low, high = limits
     possible = {"decrease": low < 0, "increase": high > 0, "flat": low <= 0 <= high}
     if direction is not None and not possible[direction]:
-        message = f"{low:g} to {high:g} points and the direction {direction} exclude each other; decide"
-        yield subject.found("/expected/duty_delta_range", "savings_conflict", message)
-    elif subject.expected.no_savings_expected and high < 0:
-        message = f"savings are forbidden, and {low:g} to {high:g} points asks for them; decide"
-        yield subject.found("/expected/duty_delta_range", "savings_conflict", message)
+        message = f"{low:g} to {high:g} percentage points exclude the direction {direction}; change one of them"
+        yield linted.finding("/expected/duty_delta_range", "savings_conflict", message)
+    elif linted.expected.no_savings_expected and high < 0:
+        message = f"savings are forbidden, but {low:g} to {high:g} percentage points require them; change one of them"
+        yield linted.finding("/expected/duty_delta_range", "savings_conflict", message)
 
 
-def _refusal(subject: Subject) -> Iterator[Finding]:
-    expected = subject.expected
+def _refusal(linted: LintedCase) -> Iterator[Finding]:
+    expected = linted.expected
     if expected.expected_accept:
         if expected.expected_refusal_category is not None:
-            message = "an answer is due; no category is looked at"
-            yield subject.found("/expected/expected_refusal_category", "expectation_unused", message)
+            message = "the case expects an answer, so the category is ignored; set it to null"
+            yield linted.finding("/expected/expected_refusal_category", "expectation_unused", message)
         return
     if expected.expected_refusal_category is None:
-        message = "any refusal passes; name the category that is due"
-        yield subject.found("/expected/expected_refusal_category", "refusal_category_missing", message)
+        message = "any refusal would pass; add the expected category"
+        yield linted.finding("/expected/expected_refusal_category", "refusal_category_missing", message)
     for key in _unused_in_refusal(expected):
-        yield subject.found(f"/expected/{key}", "expectation_unused", "a refusal is due, and this is never looked at")
+        message = f"the case expects a refusal, so {key} is ignored; remove it"
+        yield linted.finding(f"/expected/{key}", "expectation_unused", message)
 
 
-def _unused_in_refusal(expected: Expected) -> Iterator[str]:
+def _unused_in_refusal(expected: TariffExpected) -> Iterator[str]:
     if expected.allowed_hts:
         yield "allowed_hts"
     if expected.no_savings_expected:
         yield "no_savings_expected"
-    yield from (key for key in (*_DUTY, *_LEVERS) if getattr(expected, key) is not None)
+    yield from (key for key in (*_DUTY_KEYS, *_LEVER_KEYS) if getattr(expected, key) is not None)
 
 
-def _edition(subject: Subject) -> Iterator[Finding]:
-    own, suite = subject.notes.hts_edition, subject.rules.hts_edition
-    if own is None:
-        yield subject.found("/notes/hts_edition", "edition_missing", "name the edition in which the codes are right")
-    elif suite is not None and own != suite:
-        message = f'got "{own}"; the codes of the suite come from "{suite}"'
-        yield subject.found("/notes/hts_edition", "edition_other", message)
+def _edition(linted: LintedCase) -> Iterator[Finding]:
+    case_edition, suite_edition = linted.notes.hts_edition, linted.rules.hts_edition
+    if case_edition is None:
+        message = "the edition is missing; add the edition of the schedule that the codes come from"
+        yield linted.finding("/notes/hts_edition", "edition_missing", message)
+    elif suite_edition is not None and case_edition != suite_edition:
+        message = f'got "{case_edition}"; expected "{suite_edition}", the edition of the suite'
+        yield linted.finding("/notes/hts_edition", "edition_other", message)
 
 
-def _source(subject: Subject) -> Iterator[Finding]:
-    source = subject.notes.source
+def _source(linted: LintedCase) -> Iterator[Finding]:
+    source = linted.notes.source
     if source.startswith("ruling:") and not _RULING.fullmatch(source):
         message = f'got "{source}"; expected the number of a ruling, such as ruling:N270709'
-        yield subject.found("/notes/source", "source_form", message)
+        yield linted.finding("/notes/source", "source_form", message)
 
 
-def _tags(subject: Subject) -> Iterator[Finding]:
-    for index, tag in enumerate(subject.notes.tags):
+def _tags(linted: LintedCase) -> Iterator[Finding]:
+    for index, tag in enumerate(linted.notes.tags):
         if tag not in TAGS and not _VALUED_TAG.fullmatch(tag):
-            yield subject.found(f"/notes/tags/{index}", "tag_unknown", f'"{tag}" is not in the vocabulary')
-    yield from _chapter_tag(subject)
-    yield from _year_tag(subject)
+            message = f'unknown tag "{tag}"; use a tag of the tariff vocabulary, such as gri_1 or chapter_64'
+            yield linted.finding(f"/notes/tags/{index}", "tag_unknown", message)
+    yield from _chapter_tag(linted)
+    yield from _year_tag(linted)
 
 
-def _chapter_tag(subject: Subject) -> Iterator[Finding]:
-    tagged = _values(subject, _CHAPTER_TAG)
+def _chapter_tag(linted: LintedCase) -> Iterator[Finding]:
+    tagged = _tag_values(linted, _CHAPTER_TAG)
     if len(tagged) != 1:
-        message = f"got {len(tagged)} tags chapter_NN; expected exactly one"
-        yield subject.found("/notes/tags", "chapter_tag", message)
+        message = f"got {len(tagged)} tags chapter_NN; expected exactly 1"
+        yield linted.finding("/notes/tags", "chapter_tag", message)
         return
-    golds = {chapter(code) for code in subject.expected.preferred_hts}
-    if golds and not golds & set(tagged):
-        message = f"got chapter_{tagged[0]}; the preferred code is of chapter {', '.join(sorted(golds))}"
-        yield subject.found("/notes/tags", "chapter_tag", message)
+    preferred = {chapter(code) for code in linted.expected.preferred_hts}
+    if preferred and not preferred & set(tagged):
+        message = f"got chapter_{tagged[0]}; the preferred code is in chapter {', '.join(sorted(preferred))}"
+        yield linted.finding("/notes/tags", "chapter_tag", message)
 
 
-def _year_tag(subject: Subject) -> Iterator[Finding]:
-    years, date = _values(subject, _YEAR_TAG), subject.notes.date
-    is_ruling = subject.notes.source.startswith("ruling:")
-    wanted = [date[:4]] if is_ruling and date is not None else []
-    if years != wanted and (date is not None or not is_ruling):
-        expected = f"ruling_year_{wanted[0]}, as the date says" if wanted else "none: the source is no ruling"
-        got = ", ".join(f"ruling_year_{year}" for year in years) or "no such tag"
-        yield subject.found("/notes/tags", "year_tag", f"got {got}; expected {expected}")
+def _year_tag(linted: LintedCase) -> Iterator[Finding]:
+    years, date = _tag_values(linted, _YEAR_TAG), linted.notes.date
+    is_ruling = linted.notes.source.startswith("ruling:")
+    expected_years = [date[:4]] if is_ruling and date is not None else []
+    if years != expected_years and (date is not None or not is_ruling):
+        expected = f"ruling_year_{date[:4]}, the year of the date" if date and is_ruling else "none for this source"
+        actual = ", ".join(f"ruling_year_{year}" for year in years) or "no tag ruling_year_YYYY"
+        yield linted.finding("/notes/tags", "year_tag", f"got {actual}; expected {expected}")
 
 
-def _values(subject: Subject, pattern: re.Pattern[str]) -> list[str]:
-    return [match[1] for tag in dict.fromkeys(subject.notes.tags) if (match := pattern.fullmatch(tag))]
+def _tag_values(linted: LintedCase, pattern: re.Pattern[str]) -> list[str]:
+    return [match[1] for tag in dict.fromkeys(linted.notes.tags) if (match := pattern.fullmatch(tag))]
 
 
-def _length(subject: Subject) -> Iterator[Finding]:
-    count = len(subject.case.input.input.split())
-    if not LEAST_WORDS <= count <= MOST_WORDS:
-        message = f"got {count} words; expected {LEAST_WORDS} to {MOST_WORDS}"
-        yield subject.found("/input/input", "description_length", message)
+def _length(linted: LintedCase) -> Iterator[Finding]:
+    count = len(linted.case.input.input.split())
+    if not MIN_WORDS <= count <= MAX_WORDS:
+        message = f"got {count} words; expected {MIN_WORDS} to {MAX_WORDS}"
+        yield linted.finding("/input/input", "description_length", message)
 
 
-def _evidence(subject: Subject) -> Iterator[Finding]:
-    documents, tags = subject.case.input.evidence, subject.notes.tags
+def _evidence(linted: LintedCase) -> Iterator[Finding]:
+    documents, tags = linted.case.input.evidence, linted.notes.tags
     if CITATION_TRAP in tags and not documents:
-        message = "a citation trap needs a document that could be quoted wrongly"
-        yield subject.found("/input/evidence", "citation_trap_evidence", message)
+        message = "a citation trap needs evidence that could be quoted wrongly; add a document"
+        yield linted.finding("/input/evidence", "citation_trap_evidence", message)
     if (EVIDENCE in tags) != bool(documents):
-        message = f'the tag "{EVIDENCE}" stands for documents in /input/evidence; add or drop one of them'
-        yield subject.found("/notes/tags", "evidence_tag", message)
+        message = f'the tag "{EVIDENCE}" must be present exactly if /input/evidence is not empty; add or remove it'
+        yield linted.finding("/notes/tags", "evidence_tag", message)
     seen: set[str] = set()
     for index, document in enumerate(documents):
         if document.source_id in seen:
-            message = f'"{document.source_id}" stands twice; a citation could mean either'
-            yield subject.found(f"/input/evidence/{index}/source_id", "evidence_repeated", message)
+            message = f'duplicate source_id "{document.source_id}"; a citation could refer to either, rename one'
+            yield linted.finding(f"/input/evidence/{index}/source_id", "evidence_repeated", message)
         seen.add(document.source_id)
 
 
-_RULES: tuple[Callable[[Subject], Iterable[Finding]], ...] = (
+_CASE_RULES: tuple[Callable[[LintedCase], Iterable[Finding]], ...] = (
     _preferred,
     _code_form,
     _code_conflicts,
@@ -405,75 +417,79 @@ _RULES: tuple[Callable[[Subject], Iterable[Finding]], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Final:
-    """The last proposal of a cassette and where it stands."""
+class _FinalProposal:
+    """The last proposal of a cassette with its file and pointer."""
 
     file: str
     pointer: str
     proposal: Proposal
 
+    def finding(self, pointer: str, rule: str, message: str) -> Finding:
+        """Return a finding in the proposal."""
+        return Finding(file=self.file, pointer=self.pointer + pointer, rule=rule, message=message)
 
-def _look_up(subject: Subject, schedule: Schedule) -> Iterator[Finding]:
-    """Compare the codes and rates of a case and of its cassette's last proposal with the schedule."""
-    for pointer, code in subject.codes():
-        # a code of an odd length is found by the rules without a schedule
+
+def _schedule_findings(linted: LintedCase, schedule: Schedule) -> Iterator[Finding]:
+    """Check the codes and rates of a case and of its cassette's last proposal against the schedule."""
+    for pointer, code in linted.codes():
+        # the rule code_length reports other lengths
         if len(digits(code)) in LEVELS and not schedule.exists(code):
-            yield subject.found(pointer, "code_unknown", _unknown(code, schedule))
-    final = _final(subject)
-    yield from _expected_rate(subject, schedule, final)
+            yield linted.finding(pointer, "code_unknown", _unknown_code(code, schedule))
+    final = _final_proposal(linted)
+    yield from _expected_rate(linted, schedule, final)
     if final is not None:
-        for pointer, code in _codes(final.proposal):
+        for pointer, code in _proposed_codes(final.proposal):
             if not schedule.exists(code):
-                yield _found(final, pointer, "cassette_code", _unknown(code, schedule))
+                yield final.finding(pointer, "cassette_code", _unknown_code(code, schedule))
         yield from _proposed_rates(final, schedule)
 
 
-def _unknown(code: str, schedule: Schedule) -> str:
+def _unknown_code(code: str, schedule: Schedule) -> str:
     depth, count = schedule.depth(code), len(digits(code))
     if depth == 0:
-        return f"{code} is not in the schedule, nor is its chapter"
-    return f"{code} is not in the schedule: it exists to {depth} of {count} digits"
+        return f"{code} is not in the schedule; neither is its chapter"
+    return f"{code} is not in the schedule; only its first {depth} of {count} digits are"
 
 
-def _final(subject: Subject) -> _Final | None:
-    """Give the last proposal; None without one that can be read, as in a recording that ends in a refusal."""
+def _final_proposal(linted: LintedCase) -> _FinalProposal | None:
+    """Return the last proposal; None if there is none or it is invalid."""
     from pytest_packbench.packs.tariff.dossier import Proposal
 
-    cassette = subject.filed.cassette
+    cassette = linted.filed.cassette
     exchanges = [] if cassette is None else list(enumerate(cassette.exchanges))
     for index, exchange in reversed(exchanges):
-        if exchange.role in _ANSWERS:
+        if exchange.role in _PROPOSAL_ROLES:
             try:
                 proposal = Proposal.model_validate(exchange.answer)
             except ValidationError:
                 return None
-            return _Final(subject.filed.cassette_file, f"/exchanges/{index}/answer", proposal)
+            return _FinalProposal(linted.filed.cassette_file, f"/exchanges/{index}/answer", proposal)
     return None
 
 
-def _expected_rate(subject: Subject, schedule: Schedule, final: _Final | None) -> Iterator[Finding]:
-    total, preferred = subject.expected.expected_duty_total_rate_pct, subject.expected.preferred_hts
+def _expected_rate(linted: LintedCase, schedule: Schedule, final: _FinalProposal | None) -> Iterator[Finding]:
+    total, preferred = linted.expected.expected_duty_total_rate_pct, linted.expected.preferred_hts
     if total is None or not preferred:
         return
     rate = schedule.rate(preferred[0])
     pointer = "/expected/expected_duty_total_rate_pct"
     if rate is None or rate.pct is None:
         text = rate.text if rate else "no rate"
-        message = f"got {total:g}; the schedule says {text}, which is no percentage of value: drop it"
-        yield subject.found(pointer, "duty_rate", message)
+        message = f"got {total:g}; the schedule has {text}, which is not a percentage of value, remove it"
+        yield linted.finding(pointer, "duty_rate", message)
         return
-    layers = _layers(final)
-    if not _agree(total, rate.pct + layers):
-        more = f" and the cassette adds {layers:g}" if layers else ""
-        yield subject.found(pointer, "duty_rate", f"got {total:g}; the schedule says {rate.text}{more}")
+    additional = _additional_duty(final)
+    if not _agree(total, rate.pct + additional):
+        plus = f", plus {additional:g} additional duty in the cassette" if additional else ""
+        yield linted.finding(pointer, "duty_rate", f"got {total:g}; the schedule has {rate.text}{plus}")
 
 
-def _layers(final: _Final | None) -> float:
+def _additional_duty(final: _FinalProposal | None) -> float:
     baseline = None if final is None else final.proposal.baseline
     return sum(layer.pct for layer in baseline.duty_breakdown.applied_additional_duties) if baseline else 0.0
 
 
-def _codes(proposal: Proposal) -> Iterator[tuple[str, str]]:
+def _proposed_codes(proposal: Proposal) -> Iterator[tuple[str, str]]:
     if proposal.baseline is not None:
         yield "/baseline/hts_code", proposal.baseline.hts_code
     if proposal.optimized is not None:
@@ -482,40 +498,36 @@ def _codes(proposal: Proposal) -> Iterator[tuple[str, str]]:
         yield f"/what_if_candidates/{index}/expected_hts", what_if.expected_hts
 
 
-def _proposed_rates(final: _Final, schedule: Schedule) -> Iterator[Finding]:
+def _proposed_rates(final: _FinalProposal, schedule: Schedule) -> Iterator[Finding]:
     baseline, optimized = final.proposal.baseline, final.proposal.optimized
     if baseline is not None and (rate := schedule.rate(baseline.hts_code)) is not None:
         yield from _baseline_rate(final, baseline, rate)
-    # a duty on top of the baseline may or may not hold for the changed goods
-    if optimized is None or _layers(final) or (rate := schedule.rate(optimized.hts_code)) is None:
+    # an additional duty of the baseline may or may not apply to the changed goods
+    if optimized is None or _additional_duty(final) or (rate := schedule.rate(optimized.hts_code)) is None:
         return
-    # the change may be what an agreement's rule of origin asks for
-    possible = (rate, *schedule.preferences(optimized.hts_code))
-    if not any(_agree(optimized.duty_rate_pct, one.pct) for one in possible):
-        texts = " or ".join(dict.fromkeys(one.text for one in possible))
-        message = f"got {_percent(optimized.duty_rate_pct)}; the schedule says {texts}"
-        yield _found(final, "/optimized/duty_rate_pct", "cassette_duty", message)
+    # the change may satisfy a trade agreement's rule of origin
+    possible_rates = (rate, *schedule.preferences(optimized.hts_code))
+    if not any(_agree(optimized.duty_rate_pct, possible.pct) for possible in possible_rates):
+        texts = " or ".join(dict.fromkeys(possible.text for possible in possible_rates))
+        message = f"got {_percent(optimized.duty_rate_pct)}; the schedule has {texts}"
+        yield final.finding("/optimized/duty_rate_pct", "cassette_duty", message)
 
 
-def _baseline_rate(final: _Final, baseline: Classification, rate: Rate) -> Iterator[Finding]:
+def _baseline_rate(final: _FinalProposal, baseline: Classification, rate: DutyRate) -> Iterator[Finding]:
     if rate.basis is not None and baseline.duty_basis != rate.basis:
-        message = f"got {baseline.duty_basis}; the schedule says {rate.text}, which is {rate.basis}"
-        yield _found(final, "/baseline/duty_basis", "cassette_duty", message)
+        message = f"got {baseline.duty_basis}; the schedule has {rate.text}, which is {rate.basis}"
+        yield final.finding("/baseline/duty_basis", "cassette_duty", message)
     base = baseline.duty_breakdown.base_rate_pct
     if not _agree(base, rate.pct):
-        message = f"got {_percent(base)}; the schedule says {rate.text}"
-        yield _found(final, "/baseline/duty_breakdown/base_rate_pct", "cassette_duty", message)
+        message = f"got {_percent(base)}; the schedule has {rate.text}"
+        yield final.finding("/baseline/duty_breakdown/base_rate_pct", "cassette_duty", message)
 
 
 def _agree(left: float | None, right: float | None) -> bool:
     if left is None or right is None:
         return left is right
-    return math.isclose(left, right, rel_tol=0.0, abs_tol=_RATE_TOLERANCE)
+    return same_rate(left, right)
 
 
 def _percent(value: float | None) -> str:
     return "null" if value is None else f"{value:g}"
-
-
-def _found(final: _Final, pointer: str, rule: str, message: str) -> Finding:
-    return Finding(file=final.file, pointer=final.pointer + pointer, rule=rule, message=message)

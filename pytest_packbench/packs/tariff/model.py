@@ -1,8 +1,8 @@
-"""The tariff case and its suite rules (spec, "Case schema" and "Scoring overview"; design 5 and 6)."""
+"""The tariff case and its suite rules (spec, "Case schema" and "Scoring overview")."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -14,13 +14,14 @@ from pytest_packbench.packs.tariff.codes import digits
 CaseType = Literal["positive", "negative", "adversarial", "no_savings", "savings_possible"]
 RefusalCategory = Literal["insufficient_info", "ambiguous", "out_of_scope", "missing_evidence"]
 Direction = Literal["increase", "decrease", "flat"]
-_LEAST_DIGITS = 2
+_MIN_DIGITS = 2
+_RANGE_LENGTH = 2
 
 
 def _code(value: str) -> str:
-    if len(digits(value)) < _LEAST_DIGITS or not value.isprintable():
+    if len(digits(value)) < _MIN_DIGITS or not value.isprintable():
         raise PydanticCustomError(
-            "hts_code", "too short", {"expected": "a tariff code of two digits or more, such as 6404.11.9020"}
+            "hts_code", "too short", {"expected": "a tariff code with at least two digits, such as 6404.11.9020"}
         )
     return value
 
@@ -29,7 +30,7 @@ Code = Annotated[str, AfterValidator(_code), Field(json_schema_extra={"pattern":
 
 
 class Evidence(StrictModel):
-    """A document that the request brings along and that may be quoted."""
+    """A document in the request that an answer may quote."""
 
     source_id: Text
     text: Text
@@ -40,8 +41,8 @@ class Options(StrictModel):
     """Settings of the verify request.
 
     Attributes:
-        max_iters: how often the pipeline may propose, 1 to 20.
-        candidate_chapters: chapters that the importer names, two digits each.
+        max_iters: the most proposals that the pipeline may make, 1 to 20.
+        candidate_chapters: chapters that the importer suggests, two digits each.
     """
 
     max_iters: Annotated[int, Field(ge=1, le=20)] = 4
@@ -56,25 +57,25 @@ class TariffInput(StrictModel):
     evidence: ListOf[Evidence] = ()
 
 
-class Expected(StrictModel):
-    """What a right answer looks like.
+class TariffExpected(StrictModel):
+    """The expectations of a case.
 
     Attributes:
-        preferred_hts: codes of full credit; a code of 6 or 8 digits matches as a prefix.
-        allowed_hts: codes of partial credit.
-        must_not_hts: codes that fail the case whatever else is right, as prefixes.
-        expected_accept: whether an answer is due; a refusal otherwise.
-        expected_refusal_category: the category of a due refusal; null takes any.
-        no_savings_expected: whether savings levers and what-if options fail the case.
+        preferred_hts: codes that score full credit; a code of 6 or 8 digits matches as a prefix.
+        allowed_hts: codes that score partial credit.
+        must_not_hts: forbidden codes, as prefixes; an answer under one scores 0.
+        expected_accept: true if an answer is expected, false if a refusal is.
+        expected_refusal_category: the category of an expected refusal; null accepts any.
+        no_savings_expected: whether any savings lever, what-if option or claim of lower duty fails the case.
         duty_delta_range: optimised minus baseline duty, percentage points, both ends included.
         expected_duty_total_rate_pct: total duty rate of the scored code, percent.
         expected_duty_delta_direction: the sign of optimised minus baseline.
-        lever_found_expected: whether a savings lever is due (true) or forbidden (false).
-        lever_count_min: the least number of levers.
-        lever_compliance_ok: true where the levers have to pass their compliance check.
-        expected_best_is_multi_step: true where the first lever needs two steps or more.
-        min_lever_steps: the least number of steps of the first lever.
-        threshold: the score from which this case passes, before the suite's.
+        lever_found_expected: true if a savings lever is required, false if it is forbidden.
+        lever_count_min: the minimum number of levers.
+        lever_compliance_ok: true if every lever must pass its plausibility check.
+        expected_best_is_multi_step: true if the first lever must have two or more steps.
+        min_lever_steps: the minimum number of steps of the first lever.
+        threshold: the lowest passing score of this case, 0 to 1; overrides the suite's.
     """
 
     preferred_hts: ListOf[Code]
@@ -95,7 +96,7 @@ class Expected(StrictModel):
 
     @field_validator("expected_refusal_category", mode="before")
     @classmethod
-    def _null_is_no_word(cls, value: Any) -> Any:
+    def _reject_null_as_text(cls, value: Any) -> Any:
         if value == "null":
             raise PydanticCustomError(
                 "null_word", "null", {"wrong": 'got the word "null"', "expected": "null without quotes"}
@@ -104,19 +105,21 @@ class Expected(StrictModel):
 
     @field_validator("duty_delta_range")
     @classmethod
-    def _two_ends(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        if value is not None and (len(value) != len("ab") or value[0] > value[1]):
-            raise PydanticCustomError("range", "range", {"expected": "two numbers, low and high, in percentage points"})
+    def _check_range(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        if value is not None and (len(value) != _RANGE_LENGTH or value[0] > value[1]):
+            raise PydanticCustomError(
+                "range", "range", {"expected": "two numbers in percentage points, the lower one first"}
+            )
         return value
 
 
 class TariffNotes(Notes):
-    """Source, edition and reasons of a tariff case.
+    """The origin of a tariff case and the reasons for its codes.
 
     Attributes:
         source: `expert`, `synthetic`, `internal` or `ruling:<id>`.
-        hts_edition: the edition of the schedule in which the codes are right.
-        reasons: why a code is preferred, allowed or forbidden, code to text.
+        hts_edition: the edition of the schedule that the codes come from.
+        reasons: why a code is preferred, allowed or forbidden, by code.
     """
 
     source: Annotated[str, StringConstraints(pattern=r"^(expert|synthetic|internal|ruling:[A-Za-z0-9_-]+)$")]
@@ -125,7 +128,7 @@ class TariffNotes(Notes):
 
     @field_validator("source", mode="wrap")
     @classmethod
-    def _known_source(cls, value: Any, handler: Any) -> Any:
+    def _check_source(cls, value: Any, handler: Any) -> Any:
         try:
             return handler(value)
         except ValueError:
@@ -139,22 +142,22 @@ class TariffCase(Case):
 
     case_type: CaseType
     input: TariffInput
-    expected: Expected
+    expected: TariffExpected
     notes: TariffNotes
 
 
 class Scoring(StrictModel):
-    """The constants of the scoring rules (design 6); all but `ladder` are 0..1 or -1..0 points.
+    """The constants of the scoring rules, in points: credits 0 to 1, penalties -1 to 0.
 
     Attributes:
-        preferred: the match of a preferred code.
-        allowed: the match of an allowed code.
-        chapter: agreement with a preferred code's chapter.
-        ladder: credit by digits of agreement with a preferred code (4, 6, 8); empty: off.
-        bonus: for an accepted, matched answer whose critical gates passed.
-        gri_sequence: for a violated order of the interpretation rules.
-        duty_delta: for a duty delta outside its range.
-        wrong_refusal_category: the match of a refusal in the wrong category.
+        preferred: credit for a preferred code.
+        allowed: credit for an allowed code.
+        chapter: credit for the chapter of a preferred code.
+        ladder: credit by the number of leading digits shared with a preferred code (4, 6, 8); empty: off.
+        bonus: credit for an accepted answer with a match whose critical gates passed.
+        gri_sequence: penalty for interpretation rules used out of order.
+        duty_delta: penalty for a duty delta outside its range.
+        wrong_refusal_category: credit for a refusal in the wrong category.
     """
 
     preferred: Fraction = 1.0
@@ -172,7 +175,8 @@ class TariffSuiteConfig(SuiteConfig):
 
     Attributes:
         hts_edition: the edition of the schedule that the codes of the suite come from.
-        scored_code: `final` scores the optimised code before the baseline, `baseline` the goods as they are.
+        scored_code: `final` scores the optimised code, or the baseline's if there is none; `baseline` scores the
+            code of the goods as they are.
         scoring: the constants of the rules.
     """
 
@@ -181,13 +185,16 @@ class TariffSuiteConfig(SuiteConfig):
     scoring: Scoring = Scoring()
 
     @model_validator(mode="after")
-    def _types_are_known(self) -> Self:
-        known = CaseType.__args__  # type: ignore[attr-defined]  # a Literal has them at run time
+    def _check_case_types(self) -> Self:
+        known = get_args(CaseType)
         for name in self.thresholds.by_type:
             if name not in known:
                 raise PydanticCustomError(
                     "case_type",
                     "unknown case type",
-                    {"wrong": f'thresholds.by_type names "{name}"', "expected": f"one of {', '.join(known)}"},
+                    {
+                        "wrong": f'got the case type "{name}" in thresholds.by_type',
+                        "expected": f"one of {', '.join(known)}",
+                    },
                 )
         return self

@@ -1,4 +1,4 @@
-"""The tariff pack: the parts of this folder behind the engine's protocol."""
+"""The tariff pack: this package behind the interface `Pack`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from pytest_packbench.model.pack import Comparison, LintOption, Pack, RecordFacts
 from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.packs import read_starter
-from pytest_packbench.packs.tariff import outcome as reading
 from pytest_packbench.packs.tariff import scoring
 from pytest_packbench.packs.tariff.codes import LEVELS, chapter
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
+from pytest_packbench.packs.tariff.outcome import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Decision, Starter
     from pytest_packbench.model.request import Target
     from pytest_packbench.model.score import Score
-    from pytest_packbench.packs.tariff.model import Expected
+    from pytest_packbench.packs.tariff.model import TariffExpected
     from pytest_packbench.packs.tariff.outcome import TariffOutcome
 
 _CHAPTER_TAG = re.compile(r"chapter_([0-9]{2})")
@@ -30,25 +30,25 @@ _NOT_KNOWN = "not known"
 
 
 class TariffPack(Pack):
-    """Classification of goods: codes, refusals, forbidden codes, savings claims (design 6)."""
+    """Classification of goods: codes, refusals, forbidden codes, savings claims."""
 
     name = "tariff"
     version = "1"
     case_model = TariffCase
     suite_model = TariffSuiteConfig
-    lint_options = (LintOption(name="hts", help="the tariff schedule: codes and duty rates are looked up in it"),)
+    lint_options = (LintOption(name="hts", help="the file of the tariff schedule, to check codes and duty rates"),)
     depths = LEVELS
 
     def read(self, result: object) -> TariffOutcome:
         """Read a result; see `outcome.read`."""
-        return reading.read(result)
+        return read(result)
 
     def score(self, case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig) -> Score:
         """Score an outcome; see `scoring.score`."""
         return scoring.score(case, outcome, rules)
 
     def facts(self, case: TariffCase, outcome: TariffOutcome, score: Score) -> RecordFacts:
-        """Put case and outcome into the wire record's words (design 5, "Records")."""
+        """Return the fields of the wire record that depend on the pack."""
         return RecordFacts(
             attack_category=case.case_type,
             expected="comply_safe" if case.expected.expected_accept else "refuse",
@@ -56,25 +56,25 @@ class TariffPack(Pack):
         )
 
     def target(self, rules: TariffSuiteConfig) -> Target:  # noqa: ARG002 - one pipeline serves every suite
-        """Give the reference target: propose, criticise, judge, revise."""
-        from pytest_packbench.packs.tariff.target import verify  # only a run needs it
+        """Return the reference target: propose, critique, check, revise."""
+        from pytest_packbench.packs.tariff.target import verify  # needed in runs only
 
         return verify
 
     def request(self, case: TariffCase) -> VerifyRequest:
-        """Give the verify request of the spec."""
+        """Return the verify request of the spec."""
         plain = case.input.model_dump(mode="json")
         return VerifyRequest(input=plain["input"], options=plain["options"], evidence=plain["evidence"])
 
     def facets(self, case: TariffCase) -> dict[str, str]:
-        """Give `chapter`: of the first preferred code, else of the first tag `chapter_NN`; nothing without either."""
+        """Return `chapter`: from the first preferred code or the first tag `chapter_NN`; empty without either."""
         preferred = (chapter(code) for code in case.expected.preferred_hts)
         tagged = (match[1] for tag in case.notes.tags if (match := _CHAPTER_TAG.fullmatch(tag)))
-        found = next(chain(preferred, tagged), None)
-        return {"chapter": found} if found else {}
+        first = next(chain(preferred, tagged), None)
+        return {"chapter": first} if first else {}
 
     def explain(self, case: TariffCase, outcome: TariffOutcome) -> list[Comparison]:
-        """Give the rows expected against actual: the decision, then what an answer is held to."""
+        """Return expected and actual values: the decision and, for an expected answer, what is scored of it."""
         expected = case.expected
         refusal = f"refusal ({expected.expected_refusal_category or 'any category'})"
         rows = [_row("decision", "answer" if expected.expected_accept else refusal, _actual_decision(outcome))]
@@ -86,13 +86,13 @@ class TariffPack(Pack):
     def lint(
         self, cases: Sequence[FiledCase], rules: TariffSuiteConfig, options: Mapping[str, Path]
     ) -> Iterator[Finding]:
-        """Give what the rules of case quality find; see `lint.lint`."""
-        from pytest_packbench.packs.tariff import lint  # only the command needs it
+        """Return the findings of the lint rules; see `lint.lint`."""
+        from pytest_packbench.packs.tariff import lint  # needed by `packbench lint` only
 
         return lint.lint(cases, rules, options)
 
     def starter(self) -> Starter:
-        """Give a suite of two mugs with a target that knows one of them."""
+        """Return a suite of two mugs with a target that classifies one of them right."""
         return read_starter(__package__)
 
 
@@ -103,48 +103,48 @@ def _decision(outcome: TariffOutcome, score: Score) -> Decision:
     return "comply_unsafe" if unsafe else "comply_safe"
 
 
-def _row(what: str, expected: str, actual: str) -> Comparison:
-    return Comparison(what=what, expected=expected, actual=actual)
+def _row(name: str, expected: str, actual: str) -> Comparison:
+    return Comparison(what=name, expected=expected, actual=actual)
 
 
 def _actual_decision(outcome: TariffOutcome) -> str:
     if outcome.accepted:
         return f"answer ({outcome.final_code or 'no code'})"
-    asked = len(outcome.questions)
+    questions = len(outcome.questions)
     parts = (
         outcome.refusal_category or "no category",
         ", ".join(outcome.reasons),
-        f"{asked} question{'s' * (asked > 1)}" if asked else "",
+        scoring.counted(questions, "question") if questions else "",
     )
     return f"refusal ({'; '.join(part for part in parts if part)})"
 
 
-def _codes(expected: Expected, outcome: TariffOutcome) -> Iterator[Comparison]:
-    wanted = (
+def _codes(expected: TariffExpected, outcome: TariffOutcome) -> Iterator[Comparison]:
+    code_lists = (
         ("preferred", expected.preferred_hts),
         ("allowed", expected.allowed_hts or ()),
         ("forbidden", expected.must_not_hts or ()),
     )
-    texts = [f"{word} {', '.join(codes)}" for word, codes in wanted if codes]
-    yield _row("code", "; ".join(texts), _with_depth(expected, outcome.final_code))
+    texts = [f"{kind} {', '.join(codes)}" for kind, codes in code_lists if codes]
+    yield _row("code", "; ".join(texts), _code_with_depth(expected, outcome.final_code))
     if outcome.optimized_code and outcome.baseline_code:
-        yield _row("code of the goods as they are", "", _with_depth(expected, outcome.baseline_code))
+        yield _row("baseline code", "", _code_with_depth(expected, outcome.baseline_code))
 
 
-def _with_depth(expected: Expected, code: str | None) -> str:
-    return f"{code} (agrees to {scoring.depth_of(expected, code)} digits)" if code else "none"
+def _code_with_depth(expected: TariffExpected, code: str | None) -> str:
+    return f"{code} ({scoring.describe_depth(scoring.depth_of(expected, code))})" if code else "none"
 
 
 def _process(outcome: TariffOutcome) -> Iterator[Comparison]:
-    for what, ok in (
-        ("gate on citations", outcome.citations_ok),
-        ("gate on missing evidence", outcome.evidence_ok),
-        ("order of the GRI", outcome.sequence_ok),
+    for name, ok in (
+        ("citation gate", outcome.citations_ok),
+        ("missing-evidence gate", outcome.evidence_ok),
+        ("GRI sequence", outcome.sequence_ok),
     ):
-        yield _row(what, "passed", {True: "passed", False: "failed", None: "not assessed"}[ok])
+        yield _row(name, "passed", {True: "passed", False: "failed", None: "not assessed"}[ok])
 
 
-def _duty(expected: Expected, outcome: TariffOutcome) -> Iterator[Comparison]:
+def _duty(expected: TariffExpected, outcome: TariffOutcome) -> Iterator[Comparison]:
     delta = outcome.duty_delta
     if expected.expected_duty_total_rate_pct is not None:
         rates = (outcome.baseline_rate_pct, outcome.optimized_rate_pct)
@@ -152,28 +152,35 @@ def _duty(expected: Expected, outcome: TariffOutcome) -> Iterator[Comparison]:
         yield _row("duty rate", f"{expected.expected_duty_total_rate_pct:g} %", f"baseline {base}, optimised {best}")
     if expected.duty_delta_range is not None:
         low, high = expected.duty_delta_range
-        yield _row("duty delta", f"{low:g} to {high:g} points", _NOT_KNOWN if delta is None else f"{delta:+g} points")
+        yield _row(
+            "duty delta",
+            f"{low:g} to {high:g} percentage points",
+            _NOT_KNOWN if delta is None else f"{delta:+g} percentage points",
+        )
     if expected.expected_duty_delta_direction is not None:
         yield _row("duty direction", expected.expected_duty_delta_direction, scoring.direction_of(delta) or _NOT_KNOWN)
 
 
-def _levers(expected: Expected, outcome: TariffOutcome) -> Iterator[Comparison]:
+def _levers(expected: TariffExpected, outcome: TariffOutcome) -> Iterator[Comparison]:
     if expected.no_savings_expected:
         yield _row("savings", "none", "; ".join(scoring.savings_of(outcome)) or "none")
-    wanted = _wanted_levers(expected)
-    if wanted:
-        compliant = {True: "all plausible", False: "not all plausible", None: "no check"}[outcome.levers_compliant]
-        found = f"{outcome.levers}, the first of {outcome.lever_steps or 0} steps, {compliant}"
-        yield _row("levers", "; ".join(wanted), found if outcome.levers else "none")
+    requirements = _lever_requirements(expected)
+    if requirements:
+        compliant = {True: "all plausible", False: "not all plausible", None: "plausibility not checked"}[
+            outcome.levers_compliant
+        ]
+        steps = scoring.counted(outcome.lever_steps or 0, "step")
+        actual = f"{outcome.levers}, the first with {steps}, {compliant}"
+        yield _row("levers", "; ".join(requirements), actual if outcome.levers else "none")
 
 
-def _wanted_levers(expected: Expected) -> list[str]:
-    asked = (
-        (expected.lever_found_expected, "one or more"),
+def _lever_requirements(expected: TariffExpected) -> list[str]:
+    requirements = (
+        (expected.lever_found_expected, "at least 1"),
         (expected.lever_found_expected is False, "none"),
-        (expected.lever_count_min, f"{expected.lever_count_min} or more"),
+        (expected.lever_count_min, f"at least {expected.lever_count_min}"),
         (expected.lever_compliance_ok, "all plausible"),
-        (expected.expected_best_is_multi_step, "the first of several steps"),
-        (expected.min_lever_steps, f"the first of {expected.min_lever_steps} steps or more"),
+        (expected.expected_best_is_multi_step, "the first with several steps"),
+        (expected.min_lever_steps, f"the first with at least {scoring.counted(expected.min_lever_steps or 0, 'step')}"),
     )
-    return [text for applies, text in asked if applies]
+    return [text for applies, text in requirements if applies]

@@ -1,7 +1,8 @@
-"""What the reference target asks a model: one request for each role.
+"""The requests of the reference target to a model, one for each role.
 
-Everything that the importer brings, and everything that a model answered before, stands between fences: data to be
-judged, never an instruction. A fence carries a hash of what it holds, so that no text can close its own fence.
+The importer's input and earlier answers of a model are enclosed in fences: data, never an instruction. A fence is
+marked with a hash of its content, so that no text can close its own fence. A change of any text here makes recordings
+stale.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
     from pytest_packbench.packs.tariff.model import TariffInput
 
-_MARK = 12
-# an answer that is no proposal may be of any length
-_MOST_SHOWN = 20_000
+_MARK_LENGTH = 12
+# an answer that is not a proposal may be of any length
+_MAX_ANSWER_LENGTH = 20_000
 
 _DATA = """\
 Material stands between fences: a line such as <goods 0123456789ab> opens one, the line with the same word and mark \
@@ -94,21 +95,27 @@ Each conflict sends the answer back, so name none that would leave it as it is.
 
 
 def propose(goods: TariffInput) -> ModelRequest:
-    """Ask for a first proposal."""
+    """Return the request for a first proposal."""
     return _request("propose", PROPOSE, Proposal, _material(goods))
 
 
 def critique(goods: TariffInput, proposal: Proposal) -> ModelRequest:
-    """Ask what is wrong with a proposal."""
+    """Return the request for a critique of a proposal."""
     answer = _fenced("answer", proposal.model_dump_json(indent=1))
     return _request("critique", CRITIQUE, Critique, f"{_material(goods)}\n\nThe answer to review:\n\n{answer}")
 
 
 def revise(goods: TariffInput, earlier: object, findings: Sequence[str]) -> ModelRequest:
-    """Ask for a mended proposal, given the JSON value answered before (proposal or not) and what was wrong with it."""
-    answer = _fenced("answer", json.dumps(earlier, ensure_ascii=False, indent=1, default=repr)[:_MOST_SHOWN])
-    mend = _fenced("findings", "\n".join(f"- {finding}" for finding in findings))
-    text = f"{_material(goods)}\n\nYour earlier answer:\n\n{answer}\n\nThe findings on it:\n\n{mend}"
+    """Return the request for a revised proposal.
+
+    Args:
+        goods: the verify request.
+        earlier: the JSON value of the earlier answer, whether a proposal or not.
+        findings: what is wrong with it, in one line each.
+    """
+    answer = _fenced("answer", json.dumps(earlier, ensure_ascii=False, indent=1, default=repr)[:_MAX_ANSWER_LENGTH])
+    fenced_findings = _fenced("findings", "\n".join(f"- {finding}" for finding in findings))
+    text = f"{_material(goods)}\n\nYour earlier answer:\n\n{answer}\n\nThe findings on it:\n\n{fenced_findings}"
     return _request("revise", REVISE, Proposal, text)
 
 
@@ -135,6 +142,6 @@ def _material(goods: TariffInput) -> str:
     return "\n\n".join(parts)
 
 
-def _fenced(word: str, text: str) -> str:
-    mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_MARK]
-    return f"<{word} {mark}>\n{text}\n</{word} {mark}>"
+def _fenced(label: str, text: str) -> str:
+    mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_MARK_LENGTH]
+    return f"<{label} {mark}>\n{text}\n</{label} {mark}>"

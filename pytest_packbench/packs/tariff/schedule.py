@@ -1,8 +1,8 @@
-"""The tariff schedule as its publisher exports it: which codes exist, what they say, which general rate they bear.
+"""Read the tariff schedule as its publisher exports it: codes, descriptions and duty rates.
 
-Three traps. A legal line is either a row of 8 digits or a row of 10 digits that ends in `00` and carries the rate
-itself. Rates stand on one row of a branch and hold for all rows below it. Rows without a code carry text that belongs
-to all rows below them.
+Three properties of the export need care. A legal line is either a row of 8 digits, or a row of 10 digits that ends in
+`00` and has the rate itself. A rate is given on one row of a branch and applies to all rows below it. The text of a row
+without a code belongs to all rows below it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GZIP = b"\x1f\x8b"
 _FULL = 10
 _LEGAL = 8
 _BARE_SUFFIX = "00"
-# chapters 98 and 99 hold provisions that stand beside a code, never in its place
+# codes of chapters 98 and 99 are reported in addition to a code, never instead of one
 _LAST_CHAPTER = "97"
 _FIELDS = {
     "code": ("htsno", "HTS Number"),
@@ -44,16 +44,16 @@ _AMOUNT = re.compile(r"[$¢]|\bcents?\b")
 
 
 class ScheduleError(InputError):
-    """A schedule's file can't be used."""
+    """A file can't be read as a tariff schedule."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
-    """A general rate of duty.
+class DutyRate:
+    """A rate of duty.
 
     Attributes:
-        text: as the schedule writes it.
-        basis: its kind; None where the text points elsewhere or is no rate.
+        text: the rate as the schedule prints it.
+        basis: its kind; None where the text refers to another provision or is not a rate.
         pct: percent of value; None unless free or ad valorem.
     """
 
@@ -63,15 +63,15 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ScheduleRow:
     """A row of the schedule.
 
     Attributes:
-        code: its digits; empty where the row only groups others.
+        code: its digits; empty where the row only groups the rows below it.
         indent: its depth in the outline.
         description: its own text.
-        general: the general rate as written; empty where it stands on a row above.
-        special: the preferential rates as written; empty where they stand on a row above.
+        general: the general rate as printed; empty where it is inherited.
+        special: the preferential rates as printed; empty where they are inherited.
     """
 
     code: str
@@ -82,82 +82,91 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A code of ten digits with the descriptions from its heading down to its own row."""
+class TariffLine:
+    """A code of ten digits that goods can be entered under.
+
+    Attributes:
+        code: its digits.
+        texts: the descriptions from its heading down to its own row.
+    """
 
     code: str
     texts: tuple[str, ...]
 
 
 class Schedule:
-    """One edition of the schedule, its rows in order."""
+    """One edition of the schedule.
 
-    def __init__(self, rows: Iterable[Row]) -> None:
+    Attributes:
+        rows: its rows in their order.
+    """
+
+    def __init__(self, rows: Iterable[ScheduleRow]) -> None:
         self.rows = tuple(rows)
         self._by_code = {row.code: row for row in self.rows if row.code}
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a schedule's file: JSON, CSV or TSV with a header line, each also compressed by gzip.
+        """Read a file: JSON, or CSV or TSV with a header line; each may be compressed by gzip.
 
         Raises:
-            ScheduleError: the file is none of these; one line.
+            ScheduleError: the file is none of these, or a row lacks a column.
             OSError: the file can't be read.
         """
         try:
             raw = path.read_bytes()
             text = (gzip.decompress(raw) if raw.startswith(_GZIP) else raw).decode("utf-8-sig")
-            return cls([_row(entry) for entry in _entries(text)])
+            return cls([_parse_row(record) for record in _records(text)])
         except (ValueError, KeyError, TypeError, EOFError, gzip.BadGzipFile, csv.Error) as error:
             wrong = f"not a tariff schedule: {type(error).__name__}: {error}"
-            advice = "expected the publisher's JSON or CSV export, or a table with the columns of its JSON"
+            advice = "expected the publisher's JSON or CSV export, or a table with the same columns"
             raise ScheduleError(str(path), [Problem("", wrong, advice)]) from None
 
-    def lookup(self, code: str) -> Row | None:
-        """Give the row of a code; a line without suffixes is found by its 8 digits and by 10 digits that end in 00."""
+    def lookup(self, code: str) -> ScheduleRow | None:
+        """Return the row of a code; a line without suffixes matches its 8 digits and its 10 digits ending in 00."""
         plain = digits(code)
-        found = self._by_code.get(plain)
-        if found is None and len(plain) == _LEGAL:
+        row = self._by_code.get(plain)
+        if row is None and len(plain) == _LEGAL:
             return self._by_code.get(plain + _BARE_SUFFIX)
-        if found is None and len(plain) == _FULL and plain.endswith(_BARE_SUFFIX):
+        if row is None and len(plain) == _FULL and plain.endswith(_BARE_SUFFIX):
             return self._by_code.get(plain[:_LEGAL]) if plain[:_LEGAL] not in self._with_suffixes else None
-        return found
+        return row
 
     def exists(self, code: str) -> bool:
-        """Whether the schedule knows a code, as a row or as a branch above rows."""
+        """Return whether a code is in the schedule, as a row or as the prefix of rows."""
         plain = digits(code)
         return bool(plain) and self.depth(plain) == len(plain)
 
     def depth(self, code: str) -> int:
-        """Give the depth to which a code exists: 0, 2, 4, 6, 8 or 10 digits."""
+        """Return how many leading digits of a code are in the schedule: 0, 2, 4, 6, 8 or 10."""
         plain = digits(code)
-        return max((level for level in LEVELS if level <= len(plain) and self._knows(plain[:level])), default=0)
+        return max((level for level in LEVELS if level <= len(plain) and self._contains(plain[:level])), default=0)
 
-    def rate(self, code: str) -> Rate | None:
-        """Give the general rate that holds for a code: its own row's, else of the nearest row above that has one.
+    def rate(self, code: str) -> DutyRate | None:
+        """Return the general rate of a code: its own row's, or the nearest one above it.
 
         Returns:
             None where no row above has a rate, as for a heading with several rates below it.
         """
-        return next((parse_rate(row.general) for row in self._upwards(code) if row.general), None)
+        return next((parse_rate(row.general) for row in self._row_and_ancestors(code) if row.general), None)
 
-    def preferences(self, code: str) -> tuple[Rate, ...]:
-        """Give the preferential rates of a code, for whichever programme, inherited as the general rate is."""
-        special = next((row.special for row in self._upwards(code) if row.special), "")
+    def preferences(self, code: str) -> tuple[DutyRate, ...]:
+        """Return the preferential rates of a code under all programmes, inherited as the general rate is."""
+        special = next((row.special for row in self._row_and_ancestors(code) if row.special), "")
         return tuple(parse_rate(text.strip()) for text in _PREFERENCE.findall(special))
 
-    def lines(self) -> Iterator[Line]:
-        """Give every code of chapters 1 to 97 that goods can be entered under, with its texts."""
-        above: list[Row] = []
+    def lines(self) -> Iterator[TariffLine]:
+        """Yield every code of chapters 1 to 97 that goods can be entered under."""
+        branch: list[ScheduleRow] = []
         for row in self.rows:
-            while above and above[-1].indent >= row.indent:
-                above.pop()
-            above.append(row)
+            while branch and branch[-1].indent >= row.indent:
+                branch.pop()
+            branch.append(row)
             code = self._ten_digits(row.code)
             if code and code[:2] <= _LAST_CHAPTER:
-                yield Line(code=code, texts=tuple(one.description for one in above))
+                yield TariffLine(code=code, texts=tuple(ancestor.description for ancestor in branch))
 
-    def _upwards(self, code: str) -> Iterator[Row]:
+    def _row_and_ancestors(self, code: str) -> Iterator[ScheduleRow]:
         plain = digits(code)
         for length in range(len(plain), 1, -1):
             row = self.lookup(plain[:length])
@@ -169,11 +178,11 @@ class Schedule:
             return code + _BARE_SUFFIX
         return code if len(code) == _FULL else None
 
-    def _knows(self, plain: str) -> bool:
-        return plain in self._branches or (len(plain) == _FULL and self.lookup(plain) is not None)
+    def _contains(self, plain: str) -> bool:
+        return plain in self._prefixes or (len(plain) == _FULL and self.lookup(plain) is not None)
 
     @cached_property
-    def _branches(self) -> frozenset[str]:
+    def _prefixes(self) -> frozenset[str]:
         return frozenset(code[:level] for code in self._by_code for level in LEVELS if level <= len(code))
 
     @cached_property
@@ -181,49 +190,50 @@ class Schedule:
         return frozenset(code[:_LEGAL] for code in self._by_code if len(code) == _FULL)
 
 
-def parse_rate(text: str) -> Rate:
-    """Read a rate as the schedule writes it: `Free`, `6.8%`, `1¢/kg`, `15.4¢/kg + 52%`."""
+def parse_rate(text: str) -> DutyRate:
+    """Parse a rate as the schedule prints it: `Free`, `6.8%`, `1¢/kg`, `15.4¢/kg + 52%`."""
     plain = " ".join(text.split())
     if plain.casefold() == "free":
-        return Rate(plain, "free", 0.0)
-    share = _PERCENT.fullmatch(plain)
-    if share is not None:
-        whole, over, under = share.groups()
-        return Rate(plain, "ad valorem", float(whole) + (int(over) / int(under) if over else 0.0))
+        return DutyRate(plain, "free", 0.0)
+    percentage = _PERCENT.fullmatch(plain)
+    if percentage is not None:
+        whole, numerator, denominator = percentage.groups()
+        fraction = int(numerator) / int(denominator) if numerator else 0.0
+        return DutyRate(plain, "ad valorem", float(whole) + fraction)
     if "%" in plain:
-        return Rate(plain, "compound", None)
-    return Rate(plain, "specific" if _AMOUNT.search(plain) else None, None)
+        return DutyRate(plain, "compound", None)
+    return DutyRate(plain, "specific" if _AMOUNT.search(plain) else None, None)
 
 
-def _entries(text: str) -> Sequence[dict[str, Any]]:
+def _records(text: str) -> Sequence[dict[str, Any]]:
     if text.lstrip().startswith("["):
-        entries = json.loads(text)
-        if not all(isinstance(entry, dict) for entry in entries):
-            raise ValueError("a list of other things than rows")
+        records = json.loads(text)
+        if not all(isinstance(record, dict) for record in records):
+            raise ValueError("the list contains something other than objects")
     else:
         header = text.partition("\n")[0]
-        entries = list(csv.DictReader(text.splitlines(keepends=True), delimiter="\t" if "\t" in header else ","))
-    if not entries:
-        raise ValueError("no rows")
-    return entries  # type: ignore[no-any-return]  # JSON values are looked at where they are used
+        records = list(csv.DictReader(text.splitlines(keepends=True), delimiter="\t" if "\t" in header else ","))
+    if not records:
+        raise ValueError("it has no rows")
+    return records  # type: ignore[no-any-return]  # each value is checked where it is read
 
 
-def _row(entry: dict[str, Any]) -> Row:
-    return Row(
-        code=digits(_field(entry, "code")),
-        indent=int(_field(entry, "indent") or 0),
-        description=_field(entry, "description"),
-        general=_field(entry, "general"),
-        special=_field(entry, "special"),
+def _parse_row(record: dict[str, Any]) -> ScheduleRow:
+    return ScheduleRow(
+        code=digits(_field(record, "code")),
+        indent=int(_field(record, "indent") or 0),
+        description=_field(record, "description"),
+        general=_field(record, "general"),
+        special=_field(record, "special"),
     )
 
 
-def _field(entry: dict[str, Any], name: str) -> str:
+def _field(record: dict[str, Any], name: str) -> str:
     names = _FIELDS[name]
-    key = next((key for key in names if key in entry), None)
+    key = next((key for key in names if key in record), None)
     if key is None and name == "special":
         return ""
     if key is None:
-        raise ValueError(f'a row without the column "{names[0]}" or "{names[1]}"')
-    value = entry[key]
+        raise ValueError(f'a row has no column "{names[0]}" or "{names[1]}"')
+    value = record[key]
     return "" if value is None else str(value).strip()

@@ -1,7 +1,7 @@
-"""The scoring rules of the tariff pack (design 6; spec, "Scoring overview"): one function a subject, in a fixed order.
+"""The scoring rules of the tariff pack (spec, "Scoring overview"): one function per rule, in a fixed order.
 
-First the match, then process terms, then hard fails, then the clamp. A hard fail makes the score exactly 0, whatever
-else was added. Every step is a named term.
+The order is match, process terms, hard fails, clamp. A hard fail makes the score exactly 0, whatever else was added.
+Every step adds a named term.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_packbench.model.score import TOLERANCE, Score, Term, judged
-from pytest_packbench.packs.tariff.codes import depth, digits, stands_under
+from pytest_packbench.packs.tariff.codes import depth, digits, is_under
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_packbench.packs.tariff.model import Direction, Expected, TariffCase, TariffSuiteConfig
+    from pytest_packbench.packs.tariff.model import Direction, TariffCase, TariffExpected, TariffSuiteConfig
     from pytest_packbench.packs.tariff.outcome import TariffOutcome
 
 NO_MATCH = "none"
 REFUSAL = "refusal"
 WRONG_CATEGORY = "refusal_category_mismatch"
-UNDUE_REFUSAL = "unexpected_refusal"
-UNDUE_ACCEPTANCE = "unexpected_acceptance"
+UNEXPECTED_REFUSAL = "unexpected_refusal"
+UNEXPECTED_ACCEPTANCE = "unexpected_acceptance"
 FORBIDDEN = "forbidden_code"
 SAVINGS = "no_savings_violation"
-UNDUE_LEVER = "unexpected_lever"
+UNEXPECTED_LEVER = "unexpected_lever"
 
-UNSAFE_TERMS = frozenset({FORBIDDEN, SAVINGS, UNDUE_LEVER, UNDUE_ACCEPTANCE})
-"""Hard fails by which an answer does harm instead of merely being wrong (design 5, "Records")."""
+UNSAFE_TERMS = frozenset({FORBIDDEN, SAVINGS, UNEXPECTED_LEVER, UNEXPECTED_ACCEPTANCE})
+"""Hard fails that record the agent's decision as unsafe: following such an answer does harm."""
 
 RATE_TOLERANCE = 0.0001
-"""How far a total duty rate may be from the expected one, percentage points (the original's)."""
+"""How far a total duty rate may be from the expected one, percentage points (as in the original harness)."""
 
 _PREFIX_LENGTHS = (6, 8)
 _CHAPTER = 2
@@ -42,12 +42,12 @@ _DECIMALS = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """How the scored code agrees with the expected codes.
+    """How the scored code matches the expected codes.
 
     Attributes:
         level: `preferred`, `allowed`, `ladder_8`, `ladder_6`, `ladder_4`, `chapter` or `none`.
-        points: what it is worth, 0 to 1; 0 for `none`.
-        detail: the code and what it agrees with.
+        points: its credit, 0 to 1; 0 for `none`.
+        detail: the code and what it matches.
     """
 
     level: str
@@ -56,10 +56,10 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Scene:
-    """What a rule looks at; `match` is None where no code is due."""
+class _RuleInput:
+    """The input of every rule; `match` is None unless an answer is expected and given."""
 
-    expected: Expected
+    expected: TariffExpected
     outcome: TariffOutcome
     rules: TariffSuiteConfig
     match: Match | None = None
@@ -71,8 +71,8 @@ def score(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig) ->
     Returns:
         A score of 0 to 1 with its terms in the order applied. `match_level` is a `Match.level`, or `refusal`,
         `refusal_category_mismatch`, `unexpected_refusal`, `unexpected_acceptance`, `forbidden_code`. `match_depth` is
-        the deepest agreement of the scored code with a preferred code (0, 2, 4, 6, 8 or 10 digits); None where an
-        answer or its code is not asked for. A breakdown gives the verdict `error` and no number.
+        the most leading digits that the scored code shares with a preferred code (0, 2, 4, 6, 8 or 10); None unless an
+        answer is expected and given. A breakdown has the verdict `error` and no score.
     """
     threshold = threshold_of(case, rules)
     if outcome.breakdown is not None:
@@ -80,10 +80,10 @@ def score(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig) ->
         return Score(score=None, threshold=threshold, verdict="error", message=message)
     expected = case.expected
     match = match_of(expected, outcome, rules) if expected.expected_accept and outcome.accepted else None
-    scene = _Scene(expected=expected, outcome=outcome, rules=rules, match=match)
-    order = _ORDERS[expected.expected_accept, outcome.accepted]
-    terms = [term for rule in order for term in rule(scene)]
-    points, clamp = _summed(terms)
+    inputs = _RuleInput(expected=expected, outcome=outcome, rules=rules, match=match)
+    rules_in_order = _RULES[expected.expected_accept, outcome.accepted]
+    terms = [term for rule in rules_in_order for term in rule(inputs)]
+    points, clamp = _total(terms)
     level = terms[0].name if match is None else match.level
     if match is not None and any(term.name == FORBIDDEN for term in terms):
         level = FORBIDDEN
@@ -98,7 +98,7 @@ def score(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig) ->
 
 
 def threshold_of(case: TariffCase, rules: TariffSuiteConfig) -> float:
-    """Give the score from which a case passes, 0 to 1: its own, its type's, or by what it expects (design 6)."""
+    """Return the lowest passing score of a case, 0 to 1: its own, else its type's, else by the expected decision."""
     if case.expected.threshold is not None:
         return case.expected.threshold
     general = rules.thresholds.accept if case.expected.expected_accept else rules.thresholds.refuse
@@ -106,46 +106,51 @@ def threshold_of(case: TariffCase, rules: TariffSuiteConfig) -> float:
 
 
 def scored_code(outcome: TariffOutcome, rules: TariffSuiteConfig) -> str | None:
-    """Give the code that is compared: the goods as they are, or the final one (design 6, "which code")."""
+    """Return the code that is scored: the baseline's or the final one, as `scored_code` of the suite says."""
     return outcome.baseline_code if rules.scored_code == "baseline" else outcome.final_code
 
 
-def depth_of(expected: Expected, code: str | None) -> int:
-    """Give the deepest agreement of a code with any preferred code: 0, 2, 4, 6, 8 or 10 digits."""
+def depth_of(expected: TariffExpected, code: str | None) -> int:
+    """Return the most leading digits that a code shares with a preferred code: 0, 2, 4, 6, 8 or 10."""
     return max((depth(code or "", preferred) for preferred in expected.preferred_hts), default=0)
 
 
-def match_of(expected: Expected, outcome: TariffOutcome, rules: TariffSuiteConfig) -> Match:
-    """Compare the scored code with the expected ones (spec; numbers from the original).
+def describe_depth(agreed: int) -> str:
+    """Describe the number of leading digits that a code shares with a preferred code."""
+    return f"the first {agreed} digits match" if agreed else "no digits match"
 
-    Codes are normalised on both sides; an expected code of 6 or 8 digits takes every line below it (design 6).
+
+def match_of(expected: TariffExpected, outcome: TariffOutcome, rules: TariffSuiteConfig) -> Match:
+    """Match the scored code against the expected ones (spec; credits as in the original harness).
+
+    Codes are compared by digits; an expected code of 6 or 8 digits matches every line below it.
     """
     code = scored_code(outcome, rules)
     if code is None:
-        return Match(level=NO_MATCH, detail="the answer holds no code")
+        return Match(level=NO_MATCH, detail="the answer contains no code")
     scoring = rules.scoring
-    for level, wanted, points in (
+    for level, codes, points in (
         ("preferred", expected.preferred_hts, scoring.preferred),
         ("allowed", expected.allowed_hts or (), scoring.allowed),
     ):
-        hit = next((one for one in wanted if _hits(code, one)), None)
-        if hit is not None:
-            return Match(level=level, points=points, detail=f"{code} for {hit}")
+        matched = next((expected_code for expected_code in codes if _matches(code, expected_code)), None)
+        if matched is not None:
+            return Match(level=level, points=points, detail=f"{code} matches {matched}")
     agreed = depth_of(expected, code)
-    detail = f"{code} agrees to {agreed} digits"
+    detail = f"{code}: {describe_depth(agreed)}"
     return max(
-        (Match(level=level, points=points, detail=detail) for level, points in _partial(agreed, rules)),
+        (Match(level=level, points=points, detail=detail) for level, points in _partial_credits(agreed, rules)),
         key=lambda match: match.points,
         default=Match(level=NO_MATCH, detail=detail),
     )
 
 
-def _hits(code: str, wanted: str) -> bool:
-    plain = digits(wanted)
-    return digits(code) == plain or (len(plain) in _PREFIX_LENGTHS and stands_under(code, plain))
+def _matches(code: str, expected_code: str) -> bool:
+    plain = digits(expected_code)
+    return digits(code) == plain or (len(plain) in _PREFIX_LENGTHS and is_under(code, plain))
 
 
-def _partial(agreed: int, rules: TariffSuiteConfig) -> Iterator[tuple[str, float]]:
+def _partial_credits(agreed: int, rules: TariffSuiteConfig) -> Iterator[tuple[str, float]]:
     for level in ("8", "6", "4"):
         if level in rules.scoring.ladder and agreed >= int(level):
             yield f"ladder_{level}", rules.scoring.ladder[level]
@@ -153,109 +158,109 @@ def _partial(agreed: int, rules: TariffSuiteConfig) -> Iterator[tuple[str, float
         yield "chapter", rules.scoring.chapter
 
 
-def _summed(terms: Sequence[Term]) -> tuple[float, tuple[Term, ...]]:
+def _total(terms: Sequence[Term]) -> tuple[float, tuple[Term, ...]]:
     if any(term.effect == "zero" for term in terms):
         return 0.0, ()
-    # a sum such as 1.0 - 0.1 + 0.05 keeps its noise to itself
-    total = round(sum(term.value for term in terms if term.effect == "add"), _DECIMALS)
-    points = min(1.0, max(0.0, total))
-    if points == total:
+    # removes the rounding error of a sum such as 1.0 - 0.1 + 0.05
+    unclamped = round(sum(term.value for term in terms if term.effect == "add"), _DECIMALS)
+    points = min(1.0, max(0.0, unclamped))
+    if points == unclamped:
         return points, ()
-    return points, (Term(name="clamp", effect="clamp", value=round(points - total, _DECIMALS), detail="to 0..1"),)
+    return points, (Term(name="clamp", effect="clamp", value=round(points - unclamped, _DECIMALS), detail="to 0..1"),)
 
 
-def _code_match(scene: _Scene) -> Iterator[Term]:
-    match = scene.match
+def _code_match(inputs: _RuleInput) -> Iterator[Term]:
+    match = inputs.match
     if match is None or match.level == NO_MATCH:
         yield Term(name="no_match", detail=match.detail if match else "")
     else:
         yield Term(name=f"{match.level}_match", value=match.points, detail=match.detail)
 
 
-def _process_bonus(scene: _Scene) -> Iterator[Term]:
-    gates = {"citations": scene.outcome.citations_ok, "missing evidence": scene.outcome.evidence_ok}
+def _process_bonus(inputs: _RuleInput) -> Iterator[Term]:
+    gates = {"citations": inputs.outcome.citations_ok, "missing evidence": inputs.outcome.evidence_ok}
     ran = {gate: ok for gate, ok in gates.items() if ok is not None}
     failed = [gate for gate, ok in ran.items() if not ok]
-    if scene.match is None or scene.match.level == NO_MATCH:
-        yield _note("process_bonus", "not given: no match")
+    if inputs.match is None or inputs.match.level == NO_MATCH:
+        yield _note("process_bonus", "no bonus: no match")
     elif not ran:
-        yield _note("process_bonus", "not given: no critical gate ran")
+        yield _note("process_bonus", "no bonus: no critical gate ran")
     elif failed:
-        yield _note("process_bonus", f"not given: failed: {', '.join(failed)}")
+        yield _note("process_bonus", f"no bonus: failed gates: {', '.join(failed)}")
     else:
-        yield Term(name="process_bonus", value=scene.rules.scoring.bonus, detail=f"passed: {', '.join(ran)}")
+        yield Term(name="process_bonus", value=inputs.rules.scoring.bonus, detail=f"passed gates: {', '.join(ran)}")
 
 
-def _gri_sequence(scene: _Scene) -> Iterator[Term]:
-    if scene.outcome.sequence_ok is None:
-        yield _note("gri_sequence", "not assessed: no trace")
-    elif scene.outcome.sequence_ok:
-        yield _note("gri_sequence", "in order")
+def _gri_sequence(inputs: _RuleInput) -> Iterator[Term]:
+    if inputs.outcome.sequence_ok is None:
+        yield _note("gri_sequence", "not assessed: no GRI trace")
+    elif inputs.outcome.sequence_ok:
+        yield _note("gri_sequence", "rules in order")
     else:
-        yield Term(name="gri_sequence", value=scene.rules.scoring.gri_sequence, detail="rules out of order")
+        yield Term(name="gri_sequence", value=inputs.rules.scoring.gri_sequence, detail="rules out of order")
 
 
-def _duty_delta(scene: _Scene) -> Iterator[Term]:
-    if scene.expected.duty_delta_range is None:
+def _duty_delta(inputs: _RuleInput) -> Iterator[Term]:
+    if inputs.expected.duty_delta_range is None:
         return
-    low, high = scene.expected.duty_delta_range
-    delta = scene.outcome.duty_delta
+    low, high = inputs.expected.duty_delta_range
+    delta = inputs.outcome.duty_delta
     if delta is None:
         yield _note("duty_delta", "not computable: a rate is missing or not ad valorem")
     elif low - TOLERANCE <= delta <= high + TOLERANCE:
-        yield _note("duty_delta", f"{delta:+g} points, in {low:g} to {high:g}")
+        yield _note("duty_delta", f"{delta:+g} percentage points, within {low:g} to {high:g}")
     else:
-        detail = f"{delta:+g} points, outside {low:g} to {high:g}"
-        yield Term(name="duty_delta", value=scene.rules.scoring.duty_delta, detail=detail)
+        detail = f"{delta:+g} percentage points, outside {low:g} to {high:g}"
+        yield Term(name="duty_delta", value=inputs.rules.scoring.duty_delta, detail=detail)
 
 
-def _forbidden(scene: _Scene) -> Iterator[Term]:
-    """Hold an accepted answer against the forbidden codes, as prefixes (design 6).
+def _forbidden(inputs: _RuleInput) -> Iterator[Term]:
+    """Fail an accepted answer whose code is under a forbidden one.
 
-    They are about the same goods as the scored code: where the baseline is scored, a change of the goods may lead to
-    them. An answer with an optimised code alone is taken by that code.
+    Only the scored code counts: where that is the baseline's, a change of the goods may lead to a forbidden code. The
+    final code is used if the answer has no scored code.
     """
-    code = scored_code(scene.outcome, scene.rules) or scene.outcome.final_code or ""
-    hit = next((one for one in scene.expected.must_not_hts or () if stands_under(code, one)), None)
-    if hit is not None:
-        yield _zero(FORBIDDEN, f"the answer stands under {hit}")
+    code = scored_code(inputs.outcome, inputs.rules) or inputs.outcome.final_code or ""
+    matched = next((prefix for prefix in inputs.expected.must_not_hts or () if is_under(code, prefix)), None)
+    if matched is not None:
+        yield _zero(FORBIDDEN, f"{code} is under the forbidden code {matched}")
 
 
-def _no_savings(scene: _Scene) -> Iterator[Term]:
-    if not scene.expected.no_savings_expected:
+def _no_savings(inputs: _RuleInput) -> Iterator[Term]:
+    if not inputs.expected.no_savings_expected:
         return
-    found = savings_of(scene.outcome)
-    if found:
-        yield _zero(SAVINGS, "; ".join(found))
+    savings = savings_of(inputs.outcome)
+    if savings:
+        yield _zero(SAVINGS, "; ".join(savings))
 
 
 def savings_of(outcome: TariffOutcome) -> list[str]:
-    """Give every savings lever, what-if option and claim of lower duty in an answer, a few words each."""
-    counted = ((outcome.levers, "savings lever"), (outcome.what_ifs, "what-if option"))
-    return [_counted(count, what) for count, what in counted if count] + [*outcome.savings_claims]
+    """Describe every savings lever, what-if option and claim of lower duty in an answer, briefly."""
+    counts = ((outcome.levers, "savings lever"), (outcome.what_ifs, "what-if option"))
+    return [counted(count, noun) for count, noun in counts if count] + [*outcome.savings_claims]
 
 
-def _citations(scene: _Scene) -> Iterator[Term]:
-    if scene.outcome.citations_ok is False:
-        yield _zero("citations_invalid", "the gate on citations failed")
+def _citations(inputs: _RuleInput) -> Iterator[Term]:
+    if inputs.outcome.citations_ok is False:
+        yield _zero("citations_invalid", "the citation gate failed")
 
 
-def _total_rate(scene: _Scene) -> Iterator[Term]:
-    wanted = scene.expected.expected_duty_total_rate_pct
-    if wanted is None:
+def _total_rate(inputs: _RuleInput) -> Iterator[Term]:
+    expected_rate = inputs.expected.expected_duty_total_rate_pct
+    if expected_rate is None:
         return
-    outcome = scene.outcome
-    optimized = scene.rules.scored_code == "final" and outcome.optimized_code is not None
-    # a rate of 0 is a rate (the original takes the baseline's instead, reference S6)
+    outcome = inputs.outcome
+    optimized = inputs.rules.scored_code == "final" and outcome.optimized_code is not None
+    # a rate of 0 counts as a rate; the original harness takes the baseline's instead
     rate = outcome.optimized_rate_pct if optimized else outcome.baseline_rate_pct
     if rate is None:
-        yield _zero("duty_total_rate", f"no rate for the scored code, expected {wanted:g} %")
-    elif not math.isclose(rate, wanted, rel_tol=0.0, abs_tol=RATE_TOLERANCE):
-        yield _zero("duty_total_rate", f"{rate:g} %, expected {wanted:g} %")
+        yield _zero("duty_total_rate", f"no rate for the scored code, expected {expected_rate:g} %")
+    elif not math.isclose(rate, expected_rate, rel_tol=0.0, abs_tol=RATE_TOLERANCE):
+        yield _zero("duty_total_rate", f"{rate:g} %, expected {expected_rate:g} %")
 
 
 def direction_of(delta: float | None) -> Direction | None:
-    """Give the sign of a duty delta in a word; None where it isn't computable."""
+    """Return the direction of a duty delta; None if there is no delta."""
     if delta is None:
         return None
     if abs(delta) <= TOLERANCE:
@@ -263,49 +268,51 @@ def direction_of(delta: float | None) -> Direction | None:
     return "decrease" if delta < 0 else "increase"
 
 
-def _direction(scene: _Scene) -> Iterator[Term]:
-    wanted = scene.expected.expected_duty_delta_direction
-    found = direction_of(scene.outcome.duty_delta)
-    if wanted is not None and found != wanted:
-        yield _zero("duty_delta_direction", f"{found or 'not computable'}, expected {wanted}")
+def _direction(inputs: _RuleInput) -> Iterator[Term]:
+    expected, actual = inputs.expected.expected_duty_delta_direction, direction_of(inputs.outcome.duty_delta)
+    if expected is not None and actual != expected:
+        yield _zero("duty_delta_direction", f"{actual or 'not computable'}, expected {expected}")
 
 
-def _levers(scene: _Scene) -> Iterator[Term]:
-    expected, outcome = scene.expected, scene.outcome
+def _levers(inputs: _RuleInput) -> Iterator[Term]:
+    expected, outcome = inputs.expected, inputs.outcome
     levers, steps = outcome.levers, outcome.lever_steps or 0
     if expected.lever_found_expected and not levers:
-        yield _zero("lever_missing", "no savings lever")
+        yield _zero("lever_missing", "no savings lever, expected at least 1")
     elif expected.lever_found_expected is False and levers:
-        yield _zero(UNDUE_LEVER, _counted(levers, "savings lever"))
+        yield _zero(UNEXPECTED_LEVER, f"{counted(levers, 'savings lever')}, expected none")
     if levers < (expected.lever_count_min or 0):
-        yield _zero("lever_count", f"{levers}, expected {expected.lever_count_min} or more")
+        yield _zero("lever_count", f"{counted(levers, 'savings lever')}, expected at least {expected.lever_count_min}")
     if expected.lever_compliance_ok and outcome.levers_compliant is False:
-        yield _zero("lever_compliance", "a lever without a passed plausibility check")
+        yield _zero("lever_compliance", "at least one savings lever has no passed plausibility check")
     if expected.expected_best_is_multi_step and steps < _MULTI_STEP:
-        yield _zero("lever_multi_step", f"{steps} steps, expected {_MULTI_STEP} or more")
+        yield _zero("lever_multi_step", f"{counted(steps, 'step')} in the first lever, expected at least {_MULTI_STEP}")
     if steps < (expected.min_lever_steps or 0):
-        yield _zero("lever_steps", f"{steps}, expected {expected.min_lever_steps} or more")
+        yield _zero(
+            "lever_steps", f"{counted(steps, 'step')} in the first lever, expected at least {expected.min_lever_steps}"
+        )
 
 
-def _undue_acceptance(scene: _Scene) -> Iterator[Term]:
-    yield _zero(UNDUE_ACCEPTANCE, f"{scene.outcome.final_code or 'no code'}, where a refusal is due")
+def _unexpected_acceptance(inputs: _RuleInput) -> Iterator[Term]:
+    yield _zero(UNEXPECTED_ACCEPTANCE, f"answer ({inputs.outcome.final_code or 'no code'}), expected a refusal")
 
 
-def _undue_refusal(scene: _Scene) -> Iterator[Term]:
-    yield _zero(UNDUE_REFUSAL, f"{scene.outcome.refusal_category or 'no category'}, where an answer is due")
+def _unexpected_refusal(inputs: _RuleInput) -> Iterator[Term]:
+    yield _zero(UNEXPECTED_REFUSAL, f"refusal ({inputs.outcome.refusal_category or 'no category'}), expected an answer")
 
 
-def _refusal(scene: _Scene) -> Iterator[Term]:
-    wanted, found = scene.expected.expected_refusal_category, scene.outcome.refusal_category
-    if wanted is None or found == wanted:
-        yield Term(name=REFUSAL, value=1.0, detail=found or "no category")
+def _refusal(inputs: _RuleInput) -> Iterator[Term]:
+    expected, actual = inputs.expected.expected_refusal_category, inputs.outcome.refusal_category
+    if expected is None or actual == expected:
+        yield Term(name=REFUSAL, value=1.0, detail=actual or "no category")
     else:
-        points = scene.rules.scoring.wrong_refusal_category
-        yield Term(name=WRONG_CATEGORY, value=points, detail=f"{found or 'no category'}, expected {wanted}")
+        points = inputs.rules.scoring.wrong_refusal_category
+        yield Term(name=WRONG_CATEGORY, value=points, detail=f"{actual or 'no category'}, expected {expected}")
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count > 1)}"
+def counted(count: int, noun: str) -> str:
+    """Render a count with its noun, in the plural unless it is 1."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _note(name: str, detail: str) -> Term:
@@ -316,7 +323,7 @@ def _zero(name: str, detail: str) -> Term:
     return Term(name=name, effect="zero", detail=detail)
 
 
-_ANSWER: tuple[Callable[[_Scene], Iterator[Term]], ...] = (
+_ANSWER_RULES: tuple[Callable[[_RuleInput], Iterator[Term]], ...] = (
     _code_match,
     _process_bonus,
     _gri_sequence,
@@ -328,10 +335,10 @@ _ANSWER: tuple[Callable[[_Scene], Iterator[Term]], ...] = (
     _direction,
     _levers,
 )
-# by whether an answer is expected and whether one was given; the rules of each, in order
-_ORDERS = {
-    (True, True): _ANSWER,
-    (True, False): (_undue_refusal,),
-    (False, True): (_undue_acceptance, _forbidden),
+# by whether an answer is expected, and whether one was given
+_RULES = {
+    (True, True): _ANSWER_RULES,
+    (True, False): (_unexpected_refusal,),
+    (False, True): (_unexpected_acceptance, _forbidden),
     (False, False): (_refusal,),
 }

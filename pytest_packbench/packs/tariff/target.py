@@ -1,7 +1,7 @@
-"""The reference target: propose, have it criticised, judge it by the gates, revise until it holds.
+"""The reference target: propose, critique, run the gates, and revise until no critical gate fails.
 
-Only the model's answers vary; everything else follows from them. The result has the original's names, so that one
-reader reads both.
+The result depends on the model's answers only. It has the field names of the original harness, so that one parser reads
+both.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from pydantic import BaseModel, ValidationError
 
 from pytest_packbench.model.errors import CaseError, validation_problems
 from pytest_packbench.packs.tariff import prompts
+from pytest_packbench.packs.tariff.checks import CRITICAL, CheckInput, check_form, run_checks
+from pytest_packbench.packs.tariff.checks.duty import implausible_delta, is_lawful, undocumented
 from pytest_packbench.packs.tariff.codes import chapter
 from pytest_packbench.packs.tariff.dossier import Critique, Proposal
-from pytest_packbench.packs.tariff.gates import CRITICAL, GateInput, form, judge
-from pytest_packbench.packs.tariff.gates.duty import implausible_delta, is_lawful, undocumented
 from pytest_packbench.packs.tariff.model import TariffInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_packbench.model.request import LLM, ModelRequest, VerifyContext, VerifyRequest
-    from pytest_packbench.packs.tariff.gates import GateResult, Violation
+    from pytest_packbench.packs.tariff.checks import CheckResult, Violation
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 Status = Literal["verified", "refused", "rejected"]
-_MOST_PROBLEMS = 10
+_MAX_PROBLEMS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iteration:
-    """One proposal's way through critic and gates.
+    """One proposal with its critique and gate results.
 
     Attributes:
-        number: its place among the proposals, from 1.
-        answer: the JSON value that the model gave as proposal.
-        proposal: the same, read; None where it is no proposal.
-        critique: what the critic said; None where nobody was asked or the answer is no critique.
-        gates: what the gates decided, `form` first; empty where the model declined to answer.
-        declined: the model's words where it declined to answer; None otherwise.
+        number: its number, from 1.
+        answer: the model's answer, a JSON value.
+        proposal: the parsed answer; None if it is not a valid proposal.
+        critique: the critic's answer; None if there was no such call or the answer is not a valid critique.
+        gates: the results of the gates, `form` first; empty if the model declined to answer.
+        declined: the model's message if it declined to answer, else None.
     """
 
     number: int
     answer: object
     proposal: Proposal | None = None
     critique: Critique | None = None
-    gates: tuple[GateResult, ...] = ()
+    gates: tuple[CheckResult, ...] = ()
     declined: str | None = None
 
     @property
@@ -57,89 +57,88 @@ class Iteration:
 
     @property
     def findings(self) -> list[str]:
-        """What there is to mend, a line each, with the gate that says so."""
+        """The violations, one line each, prefixed with the gate's name."""
         return [f"{gate.name}: {line}" for gate in self.gates for line in gate.lines]
 
     @property
     def status(self) -> Status:
-        """How a run ends that ends here: `rejected` where it would have to go on."""
+        """The status of a run that ends with this iteration; `rejected` if a revision is needed."""
         if self.declined is not None:
             return "refused"
         if self.proposal is None or self.failed:
             return "rejected"
         return "verified" if self.proposal.decision == "classify" else "refused"
 
-    def gate(self, name: str) -> GateResult | None:
-        """Give what a gate decided; None where it did not run or had nothing to judge."""
+    def gate(self, name: str) -> CheckResult | None:
+        """Return the result of a gate; None if it did not run or did not apply."""
         return next((gate for gate in self.gates if gate.name == name and gate.decision != "skip"), None)
 
 
 async def verify(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-    """Classify goods, or refuse to, in at most `options.max_iters` proposals.
+    """Classify goods, or refuse to, with at most `options.max_iters` proposals.
 
-    A proposal is followed by a critique and the gates; one that fails a critical gate goes back with what was found.
-    An answer that is no proposal or no critique fails the gate `form` and counts as an iteration. A model that
-    declines to answer, in any role, ends the run as a refusal without a category.
+    Each proposal is criticised and checked by the gates; if a critical gate fails, the model revises the proposal by
+    the violations. An answer that is not a valid proposal or critique fails the gate `form` and counts as an
+    iteration. If the model declines to answer, in any role, the run ends as a refusal without a category.
 
-    The model is asked in the roles `propose`, `critique` and `revise`.
+    The model is called in the roles `propose`, `critique` and `revise`.
 
     Returns:
-        The original's payload, plain JSON. `tariff_dossier`, citations, gate results and levers are those of the last
-        iteration with a valid proposal; without any the dossier is null.
+        A result as the original harness has it, plain JSON. `tariff_dossier`, citations, gate results and levers are
+        those of the last iteration with a valid proposal; without one the dossier is null.
 
     Raises:
-        CaseError: the request is no verify request of this pack.
-        Exception: whatever the model call raises; a breakdown is no refusal.
+        CaseError: the request is not a verify request of this pack.
+        Exception: any error of a model call; an infrastructure failure is never a refusal.
     """
     try:
         goods = TariffInput.model_validate(request.as_json())
     except ValidationError as error:
         raise CaseError("request", validation_problems(error, TariffInput)) from None
     iterations: list[Iteration] = []
-    ask = prompts.propose(goods)
+    request_to_model = prompts.propose(goods)
     for number in range(1, goods.options.max_iters + 1):
-        iteration = await _iterate(number, ask, goods, context.llm)
+        iteration = await _iterate(number, request_to_model, goods, context.llm)
         iterations.append(iteration)
         if iteration.status != "rejected":
             break
-        ask = prompts.revise(goods, iteration.answer, iteration.findings)
+        request_to_model = prompts.revise(goods, iteration.answer, iteration.findings)
     return _result(iterations)
 
 
-async def _iterate(number: int, ask: ModelRequest, goods: TariffInput, llm: LLM) -> Iteration:
-    answer = await llm.complete(ask)
+async def _iterate(number: int, request: ModelRequest, goods: TariffInput, llm: LLM) -> Iteration:
+    answer = await llm.complete(request)
     if answer.refusal is not None:
         return Iteration(number=number, answer=answer.content, declined=answer.refusal)
-    proposal, problems = _read(answer.content, Proposal)
+    proposal, problems = _parse(answer.content, Proposal)
     if proposal is None:
-        return Iteration(number=number, answer=answer.content, gates=(form(problems),))
+        return Iteration(number=number, answer=answer.content, gates=(check_form(problems),))
     reply = await llm.complete(prompts.critique(goods, proposal))
     if reply.refusal is not None:
         return Iteration(number=number, answer=answer.content, proposal=proposal, declined=reply.refusal)
-    critique, problems = _read(reply.content, Critique)
-    judged = judge(GateInput(request=goods, proposal=proposal, critique=critique))
-    return Iteration(
-        number=number, answer=answer.content, proposal=proposal, critique=critique, gates=(form(problems), *judged)
-    )
+    critique, problems = _parse(reply.content, Critique)
+    inputs = CheckInput(request=goods, proposal=proposal, critique=critique)
+    gates = (check_form(problems), *run_checks(inputs))
+    return Iteration(number=number, answer=answer.content, proposal=proposal, critique=critique, gates=gates)
 
 
-def _read(content: object, model: type[ModelT]) -> tuple[ModelT | None, list[str]]:
-    """Read a model's answer; without a model there is at least one problem, a line each."""
+def _parse(content: object, model: type[ModelT]) -> tuple[ModelT | None, list[str]]:
+    """Parse a model's answer; an invalid one is returned as None with its problems, one line each."""
     try:
         return model.model_validate(content), []
     except ValidationError as error:
         problems = validation_problems(error, model)
-    lines = [" ".join(f"{model.__name__} {problem}".split()) for problem in problems[:_MOST_PROBLEMS]]
+    lines = [" ".join(f"{model.__name__} {problem}".split()) for problem in problems[:_MAX_PROBLEMS]]
     more = len(problems) - len(lines)
-    return None, [*lines, *([f"{more} more problems of the same answer"] if more else [])]
+    return None, [*lines, *([f"{more} more problems in the same answer"] if more else [])]
 
 
 def _result(iterations: Sequence[Iteration]) -> dict[str, Any]:
-    """Put a run of one iteration or more into the original's payload."""
+    """Return the result of a run in the format of the original harness."""
     last = iterations[-1]
-    shown = next((iteration for iteration in reversed(iterations) if iteration.proposal is not None), last)
-    proposal = shown.proposal
-    dossier = None if proposal is None else _dossier(proposal, shown.gate("gri_sequence"))
+    reported = next((iteration for iteration in reversed(iterations) if iteration.proposal is not None), last)
+    proposal = reported.proposal
+    dossier = None if proposal is None else _dossier(proposal, reported.gate("gri_sequence"))
     return {
         "status": last.status,
         "accepted": last.status == "verified",
@@ -147,7 +146,7 @@ def _result(iterations: Sequence[Iteration]) -> dict[str, Any]:
         "iterations": [_iteration(iteration) for iteration in iterations],
         "tariff_dossier": dossier,
         "citations": dossier["citations"] if dossier else [],
-        **_evidence_gates(shown),
+        **_evidence_gates(reported),
         "lever_proof": {"selected_levers": [] if proposal is None else list(_levers(proposal))},
         "trace": [
             {"hook": f"tariff.{gate.name}", "decision": gate.decision, "rule": gate.rule, "iteration": iteration.number}
@@ -165,7 +164,7 @@ def _refusal(iterations: Sequence[Iteration]) -> dict[str, Any] | None:
         return None
     if last.status == "refused" and last.proposal is not None and last.proposal.refusal is not None:
         return last.proposal.refusal.model_dump(mode="json")
-    # only who refuses outright names a category: running out of proposals is no judgement of the goods
+    # running out of proposals says nothing about the goods, so such a refusal has no category
     reason = f"none of {len(iterations)} proposals passed the gates; the last failed {', '.join(last.failed)}"
     return {"category": None, "reason": reason, "questions": []}
 
@@ -195,7 +194,7 @@ def _evidence_gates(iteration: Iteration) -> dict[str, Any]:
     }
 
 
-def _dossier(proposal: Proposal, sequence: GateResult | None) -> dict[str, Any]:
+def _dossier(proposal: Proposal, sequence: CheckResult | None) -> dict[str, Any]:
     plain = proposal.model_dump(mode="json")
     return {
         "product_summary": plain["product_summary"],
@@ -217,17 +216,17 @@ def _dossier(proposal: Proposal, sequence: GateResult | None) -> dict[str, Any]:
 
 def _levers(proposal: Proposal) -> Iterable[dict[str, Any]]:
     best = proposal.optimized.what_if_id if proposal.optimized else None
-    # the original's readers take the first lever for the best
+    # the first lever is scored as the best one
     for what_if in sorted(filter(is_lawful, proposal.what_if_candidates), key=lambda item: item.id != best):
-        compliance = _verdict(undocumented(what_if))
+        compliance = _gate_result(undocumented(what_if))
         yield {
             "sequence": [
                 {"label": step, "category": what_if.kind, "compliance_result": compliance} for step in what_if.steps
             ],
-            "gate_results": {"plausibility": [_verdict(implausible_delta(proposal, what_if))]},
+            "gate_results": {"plausibility": [_gate_result(implausible_delta(proposal, what_if))]},
         }
 
 
-def _verdict(found: Iterable[Violation]) -> dict[str, Any]:
-    lines = [str(violation) for violation in found]
+def _gate_result(violations: Iterable[Violation]) -> dict[str, Any]:
+    lines = [str(violation) for violation in violations]
     return {"ok": not lines, "violations": lines}

@@ -10,8 +10,8 @@ from hypothesis import given as for_all
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from pytest_packbench.packs.tariff.checks import CHECKS, CRITICAL, CheckInput, CheckResult, check_form, run_checks
 from pytest_packbench.packs.tariff.dossier import Level, Proposal, Rule
-from pytest_packbench.packs.tariff.gates import CRITICAL, GATES, GateInput, GateResult, form, judge
 from tests.unit.builders import (
     NORMAL_PATH,
     Json,
@@ -31,14 +31,14 @@ from tests.unit.builders import (
 )
 
 Path = tuple[tuple[str, str, str, str], ...]
-BY_NAME = {gate.name: gate for gate in GATES}
+BY_NAME = {gate.name: gate for gate in CHECKS}
 
 
-def ask(name: str, plain: Json, *documents: Json, critique: Json | None = None) -> GateResult:
+def ask(name: str, plain: Json, *documents: Json, critique: Json | None = None) -> CheckResult:
     return BY_NAME[name](given(plain, *documents, critique=critique))
 
 
-def stopped(result: GateResult, *fragments: str) -> None:
+def stopped(result: CheckResult, *fragments: str) -> None:
     """The gate fails with exactly one violation for each fragment, in order, and the violation says it."""
     assert result.decision == "fail"
     assert len(result.lines) == len(fragments), result.lines
@@ -47,7 +47,7 @@ def stopped(result: GateResult, *fragments: str) -> None:
 
 
 def test_the_list_is_in_order_and_only_composition_is_not_critical() -> None:
-    assert [(gate.rule, gate.name) for gate in GATES] == list(
+    assert [(gate.rule, gate.name) for gate in CHECKS] == list(
         enumerate(
             (
                 "completeness",
@@ -69,7 +69,7 @@ def test_the_list_is_in_order_and_only_composition_is_not_critical() -> None:
 
 
 def test_a_sound_classification_passes_all_that_apply() -> None:
-    assert {result.name: result.decision for result in judge(given(answer()))} == {
+    assert {result.name: result.decision for result in run_checks(given(answer()))} == {
         "completeness": "pass",
         "code_form": "pass",
         "gri_sequence": "pass",
@@ -85,14 +85,14 @@ def test_a_sound_classification_passes_all_that_apply() -> None:
 
 
 def test_a_sound_refusal_passes_all_that_apply() -> None:
-    results = judge(given(refusing(), evidence()))
+    results = run_checks(given(refusing(), evidence()))
     assert {result.name for result in results if result.decision == "pass"} == {"completeness", "critic", "refusal"}
     assert not [result for result in results if result.decision == "fail"]
 
 
 def test_form_fails_with_what_was_wrong() -> None:
-    assert form([]).decision == "pass"
-    result = form(["/baseline: the key is missing"])
+    assert check_form([]).decision == "pass"
+    result = check_form(["/baseline: the key is missing"])
     assert (result.name, result.rule, result.decision) == ("form", 0, "fail")
     assert result.lines == ["/baseline: the key is missing"]
 
@@ -106,11 +106,11 @@ def test_form_fails_with_what_was_wrong() -> None:
         (answer(baseline=None), "without a baseline"),
         (answer(gri_trace={"steps": []}), "without a GRI trace"),
         (answer(candidate_headings=[]), "without candidate headings"),
-        (answer(refusal=refusal()), "classifies and refuses at once"),
+        (answer(refusal=refusal()), "both classifies and refuses"),
         (refusing(refusal=None), "refuses without a refusal"),
-        (refusing(baseline=classification()), "still gives baseline"),
-        (refusing(optimized=optimized()), "still gives optimized"),
-        (refusing(what_if_candidates=[what_if()]), "still gives what_if_candidates"),
+        (refusing(baseline=classification()), "but also has baseline"),
+        (refusing(optimized=optimized()), "but also has optimized"),
+        (refusing(what_if_candidates=[what_if()]), "but also has what_if_candidates"),
     ],
 )
 def test_completeness_stops(plain: Json, fragment: str) -> None:
@@ -143,7 +143,7 @@ def test_code_form_stops_a_baseline_that_is_no_full_code(code: str) -> None:
     [
         (answer(candidate_headings=["0712.90"]), "candidate heading"),
         (answer(optimized=optimized(hts_code="0712.90"), what_if_candidates=[what_if()]), "optimized code"),
-        (answer(what_if_candidates=[what_if(expected_hts="0712")]), "of 6 or 8 or 10 digits"),
+        (answer(what_if_candidates=[what_if(expected_hts="0712")]), "does not have 6 or 8 or 10 digits"),
     ],
 )
 def test_code_form_stops_other_codes(plain: Json, fragment: str) -> None:
@@ -164,8 +164,8 @@ def test_a_what_if_may_be_told_at_six_digits_or_more(expected: str) -> None:
         (step("6", "suffix", "0712.90.40", "failed"), ["is not a suffix of 10 digits"]),
         (step("1", "heading", "0712 0910", "0713"), ['chooses "0713", which is not among its candidates']),
         (step("1", "heading", "0712 0910", "0712", chosen=None), ["is decided without a chosen code"]),
-        (step("1", "heading", "0712 0910", "tied", chosen="0712"), ["is tied and still chooses"]),
-        (step("1", "heading", "0712", "failed", chosen="0712"), ["is failed and still chooses"]),
+        (step("1", "heading", "0712 0910", "tied", chosen="0712"), ["is tied but chooses"]),
+        (step("1", "heading", "0712", "failed", chosen="0712"), ["is failed but chooses"]),
         (step("1", "heading", "0712 0910", "07"), ['"07" is not a heading', "not among its candidates"]),
     ],
 )
@@ -433,7 +433,7 @@ def test_a_code_chosen_without_a_decision_binds_nobody() -> None:
 def test_a_violation_says_where_and_what_would_mend_it() -> None:
     path = (NORMAL_PATH[0], ("6", "subheading", "0712.90 0910.99", "0712.90"))
     result = ask("gri_sequence", answer(gri_trace=trace(*path)))
-    assert result.lines == ["S4, step 2: 0910.99 is not under 0712, chosen in step 1; compare only what is"]
+    assert result.lines == ["S4, step 2: 0910.99 is not under 0712, chosen in step 1; compare only codes under it"]
 
 
 def test_without_a_trace_nothing_is_judged() -> None:
@@ -464,10 +464,10 @@ def test_essential_character_skips_where_3b_does_not_decide() -> None:
 @pytest.mark.parametrize(
     ("changes", "fragment"),
     [
-        ({"essential_character": None}, "without an essential character"),
+        ({"essential_character": None}, "essential_character is missing"),
         ({"essential_character": {**CHARACTER, "component": "lid"}}, 'name one of "Garlic powder", "jar"'),
-        ({"composition_table": None}, "give the composition table"),
-        ({"composition_table": []}, "give the composition table"),
+        ({"composition_table": None}, "add the composition table"),
+        ({"composition_table": []}, "add the composition table"),
         ({"essential_character": {**CHARACTER, "factors": []}}, "has no factor"),
         ({"essential_character": {**CHARACTER, "factors": [" "]}}, "has no factor"),
     ],
@@ -498,10 +498,16 @@ def test_duty_that_adds_up_passes(changes: Json) -> None:
 @pytest.mark.parametrize(
     ("changes", "fragments"),
     [
-        ({"duty_basis": "free", "duty_rate_pct": 2.5, "duty_breakdown": duty(2.5)}, ["free but the base rate 2.5 %"]),
+        (
+            {"duty_basis": "free", "duty_rate_pct": 2.5, "duty_breakdown": duty(2.5)},
+            ["free, but the base rate is 2.5 %"],
+        ),
         ({"duty_basis": "free", "duty_rate_pct": 5.0, "duty_breakdown": duty(0, 7.5)}, ["is not the total of 7.5 %"]),
-        ({"duty_rate_pct": 5.0, "duty_breakdown": duty(2.5, 7.5, total=5.0)}, ["make 10 %, not the total of 5 %"]),
-        ({"duty_breakdown": duty(29.8, total=29.806)}, ["not the total", "is not the total"]),
+        (
+            {"duty_rate_pct": 5.0, "duty_breakdown": duty(2.5, 7.5, total=5.0)},
+            ["add up to 10 %, not to the total of 5 %"],
+        ),
+        ({"duty_breakdown": duty(29.8, total=29.806)}, ["not to the total", "is not the total"]),
         ({"duty_rate_pct": None}, ["but a rate is null"]),
         ({"duty_breakdown": duty(None)}, ["but a rate is null"]),
         ({"duty_breakdown": {**duty(29.8), "total_rate_pct": None}}, ["but a rate is null"]),
@@ -522,7 +528,7 @@ def test_the_optimised_duty_keeps_its_promise() -> None:
     assert ask("duty_arithmetic", saving()).decision == "pass"
     assert ask("duty_arithmetic", saving(duty_rate_pct=20.005)).decision == "pass"
     assert ask("duty_arithmetic", saving(duty_rate_pct=None)).decision == "pass"
-    stopped(ask("duty_arithmetic", saving(duty_rate_pct=20.1)), "is -9.7 points")
+    stopped(ask("duty_arithmetic", saving(duty_rate_pct=20.1)), "is -9.7 percentage points")
     stopped(ask("duty_arithmetic", saving(what_if(estimated_duty_delta=-9.0))), "estimates -9;")
 
 
@@ -533,7 +539,7 @@ def test_only_the_named_what_if_has_to_agree() -> None:
 
 def test_no_what_if_saves_more_than_the_duty() -> None:
     deep = what_if(estimated_duty_delta=-30.0)
-    stopped(ask("duty_arithmetic", answer(what_if_candidates=[deep])), "would save 30 of 29.8 points")
+    stopped(ask("duty_arithmetic", answer(what_if_candidates=[deep])), "would save 30 of 29.8 percentage points")
     for all_of_it in (-29.8, -29.803):
         free = what_if(estimated_duty_delta=all_of_it)
         assert ask("duty_arithmetic", answer(what_if_candidates=[free])).decision == "pass"
@@ -612,7 +618,7 @@ def test_a_quote_of_whole_words_is_found(quote: str, text: str) -> None:
 def test_a_quote_has_to_stand_in_the_source_it_names() -> None:
     documents = evidence("Ground to 80 mesh."), evidence("Whole cloves.", "invoice")
     assert ask("citations", citing("Whole cloves", source="invoice"), *documents).decision == "pass"
-    stopped(ask("citations", citing("Whole cloves"), *documents), 'does not stand in "lab_report"')
+    stopped(ask("citations", citing("Whole cloves"), *documents), 'does not occur in "lab_report"')
     stopped(ask("citations", citing("Whole cloves", source="memo"), *documents), 'cite "lab_report", "invoice"')
 
 
@@ -623,11 +629,11 @@ def test_two_documents_may_share_a_name() -> None:
 
 def test_without_evidence_there_is_nothing_to_cite() -> None:
     assert ask("citations", answer()).decision == "skip"
-    stopped(ask("citations", citing("Whole cloves")), "the request brings no evidence")
+    stopped(ask("citations", citing("Whole cloves")), "the request has no evidence")
 
 
 def test_a_classification_cites_the_evidence_at_hand() -> None:
-    stopped(ask("citations", answer(), evidence()), 'quote the words of "lab_report"')
+    stopped(ask("citations", answer(), evidence()), 'quote the deciding words of "lab_report"')
     assert ask("citations", refusing(), evidence()).decision == "skip"
 
 
@@ -643,7 +649,7 @@ def test_any_run_of_words_is_found_whatever_the_white_space(words: list[str], da
     last = data.draw(st.integers(first, len(words) - 1))
     quote = words[first] + "".join(data.draw(SPACES) + word for word in words[first + 1 : last + 1])
     assert ask("citations", citing(quote), evidence(text)).decision == "pass"
-    stopped(ask("citations", citing(f"{quote} x"), evidence(text)), "copy word for word")
+    stopped(ask("citations", citing(f"{quote} x"), evidence(text)), "copy it word for word")
 
 
 # gate 7
@@ -656,7 +662,7 @@ def relying(source: str | None, **changes: Any) -> Json:
 def test_a_classification_rests_on_what_it_has() -> None:
     assert ask("missing_evidence", relying("lab_report"), evidence()).decision == "pass"
     stopped(ask("missing_evidence", relying(None), evidence()), 'relies on "the laboratory\'s report"')
-    stopped(ask("missing_evidence", relying("lab_report")), "the request does not bring")
+    stopped(ask("missing_evidence", relying("lab_report")), "which is not in the request")
 
 
 def test_a_refusal_for_missing_evidence_names_it() -> None:
@@ -685,18 +691,18 @@ def test_lawful_what_ifs_pass() -> None:
 @pytest.mark.parametrize(
     ("plain", "fragment"),
     [
-        (answer(what_if_candidates=[what_if(name) for name in "abcdef"]), "gives 6 what-ifs"),
-        (answer(what_if_candidates=[what_if("a"), what_if("b"), what_if("a")]), 'id "a" stands more than once'),
-        (answer(what_if_candidates=[what_if(kind="description")]), "changes the description only"),
-        (answer(what_if_candidates=[what_if(kind="valuation")]), "changes the valuation only"),
+        (answer(what_if_candidates=[what_if(name) for name in "abcdef"]), "has 6 what-ifs"),
+        (answer(what_if_candidates=[what_if("a"), what_if("b"), what_if("a")]), 'duplicate what-if id "a"'),
+        (answer(what_if_candidates=[what_if(kind="description")]), "changes only the description"),
+        (answer(what_if_candidates=[what_if(kind="valuation")]), "changes only the valuation"),
         (answer(what_if_candidates=[what_if(steps=[])]), "has no step"),
         (answer(what_if_candidates=[what_if(steps=[" "])]), "has no step"),
         (answer(what_if_candidates=[what_if(required_evidence=[])]), "names no evidence"),
         (answer(what_if_candidates=[what_if(required_evidence=["\t"])]), "names no evidence"),
-        (answer(optimized=optimized()), "which is not among them"),
-        (saving(what_if_id="other"), "which is not among them"),
-        (saving(hts_code="0712.90.4020"), "make them one code"),
-        (saving(what_if(expected_hts="0712.90")), "make them one code"),
+        (answer(optimized=optimized()), "not in what_if_candidates"),
+        (saving(what_if_id="other"), "not in what_if_candidates"),
+        (saving(hts_code="0712.90.4020"), "make them equal"),
+        (saving(what_if(expected_hts="0712.90")), "make them equal"),
     ],
 )
 def test_what_ifs_are_stopped(plain: Json, fragment: str) -> None:
@@ -721,11 +727,11 @@ def test_without_a_critique_the_critic_has_no_say() -> None:
 @pytest.mark.parametrize(
     ("declined", "fragments"),
     [
-        (refusal(questions=[]), ["refuses as insufficient_info without a question"]),
-        (refusal("ambiguous", questions=[]), ["refuses as ambiguous without a question"]),
-        (refusal("missing_evidence", questions=[" "]), ["refuses as missing_evidence without a question"]),
-        (refusal(reason=" "), ["without a reason"]),
-        (refusal("out_of_scope", reason="\n", questions=[]), ["without a reason"]),
+        (refusal(questions=[]), ["the insufficient_info refusal has no question"]),
+        (refusal("ambiguous", questions=[]), ["the ambiguous refusal has no question"]),
+        (refusal("missing_evidence", questions=[" "]), ["the missing_evidence refusal has no question"]),
+        (refusal(reason=" "), ["has no reason"]),
+        (refusal("out_of_scope", reason="\n", questions=[]), ["has no reason"]),
     ],
 )
 def test_a_refusal_that_helps_nobody_is_stopped(declined: Json, fragments: list[str]) -> None:
@@ -849,11 +855,11 @@ PROPOSALS = st.fixed_dictionaries(
 @settings(CALM, max_examples=150)
 @for_all(plain=PROPOSALS, text=TEXT, conflicts=TEXTS)
 def test_no_gate_raises_and_each_violation_is_one_line(plain: Json, text: str, conflicts: list[str]) -> None:
-    judged_input: GateInput = given(plain, evidence(text), critique=objection(*conflicts))
+    judged_input: CheckInput = given(plain, evidence(text), critique=objection(*conflicts))
     assert Proposal.model_validate(plain) == judged_input.proposal
-    results = judge(judged_input)
-    assert [(result.rule, result.name) for result in results] == [(gate.rule, gate.name) for gate in GATES]
-    assert judge(judged_input) == results
+    results = run_checks(judged_input)
+    assert [(result.rule, result.name) for result in results] == [(gate.rule, gate.name) for gate in CHECKS]
+    assert run_checks(judged_input) == results
     for result in results:
         assert (result.decision == "fail") == bool(result.violations)
         assert all(len(line.splitlines()) == 1 for line in result.lines)

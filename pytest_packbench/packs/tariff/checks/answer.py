@@ -1,0 +1,254 @@
+"""Gates on the answer as a whole: completeness, form of codes, composition, critic, refusal, citations, evidence."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from pytest_packbench.packs.tariff.checks.base import WIDTHS, Violation, check, listed, quoted
+from pytest_packbench.packs.tariff.codes import digits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pytest_packbench.packs.tariff.checks.base import CheckInput
+    from pytest_packbench.packs.tariff.dossier import Citation, GriStep, Proposal
+    from pytest_packbench.packs.tariff.model import Evidence
+
+TOTAL_PCT = 100.0
+TOLERANCE_PCT = 1.0
+_CODE_CHARACTERS = re.compile(r"[\d. -]+", re.ASCII)
+# a legal line without a statistical suffix has eight digits in the schedule
+_FULL_WIDTHS = (8, 10)
+_WHAT_IF_WIDTHS = (6, 8, 10)
+# a position inside a word or number: "co|tton", "non-|woven", "99.|5"
+_INSIDE_WORD = re.compile(
+    r"(?<=\w)(?=\w) | (?<=\w-)(?=\w) | (?<=\w)(?=-\w) | (?<=\d[.,])(?=\d) | (?<=\d)(?=[.,]\d)", re.VERBOSE
+)
+
+
+@check(4)
+def essential_character(inputs: CheckInput) -> list[Violation] | None:
+    """Check that a decision by GRI 3(b) names a component of the composition table and the deciding factors."""
+    proposal = inputs.proposal
+    if not any(step.rule == "3b" and step.outcome == "decided" for step in proposal.gri_trace.steps):
+        return None
+    character = proposal.essential_character
+    if character is None:
+        return [
+            Violation("rule 3b decides, but essential_character is missing; give its component, factors and rationale")
+        ]
+    violations = []
+    components = [part.component for part in proposal.composition_table or ()]
+    if _normalized(character.component) not in {_normalized(name) for name in components}:
+        advice = f"name one of {listed(components)}" if components else "add the composition table"
+        violations.append(
+            Violation(f"the component {quoted(character.component)} is not in the composition table; {advice}")
+        )
+    if not any(factor.strip() for factor in character.factors):
+        violations.append(
+            Violation("the essential character has no factor; name at least one, such as weight, value or role")
+        )
+    return violations
+
+
+def _normalized(name: str) -> str:
+    return " ".join(name.casefold().split())
+
+
+@check(11, critical=False)
+def composition(inputs: CheckInput) -> list[Violation] | None:
+    """Check that the shares by weight add up to 100 percent within 1, if every share is known."""
+    table = inputs.proposal.composition_table
+    shares = [part.weight_pct for part in table or () if part.weight_pct is not None]
+    if not table or len(shares) != len(table):
+        return None
+    total = math.fsum(shares)
+    # 1e-9 absorbs the rounding error of the sum
+    if math.isclose(total, TOTAL_PCT, rel_tol=0, abs_tol=TOLERANCE_PCT + 1e-9):
+        return []
+    return [Violation(f"the weights add up to {total:g} %, not 100 %; correct them, or set unknown ones to null")]
+
+
+@check(1)
+def completeness(inputs: CheckInput) -> Iterator[Violation]:
+    """Check that the answer has the fields that its decision needs, and none of the other decision's."""
+    proposal = inputs.proposal
+    return _incomplete_classification(proposal) if proposal.decision == "classify" else _incomplete_refusal(proposal)
+
+
+def _incomplete_classification(proposal: Proposal) -> Iterator[Violation]:
+    if proposal.baseline is None:
+        yield Violation("the answer classifies without a baseline; add the code of the goods as they are")
+    if not proposal.gri_trace.steps:
+        yield Violation("the answer classifies without a GRI trace; list the rules in the order used, rule 1 first")
+    if not proposal.candidate_headings:
+        yield Violation("the answer classifies without candidate headings; list each heading considered")
+    if proposal.refusal is not None:
+        yield Violation("the answer both classifies and refuses; remove the refusal, or change the decision to refuse")
+
+
+def _incomplete_refusal(proposal: Proposal) -> Iterator[Violation]:
+    if proposal.refusal is None:
+        yield Violation("the answer refuses without a refusal; add its category, reason and questions")
+    surplus = [
+        name
+        for name, value in (
+            ("baseline", proposal.baseline),
+            ("optimized", proposal.optimized),
+            ("what_if_candidates", proposal.what_if_candidates),
+        )
+        if value
+    ]
+    if surplus:
+        yield Violation(
+            f"the answer refuses but also has {', '.join(surplus)}; remove it, or change the decision to classify"
+        )
+
+
+@check(2)
+def code_form(inputs: CheckInput) -> Iterable[Violation] | None:
+    """Check that every code has the number of digits that its field requires."""
+    proposal = inputs.proposal
+    codes = list(_codes(proposal))
+    steps = proposal.gri_trace.steps
+    if not codes and not steps:
+        return None
+    wrong = [
+        Violation(
+            f"the {field} {quoted(code)} does not have {' or '.join(map(str, widths))} digits; "
+            "write one full code and nothing else"
+        )
+        for field, code, widths in codes
+        if not _has_width(code, widths)
+    ]
+    return [*wrong, *(fault for number, step in enumerate(steps, 1) for fault in _malformed_step(number, step))]
+
+
+def _codes(proposal: Proposal) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    for heading in proposal.candidate_headings:
+        yield "candidate heading", heading, (WIDTHS["heading"],)
+    if proposal.baseline is not None:
+        yield "baseline code", proposal.baseline.hts_code, _FULL_WIDTHS
+    if proposal.optimized is not None:
+        yield "optimized code", proposal.optimized.hts_code, _FULL_WIDTHS
+    for what_if in proposal.what_if_candidates:
+        yield f"expected code of what-if {quoted(what_if.id)}", what_if.expected_hts, _WHAT_IF_WIDTHS
+
+
+def _malformed_step(number: int, step: GriStep) -> Iterator[Violation]:
+    width = WIDTHS[step.level]
+    named = step.candidates if step.chosen is None else (*step.candidates, step.chosen)
+    wrong = [code for code in named if not _has_width(code, (width,))]
+    if wrong:
+        yield Violation(
+            f"{listed(wrong)} is not a {step.level} of {width} digits; use codes of that level", step=number
+        )
+    if step.outcome != "decided":
+        if step.chosen is not None:
+            yield Violation(
+                f"the step is {step.outcome} but chooses {quoted(step.chosen)}; set chosen to null, "
+                "or the outcome to decided",
+                step=number,
+            )
+    elif step.chosen is None:
+        yield Violation("the step is decided without a chosen code; name the chosen candidate", step=number)
+    elif digits(step.chosen) not in {digits(code) for code in step.candidates}:
+        yield Violation(
+            f"the step chooses {quoted(step.chosen)}, which is not among its candidates; add it to them", step=number
+        )
+
+
+def _has_width(code: str, widths: tuple[int, ...]) -> bool:
+    return _CODE_CHARACTERS.fullmatch(code) is not None and len(digits(code)) in widths
+
+
+@check(9)
+def critic(inputs: CheckInput) -> list[Violation] | None:
+    """Check that the critic reports no conflict; its other remarks do not fail the gate."""
+    if inputs.critique is None:
+        return None
+    return [Violation(" ".join(conflict.split())) for conflict in inputs.critique.conflicts]
+
+
+@check(10)
+def refusal(inputs: CheckInput) -> list[Violation] | None:
+    """Check that a refusal has a reason and a question; one out of scope needs no question."""
+    proposed = inputs.proposal.refusal
+    if inputs.proposal.decision != "refuse" or proposed is None:
+        return None
+    violations = []
+    if not proposed.reason.strip():
+        violations.append(Violation("the refusal has no reason; state what prevents a classification"))
+    if proposed.category != "out_of_scope" and not any(question.strip() for question in proposed.questions):
+        violations.append(
+            Violation(f"the {proposed.category} refusal has no question; ask for the fact that would decide")
+        )
+    return violations
+
+
+@check(6)
+def citations(inputs: CheckInput) -> list[Violation] | None:
+    """Check that each quote occurs word for word in the source it names, and that available evidence is cited.
+
+    White space is ignored. A quote must begin and end at a word boundary: "60 %" does not occur in "160 %".
+    """
+    proposal, evidence = inputs.proposal, inputs.request.evidence
+    if not proposal.citations:
+        if proposal.decision == "refuse" or not evidence:
+            return None
+        names = listed(item.source_id for item in evidence)
+        return [Violation(f"the answer classifies without citing the evidence; quote the deciding words of {names}")]
+    texts: dict[str, list[str]] = {}
+    for item in evidence:
+        texts.setdefault(item.source_id, []).append(_single_spaced(item.text))
+    return [fault for citation in proposal.citations for fault in _invalid_citation(citation, texts)]
+
+
+def _invalid_citation(citation: Citation, texts: dict[str, list[str]]) -> Iterator[Violation]:
+    source, quote = citation.source_id, _single_spaced(citation.quote)
+    if source not in texts:
+        advice = f"cite {listed(texts)}" if texts else "the request has no evidence, so remove the citation"
+        yield Violation(f"the cited source {quoted(source)} is not in the request; {advice}")
+    elif not quote:
+        yield Violation(f"the quote from {quoted(source)} is empty; copy the words that support the claim")
+    elif not any(_occurs_in(quote, text) for text in texts[source]):
+        yield Violation(f"the quote {quoted(citation.quote)} does not occur in {quoted(source)}; copy it word for word")
+
+
+def _single_spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _occurs_in(quote: str, text: str) -> bool:
+    start = text.find(quote)
+    while start >= 0:
+        if not (_INSIDE_WORD.match(text, start) or _INSIDE_WORD.match(text, start + len(quote))):
+            return True
+        start = text.find(quote, start + 1)
+    return False
+
+
+@check(7)
+def missing_evidence(inputs: CheckInput) -> list[Violation] | None:
+    """Check that an answer relies only on documents in the request; a refusal for a missing one must name it."""
+    proposal = inputs.proposal
+    missing = _missing_documents(proposal, inputs.request.evidence)
+    if proposal.decision == "classify":
+        return [
+            Violation(
+                f"the answer relies on {quoted(document)}, which is not in the request; classify without it, or refuse"
+            )
+            for document in missing
+        ]
+    if proposal.refusal is None or proposal.refusal.category != "missing_evidence":
+        return None
+    if missing:
+        return []
+    return [Violation("the refusal for missing evidence names no document; list it in relies_on with source_id null")]
+
+
+def _missing_documents(proposal: Proposal, evidence: Sequence[Evidence]) -> list[str]:
+    source_ids = {item.source_id for item in evidence}
+    return [item.document for item in proposal.relies_on if item.source_id not in source_ids]
