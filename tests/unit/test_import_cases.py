@@ -21,7 +21,7 @@ from pytest_packbench.cli import main
 from pytest_packbench.model.case import CASE_ID
 from pytest_packbench.packs.generic.importer import case_id
 from pytest_packbench.packs.generic.model import GenericCase
-from pytest_packbench.packs.generic.tables import CsvForm, Row, csv_rows
+from pytest_packbench.packs.generic.tables import CsvFormat, TableRow, csv_rows
 
 ROOT = Path(__file__).parents[2]
 SUITE = Path("storage") / "benchmarks" / "s"
@@ -224,11 +224,11 @@ def test_bad_rows_are_named_and_hide_no_other(capsys: pytest.CaptureFixture[str]
     out = capsys.readouterr().out
     assert out.startswith("s: 2 cases (2 new): plain 2\n5 places in the source make no case:\n")
     for line in (
-        "  t.csv:4: 2 cells, the header has 4; quote a cell",
-        "  t.csv:5: 5 cells, the header has 4; quote a cell",
+        "  t.csv:4: 2 cells, but 4 in the header; quote cells",
+        "  t.csv:5: 5 cells, but 4 in the header; quote cells",
         '  t.csv:6: the difficulty is "trivial"; expected one of easy, medium, hard, expert\n',
-        '  t.csv:9: the id is empty; fill the column "id"\n',
-        "  t.csv:10: not CSV: ',' expected after '\"'; look for a quote that is not closed\n",
+        '  t.csv:9: the id is empty; add a value in "id"\n',
+        "  t.csv:10: invalid CSV: ',' expected after '\"'; look for an unclosed quote\n",
     ):
         assert line in out
     assert out.endswith("nothing was written; mend the source, or pass --skip-bad to leave out what makes no case\n")
@@ -300,7 +300,7 @@ def test_the_rules_of_the_suite_decide(capsys: pytest.CaptureFixture[str]) -> No
     assert set(cases()) == {"a"}
     assert (SUITE / "suite.yaml").read_text("utf-8") == rules
     assert run("--expected", "other=queue") == 2
-    assert "  t.csv:2: /expected/queue: nothing stands at /queue" in capsys.readouterr().out
+    assert '  t.csv:2: /expected/queue: no value at /queue for the criterion "exact /queue"' in capsys.readouterr().out
 
 
 def test_a_suite_of_another_pack(capsys: pytest.CaptureFixture[str]) -> None:
@@ -314,17 +314,21 @@ def test_a_suite_of_another_pack(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("content", "words", "said"),
     [
-        ("", [], "t.csv: is empty; expected a line with the names of the columns"),
-        ("a,b\n1,2\n", [], 't.csv: no column is called "input"; name another with --input; columns: a, b'),
-        ("input,expected\n1,2\n", ["--json", "x"], 'no column is called "x"; name another with --json'),
-        ("input,a,a\n1,2,3\n", [], 't.csv:1: the column "a" stands twice'),
+        ("", [], "t.csv: the file is empty; expected a first line with the names of the columns"),
+        ("a,b\n1,2\n", [], 't.csv: no column "input"; set another one with --input; columns: a, b'),
+        ("input,expected\n1,2\n", ["--json", "x"], 'no column "x"; set another one with --json'),
+        ("input,a,a\n1,2,3\n", [], 't.csv:1: duplicate column "a"'),
         (
             "input;expected\n1;2\n",
             [],
-            "t.csv:1: one column, \"input;expected\"; if it is several, pass --delimiter ';'",
+            "t.csv:1: a single column, \"input;expected\"; to split it, pass --delimiter ';'",
         ),
-        (b"input,expected\n1,2\n\xe9,2\n", [], "t.csv:3: is not UTF-8; save it as UTF-8, or pass --encoding"),
-        ("input,expected\n1,2\n", ["--encoding", "utf-99"], 'no encoding is called "utf-99"'),
+        (
+            b"input,expected\n1,2\n\xe9,2\n",
+            [],
+            "t.csv:3: not encoded in UTF-8; save the file as UTF-8, or pass --encoding",
+        ),
+        ("input,expected\n1,2\n", ["--encoding", "utf-99"], 'unknown encoding "utf-99"'),
         ("input,expected\n1,2\n", ["--delimiter", "ab"], '--delimiter: got "ab"; expected one character'),
     ],
 )
@@ -344,7 +348,7 @@ def test_no_file_and_no_suite(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(file="nowhere.csv") == 2
     assert capsys.readouterr().err == "packbench: nowhere.csv: No such file or directory\n"
     assert run(file=".") == 2
-    assert capsys.readouterr().err == "packbench: .: expected a file\n"
+    assert capsys.readouterr().err == "packbench: .: expected a regular file\n"
     table("input,expected\na,b\n")
     assert main(["import", "csv", "t.csv", "--suite", "../s"]) == 2
     assert "can't name a suite" in capsys.readouterr().err
@@ -385,7 +389,7 @@ def test_a_cell_comes_out_as_it_went_in(tmp_path_factory: pytest.TempPathFactory
     writer.writerows([("a", "b"), *rows])
     path = tmp_path_factory.mktemp("cells") / "t.csv"
     path.write_bytes(text.getvalue().encode())
-    read = [row.values if isinstance(row, Row) else row for row in csv_rows(path, CsvForm())]
+    read = [row.values if isinstance(row, TableRow) else row for row in csv_rows(path, CsvFormat())]
     assert read == [{"a": a, "b": b} for a, b in rows]
 
 
@@ -443,7 +447,7 @@ def test_bad_lines_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     for line in (
         "  t.jsonl:2: column 12: a comma too many; take out the comma",
         "  t.jsonl:3: got [1]; expected a JSON object",
-        '  t.jsonl:4: has no "expected"; keys here: input',
+        '  t.jsonl:4: "expected" is missing; keys in this row: input',
         "  t.jsonl:5: NaN is not JSON",
     ):
         assert line in out
@@ -453,7 +457,7 @@ def test_bad_lines_are_named(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_list_is_no_json_lines(capsys: pytest.CaptureFixture[str], text: str) -> None:
     table(text, "t.jsonl")
     assert run(kind="jsonl", file="t.jsonl") == 2
-    assert "t.jsonl:1: a JSON list; expected one object a line" in capsys.readouterr().err
+    assert "t.jsonl:1: a JSON list; expected one object per line" in capsys.readouterr().err
 
 
 def test_a_source_that_changes_while_it_is_read(
