@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import SuiteConfig
-    from pytest_packbench.runs.stored import Earlier
+    from pytest_packbench.runs.stored import BaselineLookup
 
 Scope = Literal["whole", "part", "shard"]
 # of the gates that fail, so many are named in a sentence
@@ -66,7 +66,9 @@ class RunCount:
         TrialsRuleError: a run was judged by a rule for trials that is none.
     """
 
-    def __init__(self, run: Run, rules: SuiteConfig, pack: Pack, earlier: Earlier, *, order: Order = "given") -> None:
+    def __init__(
+        self, run: Run, rules: SuiteConfig, pack: Pack, earlier: BaselineLookup, *, order: Order = "given"
+    ) -> None:
         rule = rule_of(run, rules.trials_rule())
         self._levels = pack.depths or None
         self._gates = rules.all_gates()
@@ -110,7 +112,7 @@ def conclude(
     results: Sequence[CaseResult],
     rules: SuiteConfig,
     pack: Pack,
-    earlier: Earlier,
+    earlier: BaselineLookup,
     *,
     scope: Scope = "whole",
     compared: bool = False,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.gate import Gate
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
-    from pytest_packbench.runs.stored import Earlier, StoredRun
+    from pytest_packbench.runs.stored import BaselineLookup, StoredRun
 
 
 _ABSENT = "not in this run"
@@ -96,7 +96,7 @@ def check_run(
     run: Run,
     entries: Sequence[CaseResult],
     gates: Iterable[Gate],
-    earlier: Earlier | None = None,
+    earlier: BaselineLookup | None = None,
     *,
     whole: bool = True,
     trials_rule: Rule = MEAN,
@@ -200,7 +200,7 @@ class Baseline:
         return replace(self, unusable=f"run {self.run.run_id} can't be the baseline: {'; '.join(wrong)}")
 
 
-def baseline_of(earlier: Earlier | None, gates: Iterable[Gate], trials_rule: Rule = MEAN) -> Baseline | None:
+def baseline_of(earlier: BaselineLookup | None, gates: Iterable[Gate], trials_rule: Rule = MEAN) -> Baseline | None:
     """Take an earlier run as the baseline of gates; its cases are held only where one of them compares with it.
 
     Args:

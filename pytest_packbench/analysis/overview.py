@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.rust_report import Original
     from pytest_packbench.analysis.sums import Sums
     from pytest_packbench.analysis.tally import Duplicates, FailingCase, Tally
-    from pytest_packbench.runs.lines import Skipped
+    from pytest_packbench.runs.lines import SkippedLines
 
 
 FIXTURE = "fixture"
@@ -205,7 +205,7 @@ class Overview:
     original: Original | None
     duplicates: Duplicates
     gates: tuple[OverviewGate, ...]
-    skipped: Skipped | None
+    skipped: SkippedLines | None
     other_runs: int
     with_errors: bool
 
@@ -248,7 +248,7 @@ class Overview:
 def overview(
     tally: Tally,
     *,
-    skipped: Skipped | None = None,
+    skipped: SkippedLines | None = None,
     other_runs: int = 0,
     with_errors: bool = False,
     caps: Caps | None = None,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.figures import TOLERANCE
-from pytest_packbench.model.run import CLUSTER
+from pytest_packbench.model.run import CLUSTER_SETTING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -334,7 +334,7 @@ def pass_hat_k(n: int, c: int, k: int) -> float:
 
 def facet_of(run: Run) -> str:
     """Give the facet that a run's cases share by design; empty where none is named."""
-    named = run.settings.get(CLUSTER)
+    named = run.settings.get(CLUSTER_SETTING)
     return named if isinstance(named, str) else ""
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import write_asked
-from pytest_packbench.runs.folder import OUTPUT, find_source
+from pytest_packbench.runs.folder import OUTPUT, find_run_source
 
 if TYPE_CHECKING:
     import argparse
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.reports.terminal import printable
     from pytest_packbench.runs.stored import open_run
 
-    baseline, current = open_run(find_source(arguments.baseline)), open_run(find_source(arguments.current))
+    baseline, current = open_run(find_run_source(arguments.baseline)), open_run(find_run_source(arguments.current))
     comparison = compare(baseline, current)
     failed = met(arguments.fail_on, comparison)
     if comparison.differences and not arguments.force:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of
-from pytest_packbench.runs.folder import find_source
+from pytest_packbench.runs.folder import find_run_source
 
 if TYPE_CHECKING:
     import argparse
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print each gate's arithmetic, and say in the exit code whether all hold."""
     from pytest_packbench.analysis.gates import check_run
     from pytest_packbench.reports.terminal import one_line
-    from pytest_packbench.runs.stored import Earlier
+    from pytest_packbench.runs.stored import BaselineLookup
 
     stored = [_load(path) for path in arguments.runs]
     rules = [_rules(arguments, one) for one in stored]
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
             one.run,
             one.entries,
             config.all_gates(),
-            Earlier(stored=earlier.get(one.run.suite)),
+            BaselineLookup(stored=earlier.get(one.run.suite)),
             whole=one.whole,
             trials_rule=config.trials_rule(),
         ):
@@ -107,4 +107,4 @@ def _baselines(
 def _load(path: Path) -> StoredRun:
     from pytest_packbench.runs.stored import read_run
 
-    return read_run(find_source(path))
+    return read_run(find_run_source(path))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
-from pytest_packbench.runs.folder import SUMMARY, find_folder, find_source
+from pytest_packbench.runs.folder import SUMMARY, find_run_folder, find_run_source
 
 if TYPE_CHECKING:
     import argparse
@@ -54,11 +54,11 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.reports.markdown import summary_markdown
     from pytest_packbench.reports.terminal import table
     from pytest_packbench.runs.merge import Merge
-    from pytest_packbench.runs.stored import Earlier, load_run
+    from pytest_packbench.runs.stored import BaselineLookup, load_run
     from pytest_packbench.runs.writer import RunWriter
 
     _check_output(arguments.output)
-    merge = Merge((find_folder(path, arguments.output) for path in arguments.runs), str(ULID()))
+    merge = Merge((find_run_folder(path, arguments.output) for path in arguments.runs), str(ULID()))
     merged, shards = merge.run, merge.shards
     if shards is not None and shards.missing and not arguments.allow_missing:
         raise UsageError(
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     suite, pack = suite_and_pack(merged.suite, arguments)
     _check_rules(merged, suite, pack)
-    earlier = Earlier(stored=load_run(find_source(arguments.baseline)) if arguments.baseline else None)
+    earlier = BaselineLookup(stored=load_run(find_run_source(arguments.baseline)) if arguments.baseline else None)
     index = CaseIndex(suite.cases_path)
     # a shard is run whole: what is in none was due
     absent = partial(_absent, merged, suite, shards, pack=pack, index=index) if shards is not None else None
@@ -118,7 +118,7 @@ def _counted(results: Iterable[CaseResult], count: RunCount) -> Iterator[CaseRes
 
 def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack, index: CaseIndex) -> CaseResult | None:
     """Give the result of a case that stands in none of the shards; None where the suite has no such case."""
-    from pytest_packbench.cases.files import read_place
+    from pytest_packbench.cases.files import load_case
     from pytest_packbench.engine.results import Place, unscored
     from pytest_packbench.model.errors import CaseError
 
@@ -129,13 +129,13 @@ def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack,
     loaded = None
     # what can't be read would have been an error; here it only did not run
     with suppress(CaseError):
-        loaded = read_place(case, pack.case_model, file=file, pack=pack.name)
+        loaded = load_case(case, pack.case_model, file=file, pack=pack.name)
     place = Place(
         suite=suite,
         pack=pack,
         case_id=case.name,
         nodeid=f"{file}::{case.name}",
-        file=case.located(file),
+        file=case.label(file),
         folder=Path(case.path).parent.name,
         loaded=loaded,
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_packbench.analysis.overview import Overview
-    from pytest_packbench.runs.lines import Source
+    from pytest_packbench.runs.lines import RecordSource
 
 STDIN = _STDOUT = "-"
 
@@ -68,9 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
         StreamError: a line can't be read.
         OSError: a file can't be read.
     """
-    from pytest_packbench.runs.lines import source_of
+    from pytest_packbench.runs.lines import record_source
 
-    given = [source_of(_place(name)) for name in arguments.files]
+    given = [record_source(_place(name)) for name in arguments.files]
     _keep_inputs(arguments.out, given)
     found = _count(given, arguments)
     _write(_text(found, arguments.format), arguments.out)
@@ -79,20 +79,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _place(name: str) -> str:
     """Find the run that a name means; what it doesn't mean stays a file's name, for the error to say."""
-    from pytest_packbench.runs.folder import LATEST, OUTPUT, find_folder
+    from pytest_packbench.runs.folder import LATEST, OUTPUT, find_run_folder
 
     path = Path(name)
     if name == STDIN or (path.exists() and path.name != LATEST):
         return name
-    return str(find_folder(path)) if path.name == LATEST or (OUTPUT / path).exists() else name
+    return str(find_run_folder(path)) if path.name == LATEST or (OUTPUT / path).exists() else name
 
 
-def _count(given: Sequence[Source], arguments: argparse.Namespace) -> Overview:
+def _count(given: Sequence[RecordSource], arguments: argparse.Namespace) -> Overview:
     from pytest_packbench.analysis.overview import Caps, overview
     from pytest_packbench.analysis.tally import Tally
-    from pytest_packbench.runs.lines import Skipped, read_errors, read_records
+    from pytest_packbench.runs.lines import SkippedLines, read_errors, read_records
 
-    tally, skipped, wanted, others = Tally(), Skipped() if arguments.skip_bad else None, arguments.run_id, 0
+    tally, skipped, wanted, others = Tally(), SkippedLines() if arguments.skip_bad else None, arguments.run_id, 0
     for source in given:
         for record in read_records(source, strict=arguments.strict, skipped=skipped):
             if wanted is None or record.run_id == wanted:
@@ -123,7 +123,7 @@ def _text(found: Overview, form: str) -> str:
     return overview_markdown(found)
 
 
-def _keep_inputs(out: str, given: Sequence[Source]) -> None:
+def _keep_inputs(out: str, given: Sequence[RecordSource]) -> None:
     path = Path(out)
     if out == _STDOUT or not path.exists():
         return

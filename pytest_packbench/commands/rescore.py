@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.cli import FAILED, FINE
 from pytest_packbench.commands.compare import add_fail_on, met
 from pytest_packbench.commands.paths import add_packs, add_root, suite_and_pack, write_asked
-from pytest_packbench.model.errors import said
-from pytest_packbench.runs.folder import PAYLOADS, find_folder
+from pytest_packbench.model.errors import describe_error
+from pytest_packbench.runs.folder import PAYLOADS, find_run_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.runs.report import OpenRun, open_report
     from pytest_packbench.runs.stored import StoredRun
 
-    folder = find_folder(arguments.run)
+    folder = find_run_folder(arguments.run)
     report = open_report(folder)
     suite, pack = suite_and_pack(report.run.suite, arguments)
     terms: dict[Hashable, _Terms] = {}
@@ -125,7 +125,7 @@ def _again(entry: CaseResult, result: Any, loaded: LoadedCase, context: SuiteCon
     try:
         fresh = result_of(place, rejudge(context, loaded, result), context, "rescored")
     except Exception as error:  # noqa: BLE001 - a pack may be anybody's, and breaks one case as it does in a run
-        message = f"the pack {context.pack.name} raised {said(error)}"
+        message = f"the pack {context.pack.name} raised {describe_error(error)}"
         fresh = unscored(place, "error", "pack_error", message, timestamp=entry.timestamp)
     # who answered, and how long it took, is the stored run's to tell
     kept = {name: getattr(entry, name) for name in ("llm_backend", "llm_model", "cassette_sha256", "stale", "trial")}
@@ -134,7 +134,7 @@ def _again(entry: CaseResult, result: Any, loaded: LoadedCase, context: SuiteCon
 
 def _cases(suite: Suite, pack: Pack) -> Callable[[str], LoadedCase | None]:
     """Give what reads a case of today by its id; None for one that is gone or can't be read."""
-    from pytest_packbench.cases.files import CaseIndex, read_place
+    from pytest_packbench.cases.files import CaseIndex, load_case
     from pytest_packbench.model.errors import CaseError
     from pytest_packbench.reports.terminal import printable
 
@@ -148,7 +148,7 @@ def _cases(suite: Suite, pack: Pack) -> Callable[[str], LoadedCase | None]:
             sys.stderr.write(f"packbench: left as it was: {case_id}: the suite has no such case any more\n")
             return None
         try:
-            return read_place(place, pack.case_model, file=place.path, pack=pack.name)
+            return load_case(place, pack.case_model, file=place.path, pack=pack.name)
         except CaseError as error:
             sys.stderr.write(f"packbench: left as it was: {printable(str(error))}\n")
             return None

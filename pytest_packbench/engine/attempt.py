@@ -24,7 +24,7 @@ from pytest_packbench.engine.metering import price_of
 from pytest_packbench.engine.offline import offline
 from pytest_packbench.engine.recordings import Replay, UnrecordableError, check_belongs, keep
 from pytest_packbench.engine.targets import in_thread
-from pytest_packbench.model.errors import CassetteError, said, text_of
+from pytest_packbench.model.errors import CassetteError, describe_error, error_text
 from pytest_packbench.model.outcome import Outcome, ResultError
 from pytest_packbench.model.request import Usage, VerifyContext, VerifyRequest
 from pytest_packbench.model.score import Score
@@ -230,7 +230,9 @@ def _begin(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     except context.options.stops:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
-        raise _Broken("pack_error", f"the pack could not make the request: {said(error)}", frames(error)) from None
+        raise _Broken(
+            "pack_error", f"the pack could not make the request: {describe_error(error)}", frames(error)
+        ) from None
     if not isinstance(request, VerifyRequest):
         raise _Broken("pack_error", f"the pack gave {_kind(request)} as request, expected a VerifyRequest")
     backend, model = context.backend, context.model
@@ -372,7 +374,7 @@ def _keep_result(context: SuiteContext, state: Attempt) -> str:
         state.payload = kept if context.live is None else context.live.secrets.hide_in(kept)
     except Exception as error:  # noqa: BLE001 - a result's own methods may be anybody's
         state.payload = None
-        return text_of(error) or type(error).__name__
+        return error_text(error) or type(error).__name__
     return ""
 
 
@@ -387,7 +389,7 @@ def _check_trouble(context: SuiteContext, state: Attempt) -> None:
         raise _Broken(trouble.kind, str(trouble), trouble.details)
     if trouble is not None:
         raised = trouble if context.options.debugged else None
-        raise _Broken("target_error", f"the target raised {said(trouble)}", frames(trouble), raised)
+        raise _Broken("target_error", f"the target raised {describe_error(trouble)}", frames(trouble), raised)
 
 
 def _read(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  # noqa: ARG001 - see `_check`
@@ -399,7 +401,7 @@ def _read(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  #
     except context.options.stops:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
-        raise _Broken("reader_error", f"the reader raised {said(error)}", frames(error)) from None
+        raise _Broken("reader_error", f"the reader raised {describe_error(error)}", frames(error)) from None
     if not isinstance(outcome, Outcome):
         raise _Broken("reader_error", f"the reader gave {_kind(outcome)}, expected an Outcome")
     if wrong := _wrong_in(outcome):
@@ -438,7 +440,7 @@ def _score(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     except context.options.stops:
         raise
     except BaseException as error:  # noqa: BLE001 - a scorer may be anybody's
-        raise _Broken("scorer_error", f"the scorer raised {said(error)}", frames(error)) from None
+        raise _Broken("scorer_error", f"the scorer raised {describe_error(error)}", frames(error)) from None
     if not isinstance(score, Score):
         raise _Broken("scorer_error", f"the scorer gave {_kind(score)}, expected a Score")
     if not _in_range(score.score):

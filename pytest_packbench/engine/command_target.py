@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.engine.external import MOST_BYTES, TargetError, TargetFailure, Veil, request_json
 from pytest_packbench.engine.secrets import HIDDEN
-from pytest_packbench.model.errors import shown
+from pytest_packbench.model.errors import format_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,7 +186,7 @@ class CommandTarget:
             wrong = _wrong(reply, number, self._veil)
         if wrong:
             await child.killed()
-            beginning = shown(self._veil.excerpt(answer[:_SEEN_BYTES].decode("utf-8", "replace")))
+            beginning = format_value(self._veil.excerpt(answer[:_SEEN_BYTES].decode("utf-8", "replace")))
             raise self._unreadable(
                 child,
                 f"wrote a line to standard output that is no reply: {self._veil.excerpt(wrong)}: {beginning}; "
@@ -199,7 +199,7 @@ class CommandTarget:
 
     def _refused(self, child: Child, error: Any) -> TargetFailure:
         if not isinstance(error, dict):
-            message = shown(self._veil.result(error))
+            message = format_value(self._veil.result(error))
         else:
             message = self._veil.excerpt(f"error {error.get('code', '')}: {error.get('message', '')}")
         data = self._veil.result(error.get("data")) if isinstance(error, dict) else None
@@ -435,7 +435,7 @@ def _wrong(reply: Any, number: int, veil: Veil) -> str:
     if name is None and failed:
         return ""
     if isinstance(name, bool) or name != number:
-        return f'expected "id": {number}, got {shown(veil.result(name))}'
+        return f'expected "id": {number}, got {format_value(veil.result(name))}'
     return ""
 
 

@@ -13,7 +13,7 @@ from pytest_packbench.engine.metering import Live
 from pytest_packbench.engine.recordings import recorded_calls
 from pytest_packbench.engine.secrets import Secrets
 from pytest_packbench.engine.targets import Caller, as_target, find_target, import_object
-from pytest_packbench.model.errors import said
+from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.run import ExpectedCalls, RunOptions, SetupError
 from pytest_packbench.model.suite import CONFIG_NAME, AtLeast
 
@@ -121,7 +121,7 @@ class SuiteContexts:
         try:
             why = self.pack_of(suite).unusable(rules)
         except Exception as error:
-            raise SetupError(f'suite "{suite.name}": the pack "{rules.pack}" raised {said(error)}') from error
+            raise SetupError(f'suite "{suite.name}": the pack "{rules.pack}" raised {describe_error(error)}') from error
         if why:
             raise SetupError(f'suite "{suite.name}": {why}')
         self.suites[suite.name] = suite
@@ -250,7 +250,9 @@ class SuiteContexts:
         try:
             reference = self.pack_of(suite).target(suite.config)
         except Exception as error:
-            raise TargetError(f'the pack "{suite.config.pack}" could not give its target: {said(error)}') from error
+            raise TargetError(
+                f'the pack "{suite.config.pack}" could not give its target: {describe_error(error)}'
+            ) from error
         if reference is None:
             raise TargetError(
                 f'suite "{suite.name}": pack "{suite.config.pack}" has no target of its own; '

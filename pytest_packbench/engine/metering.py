@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import BackendError
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.errors import text_of
+from pytest_packbench.model.errors import error_text
 from pytest_packbench.model.request import Usage
 from pytest_packbench.model.suite import Prices
 
@@ -308,7 +308,7 @@ class Meter:
             raise said.error from None
         except Exception as error:
             ledger.add(None, asked.price)
-            said.error = BackendError("backend_error", secrets.hide(f"{type(error).__name__}: {text_of(error)}"))
+            said.error = BackendError("backend_error", secrets.hide(f"{type(error).__name__}: {error_text(error)}"))
             raise said.error from error
         except asyncio.CancelledError:
             # the provider may have counted it all the same

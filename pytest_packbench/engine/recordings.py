@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.atomic import write_atomic
 from pytest_packbench.cases.load import load_cassette
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY, Cassette
-from pytest_packbench.model.errors import CassetteError, Problem, shown
+from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY_ROLE, Cassette
+from pytest_packbench.model.errors import CassetteError, Problem, format_value
 from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
-from pytest_packbench.model.result import clock
+from pytest_packbench.model.result import format_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,9 @@ def check_belongs(cassette: Cassette, *, case_id: str, input_sha256: str, source
         CassetteError: says what to do about it.
     """
     if cassette.case_id != case_id:
-        problem = Problem("/case_id", f"got {shown(cassette.case_id)}", f'expected "{case_id}": no cassette is shared')
+        problem = Problem(
+            "/case_id", f"got {format_value(cassette.case_id)}", f'expected "{case_id}": no cassette is shared'
+        )
         raise CassetteError(source, [problem])
     if cassette.input_sha256 != input_sha256:
         wrong = "outdated: the case's input is not the one that was answered"
@@ -89,25 +91,25 @@ class Replay:
         """Answer the next call; raises `ReplayError` where the recording has another one there."""
         if self._nobody:
             raise self._differs(
-                f"the target asks a model (role {shown(request.role)}), and nobody is there to answer; "
+                f"the target asks a model (role {format_value(request.role)}), and nobody is there to answer; "
                 "name a model with --packbench-backend and --packbench-model"
             )
         if self._cassette is None:
             raise self._differs(
-                f"the target asks a model (role {shown(request.role)}), and the case has no cassette; "
+                f"the target asks a model (role {format_value(request.role)}), and the case has no cassette; "
                 "record one (--packbench-mode=record) or write one (packbench schema cassette tells its form)"
             )
         exchanges = self._cassette.exchanges
         if self.used >= len(exchanges):
             raise self._differs(
-                f"call {self.used + 1} (role {shown(request.role)}) is one more than the "
+                f"call {self.used + 1} (role {format_value(request.role)}) is one more than the "
                 f"{len(exchanges)} recorded; {_ADVICE}"
             )
         exchange = exchanges[self.used]
         if exchange.role != request.role:
             raise self._differs(
-                f"/exchanges/{self.used}/role: got {shown(exchange.role)}; the target asks "
-                f"{shown(request.role)} there; {_ADVICE}"
+                f"/exchanges/{self.used}/role: got {format_value(exchange.role)}; the target asks "
+                f"{format_value(request.role)} there; {_ADVICE}"
             )
         self.used += 1
         if exchange.request_sha256 not in {None, canonical_sha256(request.as_json())}:
@@ -134,10 +136,10 @@ class Replay:
                 "cassette; record one with --packbench-mode=record"
             )
         exchanges = self._cassette.exchanges
-        if len(exchanges) != 1 or exchanges[0].role != VERIFY:
+        if len(exchanges) != 1 or exchanges[0].role != VERIFY_ROLE:
             roles = ", ".join(exchange.role for exchange in exchanges) or "none"
             raise self._differs(
-                f'/exchanges: got the roles {roles}; expected one exchange "{VERIFY}", as recorded of '
+                f'/exchanges: got the roles {roles}; expected one exchange "{VERIFY_ROLE}", as recorded of '
                 "a target outside this process; record it anew with --packbench-mode=record"
             )
         self.used = 1
@@ -174,7 +176,7 @@ def keep(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> tuple[Cas
     if context.caller.opaque and state.request is not None:
         exchanges = [
             {
-                "role": VERIFY,
+                "role": VERIFY_ROLE,
                 "answer": state.payload,
                 "request_sha256": canonical_sha256(state.request.as_json()),
                 **_usage(state.usage),
@@ -191,7 +193,7 @@ def keep(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> tuple[Cas
         input_sha256=loaded.input_sha256,
         backend=state.backend,
         model=state.model,
-        recorded_at=clock(state.finished_ns),
+        recorded_at=format_timestamp(state.finished_ns),
     )
     text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     cassette = Cassette.model_validate(data)
@@ -232,7 +234,7 @@ def model_exchanges(said: Sequence[Said]) -> list[dict[str, Any]]:
         given = next((one for one in tries if one.answer is not None), None)
         if given is None or given.answer is None:
             raise UnrecordableError(
-                f"the target gave up on a model call (role {shown(asked.role)}) before it was answered: "
+                f"the target gave up on a model call (role {format_value(asked.role)}) before it was answered: "
                 "such an attempt can't be replayed, and is not recorded"
             )
         if given is not asked:

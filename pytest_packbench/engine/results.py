@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench import __version__
 from pytest_packbench.engine.attempt import UNKNOWN, Attempt, Failure, frames
-from pytest_packbench.model.errors import pointer_of, said
+from pytest_packbench.model.errors import describe_error, json_pointer
 from pytest_packbench.model.pack import Comparison
 from pytest_packbench.model.record import EVAL_BACKENDS, RecordError, wire_record
-from pytest_packbench.model.result import OWN_VERSION, CaseResult, clock, own_object
-from pytest_packbench.model.score import scored
+from pytest_packbench.model.result import EXTENSION_VERSION, CaseResult, extension_object, format_timestamp
+from pytest_packbench.model.score import describe_score
 from pytest_packbench.model.strict_json import has_surrogate
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def result_of(place: Place, attempt: Attempt, context: SuiteContext, run_id: str
             "error",
             failure.kind,
             failure.message,
-            timestamp=clock(attempt.finished_ns),
+            timestamp=format_timestamp(attempt.finished_ns),
             duration_ms=attempt.duration_ms,
             trial=attempt.trial,
             payload=attempt.payload,
@@ -135,7 +135,7 @@ def result_of(place: Place, attempt: Attempt, context: SuiteContext, run_id: str
     fields = _outline(place) | _told_by_attempt(attempt, score, outcome)
     reason = place.loaded.case.notes.xfail
     if reason is not None:
-        message = f"quarantined (xfail): {reason}; {scored(score)}"
+        message = f"quarantined (xfail): {reason}; {describe_score(score)}"
         return CaseResult(**fields, verdict="known_hole", kind="xfail", message=message)
     if score.verdict not in {"passed", "failed"} or score.score is None:
         return CaseResult(**fields, verdict=score.verdict, kind=score.verdict, message=score.message or score.verdict)
@@ -165,7 +165,7 @@ def unscored(place: Place, verdict: str, kind: str, message: str, **told: Any) -
         raise
     except BaseException:  # noqa: BLE001 - a pack may be anybody's, and what it broke still needs a result
         outline = _outline(replace(place, loaded=None))
-    told.setdefault("timestamp", clock(time.time_ns()))
+    told.setdefault("timestamp", format_timestamp(time.time_ns()))
     return CaseResult(**outline, verdict=verdict, kind=kind, message=message, **told)
 
 
@@ -196,7 +196,7 @@ def _failure_of(place: Place, attempt: Attempt, error: BaseException) -> Failure
         where = f"at {pointer}" if pointer else "at its top"
         message = f"the target's result holds text that is no Unicode {where}: an unpaired surrogate; expected UTF-8"
         return Failure(kind="result_unreadable", message=message)
-    message = f"the pack {place.pack.name} raised {said(error)}"
+    message = f"the pack {place.pack.name} raised {describe_error(error)}"
     return Failure(kind="pack_error", message=message, details=frames(error))
 
 
@@ -206,10 +206,10 @@ def _surrogate_at(value: object) -> str | None:
     while waiting:
         place, found = waiting.pop()
         if isinstance(found, str) and has_surrogate(found):
-            return pointer_of(place)
+            return json_pointer(place)
         if isinstance(found, dict):
             if any(isinstance(key, str) and has_surrogate(key) for key in found):
-                return pointer_of(place)
+                return json_pointer(place)
             waiting += reversed([((*place, key), one) for key, one in found.items()])
         elif isinstance(found, list | tuple):
             waiting += reversed([((*place, index), one) for index, one in enumerate(found)])
@@ -248,7 +248,7 @@ def _outline(place: Place) -> dict[str, Any]:
 def _told_by_attempt(attempt: Attempt, score: Score, outcome: Outcome) -> dict[str, Any]:
     """Give the fields that a scored attempt tells, whatever its verdict."""
     fields = {
-        "timestamp": clock(attempt.finished_ns),
+        "timestamp": format_timestamp(attempt.finished_ns),
         "duration_ms": attempt.duration_ms,
         "score": score.score,
         "threshold": score.threshold,
@@ -297,10 +297,10 @@ def _wire(fields: dict[str, Any], attempt: Attempt, facts: RecordFacts) -> dict[
 
 def _own(place: Place, attempt: Attempt, context: SuiteContext, fields: dict[str, Any]) -> dict[str, Any]:
     """Make our own object in the record."""
-    return own_object(
+    return extension_object(
         {
             **fields,
-            "version": OWN_VERSION,
+            "version": EXTENSION_VERSION,
             "terms": list(fields["terms"]),
             "tags": list(fields["tags"]),
             "mode": context.options.mode,

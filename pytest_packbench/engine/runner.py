@@ -18,7 +18,7 @@ from pytest_packbench.engine.attempt import Attempt, Failure, settle
 from pytest_packbench.engine.offline import THREADS
 from pytest_packbench.engine.scheduler import Done, Job, Key, Work
 from pytest_packbench.engine.targets import daemon, release_pools
-from pytest_packbench.model.errors import said
+from pytest_packbench.model.errors import describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -297,7 +297,7 @@ def _settled(job: Job, attempt: Attempt) -> Attempt:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
-        broken = Failure(kind="pack_error", message=f"scoring raised {said(error)}")
+        broken = Failure(kind="pack_error", message=f"scoring raised {describe_error(error)}")
         # what the target left may be what broke
         return settle(job.context, job.loaded, replace(attempt, failure=broken, payload=None, outcome=None, score=None))
 

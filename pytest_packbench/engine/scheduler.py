@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.engine.attempt import Attempt, Failure, abandoned, ask_ahead
 from pytest_packbench.engine.output import Output, collected_in
 from pytest_packbench.engine.targets import in_thread
-from pytest_packbench.model.errors import said
+from pytest_packbench.model.errors import describe_error
 
 if TYPE_CHECKING:
     import queue
@@ -295,7 +295,7 @@ def _ended(one: _UnderWay, task: asyncio.Task[None] | None) -> Attempt:
     error = task.exception()
     if error is None:
         return one.attempt
-    broken = Failure(kind="target_error", message=f"the attempt could not be made: {said(error)}")
+    broken = Failure(kind="target_error", message=f"the attempt could not be made: {describe_error(error)}")
     return Attempt(trial=one.attempt.trial, failure=broken)
 
 

@@ -14,7 +14,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.external import TargetError
-from pytest_packbench.model.errors import said
+from pytest_packbench.model.errors import describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -93,7 +93,7 @@ def import_object(spec: str, what: str) -> Any:
     except ImportError as error:
         raise TargetError(f'{what} "{spec}": {error}') from error
     except (Exception, SystemExit) as error:
-        raise TargetError(f'{what} "{spec}": importing {module_name} raised {said(error)}') from error
+        raise TargetError(f'{what} "{spec}": importing {module_name} raised {describe_error(error)}') from error
     for name in path.split("."):
         try:
             found = getattr(found, name)

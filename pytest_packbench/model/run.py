@@ -17,9 +17,9 @@ Mode = Literal["fixture", "live", "record"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 Origin = Literal["authored", "recorded"]
 """Who wrote a recording: a person, or the program from a model's answers."""
-OWN_TEST = "test:"
+TEST_TARGET_PREFIX = "test:"
 """How `target` begins for a test of the user's own; a run of several lists them, joined by commas."""
-CLUSTER = "cluster"
+CLUSTER_SETTING = "cluster"
 """The setting that names the facet whose values cases share by design, so that they are not independent."""
 WORKER_WINDOW = 2
 """Attempts under way at once in one of several processes: such a one knows its next case only."""

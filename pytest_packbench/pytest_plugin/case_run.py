@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cases.files import located
+from pytest_packbench.cases.files import format_location
 from pytest_packbench.engine.attempt import Failure, attempt, frames
 from pytest_packbench.engine.external import TargetError
 from pytest_packbench.engine.results import Place, Trial, broken_trial, idle_trial, kept_trial, trial_of
-from pytest_packbench.model.errors import said
+from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import CaseResult
-from pytest_packbench.model.run import OWN_TEST
+from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.model.score import judged
 from pytest_packbench.pytest_plugin.explain import explain_error, explain_failure, explanation_at
 from pytest_packbench.pytest_plugin.stash import AHEAD, ATTRIBUTE, CONTEXTS, RESUMED, RUN_ID
@@ -100,12 +100,12 @@ class CaseRun:
     @property
     def where(self) -> str:
         """Where the case stands, for people: `FILE`, or `FILE:LINE`."""
-        return located(self.file, self.line)
+        return format_location(self.file, self.line)
 
     @property
     def target(self) -> str:
         """How records name the target where the user's own test is one; empty where the suite has its own."""
-        return f"{OWN_TEST}{self.own_test}" if self.own_test else ""
+        return f"{TEST_TARGET_PREFIX}{self.own_test}" if self.own_test else ""
 
     def place(self) -> Place:
         """Say for records where the case stands."""
@@ -174,7 +174,7 @@ class CaseRun:
         try:
             self.item.ihook.pytest_packbench_record(item=self.item, record=shown)
         except Exception as error:  # noqa: BLE001 - a hook may be anybody's
-            message = f"the hook pytest_packbench_record raised {said(error)}"
+            message = f"the hook pytest_packbench_record raised {describe_error(error)}"
             failure = Failure(kind="hook_error", message=message, details=frames(error))
             return broken_trial(place, failure, trial=one.result.trial)
         return one
@@ -316,7 +316,7 @@ def place_at(
         pack=pack,
         case_id=name,
         nodeid=nodeid,
-        file=located(shown, line) if line else shown,
+        file=format_location(shown, line) if line else shown,
         folder=path.parent.name,
         loaded=loaded,
     )

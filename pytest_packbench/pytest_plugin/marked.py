@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import BaseModel
 
-from pytest_packbench.cases.suites import SuiteCase, suite_cases, suites_under
+from pytest_packbench.cases.suites import SuiteCase, find_suites, suite_cases
 from pytest_packbench.engine.attempt import Attempt, Failure, frames, settle
 from pytest_packbench.engine.contexts import SuiteContext, shown_path
 from pytest_packbench.engine.results import Trial, broken_trial, idle_trial, trial_of
-from pytest_packbench.model.errors import text_of
+from pytest_packbench.model.errors import error_text
 from pytest_packbench.plugin import ASKED, MARK
 from pytest_packbench.pytest_plugin.case_run import RUN, CaseBroken, CaseFailure, CaseRun, run_of, unpack_report
 from pytest_packbench.pytest_plugin.collection import marks_of
@@ -427,7 +427,7 @@ def _join(config: pytest.Config, name: str) -> Suite:
         root, bundled = suites_root(config, config.option)
         config.stash[ASKED] = Asked(root=root, bundled=bundled, named=(), folders={})
     asked = config.stash[ASKED]
-    known = suites_under(asked.root)
+    known = find_suites(asked.root)
     if name not in known:
         raise MarkError(unknown(name, known, config, config.option))
     if _REFUSED in config.stash:
@@ -497,4 +497,4 @@ def _state_of(result: object, begun: int) -> Attempt:
 
 
 def _line(error: BaseException) -> str:
-    return " ".join((text_of(error).strip() or type(error).__name__).splitlines()[0].split())
+    return " ".join((error_text(error).strip() or type(error).__name__).splitlines()[0].split())

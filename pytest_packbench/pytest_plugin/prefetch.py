@@ -12,7 +12,7 @@ from pytest_packbench.engine.output import Streams, outside_cases
 from pytest_packbench.engine.results import Trial, broken_trial, idle_trial, trial_of
 from pytest_packbench.engine.runner import Runner
 from pytest_packbench.engine.scheduler import Done, Job, Key
-from pytest_packbench.model.errors import said
+from pytest_packbench.model.errors import describe_error
 from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.stash import RUN_ID
 
@@ -158,7 +158,7 @@ class Ahead:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a pack may be anybody's, and another case is waited for here
-            message = f"the case's entry can't be kept: {said(error)}"
+            message = f"the case's entry can't be kept: {describe_error(error)}"
             one = broken_trial(place, Failure(kind="pack_error", message=message), trial=key.trial)
             self.keep(one.result)
         if one.result.score is not None:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.cases.suites import sizes
+from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.contexts import guard_name
 from pytest_packbench.engine.metering import CAPS
 from pytest_packbench.engine.results import Place, kept_trial, unscored, versions
-from pytest_packbench.model.result import clock
-from pytest_packbench.model.run import CLUSTER, Run
+from pytest_packbench.model.result import format_timestamp
+from pytest_packbench.model.run import CLUSTER_SETTING, Run
 from pytest_packbench.plugin import ASKED
 from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.jsonreport import plugin_report
@@ -25,9 +25,9 @@ from pytest_packbench.pytest_plugin.resume import check_resumed
 from pytest_packbench.pytest_plugin.stash import AHEAD, ATTRIBUTE, RESUMED, RUN_ID, ungrouped
 from pytest_packbench.runs.folder import DIFF, REPORT, SUMMARY
 from pytest_packbench.runs.journal import read_worker_journals
-from pytest_packbench.runs.metadata import SPENT, listed, spent_together, targets_of, why_partial
-from pytest_packbench.runs.resume import filled_up, spent_of
-from pytest_packbench.runs.stored import NONE, find_baseline
+from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_process_spending, target_names
+from pytest_packbench.runs.resume import fill_missing_trials, prior_spending
+from pytest_packbench.runs.stored import NO_BASELINE, find_baseline
 from pytest_packbench.runs.writer import RunResults, RunWriter
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.runs.stored import Earlier
+    from pytest_packbench.runs.stored import BaselineLookup
 
 
 @dataclass(slots=True, kw_only=True)
@@ -144,7 +144,7 @@ class Recorder:
         entry = unscored(place, "not_run" if report.skipped else "error", kind, message)
         if died:
             known = self._known(run, place, read_worker_journals(run.results.writer.folder))
-            run.results.take(filled_up(known, entry, self.contexts.settings.trials, once=True))
+            run.results.take(fill_missing_trials(known, entry, self.contexts.settings.trials, once=True))
         else:
             run.results.take((entry,))
 
@@ -171,7 +171,7 @@ class Recorder:
         if self.resumed is None:
             return
         # what was paid stays paid, whatever of it is dropped
-        spent = spent_of(self.resumed)
+        spent = prior_spending(self.resumed)
         for run in self.runs.values():
             check_resumed(self.config, self.resumed, self._head(run))
         for run in self.runs.values():
@@ -212,7 +212,7 @@ class Recorder:
         from pytest_packbench.analysis.conclusion import conclude
 
         settings = self.contexts.settings
-        run.present, run.due = sizes(run.suite, settings.shard)
+        run.present, run.due = case_counts(run.suite, settings.shard)
         if not run.selected and not self._is_empty_shard(run, session):
             self._note_empty(run)
             return
@@ -233,7 +233,7 @@ class Recorder:
         writer.end_journal()
         run.results.guard(partial(self._write, run, run.conclusion, earlier))
 
-    def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: Earlier) -> None:
+    def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup) -> None:
         from pytest_packbench.reports.markdown import summary_markdown
 
         writer = run.results.writer
@@ -241,10 +241,10 @@ class Recorder:
         writer.write_page(SUMMARY, summary_markdown(conclusion))
         run.baseline = self._compared(writer, conclusion, earlier)
 
-    def _compared(self, writer: RunWriter, conclusion: Conclusion, earlier: Earlier) -> list[str]:
+    def _compared(self, writer: RunWriter, conclusion: Conclusion, earlier: BaselineLookup) -> list[str]:
         """Write what changed since the baseline into the run's folder; give what the terminal says of it, by line."""
         if self.contexts.settings.shard is not None:
-            asked = self.contexts.settings.baseline != NONE
+            asked = self.contexts.settings.baseline != NO_BASELINE
             return ["not compared: this is a part; packbench compare takes the merged run"] if asked else []
         comparison = conclusion.comparison
         if comparison is None:
@@ -266,7 +266,7 @@ class Recorder:
             place = run.selected[nodeid]()
             unreached = unscored(place, "not_run", kind, f"not run: the session was {how}")
             known = self._known(run, place, made)
-            run.results.told[nodeid] = filled_up(known, unreached, self.contexts.settings.trials)
+            run.results.told[nodeid] = fill_missing_trials(known, unreached, self.contexts.settings.trials)
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
         records = (entry.record for entry in run.ordered if entry.record is not None)
@@ -320,12 +320,12 @@ class Recorder:
             suite_sha256=suite.sha256,
             bundled=suite.bundled,
             mode=contexts.settings.mode,
-            target=targets_of(entries) or listed(run.targets) or contexts.target_name(suite),
+            target=target_names(entries) or join_sorted(run.targets) or contexts.target_name(suite),
             backend=backend,
             model=model,
-            started_at=began or clock(self.started_ns),
-            finished_at=clock(now),
-            partial=why_partial(
+            started_at=began or format_timestamp(self.started_ns),
+            finished_at=format_timestamp(now),
+            partial=partial_reason(
                 entries,
                 CAPS,
                 selected=len(run.selected),
@@ -343,7 +343,7 @@ class Recorder:
         settings, context = contexts.settings, contexts.known(suite)
         found: dict[str, Any] = {"gate": settings.gate}
         if cluster := contexts.pack_of(suite).cluster:
-            found[CLUSTER] = cluster
+            found[CLUSTER_SETTING] = cluster
         if settings.shard is not None:
             found["shard"] = str(settings.shard)
         if settings.trials > 1:
@@ -355,7 +355,7 @@ class Recorder:
             temperature = settings.temperature if asked is None else asked.backend.temperature
             found |= {"temperature": temperature, "concurrency": settings.concurrency}
             found |= {name: cap for name, cap in named.items() if cap is not None}
-            found[SPENT] = spent_together([*self._spent, contexts.clients.ledger.as_json()])
+            found[SPENT] = sum_process_spending([*self._spent, contexts.clients.ledger.as_json()])
         if context is not None and context.guards:
             found["guards"] = [guard_name(guard) for guard in context.guards]
         return found

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from pytest_packbench.cases.files import find_in, parted, sha256_at
+from pytest_packbench.cases.files import case_file_sha256, find_case, split_location
 from pytest_packbench.cases.load import load_cassette
 from pytest_packbench.model.errors import CassetteError
 from pytest_packbench.pytest_plugin.case_run import run_of
-from pytest_packbench.runs.resume import GONE, ResumeError, check_unchanged, find_resumed, named
+from pytest_packbench.runs.resume import MISSING_CASE, ResumeError, check_unchanged, find_resumed, name_cases
 
 if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.case_run import CaseRun
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.runs.resume import Resumed
+    from pytest_packbench.runs.resume import ResumedRun
 
 REFUSED = "packbench_refused"
 OPTION = "--packbench-resume"
 
 
-def resumed_run(config: pytest.Config, contexts: SessionSuites) -> Resumed | None:
+def resumed_run(config: pytest.Config, contexts: SessionSuites) -> ResumedRun | None:
     """Find and read the run that is to be resumed; None where none is.
 
     Raises:
@@ -53,7 +53,7 @@ def resumed_run(config: pytest.Config, contexts: SessionSuites) -> Resumed | Non
     return resumed
 
 
-def check_resumed(config: pytest.Config, resumed: Resumed, now: Run) -> None:
+def check_resumed(config: pytest.Config, resumed: ResumedRun, now: Run) -> None:
     """Compare a suite's run as it was begun with what this session would make of it.
 
     Raises:
@@ -63,8 +63,8 @@ def check_resumed(config: pytest.Config, resumed: Resumed, now: Run) -> None:
     def case_sha256(result: CaseResult) -> str | None:
         if result.file.startswith("bundled:"):
             return result.case_sha256
-        place = find_in(str(config.rootpath / parted(result.file)[0]), result.case_id)
-        return GONE if place is None else sha256_at(place)
+        place = find_case(str(config.rootpath / split_location(result.file)[0]), result.case_id)
+        return MISSING_CASE if place is None else case_file_sha256(place)
 
     try:
         check_unchanged(resumed, now, case_sha256)
@@ -75,7 +75,7 @@ def check_resumed(config: pytest.Config, resumed: Resumed, now: Run) -> None:
 class Changes:
     """Looks at the cases that were collected: none may have changed since it was scored."""
 
-    def __init__(self, resumed: Resumed) -> None:
+    def __init__(self, resumed: ResumedRun) -> None:
         self._resumed = resumed
 
     @pytest.hookimpl(tryfirst=True)
@@ -86,7 +86,7 @@ class Changes:
             due = [run for run in runs if run.suite.name == suite]
             changed = [run.name for run in due if kept.is_of_another(run.name, _sha256(run))]
             if changed and not self._resumed.anew:
-                refusal = self._resumed.refusal(suite, [f"{named(changed)} changed"])
+                refusal = self._resumed.refusal(suite, [f"{name_cases(changed)} changed"])
                 _refuse(session.config, f"{OPTION}: {refusal}")
             for case_id in changed:
                 kept.forget(case_id)

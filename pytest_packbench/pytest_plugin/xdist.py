@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cases.files import SUFFIXES, find_in, read_place, stem_of
+from pytest_packbench.cases.files import SUFFIXES, file_stem, find_case, load_case
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.plugin import ASKED
 from pytest_packbench.pytest_plugin.case_run import pack_report, place_at, run_of, unpack_report
@@ -117,7 +117,7 @@ class Controller:
             path, mark, name = nodeid.rpartition("::")
             if mark and path.endswith(SUFFIXES):
                 # xdist may append a group
-                plain = ungrouped_name(name, stem_of(path)) if "@" in name else name
+                plain = ungrouped_name(name, file_stem(path)) if "@" in name else name
                 named.add(f"{path}::{plain}")
                 self._select(path, plain)
         if self._recorder.contexts.settings.mode != "fixture":
@@ -176,10 +176,10 @@ def _own_tests(session: pytest.Session) -> str:
 
 def late_place(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, nodeid: str) -> Place:
     """Say where a case stands that only workers collected: it is read again, for its entry alone."""
-    place = find_in(str(path), name)
+    place = find_case(str(path), name)
     loaded = None
     if place is not None:
         with suppress(CaseError):
-            loaded = read_place(place, pack.case_model, file=file, pack=pack.name)
+            loaded = load_case(place, pack.case_model, file=file, pack=pack.name)
     line = place.line if place is not None else 0
     return place_at(suite, pack, path, file=file, line=line, name=name, nodeid=nodeid, loaded=loaded)

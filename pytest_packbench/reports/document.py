@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.analysis.conclusion import judge
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
-from pytest_packbench.runs.lines import plain
+from pytest_packbench.runs.lines import finite_json
 
 if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion
@@ -30,7 +30,7 @@ def run_document(told: Conclusion) -> dict[str, Any]:
         Where a number is not finite, it says null.
     """
     run, statistics = told.run, told.statistics
-    document: dict[str, Any] = plain(
+    document: dict[str, Any] = finite_json(
         {
             "version": RUN_DOCUMENT_VERSION,
             "status": judge(told).status,

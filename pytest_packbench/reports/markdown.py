@@ -9,7 +9,7 @@ from pytest_packbench.analysis.conclusion import judge, limits
 from pytest_packbench.analysis.figures import aligned, average, count, interval, percent, score, terms_text
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.listing import MOST_ROWS
-from pytest_packbench.model.result import UNREADABLE
+from pytest_packbench.model.result import UNREADABLE_GROUP
 from pytest_packbench.reports.tables import WIDE, cell, section
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _group_sections(statistics: Statistics, most: int) -> Iterator[str]:
     wilson = [_WILSON] if statistics.has_intervals else []
     for name, groups in statistics.grouped().items():
         head = (name, "passed", "judged", "pass rate", *wilson, "mean score", "not judged")
-        rows = (_group_row(group.value or UNREADABLE, group, statistics) for group in groups)
+        rows = (_group_row(group.value or UNREADABLE_GROUP, group, statistics) for group in groups)
         whole = [_group_row("all cases", statistics.overall, statistics)]
         yield section(f"By {name.replace('_', ' ')}", head, rows, last=whole, most=most)
 

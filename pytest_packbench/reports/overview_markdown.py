@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.overview import Effort, Overview, Rate, Row, RunFigures, SuiteFigures
     from pytest_packbench.analysis.rust_report import Original
     from pytest_packbench.analysis.tally import Duplicates, FailingCase, TrialId
-    from pytest_packbench.runs.lines import Skipped
+    from pytest_packbench.runs.lines import SkippedLines
 
 _WILSON = f"{100 * CONFIDENCE:g} % interval (Wilson)"
 _HOOKS = """#### Hook decisions by rule
@@ -142,7 +142,7 @@ def _name(name: TrialId, *, several_runs: bool) -> str:
     return f"{cell(name.test_id)} ({', '.join(where)})" if where else cell(name.test_id)
 
 
-def _skipped(skipped: Skipped) -> str:
+def _skipped(skipped: SkippedLines) -> str:
     if not skipped.count:
         return "Every line could be read."
     named = "; ".join(cell(problem, WIDE) for problem in skipped.first)

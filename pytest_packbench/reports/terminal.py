@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.figures import average, count, interval, percent, score, terms_text
 from pytest_packbench.analysis.intervals import CONFIDENCE
-from pytest_packbench.model.result import UNREADABLE
+from pytest_packbench.model.result import UNREADABLE_GROUP
 from pytest_packbench.model.run import WORKER_WINDOW
-from pytest_packbench.model.score import scored
+from pytest_packbench.model.score import describe_score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -116,7 +116,7 @@ def headline(score: Score) -> str:
     if not names and (score.match_level is not None or len(terms) == 1):
         names = [term.name for term in terms[:1]]
     why = f" ({', '.join(names)})" if names else ""
-    return f"{scored(score)}{why}"
+    return f"{describe_score(score)}{why}"
 
 
 def trials_lines(trials: Sequence[CaseResult], verdict: CaseResult, rule: str | dict[str, int]) -> list[str]:
@@ -220,7 +220,7 @@ def _group_rows(statistics: Statistics) -> Iterator[tuple[str, ...]]:
     yield ("case type", "passed", "rate", "mean score", *([wilson] if statistics.has_intervals else ()))
     for group in (*statistics.grouped().get("case_type", ()), statistics.overall):
         yield (
-            "all" if group is statistics.overall else one_line(group.value) or UNREADABLE,
+            "all" if group is statistics.overall else one_line(group.value) or UNREADABLE_GROUP,
             f"{group.passed} / {group.n}",
             percent(group.passed, group.n),
             average(group.mean_score),

@@ -50,7 +50,7 @@ def ensure_gitignore(folder: Path) -> None:
         write_atomic(path, _IGNORE)
 
 
-def latest_of(place: Path) -> str:
+def read_latest(place: Path) -> str:
     """Read which run was the last complete one.
 
     Args:
@@ -70,7 +70,7 @@ def latest_of(place: Path) -> str:
     return run_id
 
 
-def find_folder(given: Path, output: Path = OUTPUT) -> Path:
+def find_run_folder(given: Path, output: Path = OUTPUT) -> Path:
     """Find the folder of a run.
 
     Args:
@@ -93,19 +93,19 @@ def find_folder(given: Path, output: Path = OUTPUT) -> Path:
     raise StoredRunError(f"no run at {given}; expected a run's folder, or SUITE/latest")
 
 
-def find_source(given: Path) -> Path:
+def find_run_source(given: Path) -> Path:
     """Find what a run is read from: a file of it as it is, else its folder.
 
     Raises:
         StoredRunError: there is none.
         OSError: `latest` can't be read.
     """
-    return given if given.is_file() and given.name != LATEST else find_folder(given)
+    return given if given.is_file() and given.name != LATEST else find_run_folder(given)
 
 
 def _latest_folder(place: Path) -> Path:
     try:
-        run_id = latest_of(place)
+        run_id = read_latest(place)
     except StoredRunError as error:
         raise StoredRunError(f"{error}; run the suite again, or give a run's folder") from None
     folder = place.parent / run_id

@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
-from pytest_packbench.atomic import replacing
+from pytest_packbench.atomic import replace_atomic
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.runs.folder import WORKER_JOURNALS
-from pytest_packbench.runs.lines import compact
+from pytest_packbench.runs.lines import compact_json
 from pytest_packbench.runs.metadata import RunFieldError, parse_run
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.run import Run
 
 
-HEAD = "packbench_journal"
+HEADER_KEY = "packbench_journal"
 JOURNAL_VERSION = 1
 
 
@@ -54,7 +54,7 @@ class Journal:
         _mend(path)
         # unbuffered: what a full disk refuses must not come back with a later line
         self._file = path.open("ab", buffering=0)
-        hold(self._file)
+        lock(self._file)
         self._end = self._file.seek(0, os.SEEK_END)
         if head is not None and self._end == 0:
             self._write(_head_line(head()))
@@ -105,15 +105,15 @@ def read_journal(path: Path) -> list[CaseResult]:
     """
     entries = []
     for data, where in _objects(path):
-        if HEAD not in data:
+        if HEADER_KEY not in data:
             try:
-                entries.append(parse_entry(data))
+                entries.append(parse_result(data))
             except JournalError as error:
                 raise JournalError(f"{where}: {error}") from None
     return entries
 
 
-def read_head(path: Path) -> Run | None:
+def read_header(path: Path) -> Run | None:
     """Read what a journal says of its run; None where it has no head: it is empty, or an older version wrote it.
 
     Raises:
@@ -121,10 +121,12 @@ def read_head(path: Path) -> Run | None:
         JournalError: the head is of another version or tells of no run, or the first line is nothing of a journal.
     """
     head, _ = next(_objects(path), ({}, ""))
-    if HEAD not in head:
+    if HEADER_KEY not in head:
         return None
-    if head[HEAD] != JOURNAL_VERSION:
-        raise JournalError(f"{path}:1: /{HEAD}: got {head[HEAD]!r:.60}; this program reads {JOURNAL_VERSION}")
+    if head[HEADER_KEY] != JOURNAL_VERSION:
+        raise JournalError(
+            f"{path}:1: /{HEADER_KEY}: got {head[HEADER_KEY]!r:.60}; this program reads {JOURNAL_VERSION}"
+        )
     run = head.get("run")
     if not isinstance(run, dict):
         raise JournalError(f"{path}:1: /run: expected an object")
@@ -146,7 +148,7 @@ def rewrite_journal(path: Path, run: Run, entries: Iterable[CaseResult]) -> None
     Raises:
         OSError: it can't be written; an older one is untouched.
     """
-    with replacing(path) as file:
+    with replace_atomic(path) as file:
         file.write(_head_line(run))
         for entry in entries:
             file.write(_line(entry.as_json()))
@@ -192,7 +194,7 @@ def read_worker_journals(folder: Path) -> dict[str, dict[int, CaseResult]]:
     return found
 
 
-def hold(file: FileIO) -> bool:
+def lock(file: FileIO) -> bool:
     """Hold an open file until it is closed or the process ends, however it ends.
 
     Returns:
@@ -212,19 +214,19 @@ def hold(file: FileIO) -> bool:
     return True
 
 
-def is_held(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Whether somebody holds a file; False where there is none, or where it can't be told."""
     with suppress(OSError), path.open("rb", buffering=0) as file:
-        return not hold(file)
+        return not lock(file)
     return False
 
 
-def latest(entries: Iterable[CaseResult]) -> list[CaseResult]:
+def last_attempts(entries: Iterable[CaseResult]) -> list[CaseResult]:
     """Keep the last entry of each trial of each case, in the order in which they came first."""
     return list({(entry.suite, entry.test_id, entry.trial): entry for entry in entries}.values())
 
 
-def parse_entry(data: dict[str, Any]) -> CaseResult:
+def parse_result(data: dict[str, Any]) -> CaseResult:
     """Make an entry of what a line holds.
 
     Raises:
@@ -256,8 +258,8 @@ def _objects(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
             where = f"{path}:{number}"
             try:
                 found = _object(line)
-                if not line.endswith(b"\n") and HEAD not in found:
-                    parse_entry(found)
+                if not line.endswith(b"\n") and HEADER_KEY not in found:
+                    parse_result(found)
             except JournalError as error:
                 if not line.endswith(b"\n"):
                     return
@@ -276,11 +278,11 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _line(data: dict[str, Any]) -> bytes:
-    return compact(data, finite=False) + b"\n"
+    return compact_json(data, finite=False) + b"\n"
 
 
 def _head_line(run: Run) -> bytes:
-    return _line({HEAD: JOURNAL_VERSION, "run": asdict(run)})
+    return _line({HEADER_KEY: JOURNAL_VERSION, "run": asdict(run)})
 
 
 def _mend(path: Path) -> None:
@@ -294,8 +296,8 @@ def _mend(path: Path) -> None:
             return
         try:
             data = _object(last)
-            if HEAD not in data:
-                parse_entry(data)
+            if HEADER_KEY not in data:
+                parse_result(data)
         except JournalError:
             file.truncate(start)
         else:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
 from pydantic_core import to_json
 
-from pytest_packbench.atomic import encoded, replacing
+from pytest_packbench.atomic import encode_utf8, replace_atomic
 from pytest_packbench.model.record import EvalRecord, RecordError, strict_problem
-from pytest_packbench.model.result import ERROR_TEXTS
+from pytest_packbench.model.result import ERROR_LINE_FIELDS
 from pytest_packbench.model.score import VERDICTS
-from pytest_packbench.model.strict_json import U32_MAX, expected_integer, shown
+from pytest_packbench.model.strict_json import U32_MAX, expected_integer, printable
 from pytest_packbench.runs.folder import ERRORS, PAYLOADS, RECORDS, StoredRunError
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ _FINITE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 _Line = TypeVar("_Line")
 
 
-class StreamError(ValueError):
+class RecordLineError(ValueError):
     """A line that can't be read, said in one line as `FILE:LINE why`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RecordSource:
     """Where records come from.
 
     Attributes:
@@ -60,7 +60,7 @@ class Source:
 
 
 @dataclass(slots=True)
-class Skipped:
+class SkippedLines:
     """The lines that could not be read.
 
     Attributes:
@@ -103,11 +103,11 @@ class ErrorLine(NamedTuple):
 
 
 # what a report counts by
-_COUNTED = ERROR_TEXTS[:4]
+_COUNTED = ERROR_LINE_FIELDS[:4]
 _PAYLOAD_TEXTS = ("run_id", "test_id", "case_id")
 
 
-def compact(value: Any, *, finite: bool = True) -> bytes:
+def compact_json(value: Any, *, finite: bool = True) -> bytes:
     r"""Write plain JSON without spaces as UTF-8, on one line; a surrogate, which UTF-8 can't hold, as its escape.
 
     Args:
@@ -123,22 +123,22 @@ def compact(value: Any, *, finite: bool = True) -> bytes:
         # several times as fast, but it takes no surrogate and no deep nesting
         text = to_json(value, inf_nan_mode="constants")
     except ValueError:
-        return encoded((_FINITE if finite else _CAREFUL).encode(value))
+        return encode_utf8((_FINITE if finite else _CAREFUL).encode(value))
     if finite and (b"NaN" in text or b"Infinity" in text):
         # a text may hold these words as well
         _FINITE.encode(value)
     return text
 
 
-def plain(value: Any) -> Any:
+def finite_json(value: Any) -> Any:
     """Copy a value into plain JSON: tuples become arrays, keys texts, and a number that is not finite null."""
     # most values are scalars, and there are many
     if value is None or isinstance(value, _SCALARS):
         return value
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): finite_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [finite_json(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -157,23 +157,25 @@ def open_jsonl(path: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
     Raises:
         OSError: it can't be written; an older file is untouched and nothing is left beside it.
     """
-    with replacing(path, buffer=_WRITTEN_AT_ONCE) as file:
+    with replace_atomic(path, buffer=_WRITTEN_AT_ONCE) as file:
 
         def write(line: dict[str, Any]) -> None:
-            file.write(compact(line) + b"\n")
+            file.write(compact_json(line) + b"\n")
 
         yield write
 
 
-def source_of(name: str) -> Source:
+def record_source(name: str) -> RecordSource:
     """Find what to read by a file of records, `-` for standard input, or a run's folder, which tells errors too."""
     folder = Path(name)
     if name == STDIN or not folder.is_dir():
-        return Source(name)
-    return Source(str(folder / RECORDS), str(folder / ERRORS))
+        return RecordSource(name)
+    return RecordSource(str(folder / RECORDS), str(folder / ERRORS))
 
 
-def read_records(source: Source, *, strict: bool = False, skipped: Skipped | None = None) -> Iterator[EvalRecord]:
+def read_records(
+    source: RecordSource, *, strict: bool = False, skipped: SkippedLines | None = None
+) -> Iterator[EvalRecord]:
     """Read the records of a source in order.
 
     Args:
@@ -191,7 +193,7 @@ def read_records(source: Source, *, strict: bool = False, skipped: Skipped | Non
     return _read(source.records, _strict_record if strict else _open_record, skipped)
 
 
-def read_errors(source: Source, *, skipped: Skipped | None = None) -> Iterator[ErrorLine]:
+def read_errors(source: RecordSource, *, skipped: SkippedLines | None = None) -> Iterator[ErrorLine]:
     """Read the lines of the `errors.jsonl` of a source as `read_records` does; none where it has no such file."""
     if source.errors is None or not Path(source.errors).exists():
         return iter(())
@@ -209,14 +211,14 @@ def read_run_records(path: Path) -> Iterator[tuple[str, EvalRecord]]:
         OSError: the file can't be read.
     """
     # a report of a million records reads them without these models
-    from pytest_packbench.model.checks import own_problem
+    from pytest_packbench.model.checks import extension_problem
 
     for where, line in _lines(path):
         try:
             record = EvalRecord.from_json_line(line, strict=False)
         except RecordError as error:
             raise StoredRunError(f"{where}: {error}") from None
-        problem = own_problem(record.packbench) if record.packbench else None
+        problem = extension_problem(record.packbench) if record.packbench else None
         if problem is not None:
             raise StoredRunError(f"{where}: {problem}")
         yield where, record
@@ -230,13 +232,13 @@ def read_run_errors(path: Path, run_id: str) -> Iterator[ErrorLine]:
         OSError: the file can't be read.
     """
     for where, data in _values(path):
-        if not isinstance(data, dict) or not all(isinstance(data.get(name, ""), str) for name in ERROR_TEXTS):
-            raise StoredRunError(f"{where}: expected an object with {', '.join(ERROR_TEXTS)}")
+        if not isinstance(data, dict) or not all(isinstance(data.get(name, ""), str) for name in ERROR_LINE_FIELDS):
+            raise StoredRunError(f"{where}: expected an object with {', '.join(ERROR_LINE_FIELDS)}")
         if data.get("verdict") not in VERDICTS or not data.get("test_id"):
             raise StoredRunError(f"{where}: expected a test_id, and a verdict of {', '.join(VERDICTS)}")
         # runs may be joined in one file; those of another suite belong to its records
         if data.get("run_id") == run_id:
-            texts = {name: data.get(name, "") for name in ERROR_TEXTS}
+            texts = {name: data.get(name, "") for name in ERROR_LINE_FIELDS}
             trial = data.get("trial", 0)
             yield ErrorLine(**texts, trial=trial if isinstance(trial, int) and trial > 0 else 0)
 
@@ -322,7 +324,7 @@ def check_line(found: dict[str, Any]) -> None:
         ValueError: it is none; says the key.
     """
     is_payload = "result" in found
-    for name in _PAYLOAD_TEXTS if is_payload else ERROR_TEXTS:
+    for name in _PAYLOAD_TEXTS if is_payload else ERROR_LINE_FIELDS:
         if name not in found:
             raise ValueError(f"{name}: is missing")
         if not isinstance(found[name], str):
@@ -367,7 +369,7 @@ def _trial(line: dict[str, Any], where: str) -> int:
     return trial
 
 
-def _read(path: str, read: Callable[[bytes | str], _Line], skipped: Skipped | None) -> Iterator[_Line]:
+def _read(path: str, read: Callable[[bytes | str], _Line], skipped: SkippedLines | None) -> Iterator[_Line]:
     with _opened(path) as file:
         for number, line in enumerate(file, start=1):
             try:
@@ -382,7 +384,7 @@ def _read(path: str, read: Callable[[bytes | str], _Line], skipped: Skipped | No
                 except RecordError as error:
                     problem = f"{'<stdin>' if path == STDIN else path}:{number} {error}"
                     if skipped is None:
-                        raise StreamError(problem) from None
+                        raise RecordLineError(problem) from None
                     skipped.add(problem)
                     continue
             yield item
@@ -409,7 +411,7 @@ def _open_record(line: bytes | str) -> EvalRecord:
     own = record.packbench
     # run, test id and trial say which record it is; this runs for every line, so that nothing else is checked here
     if own and "trial" in own and not (type(own["trial"]) is int and 0 <= own["trial"] <= U32_MAX):
-        raise RecordError(f"packbench.trial: {expected_integer(U32_MAX)}, got {shown(repr(own['trial']))}")
+        raise RecordError(f"packbench.trial: {expected_integer(U32_MAX)}, got {printable(repr(own['trial']))}")
     return record
 
 
@@ -436,5 +438,5 @@ def _error_line(line: bytes | str) -> ErrorLine:
         raise RecordError(f"expected the strings {', '.join(_COUNTED)}, with a verdict of ours")
     trial = found.get("trial", 0)
     if type(trial) is not int or trial < 0:
-        raise RecordError(f"trial: expected an integer of 0 or more, got {shown(repr(trial))}")
+        raise RecordError(f"trial: expected an integer of 0 or more, got {printable(repr(trial))}")
     return ErrorLine(found["run_id"], found["test_id"], found["verdict"], found["kind"], trial)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby, islice, pairwise
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.run import OWN_TEST
+from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.runs.folder import RECORDS, StoredRunError
 from pytest_packbench.runs.lines import ResultFiles
-from pytest_packbench.runs.metadata import SPENT, spent_of_runs
+from pytest_packbench.runs.metadata import SPENT, sum_run_spending
 from pytest_packbench.runs.report import open_report
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def joined_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ())
 def _joined_target(runs: Sequence[Run]) -> str:
     """Name what was tested; which of the user's own tests had a case in a run is chance, the rest is not."""
     named = [set(run.target.split(", ")) for run in runs]
-    rest = {frozenset(name for name in names if not name.startswith(OWN_TEST)) for names in named}
+    rest = {frozenset(name for name in names if not name.startswith(TEST_TARGET_PREFIX)) for names in named}
     if len(rest) > 1:
         _check_same("target", [(run.run_id, run.target) for run in runs])
     together = {run.target for run in runs}
@@ -164,7 +164,7 @@ def _joined_settings(runs: Sequence[Run]) -> dict[str, Any]:
         if all(value == found[0][1] for _, value in found):
             joined[name] = found[0][1]
     spent = [run.settings[SPENT] for run in runs if isinstance(run.settings.get(SPENT), dict)]
-    return {**joined, SPENT: spent_of_runs(spent)} if spent else joined
+    return {**joined, SPENT: sum_run_spending(spent)} if spent else joined
 
 
 def _check_same(name: str, found: Sequence[tuple[str, Any]]) -> None:

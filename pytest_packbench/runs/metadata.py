@@ -42,7 +42,7 @@ class RunFieldError(ValueError):
         self.value = value
 
 
-def why_partial(
+def partial_reason(
     results: Iterable[CaseResult],
     caps: Collection[str],
     *,
@@ -72,19 +72,19 @@ def why_partial(
     return f"shard {shard}: {missing or f'{due} of {present} cases'}"
 
 
-def targets_of(results: Iterable[CaseResult]) -> str:
+def target_names(results: Iterable[CaseResult]) -> str:
     """Name the targets that records name, sorted, with commas; empty where there is no record."""
     records = (result.record for result in results if result.record is not None)
     names = {record.get("packbench", {}).get("target", "") for record in records}
-    return listed(name for name in names if name)
+    return join_sorted(name for name in names if name)
 
 
-def listed(names: Iterable[str]) -> str:
+def join_sorted(names: Iterable[str]) -> str:
     """Join names, sorted, with commas."""
     return ", ".join(sorted(names))
 
 
-def spent_of_run(run: Run) -> dict[str, Any] | None:
+def recorded_spending(run: Run) -> dict[str, Any] | None:
     """Give what a stored run used, where it tells it soundly."""
     spent = run.settings.get(SPENT)
     if not isinstance(spent, dict):
@@ -96,7 +96,7 @@ def spent_of_run(run: Run) -> dict[str, Any] | None:
     return spent if sound else None
 
 
-def spent_together(spent: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def sum_process_spending(spent: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Add up what the processes of a run used: calls, tokens, and cost where every price is known."""
     costs = [one["cost"] for one in spent]
     total: dict[str, Any] = {name: sum(one[name] for one in spent) for name in _COUNTS}
@@ -106,7 +106,7 @@ def spent_together(spent: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**total, "cached": cached} if cached else total
 
 
-def spent_of_runs(spent: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def sum_run_spending(spent: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Add up what runs used; a cost that one of them doesn't know, or in another currency, is not known.
 
     A count that one of them does not tell is 0 there: a run without kept answers has no count of them.

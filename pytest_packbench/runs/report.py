@@ -9,13 +9,13 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.atomic import encoded, replacing
+from pytest_packbench.atomic import encode_utf8, replace_atomic
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
-from pytest_packbench.model.strict_json import shown
+from pytest_packbench.model.strict_json import printable
 from pytest_packbench.runs.folder import JOURNAL, RECORDS, REPORT, StoredRunError
-from pytest_packbench.runs.json_walk import Walk, WalkError
-from pytest_packbench.runs.lines import compact, plain
+from pytest_packbench.runs.json_stream import JsonStream, JsonStreamError
+from pytest_packbench.runs.lines import compact_json, finite_json
 from pytest_packbench.runs.metadata import RunFieldError, parse_run
 
 if TYPE_CHECKING:
@@ -66,20 +66,20 @@ def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any]
     whole = {**{key: value for key, value in report.items() if key != "packbench"}, "packbench": document}
     text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"), default=str)
     at = len(text) - len("]}}")
-    with replacing(path) as file:
-        file.write(encoded(text[:at]))
+    with replace_atomic(path) as file:
+        file.write(encode_utf8(text[:at]))
         for number, line in enumerate(rows):
             file.write(b"," + line if number else line)
-        file.write(encoded(text[at:]) + b"\n")
+        file.write(encode_utf8(text[at:]) + b"\n")
 
 
 def row_line(result: CaseResult) -> bytes:
     """Write the row of one result as compact JSON; a number that is not finite as null."""
     found = result.row()
     try:
-        return compact(found)
+        return compact_json(found)
     except ValueError:
-        return compact(plain(found))
+        return compact_json(finite_json(found))
 
 
 def open_report(path: Path) -> OpenRun:
@@ -103,7 +103,7 @@ def open_report(path: Path) -> OpenRun:
     head = next(parts)
     if type(head.get("version")) is not int or head["version"] != RUN_DOCUMENT_VERSION:
         raise StoredRunError(
-            f"{place}: /packbench/version: got {shown(repr(head.get('version')))}; "
+            f"{place}: /packbench/version: got {printable(repr(head.get('version')))}; "
             f"this program reads {RUN_DOCUMENT_VERSION}"
         )
     run = _run(head.get("run"), place)
@@ -119,12 +119,12 @@ def is_report(path: Path) -> bool:
     """Whether a file is a report: our key stands in it. The document may be too large to hold."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            walk = Walk(file)
+            walk = JsonStream(file)
             for key in walk.members() if walk.begins("{") else ():
                 if key == "packbench":
                     return True
                 walk.skip()
-    except (WalkError, UnicodeDecodeError, RecursionError):
+    except (JsonStreamError, UnicodeDecodeError, RecursionError):
         # whoever reads it whole says where it is wrong
         return False
     return False
@@ -134,7 +134,7 @@ def _document(path: Path) -> Iterator[Any]:
     """Give what is true of all cases of a report, then the row of each; the rest of the file is read over."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            walk = Walk(file)
+            walk = JsonStream(file)
             found = False
             for key in walk.members() if walk.begins("{") else ():
                 if key == "packbench" and walk.begins("{"):
@@ -145,11 +145,11 @@ def _document(path: Path) -> Iterator[Any]:
             if not found:
                 raise StoredRunError(f'{path}: no key "packbench"; expected the report.json of a run')
             walk.end()
-    except (WalkError, UnicodeDecodeError, RecursionError) as error:
+    except (JsonStreamError, UnicodeDecodeError, RecursionError) as error:
         raise StoredRunError(f"{path}: not JSON: {error}") from None
 
 
-def _run_document(walk: Walk, path: Path) -> Iterator[Any]:
+def _run_document(walk: JsonStream, path: Path) -> Iterator[Any]:
     head: dict[str, Any] = {}
     told = False
     for key in walk.members():
@@ -170,7 +170,7 @@ def _run_document(walk: Walk, path: Path) -> Iterator[Any]:
 
 def _head(path: Path) -> dict[str, Any]:
     with path.open(encoding="utf-8", newline="") as file:
-        walk = Walk(file)
+        walk = JsonStream(file)
         head: dict[str, Any] = {}
         for key in walk.members():
             for inner in walk.members() if key == "packbench" else ():
@@ -192,7 +192,7 @@ def _run(found: object, path: Path) -> Run:
     except RunFieldError as error:
         if not error.name:
             raise StoredRunError(f"{where}: not a run document: {_missing(error.value)}") from None
-        told = shown(repr(error.value))
+        told = printable(repr(error.value))
         raise StoredRunError(f"{where}/{error.name}: not a run document: got {told}") from None
 
 

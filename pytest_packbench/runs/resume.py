@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.checks import own_problem
+from pytest_packbench.model.checks import extension_problem
 from pytest_packbench.model.record import EvalRecord, RecordError
 from pytest_packbench.runs.folder import JOURNAL, LATEST, REPORT, WORKER_JOURNALS, StoredRunError, is_run_id
-from pytest_packbench.runs.journal import JournalError, is_held, latest, read_head, read_journal
+from pytest_packbench.runs.journal import JournalError, is_locked, last_attempts, read_header, read_journal
 from pytest_packbench.runs.lines import ResultFiles
-from pytest_packbench.runs.metadata import spent_of_run
+from pytest_packbench.runs.metadata import recorded_spending
 from pytest_packbench.runs.report import open_report
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
 
-GONE = "gone"
+MISSING_CASE = "gone"
 """In the place of a case's hash: there is no such case any more."""
 _DONE = frozenset({"passed", "failed", "known_hole"})
 _FACTS = {
@@ -47,7 +47,7 @@ class ResumeError(ValueError):
 
 
 @dataclass(slots=True)
-class Kept:
+class PriorResults:
     """What is kept of one suite.
 
     Attributes:
@@ -68,7 +68,7 @@ class Kept:
     parts: tuple[Path, ...] = ()
 
     @classmethod
-    def of(cls, folder: Path, run: Run | None, found: Iterable[CaseResult], parts: Sequence[Path] = ()) -> Kept:
+    def of(cls, folder: Path, run: Run | None, found: Iterable[CaseResult], parts: Sequence[Path] = ()) -> PriorResults:
         """Sort what a run has: what was scored is kept, what broke or was not begun is tried again."""
         kept = cls(folder, run, parts=tuple(parts))
         for entry in found:
@@ -104,7 +104,7 @@ class Kept:
 
 
 @dataclass(slots=True)
-class Resumed:
+class ResumedRun:
     """The run that a session goes on with.
 
     Attributes:
@@ -118,7 +118,7 @@ class Resumed:
 
     run_id: str
     base: Path
-    kept: dict[str, Kept]
+    kept: dict[str, PriorResults]
     anew: bool
     recording_sha256: Callable[[Suite, str], str | None]
     dropped: list[str] = field(default_factory=list)
@@ -173,7 +173,7 @@ def find_resumed(
     anew: bool,
     recording_sha256: Callable[[Suite, str], str | None],
     shared: bool = False,
-) -> Resumed:
+) -> ResumedRun:
     """Find and read the run that is to be resumed.
 
     Args:
@@ -182,7 +182,7 @@ def find_resumed(
         suites: names of the suites that are run.
         home: the folder from which a path is meant.
         anew: whether what changed is run anew instead of refused.
-        recording_sha256: see `Resumed`.
+        recording_sha256: see `ResumedRun`.
         shared: whether another process of this session goes on with it already.
 
     Raises:
@@ -193,13 +193,13 @@ def find_resumed(
     found = {name: folder for name, folder in folders.items() if folder.is_dir()}
     if not found:
         raise ResumeError(f"no run {run_id} of {_listed(suites)} under {base}")
-    if not shared and any(is_held(folder / JOURNAL) for folder in found.values()):
+    if not shared and any(is_locked(folder / JOURNAL) for folder in found.values()):
         raise ResumeError(f"run {run_id} is still running; wait for it or end it first")
     try:
         kept = {name: _kept(folder) for name, folder in found.items()}
     except (StoredRunError, JournalError, OSError) as error:
         raise ResumeError(str(error)) from None
-    return Resumed(run_id, base, kept, anew, recording_sha256)
+    return ResumedRun(run_id, base, kept, anew, recording_sha256)
 
 
 def _place(asked: str, output: Path, suites: Collection[str], home: Path) -> tuple[Path, str]:
@@ -249,18 +249,18 @@ def _listed(suites: Collection[str]) -> str:
     return f"suite {', '.join(suites)}"
 
 
-def _kept(folder: Path) -> Kept:
+def _kept(folder: Path) -> PriorResults:
     """Read what a run has so far: its journal where it died, else its report, records and payloads."""
     journal = folder / JOURNAL
     if journal.exists():
         return _from_journal(journal)
     # it may have died before it wrote anything
-    return _from_report(folder) if (folder / REPORT).exists() else Kept.of(folder, None, ())
+    return _from_report(folder) if (folder / REPORT).exists() else PriorResults.of(folder, None, ())
 
 
-def _from_journal(journal: Path) -> Kept:
+def _from_journal(journal: Path) -> PriorResults:
     folder = journal.parent
-    run = read_head(journal)
+    run = read_header(journal)
     parts = sorted(folder.glob(WORKER_JOURNALS))
     found = [entry for path in (*parts, journal) for entry in read_journal(path)]
     if run is None and found:
@@ -268,7 +268,7 @@ def _from_journal(journal: Path) -> Kept:
     for entry in found:
         _check(entry, folder, journal)
     # the same attempt may stand in the journal of the worker that made it, too
-    return Kept.of(folder, run, latest(sorted(found, key=lambda entry: entry.timestamp)), parts)
+    return PriorResults.of(folder, run, last_attempts(sorted(found, key=lambda entry: entry.timestamp)), parts)
 
 
 def _check(entry: CaseResult, folder: Path, journal: Path) -> None:
@@ -280,14 +280,14 @@ def _check(entry: CaseResult, folder: Path, journal: Path) -> None:
         wrong = "was scored and has no record" if entry.counted else ""
     else:
         try:
-            wrong = own_problem(EvalRecord.from_json_line(json.dumps(record), strict=False).packbench or {}) or ""
+            wrong = extension_problem(EvalRecord.from_json_line(json.dumps(record), strict=False).packbench or {}) or ""
         except RecordError as error:
             wrong = str(error)
     if wrong:
         raise StoredRunError(f"{journal}: the entry of {entry.test_id}: {wrong}; start a new run")
 
 
-def _from_report(folder: Path) -> Kept:
+def _from_report(folder: Path) -> PriorResults:
     report, files = open_report(folder), ResultFiles(folder)
     found = []
     for entry in report.entries:
@@ -296,17 +296,17 @@ def _from_report(folder: Path) -> Kept:
             raise StoredRunError(f"{folder}: no record of {result.test_id}, which its report counts")
         found.append(result)
     files.end()
-    return Kept.of(folder, report.run, found)
+    return PriorResults.of(folder, report.run, found)
 
 
-def check_unchanged(resumed: Resumed, now: Run, case_sha256: Callable[[CaseResult], str | None]) -> None:
+def check_unchanged(resumed: ResumedRun, now: Run, case_sha256: Callable[[CaseResult], str | None]) -> None:
     """Compare a suite's run as it was begun with what this session would make of it.
 
     Args:
         resumed: what changed is refused, or nothing of it is kept.
         now: the run of the suite as this session would make it.
         case_sha256: gives the hash of the case that a result tells of, as it is today; None where it can't be read,
-            `GONE` where there is none any more.
+            `MISSING_CASE` where there is none any more.
 
     Raises:
         ResumeError: they are not the same, and what changed is not to be run anew.
@@ -321,13 +321,15 @@ def check_unchanged(resumed: Resumed, now: Run, case_sha256: Callable[[CaseResul
         resumed.dropped.append(now.suite)
     known = {**kept.broken, **kept.entries}
     hashes = {case_id: case_sha256(next(iter(trials.values()))) for case_id, trials in known.items()}
-    gone = [case_id for case_id, sha256 in hashes.items() if sha256 == GONE]
+    gone = [case_id for case_id, sha256 in hashes.items() if sha256 == MISSING_CASE]
     missed = [case_id for case_id in gone if case_id in kept.entries]
     if missed:
-        resumed.change(now.suite, [f"{named(missed)}: no such case any more"])
-    others = [case_id for case_id, sha256 in hashes.items() if sha256 != GONE and kept.is_of_another(case_id, sha256)]
+        resumed.change(now.suite, [f"{name_cases(missed)}: no such case any more"])
+    others = [
+        case_id for case_id, sha256 in hashes.items() if sha256 != MISSING_CASE and kept.is_of_another(case_id, sha256)
+    ]
     if others:
-        resumed.change(now.suite, [f"{named(others)} changed"])
+        resumed.change(now.suite, [f"{name_cases(others)} changed"])
     for case_id in (*gone, *others):
         kept.forget(case_id)
 
@@ -353,19 +355,19 @@ def _shown(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def named(case_ids: Sequence[str]) -> str:
+def name_cases(case_ids: Sequence[str]) -> str:
     """Name cases; of many the first ones."""
     more = len(case_ids) - _MOST_NAMED
     return f"case {', '.join(case_ids[:_MOST_NAMED])}{f' and {more} more' if more > 0 else ''}"
 
 
-def spent_of(resumed: Resumed) -> dict[str, Any] | None:
+def prior_spending(resumed: ResumedRun) -> dict[str, Any] | None:
     """Give what earlier sessions used, as their report tells it; all suites of a session tell the same."""
-    told = (spent_of_run(kept.run) for kept in resumed.kept.values() if kept.run is not None)
+    told = (recorded_spending(kept.run) for kept in resumed.kept.values() if kept.run is not None)
     return next((spent for spent in told if spent is not None), None)
 
 
-def filled_up(
+def fill_missing_trials(
     known: Mapping[int, CaseResult], told: CaseResult, trials: int, *, once: bool = False
 ) -> tuple[CaseResult, ...]:
     """Give the results of a case of which the session did not make all trials.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import Run
-from pytest_packbench.model.strict_json import shown
-from pytest_packbench.runs.folder import ERRORS, LATEST, REPORT, StoredRunError, latest_of
+from pytest_packbench.model.strict_json import printable
+from pytest_packbench.runs.folder import ERRORS, LATEST, REPORT, StoredRunError, read_latest
 from pytest_packbench.runs.lines import read_run_errors, read_run_records
 from pytest_packbench.runs.report import OpenRun, open_report
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.record import EvalRecord
     from pytest_packbench.runs.lines import ErrorLine
 
-NONE = "none"
+NO_BASELINE = "none"
 _SAME = ("mode", "pack", "suite_sha256", "target")
 _FACTS = ("run_id", "test_suite", *(f"packbench.{name}" for name in _SAME))
 
@@ -45,7 +45,7 @@ class StoredRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Earlier:
+class BaselineLookup:
     """The run to compare with.
 
     Attributes:
@@ -57,29 +57,29 @@ class Earlier:
     why: str = ""
 
 
-def find_baseline(asked: str, folder: Path) -> Earlier:
+def find_baseline(asked: str, folder: Path) -> BaselineLookup:
     """Find and read the run to compare with; where that can't be done it says why.
 
     Args:
         asked: `none`, `latest` (the suite's last complete run) or the path of a run.
         folder: the folder of the run that is compared; the suite's other runs lie beside it.
     """
-    if asked == NONE:
-        return Earlier()
+    if asked == NO_BASELINE:
+        return BaselineLookup()
     place = Path(asked)
     try:
         if asked == LATEST:
             try:
-                place = folder.parent / latest_of(folder.parent / LATEST)
+                place = folder.parent / read_latest(folder.parent / LATEST)
             except OSError:
-                return Earlier(why="there is no earlier complete run to compare with")
+                return BaselineLookup(why="there is no earlier complete run to compare with")
         stored = read_run(place)
     except (StoredRunError, OSError) as error:
-        return Earlier(why=f"not compared: {error}")
+        return BaselineLookup(why=f"not compared: {error}")
     if stored.run.run_id == folder.name:
         # a run that is resumed may be the last complete one itself
-        return Earlier(why=f"run {folder.name} is no baseline of its own; name another one")
-    return Earlier(stored=stored)
+        return BaselineLookup(why=f"run {folder.name} is no baseline of its own; name another one")
+    return BaselineLookup(stored=stored)
 
 
 def open_run(path: Path) -> OpenRun:
@@ -165,7 +165,7 @@ def _check_one_run(facts: tuple[Any, ...], found: tuple[Any, ...], where: str) -
     if found != facts:
         name, before, now = next(each for each in zip(_FACTS, facts, found, strict=True) if each[1] != each[2])
         raise StoredRunError(
-            f"{where}: {name} is {shown(repr(now))}, but {shown(repr(before))} in the lines above; "
+            f"{where}: {name} is {printable(repr(now))}, but {printable(repr(before))} in the lines above; "
             "expected the records of one run"
         )
 

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
-    from pytest_packbench.runs.resume import Kept
+    from pytest_packbench.runs.resume import PriorResults
 
 _ROWS = "rows.jsonl"
 
 
-def in_order(results: Iterable[CaseResult]) -> list[CaseResult]:
+def sort_results(results: Iterable[CaseResult]) -> list[CaseResult]:
     """Sort results by case id, as every file shows them."""
     return sorted(results, key=lambda result: (result.case_id, result.test_id, result.file, result.trial))
 
@@ -58,7 +58,7 @@ class RunWriter:
     """
 
     def __init__(
-        self, output: Path, suite: str, run_id: str, *, apart: bool = False, resumed: Kept | None = None
+        self, output: Path, suite: str, run_id: str, *, apart: bool = False, resumed: PriorResults | None = None
     ) -> None:
         self.folder = output / suite / run_id
         self._output = output
@@ -263,7 +263,7 @@ class RunResults:
 
     def ordered(self) -> list[CaseResult]:
         """Give all results in the order in which every file shows them."""
-        return in_order(result for trials in self.told.values() for result in trials)
+        return sort_results(result for trials in self.told.values() for result in trials)
 
     def guard(self, write: Callable[[], object]) -> None:
         """Write to the run's folder; where that can't be done it is noted once, and the session goes on."""

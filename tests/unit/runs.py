@@ -20,7 +20,7 @@ from pytest_packbench.reports.document import run_document
 from pytest_packbench.reports.markdown import summary_markdown
 from pytest_packbench.reports.terminal import table
 from pytest_packbench.runs.report import row_line
-from pytest_packbench.runs.writer import in_order
+from pytest_packbench.runs.writer import sort_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -125,7 +125,7 @@ def concluded(of: Run, found: Sequence[CaseResult], *rules: Gate, levels: Sequen
 def document(of: Run, found: Sequence[CaseResult], *rules: Gate, levels: Sequence[int] | None = None) -> dict[str, Any]:
     """The JSON object of a run of these entries, with the rows of its cases."""
     told = run_document(concluded(of, found, *rules, levels=levels))
-    return {**told, "cases": [json.loads(row_line(one)) for one in in_order(found)]}
+    return {**told, "cases": [json.loads(row_line(one)) for one in sort_results(found)]}
 
 
 def summary(found: Sequence[CaseResult], *rules: Gate, **changes: Any) -> str:

@@ -18,7 +18,7 @@ from pytest_packbench.analysis.gates import check_run, gate_tally
 from pytest_packbench.analysis.intervals import MOST_RESAMPLED, PairedMean, paired_mean
 from pytest_packbench.analysis.metrics import whole_of
 from pytest_packbench.analysis.trials import facet_of, remark
-from pytest_packbench.model.run import CLUSTER, Run
+from pytest_packbench.model.run import CLUSTER_SETTING, Run
 from pytest_packbench.reports.diff import sentences
 from pytest_packbench.runs.stored import StoredRun
 from tests.unit.runs import a_gate, check, entry, run, statistics
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
 
 FACET = "shared_part"
-SETTINGS = {CLUSTER: FACET}
+SETTINGS = {CLUSTER_SETTING: FACET}
 REMARK = "4 cases share 2 shared parts: not independent, so less is certain than it seems"
 
 
@@ -166,4 +166,4 @@ def test_what_shares_nothing_stands_alone() -> None:
     assert not whole_of(gate_tally((), facet=FACET).take([])).clusters
     assert remark(4, 4, FACET) == ""
     assert remark(2, 1, FACET).startswith("2 cases share 1 shared part: ")
-    assert facet_of(run(settings={CLUSTER: ["what", "is", "this"]})) == ""
+    assert facet_of(run(settings={CLUSTER_SETTING: ["what", "is", "this"]})) == ""

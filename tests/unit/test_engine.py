@@ -25,7 +25,7 @@ from pytest_packbench.model.outcome import Firing, Outcome, ResultError
 from pytest_packbench.model.pack import Pack, RecordFacts
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.model.result import CaseResult, clock
+from pytest_packbench.model.result import CaseResult, format_timestamp
 from pytest_packbench.model.score import Score, Term, judged
 from pytest_packbench.model.suite import Suite, SuiteConfig
 
@@ -269,7 +269,7 @@ def test_a_recorded_prompt_that_changed_is_stale() -> None:
     ],
 )
 def test_the_clock_is_read_once_and_cut_to_milliseconds(ns: int, said: str) -> None:
-    assert clock(ns) == said
+    assert format_timestamp(ns) == said
 
 
 def place(tmp_path: Path, loaded: LoadedCase) -> Place:

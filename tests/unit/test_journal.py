@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.runs.journal import Journal, JournalError, latest, read_head, read_journal, rewrite_journal
+from pytest_packbench.runs.journal import (
+    Journal,
+    JournalError,
+    last_attempts,
+    read_header,
+    read_journal,
+    rewrite_journal,
+)
 from tests.unit.runs import any_entry, entry, run
 
 if TYPE_CHECKING:
@@ -110,12 +117,12 @@ def test_an_unknown_key_is_a_bad_line(path: Path) -> None:
 
 def test_the_last_entry_of_a_case_wins() -> None:
     found = [entry("a", "error"), entry("b"), entry("a"), entry("b", "failed")]
-    assert latest(found) == [entry("a"), entry("b", "failed")]
+    assert last_attempts(found) == [entry("a"), entry("b", "failed")]
 
 
 def test_trials_are_attempts_of_their_own() -> None:
     found = [entry("a", trial=0), entry("a", trial=1), entry("a", "failed", trial=0)]
-    assert latest(found) == [entry("a", "failed", trial=0), entry("a", trial=1)]
+    assert last_attempts(found) == [entry("a", "failed", trial=0), entry("a", trial=1)]
 
 
 def test_the_head_tells_what_was_run_and_is_no_entry(path: Path) -> None:
@@ -124,20 +131,20 @@ def test_the_head_tells_what_was_run_and_is_no_entry(path: Path) -> None:
         journal.append(entry("a"))
     with Journal(path, lambda: of) as journal:
         journal.append(entry("b"))
-    assert read_head(path) == of
+    assert read_header(path) == of
     assert [each.case_id for each in read_journal(path)] == ["a", "b"]
     assert path.read_bytes().count(b"packbench_journal") == 1
     rewrite_journal(path, of, [entry("c")])
-    assert read_head(path) == of
+    assert read_header(path) == of
     assert [each.case_id for each in read_journal(path)] == ["c"]
 
 
 def test_a_journal_without_a_head_has_none(path: Path) -> None:
     write(path, entry("a"))
-    assert read_head(path) is None
+    assert read_header(path) is None
 
 
 def test_a_head_of_another_version_is_named(path: Path) -> None:
     path.write_text('{"packbench_journal": 2, "run": {}}\n', encoding="utf-8")
     with pytest.raises(JournalError, match=r"journal\.jsonl:1: /packbench_journal: got 2; this program reads 1"):
-        read_head(path)
+        read_header(path)

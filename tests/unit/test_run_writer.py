@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.reports.document import run_document
-from pytest_packbench.runs.journal import read_head, read_journal
-from pytest_packbench.runs.resume import Kept
+from pytest_packbench.runs.journal import read_header, read_journal
+from pytest_packbench.runs.resume import PriorResults
 from pytest_packbench.runs.writer import RunResults, RunWriter
 from tests.unit.runs import concluded, entry, run
 from tests.unit.stored_runs import recorded
@@ -41,7 +41,7 @@ def test_the_journal_stays_until_the_report_is_there(writer: RunWriter, tmp_path
     writer.begin(lambda: RUN).append(GOOD)
     assert writer.begin(lambda: RUN) is writer.begin(lambda: RUN)
     writer.end_journal()
-    assert read_head(writer.folder / "journal.jsonl") == RUN
+    assert read_header(writer.folder / "journal.jsonl") == RUN
     writer.write_results([GOOD, BAD])
     assert names(writer.folder) == ["errors.jsonl", "journal.jsonl", "payloads.jsonl", "records.jsonl"]
     assert not (tmp_path / "toy" / "latest").exists()
@@ -113,7 +113,7 @@ def test_an_attempt_stands_in_the_journal_once(writer: RunWriter) -> None:
 
 
 def test_a_resumed_run_begins_with_what_is_kept(writer: RunWriter, tmp_path: Path) -> None:
-    kept = Kept.of(writer.folder, RUN, [GOOD, BAD])
+    kept = PriorResults.of(writer.folder, RUN, [GOOD, BAD])
     resumed = RunWriter(tmp_path, "toy", "01RUN", resumed=kept)
     results = RunResults(resumed, lambda: RUN)
     results.go_on()
@@ -126,7 +126,7 @@ def test_a_resumed_run_begins_with_what_is_kept(writer: RunWriter, tmp_path: Pat
 
 
 def test_what_was_not_asked_for_is_carried_over(writer: RunWriter, tmp_path: Path) -> None:
-    kept = Kept.of(writer.folder, RUN, [GOOD, BAD])
+    kept = PriorResults.of(writer.folder, RUN, [GOOD, BAD])
     results = RunResults(RunWriter(tmp_path, "toy", "01RUN", resumed=kept), lambda: RUN)
     assert sorted(results.carry_over()) == [GOOD.nodeid, BAD.nodeid]
     assert results.ordered() == [GOOD, BAD]

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.commands.validate import kind_of
-from pytest_packbench.model.checks import own_problem, own_schema, result_problem
+from pytest_packbench.model.checks import extension_problem, extension_schema, result_problem
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.schema import RECORD, REPORT
 from pytest_packbench.model.score import VERDICTS
@@ -198,7 +198,7 @@ def test_trials_are_records_of_their_own(tmp_path: Path) -> None:
     assert [(one.trial, one.score) for one in load_run(path).entries] == [(0, 0.5), (1, 0.5)]
 
 
-OWN_FIELDS = own_schema()["fields"]
+OWN_FIELDS = extension_schema()["fields"]
 ODD = st.sampled_from(
     [
         None,
@@ -232,12 +232,12 @@ def test_the_schema_of_our_object_agrees_with_its_check(change: dict[str, Any], 
     if drop:
         own.pop(next(iter(change), "score"))
     validator = jsonschema.Draft202012Validator(RECORD["properties"]["packbench"])
-    assert validator.is_valid(own) is (own_problem(own) is None), own_problem(own)
+    assert validator.is_valid(own) is (extension_problem(own) is None), extension_problem(own)
 
 
 @pytest.mark.parametrize("judge", [None, "words", {"name": "words", "verdict": "no"}, False, 0, 5, [], {}, {"name": 1}])
 def test_a_judge_is_a_name_or_has_one(judge: object) -> None:
-    problem = own_problem({**OWN, "judge": judge})
+    problem = extension_problem({**OWN, "judge": judge})
     assert jsonschema.Draft202012Validator(RECORD["properties"]["packbench"]).is_valid({**OWN, "judge": judge}) is (
         problem is None
     )
@@ -265,7 +265,7 @@ def test_the_schema_of_a_row_agrees_with_its_check(change: dict[str, Any]) -> No
 
 def test_the_words_of_our_object_are_those_of_entries() -> None:
     for verdict in VERDICTS:
-        assert own_problem({**OWN, "verdict": verdict}) is None
+        assert extension_problem({**OWN, "verdict": verdict}) is None
     assert set(OWN) <= set(OWN_FIELDS) | {"case_id"}
     assert set(OWN_FIELDS) == set(RECORD["properties"]["packbench"]["properties"])
 

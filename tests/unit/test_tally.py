@@ -13,7 +13,7 @@ from pytest_packbench.analysis.listing import Listing
 from pytest_packbench.analysis.statistics import statistics_of
 from pytest_packbench.analysis.sums import Profile, Sums, points_of
 from pytest_packbench.analysis.trials import folded
-from pytest_packbench.runs.writer import in_order
+from pytest_packbench.runs.writer import sort_results
 from tests.unit.runs import COMPLETE, a_gate, check, entry, statistics
 from tests.unit.stored_runs import any_entries
 
@@ -49,14 +49,16 @@ def test_results_one_by_one_give_what_a_run_at_hand_gives(
 ) -> None:
     listing = Listing()
     tally = gate_tally(GATES, trials_rule=rule, each_case=[listing.add])
-    for result in in_order(found):
+    for result in sort_results(found):
         tally.add(result)
     assert statistics_of(tally) == statistics(found, trials_rule=rule)
     assert judged(tally, GATES) == check(found, GATES, trials_rule=rule)
     assert [row.case.verdict for row in listing.first("all", 100)] == [
         case.verdict for case in sorted(folded(found, rule), key=lambda case: case.case_id)
     ]
-    assert check(found, GATES, earlier, trials_rule=rule) == check(in_order(found), GATES, earlier, trials_rule=rule)
+    assert check(found, GATES, earlier, trials_rule=rule) == check(
+        sort_results(found), GATES, earlier, trials_rule=rule
+    )
 
 
 @given(any_entries(), st.integers(1, 4))

@@ -17,7 +17,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pytest_packbench.model.case import Fraction, StrictModel, Text
-from pytest_packbench.model.errors import shown
+from pytest_packbench.model.errors import format_value
 from pytest_packbench.packs.generic import rules
 from pytest_packbench.packs.generic.refused import Location, refused, refused_all, refused_at, refused_word
 from pytest_packbench.packs.generic.values import PathText, plain_json
@@ -74,7 +74,9 @@ class Criterion(StrictModel):
         except ValidationError:
             floor = None
         if floor is None or (floor == 0 and floor is not False):
-            raise refused(f"got {shown(value)}", "true, false, or the points under which the case fails, over 0 to 1")
+            raise refused(
+                f"got {format_value(value)}", "true, false, or the points under which the case fails, over 0 to 1"
+            )
         return floor
 
     @model_validator(mode="after")
@@ -329,7 +331,7 @@ def _unfolded(
             raise _unknown(data, models)
         return data, {}, models, _whole
     if not isinstance(data, dict):
-        raise refused(f"got {shown(data)}", "a rule, such as exact: /answer")
+        raise refused(f"got {format_value(data)}", "a rule, such as exact: /answer")
     if "rule" in data:
         rule = data["rule"]
         if rule not in models:
@@ -347,7 +349,7 @@ def _unfolded(
         return rule, data[rule], models, lambda place: (rule, *place)
     main = models[rule].main
     if main in rest:
-        raise refused(f'"{main}" beside {rule}: {shown(data[rule])}', "one of them")
+        raise refused(f'"{main}" beside {rule}: {format_value(data[rule])}', "one of them")
     fields = {main: data[rule], **rest}
     return rule, fields, models, lambda place: (rule, *place[1:]) if place[:1] == (main,) else place
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.model.case import CASE_ID, Difficulty, canonical_sha256
-from pytest_packbench.model.errors import pointer_of, shown
+from pytest_packbench.model.errors import format_value, json_pointer
 from pytest_packbench.model.pack import CaseDraft, Importer, SourceFlaw
 from pytest_packbench.packs.generic.tables import TAB, CsvForm, csv_header, csv_rows, jsonl_rows
 from pytest_packbench.packs.generic.values import MISSING, compile_path
@@ -186,7 +186,7 @@ def _rules(arguments: argparse.Namespace, mapped: Mapped) -> str:
 
     # what tells of a due refusal is compared by the rules of refusals
     usual = Refusal()
-    pointers = [pointer_of([one.key]) for one in mapped.expected if one.key is not None]
+    pointers = [json_pointer([one.key]) for one in mapped.expected if one.key is not None]
     compared = [one for one in pointers if one not in {usual.expected, usual.expected_category}]
     criteria: list[str | dict[str, str]] = [{"exact": one} for one in compared]
     rules = {"pack": PACK, "description": f"imported from {arguments.file.name}", "criteria": criteria or ["exact"]}
@@ -306,7 +306,7 @@ class Mapped:
     def _text(self, given: Given, row: Row, what: str) -> str:
         value = self._one(given, row)
         if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise _RowError(f"the {what} is {shown(value)}; expected a text or a number")
+            raise _RowError(f"the {what} is {format_value(value)}; expected a text or a number")
         return str(value).strip()
 
 
@@ -362,20 +362,20 @@ def case_id(text: str) -> str:
 def _case_type(text: str) -> str:
     word = re.sub(r"[^a-z0-9_-]+", "_", text.lower()).strip("_-")[:_LONGEST_TYPE]
     if not word:
-        raise _RowError(f"the case type is {shown(text)}; expected a word of letters and digits")
+        raise _RowError(f"the case type is {format_value(text)}; expected a word of letters and digits")
     return word
 
 
 def _difficulty(text: str) -> str:
     if text.lower() not in _DIFFICULTIES:
-        raise _RowError(f"the difficulty is {shown(text)}; expected one of {', '.join(_DIFFICULTIES)}")
+        raise _RowError(f"the difficulty is {format_value(text)}; expected one of {', '.join(_DIFFICULTIES)}")
     return text.lower()
 
 
 def _tags(value: Any) -> list[str]:
     tags = _TAGS.split(value) if isinstance(value, str) else [] if value is None else value
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise _RowError(f"the tags are {shown(value)}; expected a list of texts, or a text with commas")
+        raise _RowError(f"the tags are {format_value(value)}; expected a list of texts, or a text with commas")
     return list(dict.fromkeys(tag.strip() for tag in tags if tag.strip()))
 
 
@@ -387,4 +387,6 @@ def _parsed(name: str, value: Any) -> Any:
     try:
         return parse_json(value.encode("utf-8", "surrogatepass"))
     except ValueError:
-        raise _RowError(f'the column "{name}" is {shown(value)}, no JSON; text stands in double quotes') from None
+        raise _RowError(
+            f'the column "{name}" is {format_value(value)}, no JSON; text stands in double quotes'
+        ) from None

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, model_validator
 from pydantic_core import InitErrorDetails
 
 from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel
-from pytest_packbench.model.errors import shown
+from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.generic.criteria import AnyCriterion, AnyForbidden, Criterion, Exact
 from pytest_packbench.packs.generic.refused import refused, refused_all, refused_at
@@ -245,11 +245,13 @@ def _against_schemas(case: GenericCase, schemas: tuple[tuple[str, Schemas, Any],
 def _against_plan(case: GenericCase, plan: Plan) -> Iterator[InitErrorDetails]:
     due = plan.due.find(case.expected)
     if due is not MISSING and not isinstance(due, bool):
-        yield _at(plan.due, due, refused(f"got {shown(due)}", "true where a refusal is due, else false"))
+        yield _at(plan.due, due, refused(f"got {format_value(due)}", "true where a refusal is due, else false"))
     elif due is True:
         category = plan.due_category.find(case.expected)
         if category is not MISSING and not isinstance(category, str | None):
-            yield _at(plan.due_category, category, refused(f"got {shown(category)}", "the kind of refusal, a text"))
+            yield _at(
+                plan.due_category, category, refused(f"got {format_value(category)}", "the kind of refusal, a text")
+            )
     else:
         for check in plan.criteria:
             yield from _comparable(check, case.expected, required=True)

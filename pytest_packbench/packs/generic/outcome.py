@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.errors import shown
+from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.outcome import Outcome, ResultError
 from pytest_packbench.packs.generic.values import MISSING, brief, same
 
@@ -49,7 +49,7 @@ def read(result: object, plan: Plan) -> GenericOutcome:
     if category is MISSING or category is None:
         return GenericOutcome(result=plain, refused=True)
     if not isinstance(category, str):
-        raise ResultError(plan.category.text, f"got {shown(category)}, expected the kind of refusal, a text")
+        raise ResultError(plan.category.text, f"got {format_value(category)}, expected the kind of refusal, a text")
     return GenericOutcome(result=plain, refused=True, category=category)
 
 
@@ -66,4 +66,4 @@ def _answer(plan: Plan, result: Any) -> str | None:
     found = plan.criteria[0].place.find(result)
     if found is MISSING:
         return None
-    return brief(found) if isinstance(found, str) else shown(found)
+    return brief(found) if isinstance(found, str) else format_value(found)

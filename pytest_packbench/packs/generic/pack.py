@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from pytest_packbench.model.errors import shown
+from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.finding import Finding
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
 from pytest_packbench.model.suite import CONFIG_NAME
@@ -123,5 +123,5 @@ def _decision(outcome: GenericOutcome, score: Score) -> Decision:
 def _row(check: Check, case: GenericCase, outcome: GenericOutcome) -> Comparison:
     wanted = check.expected_in(case.expected)
     found = check.found_in(outcome.result, wanted)
-    actual = scoring.missing(check) if found is MISSING else shown(found)
+    actual = scoring.missing(check) if found is MISSING else format_value(found)
     return Comparison(what=check.name, expected=check.rule.wanted(wanted), actual=actual)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from pytest_packbench.model.errors import shown, suggestion
+from pytest_packbench.model.errors import format_value, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,7 +72,7 @@ def import_function(spec: str) -> Any:
         PydanticCustomError: it can't be imported, or can't be called.
     """
     if not _SPEC.fullmatch(spec):
-        raise refused(f"got {shown(spec)}", "package.module:attr")
+        raise refused(f"got {format_value(spec)}", "package.module:attr")
     module, _, path = spec.partition(":")
     try:
         found: Any = import_module(module)

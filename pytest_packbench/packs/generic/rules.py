@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pytest_packbench.model.errors import pointer_of, shown
+from pytest_packbench.model.errors import format_value, json_pointer
 from pytest_packbench.packs.generic.refused import GENERIC, TEXT, import_function, need, refused
 from pytest_packbench.packs.generic.values import brief, is_number, key, leaves, same
 
@@ -59,7 +59,7 @@ class Rule(ABC):
 
     def wrong(self, expected: Any) -> str:
         """Say what stands there that the rule can't compare with."""
-        return f"got {shown(expected)}"
+        return f"got {format_value(expected)}"
 
     @abstractmethod
     def grade(self, value: Any, expected: Any, given: Any) -> Grade:
@@ -76,11 +76,11 @@ class Rule(ABC):
 
     def wanted(self, expected: Any) -> str:
         """Say what is wanted, for tables."""
-        return shown(expected)
+        return format_value(expected)
 
 
 def _apart(value: Any, wanted: str) -> Grade:
-    return Grade(0.0, f"got {shown(value)}, expected {wanted}")
+    return Grade(0.0, f"got {format_value(value)}, expected {wanted}")
 
 
 class Exact(Rule):
@@ -106,7 +106,7 @@ class OneOf(Rule):
 
     def wanted(self, expected: Any) -> str:
         """Name the list."""
-        return f"one of {shown(expected)}"
+        return f"one of {format_value(expected)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Numeric(Rule):
     def grade(self, value: Any, expected: Any, given: Any) -> Grade:  # noqa: ARG002 - see Rule
         """Give 1 or 0."""
         if not is_number(value):
-            return Grade(0.0, f"got {shown(value)}, which is no number")
+            return Grade(0.0, f"got {format_value(value)}, which is no number")
         return FULL if self._near(value, expected) else _apart(value, self.wanted(expected))
 
     def _near(self, value: Any, expected: Any) -> bool:
@@ -138,7 +138,7 @@ class Numeric(Rule):
     def wanted(self, expected: Any) -> str:
         """Give number and tolerances."""
         absolute = f" ± {self.absolute:g}" if self.absolute else ""
-        return f"{shown(expected)}{absolute}{f' ± {self.relative:.6g} of it' if self.relative else ''}"
+        return f"{format_value(expected)}{absolute}{f' ± {self.relative:.6g} of it' if self.relative else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +155,10 @@ class Contains(Rule):
     def grade(self, value: Any, expected: Any, given: Any) -> Grade:  # noqa: ARG002 - see Rule
         """Give the share of the expected values that are there."""
         if not isinstance(value, str | list):
-            return Grade(0.0, f"got {shown(value)}, which is neither text nor a list")
+            return Grade(0.0, f"got {format_value(value)}, which is neither text nor a list")
         wanted = _listed(expected)
         lost = [one for one in wanted if not self._holds(value, one)]
-        return Grade(1 - len(lost) / len(wanted), f"without {shown(lost)}") if lost else FULL
+        return Grade(1 - len(lost) / len(wanted), f"without {format_value(lost)}") if lost else FULL
 
     def _holds(self, value: Any, wanted: Any) -> bool:
         if isinstance(value, str):
@@ -170,7 +170,7 @@ class Contains(Rule):
 
     def wanted(self, expected: Any) -> str:
         """Name the values."""
-        return f"contains {shown(expected)}"
+        return f"contains {format_value(expected)}"
 
 
 def _listed(expected: Any) -> list[Any]:
@@ -189,7 +189,7 @@ class SetOf(Rule):
     def grade(self, value: Any, expected: Any, given: Any) -> Grade:  # noqa: ARG002 - see Rule
         """Give F1; 1 where both are empty."""
         if not isinstance(value, list):
-            return Grade(0.0, f"got {shown(value)}, which is no list")
+            return Grade(0.0, f"got {format_value(value)}, which is no list")
         found, wanted = {key(one): one for one in value}, {key(one): one for one in expected}
         common = found.keys() & wanted.keys()
         if len(common) == len(found) == len(wanted):
@@ -197,11 +197,11 @@ class SetOf(Rule):
         points = 2 * len(common) / (len(found) + len(wanted))
         parts = (("without", wanted, found), ("beyond", found, wanted))
         odd = ((word, [one for name, one in mine.items() if name not in theirs]) for word, mine, theirs in parts)
-        return Grade(points, brief("; ".join(f"{word} {shown(values)}" for word, values in odd if values)))
+        return Grade(points, brief("; ".join(f"{word} {format_value(values)}" for word, values in odd if values)))
 
     def wanted(self, expected: Any) -> str:
         """Name the members."""
-        return f"the set {shown(expected)}"
+        return f"the set {format_value(expected)}"
 
 
 class Text(Rule):
@@ -222,18 +222,18 @@ class Text(Rule):
     def grade(self, value: Any, expected: Any, given: Any) -> Grade:  # noqa: ARG002 - see Rule
         """Give the similarity."""
         if not isinstance(value, str):
-            return Grade(0.0, f"got {shown(value)}, which is no text")
+            return Grade(0.0, f"got {format_value(value)}, which is no text")
         if self.ignore_case:
             value, expected = value.casefold(), expected.casefold()
         alike = self._similarity(value, expected)
         if alike == 1:
             return FULL
-        detail = f"{alike:.0%} alike: got {shown(value)}"
+        detail = f"{alike:.0%} alike: got {format_value(value)}"
         return Grade(alike, detail) if alike >= self.at_least else Grade(0.0, f"{detail}, under {self.at_least:.0%}")
 
     def wanted(self, expected: Any) -> str:
         """Give the text."""
-        return f"like {shown(expected)}"
+        return f"like {format_value(expected)}"
 
 
 class Bounded:
@@ -261,7 +261,7 @@ class Bounded:
         try:
             return self._compiled(pattern).search(text, timeout=self.timeout) is not None
         except TimeoutError:
-            why = f"the pattern {shown(pattern)} ran longer than {self.timeout:g} s on {len(text)} characters"
+            why = f"the pattern {format_value(pattern)} ran longer than {self.timeout:g} s on {len(text)} characters"
             raise CriterionError(f"{why}; make it simpler, or raise timeout") from None
 
 
@@ -280,12 +280,12 @@ class Regex(Rule):
     def grade(self, value: Any, expected: Any, given: Any) -> Grade:  # noqa: ARG002 - see Rule
         """Give 1 or 0."""
         if not isinstance(value, str):
-            return Grade(0.0, f"got {shown(value)}, which is no text")
+            return Grade(0.0, f"got {format_value(value)}, which is no text")
         return FULL if self._patterns.found(expected, value) else _apart(value, self.wanted(expected))
 
     def wanted(self, expected: Any) -> str:
         """Give the pattern."""
-        return f"matches {shown(expected)}"
+        return f"matches {format_value(expected)}"
 
 
 class Schemas:
@@ -301,13 +301,13 @@ class Schemas:
     def mistake(self, schema: Any) -> str:
         """Say what is wrong with a schema; empty where nothing is."""
         if not isinstance(schema, dict):
-            return f"got {shown(schema)}"
+            return f"got {format_value(schema)}"
         if _has_key(schema, _UNBOUNDED):
             return f"{_UNBOUNDED}, whose patterns have no time limit"
         try:
             self._library.Draft202012Validator.check_schema(schema)
         except self._library.SchemaError as error:
-            return f"{pointer_of(error.absolute_path) or '/'}: {brief(error.message)}"
+            return f"{json_pointer(error.absolute_path) or '/'}: {brief(error.message)}"
         return ""
 
     def validator(self, schema: Any) -> Any:
@@ -325,7 +325,7 @@ class Schemas:
 
     def _pattern(self, validator: Any, pattern: str, value: Any, _schema: Any) -> Any:
         if validator.is_type(value, "string") and not self._patterns.found(pattern, value):
-            yield self._library.ValidationError(f"{shown(value)} does not match {shown(pattern)}")
+            yield self._library.ValidationError(f"{format_value(value)} does not match {format_value(pattern)}")
 
 
 def _has_key(value: Any, name: str) -> bool:
@@ -355,11 +355,11 @@ class JsonSchema(Rule):
         """Give 1 or 0."""
         validator = self._fixed or self._schemas.validator(expected)
         wrong = self._schemas.best(validator, value)
-        return FULL if wrong is None else Grade(0.0, f"{pointer_of(wrong[0]) or '/'}: {wrong[1]}")
+        return FULL if wrong is None else Grade(0.0, f"{json_pointer(wrong[0]) or '/'}: {wrong[1]}")
 
     def wanted(self, expected: Any) -> str:
         """Give the schema."""
-        return f"by the schema {shown(expected)}"
+        return f"by the schema {format_value(expected)}"
 
 
 class Python(Rule):
@@ -378,11 +378,11 @@ class Python(Rule):
             raise CriterionError(f"{self._call} gave {type(points).__name__}, expected a bool or a number from 0 to 1")
         if not 0 <= points <= 1:
             raise CriterionError(f"{self._call} gave {points!r}, which is no number from 0 to 1")
-        return FULL if points == 1 else Grade(float(points), f"{self._call} on {shown(value)}")
+        return FULL if points == 1 else Grade(float(points), f"{self._call} on {format_value(value)}")
 
     def wanted(self, expected: Any) -> str:
         """Name function and expected value."""
-        return f"{self._call} with {shown(expected)}"
+        return f"{self._call} with {format_value(expected)}"
 
 
 @dataclass(frozen=True, slots=True)

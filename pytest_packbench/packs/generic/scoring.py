@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.errors import CaseError, Problem, pointer_of
+from pytest_packbench.model.errors import CaseError, Problem, json_pointer
 from pytest_packbench.model.score import Score, Term, judged
 from pytest_packbench.packs.generic.rules import CriterionError, Grade
 from pytest_packbench.packs.generic.values import MISSING
@@ -99,7 +99,7 @@ def wanted_category(case: GenericCase, plan: Plan) -> str | None:
 def _term(check: Check, case: GenericCase, outcome: GenericOutcome) -> Term:
     wanted = check.expected_in(case.expected)
     if wanted is MISSING:
-        pointer = pointer_of(("expected", *check.expected.location))
+        pointer = json_pointer(("expected", *check.expected.location))
         wrong = f'nothing stands at {check.expected}, which "{check.name}" compares with'
         raise CaseError(f"case {case.id}", [Problem(pointer, wrong, f"expected {check.rule.wants}")])
     found = check.found_in(outcome.result, wanted)

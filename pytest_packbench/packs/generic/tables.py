@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.load import parse_json
-from pytest_packbench.model.errors import shown
+from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.pack import SourceFlaw
 
 if TYPE_CHECKING:
@@ -166,4 +166,4 @@ def jsonl_rows(path: Path) -> Iterator[Row | SourceFlaw]:
             elif number == 1 and isinstance(value, list):
                 raise ValueError(f"{place}: {_ONE_LIST}")
             else:
-                yield SourceFlaw(place=place, message=f"got {shown(value)}; expected a JSON object")
+                yield SourceFlaw(place=place, message=f"got {format_value(value)}; expected a JSON object")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_packbench.model.errors import shown
+from pytest_packbench.model.errors import format_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -120,7 +120,7 @@ def gate(rule: int, *, critical: bool = True) -> Callable[[Callable[[GateInput],
 
 def quoted(value: object) -> str:
     """Show a value of the proposal's in one line of at most 60 characters."""
-    return " ".join(shown(value).split())
+    return " ".join(format_value(value).split())
 
 
 def listed(values: Iterable[str]) -> str:

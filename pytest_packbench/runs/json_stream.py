@@ -17,11 +17,11 @@ _CLOSED: Final = frozenset('"]}')
 _AFTER: Final = frozenset(",]} \t\n\r")
 
 
-class WalkError(ValueError):
+class JsonStreamError(ValueError):
     """The document is no JSON, or another value stands where one is walked: says the character."""
 
 
-class Walk:
+class JsonStream:
     """A place in a JSON document that goes forward only.
 
     Whoever walks takes each value in one of three ways before going on: `value`, `skip`, or the loop over its
@@ -155,6 +155,6 @@ class Walk:
         self._text, self._at = self._text[self._at :] + piece, 0
         return not self._ended
 
-    def _wrong(self, message: str, at: int | None = None) -> WalkError:
+    def _wrong(self, message: str, at: int | None = None) -> JsonStreamError:
         place = self._before + (self._at if at is None else at)
-        return WalkError(f"{message} at character {place + 1}")
+        return JsonStreamError(f"{message} at character {place + 1}")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.runs.json_walk import Walk, WalkError
+from pytest_packbench.runs.json_stream import JsonStream, JsonStreamError
 
 texts = st.text(st.sampled_from('ab"\\{}[]:, \n\u2028ü\U0001f600'), max_size=5)
 numbers = st.integers() | st.floats(allow_nan=False) | st.integers(-(10**30), 10**30)
@@ -23,11 +23,11 @@ pieces = st.integers(1, 7)
 spaces = st.sampled_from([None, 0, 3])
 
 
-def walk(text: str, piece: int = 3) -> Walk:
-    return Walk(io.StringIO(text, newline=""), piece=piece)
+def walk(text: str, piece: int = 3) -> JsonStream:
+    return JsonStream(io.StringIO(text, newline=""), piece=piece)
 
 
-def walked(at: Walk) -> Any:
+def walked(at: JsonStream) -> Any:
     """Read a value by walking wherever that can be done."""
     if at.begins("{"):
         return {key: walked(at) for key in at.members()}
@@ -39,7 +39,7 @@ def walked(at: Walk) -> Any:
 @given(values, pieces, spaces)
 def test_a_document_walked_is_the_document_read(value: Any, piece: int, indent: int | None) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=False)
-    for way in (walked, Walk.value):
+    for way in (walked, JsonStream.value):
         at = walk(text + "\r\n ", piece)
         assert way(at) == value
         at.end()
@@ -71,7 +71,7 @@ def test_what_is_no_json_is_refused(value: Any, data: st.DataObject, piece: int)
     try:
         found = walked(at)
         at.end()
-    except WalkError:
+    except JsonStreamError:
         assert not fine
     else:
         assert fine
@@ -95,7 +95,7 @@ def test_the_place_is_told(text: str, said: str) -> None:
         walked(at)
         at.end()
 
-    with pytest.raises(WalkError) as caught:
+    with pytest.raises(JsonStreamError) as caught:
         whole()
     assert str(caught.value) == said
 
@@ -104,7 +104,7 @@ def test_a_large_array_is_never_held() -> None:
     row = json.dumps({"text": "x" * 100})
 
     text = io.StringIO(f'{{"tests":[{",".join([row] * 5000)}],"last":1}}', newline="")
-    at = Walk(text, piece=1000)
+    at = JsonStream(text, piece=1000)
     for key in at.members():
         if key == "tests":
             at.skip()
