@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,19 +10,11 @@ from typing import Any
 import pytest
 
 from pytest_packbench.cli import main
+from tests.parity.vectors import vectors
 
-FOLDER = Path(os.environ.get("PACKBENCH_PARITY", Path(__file__).parents[2].parent / "shared" / "parity"))
 RunReport = Callable[..., tuple[int, bytes, bytes]]
-REPORTS = FOLDER / "eval_report.jsonl"
+VECTORS = vectors("eval_report.jsonl")
 LOCATION = re.compile(r"in\.jsonl:\d+ |no records in .*in\.jsonl")
-
-
-def _vectors() -> list[Any]:
-    if not REPORTS.is_file():
-        reason = f"no {REPORTS.name} in {FOLDER} (PACKBENCH_PARITY)"
-        return [pytest.param({}, id="absent", marks=pytest.mark.skip(reason=reason))]
-    lines = REPORTS.read_text(encoding="utf-8").split("\n")
-    return [pytest.param(vector, id=vector["id"]) for vector in map(json.loads, filter(None, lines))]
 
 
 def _location(message: str) -> str:
@@ -48,7 +38,7 @@ def run_report(
     return run
 
 
-@pytest.mark.parametrize("vector", _vectors())
+@pytest.mark.parametrize("vector", VECTORS)
 def test_the_report_begins_with_the_lines_of_the_original(vector: dict[str, Any], run_report: RunReport) -> None:
     code, printed, errors = run_report(vector["input"])
     if vector["stdout"]:
@@ -60,7 +50,7 @@ def test_the_report_begins_with_the_lines_of_the_original(vector: dict[str, Any]
         assert _location(vector["stderr"]) in errors.decode()
 
 
-@pytest.mark.parametrize("vector", _vectors())
+@pytest.mark.parametrize("vector", VECTORS)
 def test_a_file_is_written_as_the_page_is_printed(vector: dict[str, Any], run_report: RunReport) -> None:
     code, printed, _ = run_report(vector["input"])
     file_code, file_printed, errors = run_report(vector["input"], "--out", "out.md")
