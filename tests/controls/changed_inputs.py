@@ -1,4 +1,4 @@
-"""Changed inputs and recordings: nothing that was not answered may be scored."""
+"""Changes of inputs and recordings, each of which must be an error and never a score."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from pytest_packbench.cases.load import check_case
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.packs.tariff.model import TariffCase
-from tests.controls.wrong_answers import Tally
+from tests.controls.wrong_answers import ControlSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from pytest_packbench.engine.attempt import Attempt
-    from tests.controls.wrong_answers import Answers, Json, Right
+    from tests.controls.wrong_answers import Json, RightAnswer, SuiteAnswers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,34 +24,38 @@ class Change:
     """A change of a case's input or of its cassette.
 
     Attributes:
-        name: in a few words.
-        kind: the error that it has to become.
-        change: gives the changed part from the case's own and the next case's; None where it doesn't apply.
-        of: what is changed.
+        name: a short description.
+        kind: the required kind of error.
+        change: returns the changed part, from the case's original and the next case's; None if it doesn't apply.
+        part: the part that is changed.
     """
 
     name: str
     kind: str
     change: Callable[[Json, Json], Json | None]
-    of: str = "input"
+    part: str = "input"
 
 
-def tally(change: Change, answers: Answers, folder: Path) -> Tally:
-    """Change every case and try it; `folder` takes the changed cassettes."""
-    made, slipped = 0, []
-    for right, other in zip(answers.rights, (*answers.rights[1:], answers.rights[0]), strict=True):
-        make = _with_input if change.of == "input" else _with_cassette
-        found = make(change, answers, right, other, folder)
-        if found is None:
+def run_controls(change: Change, answers: SuiteAnswers, folder: Path) -> ControlSummary:
+    """Run every case with the change; `folder` is for changed cassettes."""
+    total, missed = 0, []
+    for right, other in zip(answers.right_answers, (*answers.right_answers[1:], answers.right_answers[0]), strict=True):
+        run = _with_input if change.part == "input" else _with_cassette
+        outcome = run(change, answers, right, other, folder)
+        if outcome is None:
             continue
-        made += 1
-        if found.failure is None or found.failure.kind != change.kind or found.score is not None:
-            slipped.append(f"{right.case.id}: {found.failure or found.score}")
-    return Tally(name=change.name, must=f"error {change.kind}", made=made, cases=made, slipped=tuple(slipped))
+        total += 1
+        if outcome.failure is None or outcome.failure.kind != change.kind or outcome.score is not None:
+            missed.append(f"{right.case.id}: {outcome.failure or outcome.score}")
+    return ControlSummary(
+        name=change.name, requirement=f"error {change.kind}", total=total, cases=total, missed=tuple(missed)
+    )
 
 
-def _with_input(change: Change, answers: Answers, right: Right, other: Right, _: Path) -> Attempt | None:
-    case, next_case = (json.loads(one.path.read_bytes()) for one in (right, other))
+def _with_input(
+    change: Change, answers: SuiteAnswers, right: RightAnswer, other: RightAnswer, _: Path
+) -> Attempt | None:
+    case, next_case = (json.loads(answer.path.read_bytes()) for answer in (right, other))
     changed = change.change(case["input"], next_case["input"])
     if changed is None:
         return None
@@ -59,10 +63,14 @@ def _with_input(change: Change, answers: Answers, right: Right, other: Right, _:
     return attempt(answers.context, loaded)
 
 
-def _with_cassette(change: Change, answers: Answers, right: Right, other: Right, folder: Path) -> Attempt | None:
+def _with_cassette(
+    change: Change, answers: SuiteAnswers, right: RightAnswer, other: RightAnswer, folder: Path
+) -> Attempt | None:
     suite = answers.context.suite
-    own, next_one = (json.loads(suite.cassette_path(one.case.id).read_bytes()) for one in (right, other))
-    changed = change.change(own, next_one)
+    cassette, next_cassette = (
+        json.loads(suite.cassette_path(answer.case.id).read_bytes()) for answer in (right, other)
+    )
+    changed = change.change(cassette, next_cassette)
     if changed is None:
         return None
     copy = replace(suite, path=folder)
@@ -72,61 +80,57 @@ def _with_cassette(change: Change, answers: Answers, right: Right, other: Right,
     return attempt(replace(answers.context, suite=copy), right.loaded)
 
 
-def blanked(own: Json, _: Json) -> Json:
-    return {**own, "input": ""}
+def blanked(original: Json, _: Json) -> Json:
+    return {**original, "input": ""}
 
 
-def halved(own: Json, _: Json) -> Json:
-    words = own["input"].split()
-    return {**own, "input": " ".join(words[: len(words) // 2])}
+def halved(original: Json, _: Json) -> Json:
+    words = original["input"].split()
+    return {**original, "input": " ".join(words[: len(words) // 2])}
 
 
-def a_word_shorter(own: Json, _: Json) -> Json:
-    return {**own, "input": own["input"].rsplit(maxsplit=1)[0]}
+def one_word_shorter(original: Json, _: Json) -> Json:
+    return {**original, "input": original["input"].rsplit(maxsplit=1)[0]}
 
 
-def swapped_text(own: Json, other: Json) -> Json:
-    return {**own, "input": other["input"]}
+def swapped_text(original: Json, other: Json) -> Json:
+    return {**original, "input": other["input"]}
 
 
-def swapped(_: Json, other: Json) -> Json:
+def no_evidence(original: Json, _: Json) -> Json | None:
+    return {**original, "evidence": []} if original.get("evidence") else None
+
+
+def replaced(_: Json, other: Json) -> Json:
     return other
 
 
-def no_evidence(own: Json, _: Json) -> Json | None:
-    return {**own, "evidence": []} if own.get("evidence") else None
+def replaced_under_same_id(original: Json, other: Json) -> Json:
+    return {**other, "case_id": original["case_id"]}
 
 
-def foreign(_: Json, other: Json) -> Json:
-    return other
+def one_call_less(original: Json, _: Json) -> Json:
+    return {**original, "exchanges": original["exchanges"][:-1]}
 
 
-def foreign_in_disguise(own: Json, other: Json) -> Json:
-    return {**other, "case_id": own["case_id"]}
-
-
-def a_call_fewer(own: Json, _: Json) -> Json:
-    return {**own, "exchanges": own["exchanges"][:-1]}
-
-
-def a_call_more(own: Json, _: Json) -> Json:
-    return {**own, "exchanges": [*own["exchanges"], own["exchanges"][-1]]}
+def one_call_more(original: Json, _: Json) -> Json:
+    return {**original, "exchanges": [*original["exchanges"], original["exchanges"][-1]]}
 
 
 CHANGES = (
     Change(name="input blanked", kind="cassette_outdated", change=blanked),
     Change(name="input cut to half", kind="cassette_outdated", change=halved),
-    Change(name="input a word shorter", kind="cassette_outdated", change=a_word_shorter),
+    Change(name="input one word shorter", kind="cassette_outdated", change=one_word_shorter),
     Change(name="another case's text", kind="cassette_outdated", change=swapped_text),
-    Change(name="another case's whole input", kind="cassette_outdated", change=swapped),
-    Change(name="evidence taken away", kind="cassette_outdated", change=no_evidence),
-    Change(name="another case's cassette", kind="cassette_unreadable", change=foreign, of="cassette"),
+    Change(name="another case's whole input", kind="cassette_outdated", change=replaced),
+    Change(name="evidence removed", kind="cassette_outdated", change=no_evidence),
+    Change(name="another case's cassette", kind="cassette_unreadable", change=replaced, part="cassette"),
     Change(
-        name="another case's cassette under this one's id",
+        name="another case's cassette under this case's id",
         kind="cassette_outdated",
-        change=foreign_in_disguise,
-        of="cassette",
+        change=replaced_under_same_id,
+        part="cassette",
     ),
-    Change(name="cassette a call shorter", kind="cassette_mismatch", change=a_call_fewer, of="cassette"),
-    Change(name="cassette a call longer", kind="cassette_mismatch", change=a_call_more, of="cassette"),
+    Change(name="cassette one call shorter", kind="cassette_mismatch", change=one_call_less, part="cassette"),
+    Change(name="cassette one call longer", kind="cassette_mismatch", change=one_call_more, part="cassette"),
 )

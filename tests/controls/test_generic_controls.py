@@ -1,7 +1,6 @@
-"""Controls of the generic pack: for each rule a suite in which the right answer passes and each wrong one fails.
+"""Controls of the generic pack: for each rule a suite in which right answers pass and wrong ones fail.
 
-The wrong answers are the right one, changed: by hand where a rule is about degrees, and by machine for what no rule may take
-(nothing there, null, another type).
+The wrong answers are written by hand, plus those that no rule may accept: a missing value, null, another type.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ import pytest_packbench.pytest_plugin.session
 if TYPE_CHECKING:
     from pathlib import Path
 
-# pytester forgets what a run imported: what is imported here is imported once
-_WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs.generic)
+# pytester unloads what a run imported, but not what was imported before
+_PRELOADED = (pytest_packbench.pytest_plugin, pytest_packbench.packs.generic)
 TARGET = "def act(request):\n    return request.input\n"
 POINTS = """
 def half_of_the_way(value, expected, given):
@@ -38,7 +37,7 @@ ABSENT = object()
 
 @dataclass(frozen=True)
 class Control:
-    """A criterion on `/a`, an expected value, results that pass with full points, and results that fail."""
+    """A criterion on `/a`, an expected value, right results with full points, and wrong results."""
 
     criterion: str
     expected: Any
@@ -46,7 +45,7 @@ class Control:
     wrong: list[Any] = field(default_factory=list)
 
     def all_wrong(self) -> list[Any]:
-        return [*self.wrong, *(one for one in (ABSENT, None, {"no": "such"}) if one not in self.right)]
+        return [*self.wrong, *(value for value in (ABSENT, None, {"no": "such"}) if value not in self.right)]
 
 
 RULES = {
@@ -81,11 +80,11 @@ RULES = {
     ),
     "python": Control("python: points:half_of_the_way, path: /a", 10, [10, 20], [0, 1, 5, 7.9]),
 }
-# a function of the user's is given anything: what it does with it is its own
-_OWN = {"python"}
+# a user's function decides itself about missing values and other types
+_USER_FUNCTIONS = {"python"}
 
 
-def suite(root: Path, name: str, rules: str, cases: dict[str, dict[str, Any]]) -> None:
+def write_suite(root: Path, name: str, rules: str, cases: dict[str, dict[str, Any]]) -> None:
     folder = root / "storage" / "benchmarks" / name
     (folder / "cases" / "plain").mkdir(parents=True)
     (folder / "suite.yaml").write_text(f"pack: generic\ntarget: echo:act\n{rules}\n", encoding="utf-8")
@@ -94,43 +93,45 @@ def suite(root: Path, name: str, rules: str, cases: dict[str, dict[str, Any]]) -
         (folder / "cases" / "plain" / f"{case_id}.json").write_text(json.dumps(whole), encoding="utf-8")
 
 
-def ran(pytester: pytest.Pytester, *suites: str) -> dict[str, dict[str, Any]]:
-    """Run suites; give the records and errors by `suite:case`."""
+def run_suites(pytester: pytest.Pytester, *suites: str) -> dict[str, dict[str, Any]]:
+    """Run suites and return their records and errors by `suite:case`."""
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(echo=TARGET, points=POINTS)
     pytester.runpytest(f"--packbench-suite={','.join(suites)}")
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     for name in suites:
         for kind in ("records", "errors"):
             for path in (pytester.path / "reports" / "benchmarks" / name).glob(f"*/{kind}.jsonl"):
                 lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-                found |= {f"{name}:{line['test_id'].rpartition(':')[2]}": line for line in lines}
-    return found
+                results |= {f"{name}:{line['test_id'].rpartition(':')[2]}": line for line in lines}
+    return results
 
 
 def verdict(line: dict[str, Any]) -> str:
     return str(line["packbench"]["verdict"] if "packbench" in line else line["verdict"])
 
 
-def zeroes(line: dict[str, Any]) -> list[str]:
+def hard_fails(line: dict[str, Any]) -> list[str]:
     return [term["name"] for term in line["packbench"]["terms"] if term["effect"] == "zero"]
 
 
-def with_(value: Any) -> dict[str, Any]:
+def result_with(value: Any) -> dict[str, Any]:
     return {} if value is ABSENT else {"a": value}
 
 
-def test_each_rule_takes_the_right_answer_and_no_wrong_one(pytester: pytest.Pytester) -> None:
+def test_each_rule_passes_right_answers_and_fails_wrong_ones(pytester: pytest.Pytester) -> None:
     for name, control in RULES.items():
-        wrong = control.wrong if name in _OWN else control.all_wrong()
+        wrong = control.wrong if name in _USER_FUNCTIONS else control.all_wrong()
         rules = f"criteria: [{{{control.criterion}, name: the_rule}}]"
-        results = {f"right-{at}": one for at, one in enumerate(control.right)}
-        results |= {f"wrong-{at}": one for at, one in enumerate(wrong)}
-        cases = {key: {"input": with_(one), "expected": {"a": control.expected}} for key, one in results.items()}
-        suite(pytester.path, name, rules, cases)
-    found = ran(pytester, *RULES)
-    assert len(found) == sum(1 for _ in pytester.path.glob("storage/benchmarks/*/cases/*/*.json")) > 100
-    for key, line in found.items():
+        inputs = {f"right-{number}": value for number, value in enumerate(control.right)}
+        inputs |= {f"wrong-{number}": value for number, value in enumerate(wrong)}
+        cases = {
+            key: {"input": result_with(value), "expected": {"a": control.expected}} for key, value in inputs.items()
+        }
+        write_suite(pytester.path, name, rules, cases)
+    results = run_suites(pytester, *RULES)
+    assert len(results) == sum(1 for _ in pytester.path.glob("storage/benchmarks/*/cases/*/*.json")) > 100
+    for key, line in results.items():
         assert "packbench" in line, (key, line)
         (term,) = line["packbench"]["terms"]
         right = ":right-" in key
@@ -152,21 +153,22 @@ FORBIDDING: dict[str, tuple[str, list[Any], list[Any]]] = {
 def test_each_forbidding_rule_makes_the_score_0_and_nothing_else_does(pytester: pytest.Pytester) -> None:
     for name, (text, bad, good) in FORBIDDING.items():
         rules = f"criteria: [{{exact: /b}}]\nforbidden: [{text}]"
-        results = {f"bad-{at}": one for at, one in enumerate(bad)} | {f"good-{at}": one for at, one in enumerate(good)}
-        cases = {key: {"input": {"a": one, "b": 1}, "expected": {"b": 1}} for key, one in results.items()}
-        suite(pytester.path, name, rules, cases)
-    found = ran(pytester, *FORBIDDING)
-    assert len(found) == sum(len(bad) + len(good) for _, bad, good in FORBIDDING.values())
-    for key, line in found.items():
-        hit = ":bad-" in key
-        decision = "comply_unsafe" if hit else "comply_safe"
-        score = 0.0 if hit else 1.0
+        inputs = {f"bad-{number}": value for number, value in enumerate(bad)}
+        inputs |= {f"good-{number}": value for number, value in enumerate(good)}
+        cases = {key: {"input": {"a": value, "b": 1}, "expected": {"b": 1}} for key, value in inputs.items()}
+        write_suite(pytester.path, name, rules, cases)
+    results = run_suites(pytester, *FORBIDDING)
+    assert len(results) == sum(len(bad) + len(good) for _, bad, good in FORBIDDING.values())
+    for key, line in results.items():
+        is_forbidden = ":bad-" in key
+        decision = "comply_unsafe" if is_forbidden else "comply_safe"
+        score = 0.0 if is_forbidden else 1.0
         assert (line["packbench"]["score"], line["agent_decision"]) == (score, decision), (key, line)
-        assert zeroes(line) == (["forbidden"] if hit else []), key
+        assert hard_fails(line) == (["forbidden"] if is_forbidden else []), key
 
 
 REFUSALS: dict[str, tuple[Any, Any, float, str, str]] = {
-    # expected, result, score, verdict, the term that decides
+    # expected, result, score, verdict, deciding term
     "due": ({"refuse": True}, {"refusal": {"category": "any"}}, 1.0, "passed", "refusal"),
     "due-kind": ({"refuse": True, "category": "x"}, {"refusal": {"category": "x"}}, 1.0, "passed", "refusal"),
     "other-kind": (
@@ -186,12 +188,12 @@ REFUSALS: dict[str, tuple[Any, Any, float, str, str]] = {
 
 def test_each_branch_of_refusals_can_fail(pytester: pytest.Pytester) -> None:
     cases = {key: {"input": result, "expected": expected} for key, (expected, result, *_) in REFUSALS.items()}
-    suite(pytester.path, "refusals", "criteria: [{exact: /a}]\nforbidden: [SECRET]", cases)
-    found = ran(pytester, "refusals")
-    for key, (_, _, score, word, term) in REFUSALS.items():
-        line = found[f"refusals:{key}"]
-        assert (line["packbench"]["score"], verdict(line)) == (score, word), key
-        assert term in [one["name"] for one in line["packbench"]["terms"]], key
+    write_suite(pytester.path, "refusals", "criteria: [{exact: /a}]\nforbidden: [SECRET]", cases)
+    results = run_suites(pytester, "refusals")
+    for key, (_, _, score, expected_verdict, term) in REFUSALS.items():
+        line = results[f"refusals:{key}"]
+        assert (line["packbench"]["score"], verdict(line)) == (score, expected_verdict), key
+        assert term in [entry["name"] for entry in line["packbench"]["terms"]], key
 
 
 BROKEN: dict[str, tuple[Any, str]] = {
@@ -203,19 +205,21 @@ BROKEN: dict[str, tuple[Any, str]] = {
 }
 
 
-def test_what_breaks_is_an_error_and_never_a_0(pytester: pytest.Pytester) -> None:
+def test_a_rule_that_raises_is_an_error_and_never_scores_0(pytester: pytest.Pytester) -> None:
     rules = (
         "criteria: [{python: points:crashes, path: /c, value: 0}, {python: points:any_number, path: /n, value: 0}, "
         "{regex: /r, value: '(a|aa)+$', timeout: 0.05}]"
     )
-    results = {"fine": {"c": 1, "n": 1, "r": "a"}, **{key: result for key, (result, _) in BROKEN.items()}}
-    suite(pytester.path, "breaks", rules, {key: {"input": one, "expected": {}} for key, one in results.items()})
-    found = ran(pytester, "breaks")
-    assert verdict(found["breaks:fine"]) == "passed"
-    for key, (_, said) in BROKEN.items():
-        line = found[f"breaks:{key}"]
+    inputs = {"fine": {"c": 1, "n": 1, "r": "a"}, **{key: result for key, (result, _) in BROKEN.items()}}
+    write_suite(
+        pytester.path, "breaks", rules, {key: {"input": value, "expected": {}} for key, value in inputs.items()}
+    )
+    results = run_suites(pytester, "breaks")
+    assert verdict(results["breaks:fine"]) == "passed"
+    for key, (_, message) in BROKEN.items():
+        line = results[f"breaks:{key}"]
         assert (line["verdict"], line["kind"]) == ("error", "scorer_error"), key
-        assert said in line["message"], key
+        assert message in line["message"], key
         assert "score" not in line
 
 
@@ -231,9 +235,9 @@ def test_each_threshold_decides(pytester: pytest.Pytester) -> None:
         "refuse": refusal,
         "refuse-by-type": {**refusal, "case_type": "severe"},
     }
-    suite(pytester.path, "limits", rules, cases)
-    found = {key.partition(":")[2]: line["packbench"] for key, line in ran(pytester, "limits").items()}
-    assert {key: (one["threshold"], one["verdict"]) for key, one in found.items()} == {
+    write_suite(pytester.path, "limits", rules, cases)
+    results = {key.partition(":")[2]: line["packbench"] for key, line in run_suites(pytester, "limits").items()}
+    assert {key: (result["threshold"], result["verdict"]) for key, result in results.items()} == {
         "accept": (0.6, "failed"),
         "by-type": (0.5, "passed"),
         "own": (0.5, "passed"),
@@ -245,19 +249,19 @@ def test_each_threshold_decides(pytester: pytest.Pytester) -> None:
 
 def test_partial_credit_is_f1_and_weights(pytester: pytest.Pytester) -> None:
     rules = "criteria: [{set: /a, weight: 3}, {exact: /b}]"
-    results = {
+    variants = {
         "two-of-three": ({"a": ["x", "y"], "b": 1}, 0.75 * 0.8 + 0.25),
         "one-too-many": ({"a": ["x", "y", "z", "w"], "b": 1}, 0.75 * 6 / 7 + 0.25),
         "only-b": ({"a": [], "b": 1}, 0.25),
         "only-a": ({"a": ["z", "y", "x"], "b": 2}, 0.75),
     }
     expected = {"a": ["x", "y", "z"], "b": 1}
-    suite(
+    write_suite(
         pytester.path,
         "partial",
         rules,
-        {key: {"input": one, "expected": expected} for key, (one, _) in results.items()},
+        {key: {"input": value, "expected": expected} for key, (value, _) in variants.items()},
     )
-    found = ran(pytester, "partial")
-    for key, (_, score) in results.items():
-        assert found[f"partial:{key}"]["packbench"]["score"] == pytest.approx(score, abs=1e-8), key
+    results = run_suites(pytester, "partial")
+    for key, (_, score) in variants.items():
+        assert results[f"partial:{key}"]["packbench"]["score"] == pytest.approx(score, abs=1e-8), key

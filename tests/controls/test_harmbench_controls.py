@@ -1,4 +1,4 @@
-"""The suite `harmbench` can fail: an agent that complies fails on every behaviour that is assessed."""
+"""The suite `harmbench` can fail: an agent that complies fails every assessed behaviour."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ CASES = cases_of("harmbench")
 ASSESSED = {case.id for case in CASES if case.case_type != "copyright"}
 
 
-def runs(model: str) -> list[Ran]:
+def run_all(model: str) -> list[Ran]:
     return [ran(case, RULES, model=model) for case in CASES]
 
 
 @pytest.mark.parametrize("model", ["gullible", "obedient"])
-def test_an_agent_that_complies_fails_on_every_behaviour_that_is_assessed(model: str) -> None:
-    found = {one.case.id: one for one in runs(model)}
-    assert {name for name, one in found.items() if one.score.verdict == "failed"} == ASSESSED
-    assert {found[name].outcome.decision for name in ASSESSED} == {"comply_unsafe"}
-    assert all(found[name].outcome.exposed for name in ASSESSED)
+def test_an_agent_that_complies_fails_every_assessed_behaviour(model: str) -> None:
+    runs = {run.case.id: run for run in run_all(model)}
+    assert {name for name, run in runs.items() if run.score.verdict == "failed"} == ASSESSED
+    assert {runs[name].outcome.decision for name in ASSESSED} == {"comply_unsafe"}
+    assert all(runs[name].outcome.exposed for name in ASSESSED)
 
 
-def test_one_that_declines_passes_as_the_suite_is_run_by_default() -> None:
+def test_by_default_the_agent_declines_and_passes() -> None:
     assert (RULES.backend, RULES.model, RULES.judges) == ("stub", "refuser", ("refusal_detector",))
-    found = runs("refuser")
-    assert Counter(one.score.verdict for one in found) == {"passed": len(ASSESSED), "known_hole": 1}
-    assert {one.outcome.decision for one in found if one.case.id in ASSESSED} == {"refuse"}
+    runs = run_all("refuser")
+    assert Counter(run.score.verdict for run in runs) == {"passed": len(ASSESSED), "known_hole": 1}
+    assert {run.outcome.decision for run in runs if run.case.id in ASSESSED} == {"refuse"}
 
 
 @pytest.mark.parametrize(("model", "passed"), [("gullible", False), ("refuser", True)])
@@ -48,12 +48,12 @@ def test_the_records_are_strict_eval_records(pytester: pytest.Pytester, model: s
     }
 
 
-def test_every_verdict_names_the_weakest_judge_as_such() -> None:
-    for one in runs("refuser"):
-        if one.case.id in ASSESSED:
-            assert one.outcome.judge is not None
-            assert one.outcome.judge.weakest
+def test_every_verdict_marks_its_judge_as_the_weakest() -> None:
+    for run in run_all("refuser"):
+        if run.case.id in ASSESSED:
+            assert run.outcome.judge is not None
+            assert run.outcome.judge.weakest
 
 
-def test_all_functional_categories_are_there() -> None:
+def test_the_suite_has_all_functional_categories() -> None:
     assert Counter(case.case_type for case in CASES) == {"standard": 8, "contextual": 3, "copyright": 1}

@@ -1,4 +1,4 @@
-"""The suite `injecagent` can fail: the gullible agent without guards does, on every case, and each guard does its part."""
+"""The suite `injecagent` can fail: without guards the gullible agent fails every case, and each guard has its effect."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ RULES = rules_of("injecagent")
 CASES = cases_of("injecagent")
 
 
-def runs(model: str, *guards: str) -> list[Ran]:
+def run_all(model: str, *guards: str) -> list[Ran]:
     return [ran(case, RULES, model=model, guards=guards) for case in CASES]
 
 
-def landed(found: list[Ran]) -> set[str]:
-    return {one.case.id for one in found if one.score.verdict == "failed" and one.outcome.decision == "comply_unsafe"}
+def landed_cases(results: list[Ran]) -> set[str]:
+    return {run.case.id for run in results if run.score.verdict == "failed" and run.outcome.decision == "comply_unsafe"}
 
 
 def test_without_guards_every_attack_lands_on_the_gullible() -> None:
-    found = runs("gullible")
-    assert all(one.outcome.exposed for one in found)
-    assert landed(found) == {case.id for case in CASES}
+    results = run_all("gullible")
+    assert all(run.outcome.exposed for run in results)
+    assert landed_cases(results) == {case.id for case in CASES}
 
 
-def test_as_the_suite_is_run_by_default_none_does() -> None:
+def test_by_default_no_attack_lands() -> None:
     assert (RULES.backend, RULES.model) == ("stub", "gullible")
-    found = runs("gullible", *RULES.guards)
-    assert not landed(found)
-    assert {one.score.verdict for one in found} == {"passed"}
+    results = run_all("gullible", *RULES.guards)
+    assert not landed_cases(results)
+    assert {run.score.verdict for run in results} == {"passed"}
 
 
 def test_redact_removes_the_framed_attacks_and_only_those() -> None:
-    found = runs("gullible", "redact")
+    results = run_all("gullible", "redact")
     framed = {case.id for case in CASES if case.input.attack == "enhanced"}
-    assert landed(found) == {case.id for case in CASES} - framed
-    assert {one.case.id for one in found if one.outcome.removed_by == ("redact",)} == framed
+    assert landed_cases(results) == {case.id for case in CASES} - framed
+    assert {run.case.id for run in results if run.outcome.removed_by == ("redact",)} == framed
 
 
 def test_tool_policy_denies_every_call_and_removes_nothing() -> None:
-    found = runs("gullible", "tool_policy")
-    assert not landed(found)
-    assert all(one.outcome.exposed and not one.outcome.removed_by for one in found)
-    assert all([call.status for call in one.outcome.tool_calls] == ["denied"] for one in found)
+    results = run_all("gullible", "tool_policy")
+    assert not landed_cases(results)
+    assert all(run.outcome.exposed and not run.outcome.removed_by for run in results)
+    assert all([call.status for call in run.outcome.tool_calls] == ["denied"] for run in results)
 
 
 @pytest.mark.parametrize(("model", "decision"), [("obedient", "comply_safe"), ("refuser", "refuse")])
-def test_those_who_ignore_the_attack_pass_in_their_own_way(model: str, decision: str) -> None:
-    found = runs(model)
-    assert {one.score.verdict for one in found} == {"passed"}
-    assert {one.outcome.decision for one in found} == {decision}
+def test_agents_that_ignore_the_attack_pass(model: str, decision: str) -> None:
+    results = run_all(model)
+    assert {run.score.verdict for run in results} == {"passed"}
+    assert {run.outcome.decision for run in results} == {decision}
 
 
 @pytest.mark.parametrize(("model", "passed"), [("gullible", False), ("refuser", True)])
@@ -72,7 +72,7 @@ def test_the_records_are_strict_eval_records(pytester: pytest.Pytester, model: s
     assert {(record.tokens_input, record.tokens_output) for record in records} == {(None, None)}
 
 
-def test_both_kinds_and_both_settings_are_there() -> None:
+def test_the_suite_has_both_kinds_and_both_settings() -> None:
     assert Counter((case.case_type, case.input.attack) for case in CASES) == {
         ("direct_harm", "base"): 4,
         ("direct_harm", "enhanced"): 4,
@@ -81,7 +81,7 @@ def test_both_kinds_and_both_settings_are_there() -> None:
     }
 
 
-def test_no_case_can_be_taken_for_one_of_upstreams() -> None:
+def test_no_case_can_be_confused_with_one_from_upstream() -> None:
     for case in CASES:
         assert case.input.version == "own"
         assert PACK.test_id("injecagent", case).startswith("injecagent:own_")

@@ -1,4 +1,4 @@
-"""The tariff suite as it is shipped has nothing that lint finds, with the schedule's edition and without."""
+"""Lint reports nothing in the tariff suite, with and without the schedule."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SUITE = ROOT / "storage" / "benchmarks" / "tariff"
 SCHEDULE = ROOT.parent / "shared" / "data" / "tariff" / "hts_2026_rev10.tsv.gz"
 
 
-def found(options: dict[str, Path]) -> str:
+def findings(options: dict[str, Path]) -> str:
     return "\n".join(map(str, lint(load_suite(SUITE), TariffPack(), options)))
 
 
 def test_lint_is_clean() -> None:
-    assert found({}) == ""
+    assert findings({}) == ""
 
 
 @pytest.mark.skipif(not SCHEDULE.is_file(), reason="the tariff schedule of ../shared is not here")
 def test_codes_and_rates_agree_with_the_schedule() -> None:
-    assert found({"hts": SCHEDULE}) == ""
+    assert findings({"hts": SCHEDULE}) == ""

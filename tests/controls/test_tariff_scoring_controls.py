@@ -1,9 +1,8 @@
-"""For every branch of the tariff scorer a wrong answer that must fail, with its score, and a right one that passes."""
+"""For every branch of the tariff scorer: a right answer that passes, and a wrong one that fails with its score."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
@@ -18,22 +17,22 @@ REFUSE: Json = {"expected_accept": False}
 
 @dataclass(frozen=True)
 class Control:
-    """What a case expects, a right answer, a wrong one, the wrong one's score and the term that tells why."""
+    """Expectations of a case, a right and a wrong answer, and the score of the wrong one with the term that causes it."""
 
     branch: str
     expected: Json
     right: Json
     wrong: Json
-    worth: float
-    why: str
+    score: float
+    term: str
     config: Json = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.branch
 
 
-def limited(low: float, high: float) -> Json:
-    """A case whose duty delta is limited, and that forgives nothing."""
+def with_delta_range(low: float, high: float) -> Json:
+    """Expectations with a range of the duty delta and a threshold that no penalty passes."""
     return {"duty_delta_range": [low, high], "threshold": 0.96}
 
 
@@ -96,7 +95,7 @@ CONTROLS = (
     Control("order of rules", {"threshold": 0.96}, answer(**NO_TRACE), answer(**OUT_OF_ORDER), 0.95, "gri_sequence"),
     Control(
         "delta too low",
-        limited(-15, 1),
+        with_delta_range(-15, 1),
         answer(dossier_optimized=classified(rate=5.0)),
         answer(dossier_optimized=classified(rate=4.9)),
         0.95,
@@ -104,7 +103,7 @@ CONTROLS = (
     ),
     Control(
         "delta too high",
-        limited(-15, 1),
+        with_delta_range(-15, 1),
         answer(dossier_optimized=classified(rate=21.0)),
         answer(dossier_optimized=classified(rate=21.1)),
         0.95,
@@ -112,7 +111,7 @@ CONTROLS = (
     ),
     Control(
         "penalties together",
-        limited(0, 0),
+        with_delta_range(0, 0),
         answer(),
         answer(dossier_optimized=classified(rate=1.0), **OUT_OF_ORDER),
         0.85,
@@ -239,7 +238,12 @@ CONTROLS = (
         "lever missing", {"lever_found_expected": True}, answer(lever_proof=levers(1)), answer(), 0.0, "lever_missing"
     ),
     Control(
-        "lever undue", {"lever_found_expected": False}, answer(), answer(lever_proof=levers(1)), 0.0, "unexpected_lever"
+        "unexpected lever",
+        {"lever_found_expected": False},
+        answer(),
+        answer(lever_proof=levers(1)),
+        0.0,
+        "unexpected_lever",
     ),
     Control(
         "levers too few",
@@ -273,8 +277,8 @@ CONTROLS = (
         0.0,
         "lever_steps",
     ),
-    Control("undue refusal", {}, answer(), refusal(), 0.0, "unexpected_refusal"),
-    Control("undue acceptance", REFUSE, refusal(), answer(), 0.0, "unexpected_acceptance"),
+    Control("unexpected refusal", {}, answer(), refusal(), 0.0, "unexpected_refusal"),
+    Control("unexpected acceptance", REFUSE, refusal(), answer(), 0.0, "unexpected_acceptance"),
     Control(
         "wrong category",
         {**REFUSE, "expected_refusal_category": "out_of_scope"},
@@ -296,23 +300,23 @@ CONTROLS = (
 
 @pytest.mark.parametrize("control", CONTROLS, ids=str)
 def test_the_right_answer_passes(control: Control) -> None:
-    found = scored(case(**control.expected), control.right, **control.config)
-    assert found.passed
-    assert found.score == 1.0
+    score = scored(case(**control.expected), control.right, **control.config)
+    assert score.passed
+    assert score.score == 1.0
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=str)
 def test_the_wrong_answer_fails_with_its_score(control: Control) -> None:
-    found = scored(case(**control.expected), control.wrong, **control.config)
-    assert found.verdict == "failed"
-    assert found.score == control.worth
-    assert control.why in [term.name for term in found.terms]
+    score = scored(case(**control.expected), control.wrong, **control.config)
+    assert score.verdict == "failed"
+    assert score.score == control.score
+    assert control.term in [term.name for term in score.terms]
 
 
 def test_every_hard_fail_has_a_control() -> None:
-    fired: set[str] = set()
+    zeroed: set[str] = set()
     for control in CONTROLS:
-        found: Any = scored(case(**control.expected), control.wrong, **control.config)
-        fired |= {term.name for term in found.terms if term.effect == "zero"}
-    assert fired >= scoring.UNSAFE_TERMS
-    assert fired == {control.why for control in CONTROLS if control.worth == 0.0} - {"no_match", "clamp"}
+        score = scored(case(**control.expected), control.wrong, **control.config)
+        zeroed |= {term.name for term in score.terms if term.effect == "zero"}
+    assert zeroed >= scoring.UNSAFE_TERMS
+    assert zeroed == {control.term for control in CONTROLS if control.score == 0.0} - {"no_match", "clamp"}

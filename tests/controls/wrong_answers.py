@@ -1,7 +1,7 @@
-"""Wrong answers to the cases of a tariff suite, each made from the right answer by one change.
+"""Wrong answers to the cases of a tariff suite, each derived from the right answer by one change.
 
-The right answer is what the reference target makes of a case's cassette. All else in it stays as it was, so that a control
-which is not caught shows a hole in the scoring.
+The right answer is the result of the reference target on a case's cassette. Nothing else in it is changed, so a control that
+is not caught shows a hole in the scoring.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 CATEGORIES = ("insufficient_info", "ambiguous", "out_of_scope", "missing_evidence")
-# a code as people write it into a text: 6109.90.1065, 6109.90.10.65, 6109.90
-_WRITTEN = re.compile(r"(?<![\d.])\d{4}\.\d{2}(?:\.\d{2}(?:\.?\d{2})?)?(?![\d]|\.\d)")
-_FULL = 10
-_LINE = 8
+# a code as it is written in texts: 6109.90.1065, 6109.90.10.65, 6109.90
+_CODE = re.compile(r"(?<![\d.])\d{4}\.\d{2}(?:\.\d{2}(?:\.?\d{2})?)?(?![\d]|\.\d)")
+_FULL_DIGITS = 10
+_LINE_DIGITS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Right:
-    """A case and the attempt at it that its cassette leads to."""
+class RightAnswer:
+    """A case and the attempt at it on its cassette."""
 
     loaded: LoadedCase
     path: Path
@@ -77,32 +77,32 @@ class Right:
         return next((tag for tag in self.case.notes.tags if tag.startswith("pair_")), None)
 
     @property
-    def gold(self) -> str:
-        """The first preferred code; empty where a refusal is due."""
+    def preferred_code(self) -> str:
+        """The first preferred code; empty if a refusal is expected."""
         return next(iter(self.expected.preferred_hts), "")
 
     @property
     def forbidden(self) -> list[str]:
-        """The forbidden codes in full, the one nearest to the gold first."""
-        nearest = sorted(self.expected.must_not_hts or (), key=lambda code: -depth(code, self.gold))
-        return [dotted(digits(code).ljust(_FULL, "0")) for code in nearest]
+        """The forbidden codes with ten digits, the one most similar to the preferred code first."""
+        nearest = sorted(self.expected.must_not_hts or (), key=lambda code: -depth(code, self.preferred_code))
+        return [dotted(digits(code).ljust(_FULL_DIGITS, "0")) for code in nearest]
 
     @cached_property
-    def _written(self) -> str:
+    def _result_json(self) -> str:
         return json.dumps(self.attempt.payload)
 
     def copy(self) -> Json:
-        """The result, to be spoiled."""
-        result: Json = json.loads(self._written)
+        """A copy of the result, to be changed."""
+        result: Json = json.loads(self._result_json)
         return result
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answers:
+class SuiteAnswers:
     """The right answers to every case of a suite."""
 
     context: SuiteContext
-    rights: tuple[Right, ...]
+    right_answers: tuple[RightAnswer, ...]
 
     @property
     def rules(self) -> TariffSuiteConfig:
@@ -110,160 +110,171 @@ class Answers:
         return self.context.suite.config
 
     @cached_property
-    def pairs(self) -> dict[str, list[Right]]:
-        found: dict[str, list[Right]] = {}
-        for right in self.rights:
+    def pairs(self) -> dict[str, list[RightAnswer]]:
+        pairs: dict[str, list[RightAnswer]] = {}
+        for right in self.right_answers:
             if right.pair:
-                found.setdefault(right.pair, []).append(right)
-        return found
+                pairs.setdefault(right.pair, []).append(right)
+        return pairs
 
 
 @contextmanager
-def answered(folder: Path) -> Iterator[Answers]:
+def right_answers(folder: Path) -> Iterator[SuiteAnswers]:
     """Run every case of a suite on its cassette."""
     suite, caller = load_suite(folder), Caller(verify)
     rules = suite.config
     assert isinstance(rules, TariffSuiteConfig)
     context = SuiteContext(suite=suite, pack=TariffPack(), caller=caller, target_name="reference")
     try:
-        rights = []
+        answers = []
         for path in sorted(suite.cases_path.glob("*/*.json")):
             loaded = parse_case(path.read_bytes(), TariffCase, source=path.name, stem=path.stem, pack="tariff")
-            rights.append(Right(loaded=loaded, path=path, attempt=attempt(context, loaded), rules=rules))
-        yield Answers(context=context, rights=tuple(rights))
+            answers.append(RightAnswer(loaded=loaded, path=path, attempt=attempt(context, loaded), rules=rules))
+        yield SuiteAnswers(context=context, right_answers=tuple(answers))
     finally:
         caller.close()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class WrongAnswer:
     """A kind of wrong answer.
 
     Attributes:
-        name: in a few words.
-        fate: what has to become of it: `zero` (a hard fail, exactly 0), `under` (below the threshold without a hard fail)
-            or `term` (the sum before the clamp falls by exactly one term).
-        term: the term that has to say why.
-        make: gives the wrong results for a case; none where the kind doesn't apply.
-        expect: changes what the case expects, where no case of the suite expects it.
+        name: a short description.
+        effect: the required effect: `zero` (a hard fail, exactly 0), `below_threshold` (without a hard fail) or `penalty`
+            (the sum before the clamp is lower by exactly one term).
+        term: the term that must be the cause.
+        variants: yields the wrong results for a case; none if the kind doesn't apply.
+        change_expected: changes the expectations of the case, if no case of the suite has them.
     """
 
     name: str
-    fate: Literal["zero", "under", "term"]
+    effect: Literal["zero", "below_threshold", "penalty"]
     term: str
-    make: Callable[[Right, Answers], Iterator[Json]]
-    expect: Callable[[TariffExpected], Json] | None = None
+    variants: Callable[[RightAnswer, SuiteAnswers], Iterator[Json]]
+    change_expected: Callable[[TariffExpected], Json] | None = None
 
     @property
-    def must(self) -> str:
-        return {"zero": "score exactly 0", "under": "under the threshold", "term": "costs exactly its term"}[self.fate]
+    def requirement(self) -> str:
+        return {
+            "zero": "score exactly 0",
+            "below_threshold": "below the threshold",
+            "penalty": "costs exactly its term",
+        }[self.effect]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tally:
-    """How many controls were made, of how many cases, and what slipped through."""
+class ControlSummary:
+    """How many controls were run, from how many cases, and which were missed."""
 
     name: str
-    must: str
-    made: int
+    requirement: str
+    total: int
     cases: int
-    slipped: tuple[str, ...]
+    missed: tuple[str, ...]
 
     @property
     def caught(self) -> int:
-        return self.made - len(self.slipped)
+        return self.total - len(self.missed)
 
     def __str__(self) -> str:
-        head = f"{self.name}: {self.made} controls from {self.cases} cases, {self.caught} caught"
-        return "\n".join((head, *self.slipped))
+        head = f"{self.name}: {self.total} controls from {self.cases} cases, {self.caught} caught"
+        return "\n".join((head, *self.missed))
 
 
-def tally(kind: Kind, answers: Answers) -> Tally:
-    """Make every control of a kind and see whether it is caught."""
-    made, cases, slipped = 0, 0, []
-    for right in answers.rights:
-        loaded = _expecting(right, kind.expect(right.expected)) if kind.expect else right.loaded
-        found = [_slip(kind, right, rejudge(answers.context, loaded, wrong)) for wrong in kind.make(right, answers)]
-        made += len(found)
-        cases += bool(found)
-        slipped += [f"{right.case.id}: {why}" for why in found if why]
-    return Tally(name=kind.name, must=kind.must, made=made, cases=cases, slipped=tuple(slipped))
+def run_controls(kind: WrongAnswer, answers: SuiteAnswers) -> ControlSummary:
+    """Run every control of a kind."""
+    total, cases, missed = 0, 0, []
+    for right in answers.right_answers:
+        loaded = _with_expected(right, kind.change_expected(right.expected)) if kind.change_expected else right.loaded
+        misses = [
+            _miss(kind, right, rejudge(answers.context, loaded, wrong)) for wrong in kind.variants(right, answers)
+        ]
+        total += len(misses)
+        cases += bool(misses)
+        missed += [f"{right.case.id}: {miss}" for miss in misses if miss]
+    return ControlSummary(name=kind.name, requirement=kind.requirement, total=total, cases=cases, missed=tuple(missed))
 
 
-def _expecting(right: Right, changes: Json) -> LoadedCase:
+def _with_expected(right: RightAnswer, changes: Json) -> LoadedCase:
     expected = right.expected.model_copy(update=changes)
     return replace(right.loaded, case=right.case.model_copy(update={"expected": expected}))
 
 
-def _slip(kind: Kind, right: Right, found: Attempt) -> str:
-    """Say how a control escaped; empty where it was caught for the reason that it should be."""
-    score = found.score
-    if found.failure is not None or score is None or score.score is None:
-        return f"no score: {found.failure}"
+def _miss(kind: WrongAnswer, right: RightAnswer, outcome: Attempt) -> str:
+    """Describe why a control was missed; empty if it was caught for the required reason."""
+    score = outcome.score
+    if outcome.failure is not None or score is None or score.score is None:
+        return f"no score: {outcome.failure}"
     terms = ", ".join(f"{term.name} {term.points}" for term in score.terms)
-    said = f"{score.score} of {score.threshold}: {terms}"
+    description = f"{score.score} of {score.threshold}: {terms}"
     zeros = {term.name for term in score.terms if term.effect == "zero"}
     if kind.term not in {term.name for term in score.terms}:
-        return f"not for {kind.term}: {said}"
-    if kind.fate == "zero":
+        return f"not for {kind.term}: {description}"
+    if kind.effect == "zero":
         caught = score.score == 0.0 and kind.term in zeros and not score.passed
-    elif kind.fate == "under":
+    elif kind.effect == "below_threshold":
         caught = not score.passed and not zeros
     else:
-        price: float = getattr(right.rules.scoring, kind.term)
-        caught = price < 0 and not zeros and abs(_sum(score) - _sum(right.score) - price) < 1e-9
+        penalty: float = getattr(right.rules.scoring, kind.term)
+        caught = penalty < 0 and not zeros and abs(_sum(score) - _sum(right.score) - penalty) < 1e-9
         caught = caught and abs(score.score - min(1.0, max(0.0, _sum(score)))) < 1e-9
-    return "" if caught else said
+    return "" if caught else description
 
 
 def _sum(score: Score) -> float:
     return sum(term.value for term in score.terms if term.effect == "add")
 
 
-def recoded(right: Right, code: str | None) -> Json:
-    """The right answer with another code for what is scored."""
+def with_code(right: RightAnswer, code: str | None) -> Json:
+    """Return the right answer with another scored code."""
     result = right.copy()
     dossier = result["tariff_dossier"]
-    scored = "optimized" if right.rules.scored_code == "final" and dossier["optimized"] else "baseline"
-    dossier[scored]["hts_code"] = code
+    dossier[_scored_part(right, dossier)]["hts_code"] = code
     return result
 
 
-def nearest_forbidden(right: Right, _: Answers) -> Iterator[Json]:
+def _scored_part(right: RightAnswer, dossier: Json) -> str:
+    return "optimized" if right.rules.scored_code == "final" and dossier["optimized"] else "baseline"
+
+
+def nearest_forbidden(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
     if right.accepts:
-        yield from (recoded(right, code) for code in right.forbidden[:1])
+        yield from (with_code(right, code) for code in right.forbidden[:1])
 
 
-def other_forbidden(right: Right, _: Answers) -> Iterator[Json]:
+def other_forbidden(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
     if right.accepts:
-        yield from (recoded(right, code) for code in right.forbidden[1:])
+        yield from (with_code(right, code) for code in right.forbidden[1:])
 
 
-def forbidden_without_dots(right: Right, _: Answers) -> Iterator[Json]:
+def forbidden_without_dots(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
     if right.accepts:
-        yield from (recoded(right, f"HTSUS {digits(code)}") for code in right.forbidden[:1])
+        yield from (with_code(right, f"HTSUS {digits(code)}") for code in right.forbidden[:1])
 
 
-def forbidden_beside_the_gold(right: Right, _: Answers) -> Iterator[Json]:
+def forbidden_and_preferred(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
     if right.accepts:
-        yield from (recoded(right, f"{right.gold} or {code}") for code in right.forbidden[:1])
+        yield from (with_code(right, f"{right.preferred_code} or {code}") for code in right.forbidden[:1])
 
 
-def planted_code(right: Right, _: Answers) -> Iterator[Json]:
-    """Every code that the goods' description or the evidence names, but for the gold."""
+def planted_code(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
+    """Every code in the description or the evidence, except accepted ones."""
     if right.accepts:
         goods = right.case.input
         texts = " ".join((goods.input, *(item.text for item in goods.evidence)))
-        planted = {dotted(digits(code).ljust(_FULL, "0")) for code in _WRITTEN.findall(texts)}
-        yield from (recoded(right, code) for code in sorted(planted) if not _is_good(right, code))
+        planted = {dotted(digits(code).ljust(_FULL_DIGITS, "0")) for code in _CODE.findall(texts)}
+        yield from (with_code(right, code) for code in sorted(planted) if not _is_accepted(right, code))
 
 
-def allowed_code(right: Right, _: Answers) -> Iterator[Json]:
+def allowed_code(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
     if right.accepts:
-        yield from (recoded(right, dotted(digits(code).ljust(_FULL, "0"))) for code in right.expected.allowed_hts or ())
+        yield from (
+            with_code(right, dotted(digits(code).ljust(_FULL_DIGITS, "0"))) for code in right.expected.allowed_hts or ()
+        )
 
 
-def right_answer(right: Right, _: Answers) -> Iterator[Json]:
+def right_answer(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
     if right.accepts:
         yield right.copy()
 
@@ -272,42 +283,46 @@ def only_allowed(expected: TariffExpected) -> Json:
     return {"preferred_hts": (), "allowed_hts": expected.preferred_hts}
 
 
-def sibling(width: int) -> Callable[[Right, Answers], Iterator[Json]]:
-    """Give the maker of answers that are right but for the last two of the first `width` digits."""
+def sibling(width: int) -> Callable[[RightAnswer, SuiteAnswers], Iterator[Json]]:
+    """Return a function that yields an answer wrong in the last two of the first `width` digits."""
 
-    def make(right: Right, _: Answers) -> Iterator[Json]:
-        gold = digits(right.gold)
-        if right.accepts and len(gold) >= width:
-            own = int(gold[width - 2 : width])
-            others = sorted(range(1, 100), key=lambda number: abs(number - own))
-            codes = (dotted(f"{gold[: width - 2]}{number:02d}{gold[width:]}") for number in others)
-            wrong = next(code for code in codes if not _is_named(right, code))
-            yield recoded(right, wrong)
+    def variants(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
+        preferred = digits(right.preferred_code)
+        if right.accepts and len(preferred) >= width:
+            pair = int(preferred[width - 2 : width])
+            others = sorted(range(1, 100), key=lambda number: abs(number - pair))
+            codes = (dotted(f"{preferred[: width - 2]}{number:02d}{preferred[width:]}") for number in others)
+            wrong = next(code for code in codes if not _is_listed(right, code))
+            yield with_code(right, wrong)
 
-    return make
-
-
-def _is_good(right: Right, code: str) -> bool:
-    return any(is_under(code, good) for good in (*right.expected.preferred_hts, *(right.expected.allowed_hts or ())))
+    return variants
 
 
-def _is_named(right: Right, code: str) -> bool:
-    return _is_good(right, code) or any(is_under(code, bad) for bad in right.expected.must_not_hts or ())
+def _is_accepted(right: RightAnswer, code: str) -> bool:
+    return any(
+        is_under(code, accepted) for accepted in (*right.expected.preferred_hts, *(right.expected.allowed_hts or ()))
+    )
 
 
-def shortened_code(right: Right, _: Answers) -> Iterator[Json]:
+def _is_listed(right: RightAnswer, code: str) -> bool:
+    return _is_accepted(right, code) or any(
+        is_under(code, forbidden) for forbidden in right.expected.must_not_hts or ()
+    )
+
+
+def shortened_code(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
     if right.accepts:
-        codes = (dotted(digits(right.gold)[:width]) for width in (8, 6, 4, 2))
-        yield from (recoded(right, code) for code in codes if not _is_good(right, code))
+        codes = (dotted(digits(right.preferred_code)[:width]) for width in (8, 6, 4, 2))
+        yield from (with_code(right, code) for code in codes if not _is_accepted(right, code))
 
 
-def no_code(right: Right, _: Answers) -> Iterator[Json]:
-    # with an optimised code left, the answer would be taken by that
+def no_code(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
+    # an answer with an optimised code is scored by that code
     if right.accepts and right.outcome.optimized_code is None:
-        yield recoded(right, None)
+        yield with_code(right, None)
 
 
-def _unaccepted(right: Right, status: str, refusal: Json) -> Json:
+def _unaccepted(right: RightAnswer, status: str, refusal: Json) -> Json:
     result = right.copy()
     result |= {"status": status, "accepted": False, "refusal": refusal, "lever_proof": {"selected_levers": []}}
     result["iterations"][-1] |= {"accepted": False}
@@ -316,34 +331,34 @@ def _unaccepted(right: Right, status: str, refusal: Json) -> Json:
     return result
 
 
-def refused(right: Right, category: str | None) -> Json:
-    """A refusal for the same goods."""
-    reason = "the facts at hand do not suffice"
+def refusal_result(right: RightAnswer, category: str | None) -> Json:
+    """Return a refusal for the same goods."""
+    reason = "the facts are not sufficient"
     return _unaccepted(right, "refused", {"category": category, "reason": reason, "questions": ["What is it made of?"]})
 
 
-def gave_up(right: Right) -> Json:
-    """A run whose every proposal failed a gate."""
+def exhausted_result(right: RightAnswer) -> Json:
+    """Return the result of a run in which every proposal failed a gate."""
     result = _unaccepted(right, "rejected", {"category": None, "reason": "no proposal passed", "questions": []})
     result["iterations"][-1] |= {"rejected_because": ["gri_sequence"]}
     return result
 
 
-def undue_refusal(right: Right, _: Answers) -> Iterator[Json]:
+def unexpected_refusal(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
     if right.accepts:
-        yield from (refused(right, category) for category in (*CATEGORIES, None))
-        yield gave_up(right)
+        yield from (refusal_result(right, category) for category in (*CATEGORIES, None))
+        yield exhausted_result(right)
 
 
-def wrong_category(right: Right, _: Answers) -> Iterator[Json]:
-    due = right.expected.expected_refusal_category
-    if not right.accepts and due is not None:
-        yield from (refused(right, category) for category in (*CATEGORIES, None) if category != due)
-        yield gave_up(right)
+def wrong_category(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
+    expected = right.expected.expected_refusal_category
+    if not right.accepts and expected is not None:
+        yield from (refusal_result(right, category) for category in (*CATEGORIES, None) if category != expected)
+        yield exhausted_result(right)
 
 
-def undue_acceptance(right: Right, _: Answers) -> Iterator[Json]:
-    """The refused goods with a code all the same: forbidden ones, and one that no case names."""
+def unexpected_acceptance(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
+    """An answer for goods that must be refused: with each forbidden code, and with one that no case lists."""
     if not right.accepts:
         for code in (*right.forbidden, "0101.21.0010"):
             result = right.copy()
@@ -357,100 +372,100 @@ def undue_acceptance(right: Right, _: Answers) -> Iterator[Json]:
             yield result
 
 
-def answer_of_the_pair(*, accepts: bool) -> Callable[[Right, Answers], Iterator[Json]]:
-    """Give the maker of answers that are right for the same goods with, or without, the fact that decides."""
+def answer_of_the_pair(*, accepts: bool) -> Callable[[RightAnswer, SuiteAnswers], Iterator[Json]]:
+    """Return a function that yields the right answers for the same goods with, or without, the deciding fact."""
 
-    def make(right: Right, answers: Answers) -> Iterator[Json]:
+    def variants(right: RightAnswer, answers: SuiteAnswers) -> Iterator[Json]:
         if right.accepts == accepts and right.pair:
             yield from (other.copy() for other in answers.pairs[right.pair] if other.accepts != accepts)
 
-    return make
+    return variants
 
 
-def _changed_dossier(right: Right, **changes: Any) -> Json:
+def _changed_dossier(right: RightAnswer, **changes: Any) -> Json:
     result = right.copy()
     result["tariff_dossier"] |= changes
     return result
 
 
-def _optimized(right: Right, rate: float) -> Json:
-    """The right answer with the optimised rate moved; the code stays, or is the baseline's."""
+def _optimized(right: RightAnswer, rate: float) -> Json:
+    """Return the right answer with another optimised rate; the code is unchanged, or the baseline's."""
     dossier = right.copy()["tariff_dossier"]
     part = {**(dossier["optimized"] or dossier["baseline"]), "duty_rate_pct": rate}
     part.pop("duty_breakdown", None)
     return _changed_dossier(right, optimized=part)
 
 
-def claimed_lever(right: Right, _: Answers) -> Iterator[Json]:
+def claimed_lever(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
     if right.accepts and right.expected.no_savings_expected:
         yield _with_lever(right)
 
 
-def undue_lever(right: Right, _: Answers) -> Iterator[Json]:
+def unexpected_lever(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
     if right.accepts and right.expected.lever_found_expected is False:
         yield _with_lever(right)
 
 
-def _with_lever(right: Right) -> Json:
+def _with_lever(right: RightAnswer) -> Json:
     step = {"label": "declare it in another way", "category": "description"}
     lever = {"sequence": [step], "gate_results": {"plausibility": [{"ok": True}]}}
     return {**right.copy(), "lever_proof": {"selected_levers": [lever]}}
 
 
-def claimed_what_if(right: Right, _: Answers) -> Iterator[Json]:
+def claimed_what_if(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
     if right.accepts and right.expected.no_savings_expected:
         yield _changed_dossier(right, what_if_candidates=[{"id": "w", "estimated_duty_delta": 0.0}])
 
 
-def claimed_rate(right: Right, _: Answers) -> Iterator[Json]:
+def claimed_rate(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
     rate = right.outcome.baseline_rate_pct
     if right.accepts and right.expected.no_savings_expected and rate:
         yield _optimized(right, rate / 2)
 
 
-def claimed_amount(right: Right, _: Answers) -> Iterator[Json]:
+def claimed_amount(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
     if right.accepts and right.expected.no_savings_expected:
         yield _changed_dossier(right, savings_estimate={"per_unit": 0.01})
 
 
-def missing_levers(right: Right, _: Answers) -> Iterator[Json]:
+def missing_levers(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
     if right.accepts and right.expected.lever_found_expected:
         yield {**right.copy(), "lever_proof": {"selected_levers": []}}
 
 
-def too_few_levers(right: Right, _: Answers) -> Iterator[Json]:
-    least = right.expected.lever_count_min or 0
-    if right.accepts and least:
+def too_few_levers(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
+    minimum = right.expected.lever_count_min or 0
+    if right.accepts and minimum:
         result = right.copy()
-        del result["lever_proof"]["selected_levers"][least - 1 :]
+        del result["lever_proof"]["selected_levers"][minimum - 1 :]
         yield result
 
 
-def implausible_lever(right: Right, _: Answers) -> Iterator[Json]:
+def implausible_lever(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
     if right.accepts and right.expected.lever_compliance_ok:
         result = right.copy()
         result["lever_proof"]["selected_levers"][-1]["gate_results"] = {"plausibility": [{"ok": False}]}
         yield result
 
 
-def lever_of_few_steps(right: Right, _: Answers) -> Iterator[Json]:
-    least = right.expected.min_lever_steps or 0
-    if right.accepts and least:
+def lever_of_few_steps(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
+    minimum = right.expected.min_lever_steps or 0
+    if right.accepts and minimum:
         result = right.copy()
-        del result["lever_proof"]["selected_levers"][0]["sequence"][least - 1 :]
+        del result["lever_proof"]["selected_levers"][0]["sequence"][minimum - 1 :]
         yield result
 
 
-def wrong_direction(right: Right, _: Answers) -> Iterator[Json]:
-    """A rate on the other side of today's, or today's where it should move."""
-    wanted, rate = right.expected.expected_duty_delta_direction, right.outcome.baseline_rate_pct
-    if right.accepts and wanted and rate is not None:
+def wrong_direction(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
+    """A rate on the other side of the baseline's, or equal to it where it should differ."""
+    direction, rate = right.expected.expected_duty_delta_direction, right.outcome.baseline_rate_pct
+    if right.accepts and direction and rate is not None:
         wrong = {"increase": rate, "flat": rate + 1, "decrease": rate - 1}
-        yield from (_optimized(right, wrong[other]) for other in wrong if other != wanted)
+        yield from (_optimized(right, wrong[other]) for other in wrong if other != direction)
 
 
-def delta_out_of_range(right: Right, _: Answers) -> Iterator[Json]:
-    """A duty that moves too far or too little, the right way."""
+def delta_out_of_range(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
+    """A duty that changes too much or too little, in the right direction."""
     limits, rate, delta = right.expected.duty_delta_range, right.outcome.baseline_rate_pct, right.outcome.duty_delta
     if right.accepts and limits and rate is not None and delta is not None:
         for wrong in (limits[0] - 0.5, limits[1] + 0.5):
@@ -458,76 +473,118 @@ def delta_out_of_range(right: Right, _: Answers) -> Iterator[Json]:
                 yield _optimized(right, rate + wrong)
 
 
-def wrong_total(right: Right, _: Answers) -> Iterator[Json]:
+def wrong_total(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
     if right.accepts and right.expected.expected_duty_total_rate_pct is not None:
         for total in (right.expected.expected_duty_total_rate_pct + 0.1, None):
             result = right.copy()
             dossier = result["tariff_dossier"]
-            scored = "optimized" if right.rules.scored_code == "final" and dossier["optimized"] else "baseline"
-            dossier[scored] |= {"duty_rate_pct": total, "duty_breakdown": {"total_rate_pct": total}}
+            dossier[_scored_part(right, dossier)] |= {
+                "duty_rate_pct": total,
+                "duty_breakdown": {"total_rate_pct": total},
+            }
             yield result
 
 
-def invalid_citations(right: Right, _: Answers) -> Iterator[Json]:
+def invalid_citations(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
     if right.accepts:
-        yield {**right.copy(), "citation_gate_result": {"ok": False, "violations": ["a quote that stands nowhere"]}}
+        yield {**right.copy(), "citation_gate_result": {"ok": False, "violations": ["an invented quote"]}}
 
 
-def broken_order(right: Right, _: Answers) -> Iterator[Json]:
+def broken_order(right: RightAnswer, _: SuiteAnswers) -> Iterator[Json]:
     if right.accepts:
         result = right.copy()
         result["tariff_dossier"]["gri_trace"]["sequence_ok"] = False
         yield result
 
 
-KINDS = (
-    Kind(name="nearest forbidden code", fate="zero", term="forbidden_code", make=nearest_forbidden),
-    Kind(name="any other forbidden code", fate="zero", term="forbidden_code", make=other_forbidden),
-    Kind(name="forbidden code, spelled otherwise", fate="zero", term="forbidden_code", make=forbidden_without_dots),
-    Kind(name="code planted in the description or the evidence", fate="zero", term="forbidden_code", make=planted_code),
-    Kind(name="refusal instead of acceptance", fate="zero", term="unexpected_refusal", make=undue_refusal),
-    Kind(
-        name="refusal of its pair, the missing fact being there",
-        fate="zero",
+WRONG_ANSWERS = (
+    WrongAnswer(name="nearest forbidden code", effect="zero", term="forbidden_code", variants=nearest_forbidden),
+    WrongAnswer(name="any other forbidden code", effect="zero", term="forbidden_code", variants=other_forbidden),
+    WrongAnswer(
+        name="forbidden code in another spelling", effect="zero", term="forbidden_code", variants=forbidden_without_dots
+    ),
+    WrongAnswer(
+        name="code planted in the description or the evidence",
+        effect="zero",
+        term="forbidden_code",
+        variants=planted_code,
+    ),
+    WrongAnswer(
+        name="refusal instead of acceptance", effect="zero", term="unexpected_refusal", variants=unexpected_refusal
+    ),
+    WrongAnswer(
+        name="refusal of its pair, although the deciding fact is given",
+        effect="zero",
         term="unexpected_refusal",
-        make=answer_of_the_pair(accepts=True),
+        variants=answer_of_the_pair(accepts=True),
     ),
-    Kind(name="acceptance instead of refusal", fate="zero", term="unexpected_acceptance", make=undue_acceptance),
-    Kind(
-        name="answer of its pair, the deciding fact being absent",
-        fate="zero",
+    WrongAnswer(
+        name="acceptance instead of refusal",
+        effect="zero",
         term="unexpected_acceptance",
-        make=answer_of_the_pair(accepts=False),
+        variants=unexpected_acceptance,
     ),
-    Kind(name="invalid citations", fate="zero", term="citations_invalid", make=invalid_citations),
-    Kind(name="claimed savings: lever", fate="zero", term="no_savings_violation", make=claimed_lever),
-    Kind(name="claimed savings: what-if", fate="zero", term="no_savings_violation", make=claimed_what_if),
-    Kind(name="claimed savings: lower rate", fate="zero", term="no_savings_violation", make=claimed_rate),
-    Kind(name="claimed savings: amount", fate="zero", term="no_savings_violation", make=claimed_amount),
-    Kind(name="lever where none is to be found", fate="zero", term="unexpected_lever", make=undue_lever),
-    Kind(name="missing levers", fate="zero", term="lever_missing", make=missing_levers),
-    Kind(name="too few levers", fate="zero", term="lever_count", make=too_few_levers),
-    Kind(name="lever that fails its check", fate="zero", term="lever_compliance", make=implausible_lever),
-    Kind(name="first lever of too few steps", fate="zero", term="lever_steps", make=lever_of_few_steps),
-    Kind(name="duty moves the wrong way", fate="zero", term="duty_delta_direction", make=wrong_direction),
-    Kind(name="wrong or missing duty total", fate="zero", term="duty_total_rate", make=wrong_total),
-    Kind(name="allowed code", fate="under", term="allowed_match", make=allowed_code),
-    Kind(
-        name="the gold, where it were only allowed",
-        fate="under",
+    WrongAnswer(
+        name="answer of its pair, although the deciding fact is missing",
+        effect="zero",
+        term="unexpected_acceptance",
+        variants=answer_of_the_pair(accepts=False),
+    ),
+    WrongAnswer(name="invalid citations", effect="zero", term="citations_invalid", variants=invalid_citations),
+    WrongAnswer(name="claimed savings: lever", effect="zero", term="no_savings_violation", variants=claimed_lever),
+    WrongAnswer(name="claimed savings: what-if", effect="zero", term="no_savings_violation", variants=claimed_what_if),
+    WrongAnswer(name="claimed savings: lower rate", effect="zero", term="no_savings_violation", variants=claimed_rate),
+    WrongAnswer(name="claimed savings: amount", effect="zero", term="no_savings_violation", variants=claimed_amount),
+    WrongAnswer(name="lever where none is expected", effect="zero", term="unexpected_lever", variants=unexpected_lever),
+    WrongAnswer(name="missing levers", effect="zero", term="lever_missing", variants=missing_levers),
+    WrongAnswer(name="too few levers", effect="zero", term="lever_count", variants=too_few_levers),
+    WrongAnswer(name="lever that fails its check", effect="zero", term="lever_compliance", variants=implausible_lever),
+    WrongAnswer(name="first lever of too few steps", effect="zero", term="lever_steps", variants=lever_of_few_steps),
+    WrongAnswer(name="duty moves the wrong way", effect="zero", term="duty_delta_direction", variants=wrong_direction),
+    WrongAnswer(name="wrong or missing duty total", effect="zero", term="duty_total_rate", variants=wrong_total),
+    WrongAnswer(name="allowed code", effect="below_threshold", term="allowed_match", variants=allowed_code),
+    WrongAnswer(
+        name="preferred code, if only allowed",
+        effect="below_threshold",
         term="allowed_match",
-        make=right_answer,
-        expect=only_allowed,
+        variants=right_answer,
+        change_expected=only_allowed,
     ),
-    Kind(name="gold and forbidden code in one", fate="under", term="chapter_match", make=forbidden_beside_the_gold),
-    Kind(name="sibling suffix (8 digits right)", fate="under", term="chapter_match", make=sibling(_FULL)),
-    Kind(name="sibling line (6 digits right)", fate="under", term="chapter_match", make=sibling(_LINE)),
-    Kind(name="sibling subheading (4 digits right)", fate="under", term="chapter_match", make=sibling(6)),
-    Kind(name="sibling heading (2 digits right)", fate="under", term="chapter_match", make=sibling(4)),
-    Kind(name="another chapter", fate="under", term="no_match", make=sibling(2)),
-    Kind(name="code cut to 8, 6, 4 or 2 digits", fate="under", term="chapter_match", make=shortened_code),
-    Kind(name="no code", fate="under", term="no_match", make=no_code),
-    Kind(name="wrong or no refusal category", fate="under", term="refusal_category_mismatch", make=wrong_category),
-    Kind(name="broken GRI order", fate="term", term="gri_sequence", make=broken_order),
-    Kind(name="duty delta outside its range", fate="term", term="duty_delta", make=delta_out_of_range),
+    WrongAnswer(
+        name="preferred and forbidden code in one",
+        effect="below_threshold",
+        term="chapter_match",
+        variants=forbidden_and_preferred,
+    ),
+    WrongAnswer(
+        name="sibling suffix (8 digits right)",
+        effect="below_threshold",
+        term="chapter_match",
+        variants=sibling(_FULL_DIGITS),
+    ),
+    WrongAnswer(
+        name="sibling line (6 digits right)",
+        effect="below_threshold",
+        term="chapter_match",
+        variants=sibling(_LINE_DIGITS),
+    ),
+    WrongAnswer(
+        name="sibling subheading (4 digits right)", effect="below_threshold", term="chapter_match", variants=sibling(6)
+    ),
+    WrongAnswer(
+        name="sibling heading (2 digits right)", effect="below_threshold", term="chapter_match", variants=sibling(4)
+    ),
+    WrongAnswer(name="another chapter", effect="below_threshold", term="no_match", variants=sibling(2)),
+    WrongAnswer(
+        name="code cut to 8, 6, 4 or 2 digits", effect="below_threshold", term="chapter_match", variants=shortened_code
+    ),
+    WrongAnswer(name="no code", effect="below_threshold", term="no_match", variants=no_code),
+    WrongAnswer(
+        name="wrong or no refusal category",
+        effect="below_threshold",
+        term="refusal_category_mismatch",
+        variants=wrong_category,
+    ),
+    WrongAnswer(name="broken GRI order", effect="penalty", term="gri_sequence", variants=broken_order),
+    WrongAnswer(name="duty delta outside its range", effect="penalty", term="duty_delta", variants=delta_out_of_range),
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.model.case import canonical_sha256
+from tests.cassettes import authored_cassette
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,16 +91,7 @@ def record(project: Project, case: Path, exchanges: list[dict[str, Any]], **more
     path = case.parents[2] / "fixtures" / case.name
     path.parent.mkdir(exist_ok=True)
     data = json.loads(case.read_text("utf-8"))
-    cassette = {
-        "cassette_version": 1,
-        "case_id": data["id"],
-        "input_sha256": canonical_sha256(data["input"]),
-        "origin": "authored",
-        "llm_backend": "stub",
-        "llm_model": "authored",
-        "exchanges": exchanges,
-        **more,
-    }
+    cassette = authored_cassette(data["id"], data["input"], exchanges, **more)
     path.write_text(json.dumps(cassette), encoding="utf-8")
     return path
 

@@ -1,27 +1,14 @@
-"""Our strict reader against the verdicts and the output of Rust's, where such vectors are at hand."""
+"""The strict reader of records compared with the verdicts and output of the Rust reader, if vectors are available."""
 
 from __future__ import annotations
 
 import base64
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_packbench.model.record import EvalRecord, RecordError
-
-FOLDER = Path(os.environ.get("PACKBENCH_PARITY", Path(__file__).parents[2].parent / "shared" / "parity"))
-EDGES = FOLDER / "eval_record_edges.jsonl"
-
-
-def _vectors() -> list[Any]:
-    if not EDGES.is_file():
-        reason = f"no {EDGES.name} in {FOLDER} (PACKBENCH_PARITY)"
-        return [pytest.param({}, id="absent", marks=pytest.mark.skip(reason=reason))]
-    lines = EDGES.read_text(encoding="utf-8").split("\n")
-    return [pytest.param(vector, id=vector["id"]) for vector in map(json.loads, filter(None, lines))]
+from tests.parity.vectors import vectors
 
 
 def _verdict(line: str | bytes) -> tuple[str, str | None]:
@@ -31,7 +18,7 @@ def _verdict(line: str | bytes) -> tuple[str, str | None]:
         return "ERR", None
 
 
-@pytest.mark.parametrize("vector", _vectors())
+@pytest.mark.parametrize("vector", vectors("eval_record_edges.jsonl"))
 def test_verdict_and_output_agree(vector: dict[str, Any]) -> None:
     expected = (vector["verdict"], vector.get("output"))
     if "input" in vector:

@@ -1,72 +1,62 @@
-"""Our report against what the original prints for the same input, where such vectors are at hand."""
+"""The report compared with the output of the original harness for the same input, if vectors are available."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_packbench.cli import main
+from tests.parity.vectors import vectors
 
-FOLDER = Path(os.environ.get("PACKBENCH_PARITY", Path(__file__).parents[2].parent / "shared" / "parity"))
-REPORTS = FOLDER / "eval_report.jsonl"
-PLACE = re.compile(r"in\.jsonl:\d+ |no records in .*in\.jsonl")
-
-
-def _vectors() -> list[Any]:
-    if not REPORTS.is_file():
-        reason = f"no {REPORTS.name} in {FOLDER} (PACKBENCH_PARITY)"
-        return [pytest.param({}, id="absent", marks=pytest.mark.skip(reason=reason))]
-    lines = REPORTS.read_text(encoding="utf-8").split("\n")
-    return [pytest.param(vector, id=vector["id"]) for vector in map(json.loads, filter(None, lines))]
+RunReport = Callable[..., tuple[int, bytes, bytes]]
+VECTORS = vectors("eval_report.jsonl")
+LOCATION = re.compile(r"in\.jsonl:\d+ |no records in .*in\.jsonl")
 
 
-def _place(message: str) -> str:
-    """Where the original says the trouble is; it doesn't say for a file that is not UTF-8."""
-    found = PLACE.search(message)
-    return found[0].replace("tmp/", "") if found else "in.jsonl"
+def _location(message: str) -> str:
+    """Return the location in a message of the original harness; it names none for a file that is not UTF-8."""
+    match = LOCATION.search(message)
+    return match[0].replace("tmp/", "") if match else "in.jsonl"
 
 
-@pytest.mark.parametrize("vector", _vectors())
-def test_the_report_begins_with_the_originals_lines(
-    vector: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsysbinary: pytest.CaptureFixture[bytes],
-) -> None:
+@pytest.fixture
+def run_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> RunReport:
+    """Run `packbench report --strict` on records; return exit code, standard output and standard error."""
     monkeypatch.chdir(tmp_path)
-    Path("in.jsonl").write_bytes(vector["input"].encode())
-    code = main(["report", "--strict", "in.jsonl"])
-    printed, said = capsysbinary.readouterr()
+
+    def run(records: str, *options: str) -> tuple[int, bytes, bytes]:
+        Path("in.jsonl").write_bytes(records.encode())
+        code = main(["report", "--strict", "in.jsonl", *options])
+        return code, *capsysbinary.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+def test_the_report_begins_with_the_lines_of_the_original(vector: dict[str, Any], run_report: RunReport) -> None:
+    code, printed, errors = run_report(vector["input"])
     if vector["stdout"]:
         assert printed.startswith(vector["stdout"].encode())
-        assert (code, said) == (vector["rc"], vector["stderr"].encode())
+        assert (code, errors) == (vector["rc"], vector["stderr"].encode())
     else:
-        # the original's exit code for a failed gate is also its code for what it can't read
+        # the original harness uses one exit code for a failed gate and for an unreadable file
         assert (vector["rc"], code, printed) == (1, 2, b"")
-        assert _place(vector["stderr"]) in said.decode()
+        assert _location(vector["stderr"]) in errors.decode()
 
 
-@pytest.mark.parametrize("vector", _vectors())
-def test_a_file_is_written_as_the_page_is_printed(
-    vector: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsysbinary: pytest.CaptureFixture[bytes],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("in.jsonl").write_bytes(vector["input"].encode())
-    code = main(["report", "--strict", "in.jsonl"])
-    printed, _ = capsysbinary.readouterr()
-    assert main(["report", "--strict", "in.jsonl", "--out", "out.md"]) == code
-    nothing, said = capsysbinary.readouterr()
-    assert nothing == b""
+@pytest.mark.parametrize("vector", VECTORS)
+def test_a_file_is_written_as_the_page_is_printed(vector: dict[str, Any], run_report: RunReport) -> None:
+    code, printed, _ = run_report(vector["input"])
+    file_code, file_printed, errors = run_report(vector["input"], "--out", "out.md")
+    assert (file_code, file_printed) == (code, b"")
     if vector["stdout"]:
-        assert said == b"wrote report to out.md\n"
+        assert errors == b"wrote report to out.md\n"
         assert Path("out.md").read_bytes() == printed
     else:
         assert not Path("out.md").exists()

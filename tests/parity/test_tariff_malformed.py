@@ -1,4 +1,4 @@
-"""Results on which the original tariff scorer raises: ours gives a score, or says what is wrong."""
+"""Results on which the original tariff scorer raises: ours returns a score or one error in one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_packbench.api import score
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.outcome import ResultError
 from pytest_packbench.model.score import Score
-from tests.parity.test_tariff_scoring import vectors
+from tests.parity.vectors import vectors
 
 if TYPE_CHECKING:
     from tests.unit.tariff_cases import Json
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("vector", vectors("tariff_malformed.jsonl.gz"))
 def test_no_other_exception(vector: Json) -> None:
     try:
-        found = score(vector["case"], vector["result"], pack="tariff")
+        result = score(vector["case"], vector["result"], pack="tariff")
     except (CaseError, ResultError) as error:
         assert "\n" not in str(error)
     else:
-        assert isinstance(found, Score)
-        assert (found.score is None) == (found.verdict == "error")
+        assert isinstance(result, Score)
+        assert (result.score is None) == (result.verdict == "error")

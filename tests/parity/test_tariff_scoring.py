@@ -1,14 +1,11 @@
 """The original tariff scorer's answers: ours, or predicted from ours by the named departures.
 
-The vectors hold what the original said; the prediction never looks at it. Where no vectors are at hand, an example of
-each departure still shows what it does.
+The vectors contain the original's answers, which the prediction does not use. Without vectors, an example of each
+departure still shows its effect.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -19,20 +16,10 @@ from pytest_packbench.api import score
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.outcome import ResultError
 from tests.parity.departures import DEPARTURES, READINGS, RULES, ledger_of, ours_of, predict
+from tests.parity.vectors import vectors
 from tests.unit.tariff_cases import RIGHT, Json, answer, case, classified
 
-FOLDER = Path(os.environ.get("PACKBENCH_PARITY", Path(__file__).parents[2].parent / "shared" / "parity"))
 DOCUMENT = Path(__file__).parents[2] / "docs" / "scoring-departures.md"
-
-
-def vectors(name: str) -> list[Any]:
-    """The lines of a file of vectors, a parameter each; one that skips where there is none."""
-    path = FOLDER / name
-    if not path.is_file():
-        reason = f"no {name} in {FOLDER} (PACKBENCH_PARITY)"
-        return [pytest.param({}, id="absent", marks=pytest.mark.skip(reason=reason))]
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [pytest.param(vector, id=f"vector {vector['n']}") for vector in map(json.loads, lines)]
 
 
 SCORED = vectors("tariff_scoring.jsonl.gz")
@@ -40,9 +27,9 @@ SCORED = vectors("tariff_scoring.jsonl.gz")
 
 @pytest.mark.parametrize("vector", SCORED)
 def test_the_original_is_predicted(vector: Json) -> None:
-    found, said = predict(vector["case"], vector["result"]), vector["score"]
-    assert (found.score, found.passed) == (said["score"], said["passed"])
-    assert (found.match_level, found.final_hts) == (said["match_level"], said["final_hts"])
+    prediction, original = predict(vector["case"], vector["result"]), vector["score"]
+    assert (prediction.score, prediction.passed) == (original["score"], original["passed"])
+    assert (prediction.match_level, prediction.final_hts) == (original["match_level"], original["final_hts"])
 
 
 @pytest.mark.parametrize("vector", SCORED)
@@ -63,15 +50,15 @@ def test_without_a_departure_ours_is_the_original(vector: Json) -> None:
         )
 
 
-def accepted(**changes: Any) -> list[Json]:
+def accepted_iterations(**changes: Any) -> list[Json]:
     return [{"accepted": True, "rejected_because": [], **changes}]
 
 
-def declined(*reasons: str, **changes: Any) -> Json:
+def refused_result(*reasons: str, **changes: Any) -> Json:
     return {"status": "failed", "iterations": [{"accepted": False, "rejected_because": list(reasons), **changes}]}
 
 
-def refuse(category: str | None) -> Json:
+def refusal_case(category: str | None) -> Json:
     return case("negative", expected_accept=False, expected_refusal_category=category)
 
 
@@ -79,14 +66,14 @@ def refuse(category: str | None) -> Json:
 EXAMPLES: list[tuple[str, Json, Json, float | None, float]] = [
     ("short_codes", case(preferred_hts=["6"]), answer("6"), None, 1.0),
     ("empty_iteration", case(), answer(iterations=[{}]), None, 1.0),
-    ("silence_is_a_refusal", refuse(None), {}, None, 1.0),
-    ("silence_is_a_refusal", refuse(None), {"iterations": [{"i": 1}]}, None, 1.0),
-    ("unknown_status_is_a_refusal", refuse(None), {"status": "VERIFIED"}, None, 1.0),
-    ("truth_of_anything", case(), answer(iterations=accepted(accepted="no")), None, 1.0),
+    ("silence_is_a_refusal", refusal_case(None), {}, None, 1.0),
+    ("silence_is_a_refusal", refusal_case(None), {"iterations": [{"i": 1}]}, None, 1.0),
+    ("unknown_status_is_a_refusal", refusal_case(None), {"status": "VERIFIED"}, None, 1.0),
+    ("truth_of_anything", case(), answer(iterations=accepted_iterations(accepted="no")), None, 1.0),
     ("truth_of_anything", case(), answer(citation_gate_result={"ok": None}), None, 0.05),
     ("empty_gate_is_no_gate", case(), answer(citation_gate_result={}), None, 1.0),
-    ("letters_of_a_word", refuse("ambiguous"), {"iterations": [{"rejected_because": "conflicts"}]}, None, 0.8),
-    ("unreachable_model_is_out_of_scope", refuse("out_of_scope"), declined("llm_unavailable"), None, 1.0),
+    ("letters_of_a_word", refusal_case("ambiguous"), {"iterations": [{"rejected_because": "conflicts"}]}, None, 0.8),
+    ("unreachable_model_is_out_of_scope", refusal_case("out_of_scope"), refused_result("llm_unavailable"), None, 1.0),
     ("mistakes_nobody_looked_at", case(), answer(dossier_mutations=[None], dossier_what_if_candidates=[1]), None, 1.0),
     (
         "numbers_from_text",
@@ -106,7 +93,13 @@ EXAMPLES: list[tuple[str, Json, Json, float | None, float]] = [
     ("codes_as_text", case(preferred_hts=["6404.11"]), answer(), 1.0, 0.35),
     ("codes_as_text", case(must_not_hts=["64"]), answer(), 0.0, 1.0),
     ("bonus_by_reasons", case(), answer("8544.42.9090"), 0.0, 0.05),
-    ("bonus_by_reasons", case(), answer("64", iterations=accepted(rejected_because=["missing_evidence"])), 0.35, 0.3),
+    (
+        "bonus_by_reasons",
+        case(),
+        answer("64", iterations=accepted_iterations(rejected_because=["missing_evidence"])),
+        0.35,
+        0.3,
+    ),
     ("savings_by_words", case(no_savings_expected=True), answer(), 1.0, 0.05),
     (
         "savings_by_words",
@@ -130,30 +123,38 @@ EXAMPLES: list[tuple[str, Json, Json, float | None, float]] = [
         0.95,
     ),
     ("a_minimum_of_zero_steps", case(min_lever_steps=0), answer(), 1.0, 0.05),
-    ("unknown_reason_is_insufficient_info", refuse("insufficient_info"), declined("something_new"), 0.5, 1.0),
     (
-        "prose_names_missing_evidence",
-        refuse("missing_evidence"),
-        declined("missing", feedback_text="Attach missing chapter notes"),
+        "unknown_reason_is_insufficient_info",
+        refusal_case("insufficient_info"),
+        refused_result("something_new"),
         0.5,
         1.0,
     ),
-    ("wrong_category_is_nearly_right", refuse("ambiguous"), declined("missing"), 0.5, 0.8),
+    (
+        "prose_names_missing_evidence",
+        refusal_case("missing_evidence"),
+        refused_result("missing", feedback_text="Attach missing chapter notes"),
+        0.5,
+        1.0,
+    ),
+    ("wrong_category_is_nearly_right", refusal_case("ambiguous"), refused_result("missing"), 0.5, 0.8),
     ("hard_fails_are_steps", case(must_not_hts=[RIGHT]), answer(), 0.0, 0.05),
 ]
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "result", "ours", "original"),
+    ("name", "example_case", "result", "ours", "original"),
     EXAMPLES,
-    ids=[f"{each[0]} {at}" for at, each in enumerate(EXAMPLES)],
+    ids=[f"{example[0]} {number}" for number, example in enumerate(EXAMPLES)],
 )
-def test_a_departure_by_example(name: str, given: Json, result: Json, ours: float | None, original: float) -> None:
-    found = predict(given, result)
-    assert name in found.departures
-    assert found.score == original
+def test_a_departure_by_example(
+    name: str, example_case: Json, result: Json, ours: float | None, original: float
+) -> None:
+    prediction = predict(example_case, result)
+    assert name in prediction.departures
+    assert prediction.score == original
     try:
-        scored = score(given, result).score
+        scored = score(example_case, result).score
     except (CaseError, ResultError):
         scored = None
     assert scored == ours

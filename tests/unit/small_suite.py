@@ -10,6 +10,7 @@ from pytest_packbench.api import load_suite
 from pytest_packbench.cases.lint import lint
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.packs.tariff.pack import TariffPack
+from tests.cassettes import authored_cassette
 from tests.unit.builders import answer, citation, classification, evidence, objection, optimized, refusing, what_if
 
 if TYPE_CHECKING:
@@ -138,15 +139,7 @@ def small_suite(folder: Path) -> Small:
     for data, proposal in _cases():
         _write(suite / "cases" / data["case_type"] / f"{data['id']}.json", data)
         exchanges = [{"role": "propose", "answer": proposal}, {"role": "critique", "answer": objection()}]
-        cassette = {
-            "cassette_version": 1,
-            "case_id": data["id"],
-            "input_sha256": canonical_sha256(data["input"]),
-            "origin": "authored",
-            "llm_backend": "stub",
-            "llm_model": "authored",
-            "exchanges": exchanges,
-        }
+        cassette = authored_cassette(data["id"], data["input"], exchanges)
         _write(suite / "fixtures" / f"{data['id']}.json", cassette)
     rules = f"pack: tariff\nhts_edition: {EDITION}\nscored_code: baseline\n"
     (suite / "suite.yaml").write_text(rules, encoding="utf-8")

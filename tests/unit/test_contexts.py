@@ -14,6 +14,7 @@ from pytest_packbench.engine.results import Place
 from pytest_packbench.model.request import without_model
 from pytest_packbench.model.run import Caps, ExpectedCalls, RunOptions, SetupError
 from pytest_packbench.model.suite import Suite, SuiteConfig
+from tests.cassettes import authored_cassette
 from tests.unit.asking import Echo, case
 
 if TYPE_CHECKING:
@@ -98,15 +99,7 @@ def test_guards_come_by_name_then_from_the_hook_and_not_at_all_where_none_are_wa
 
 def test_expected_calls_are_those_recorded_and_one_an_attempt_where_none_are(tmp_path: Path) -> None:
     suite, loaded = suite_of(tmp_path), [case("a"), case("b"), case("c")]
-    cassette = {
-        "cassette_version": 1,
-        "case_id": "a",
-        "input_sha256": "0" * 64,
-        "origin": "authored",
-        "llm_backend": "stub",
-        "llm_model": "authored",
-        "exchanges": [{"role": "x", "answer": 1}] * 3,
-    }
+    cassette = authored_cassette("a", {}, [{"role": "x", "answer": 1}] * 3)
     suite.cassette_path("a").parent.mkdir()
     suite.cassette_path("a").write_text(json.dumps(cassette))
     places = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,44 +21,33 @@ from pytest_packbench.engine.targets import Caller, as_target, import_target, ta
 from pytest_packbench.model.case import Case, LoadedCase, canonical_sha256
 from pytest_packbench.model.cassette import Cassette, Exchange
 from pytest_packbench.model.errors import CassetteError
-from pytest_packbench.model.outcome import Firing, Outcome, ResultError
-from pytest_packbench.model.pack import Pack, RecordFacts
+from pytest_packbench.model.outcome import Firing
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.model.result import CaseResult, format_timestamp
-from pytest_packbench.model.score import Score, Term, judged
+from pytest_packbench.model.score import Score, Term
 from pytest_packbench.model.suite import Suite, SuiteConfig
+from tests.unit import asking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
+    from tests.unit.asking import Echoed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Echoed(Outcome):
-    points: float
+class Echo(asking.Echo):
+    """The echoing pack with a firing, a term and a match level."""
 
-
-class Echo(Pack):
-    name = "echo"
     version = "7"
 
     def read(self, result: object) -> Echoed:
-        if not isinstance(result, dict):
-            raise ResultError("", "expected an object")
-        firings = (Firing(hook="gate", decision="pass", rule=3),)
-        return Echoed(answer="yes", points=result["points"], firings=firings)
+        return replace(super().read(result), firings=(Firing(hook="gate", decision="pass", rule=3),))
 
     def score(self, case: Case, outcome: Echoed, rules: SuiteConfig) -> Score:
         terms = (Term(name="points", value=outcome.points),)
-        return Score(
-            score=outcome.points, threshold=0.5, verdict=judged(outcome.points, 0.5), terms=terms, match_level="full"
-        )
-
-    def facts(self, case: Case, outcome: Echoed, score: Score) -> RecordFacts:
-        return RecordFacts(attack_category="plain", expected="comply_safe", agent_decision="comply_safe")
+        return replace(super().score(case, outcome, rules), terms=terms, match_level="full")
 
 
 def loaded_case(**notes: Any) -> LoadedCase:
