@@ -140,22 +140,22 @@ class Criterion(StrictModel):
             PydanticCustomError: it can't be imported.
         """
 
-    @property
+    @cached_property
     def has_value(self) -> bool:
         """Whether the expected value is the same for all cases."""
         return "value" in self.model_fields_set
 
-    @property
+    @cached_property
     def title(self) -> str:
         """The name of its term."""
         return self.name or f"{self.rule} {self.path}".rstrip()
 
-    @property
+    @cached_property
     def result_path(self) -> CompiledPath:
         """The path of the value in the result."""
         return compile_path(self.path)
 
-    @property
+    @cached_property
     def expected_path(self) -> CompiledPath:
         """The path of the expected value under the case's `expected`."""
         return compile_path(self.path if self.expected is None else self.expected)
@@ -316,15 +316,11 @@ class Contains(Criterion):
         """Return the share of the expected values that are found."""
         if not isinstance(value, str | list):
             return Grade(0.0, f"got {shown(value)}, which is neither text nor a list")
-        expected_values = _as_list(expected)
-        missing = [part for part in expected_values if not self._is_in(value, part)]
+        expected_values = folded = _as_list(expected)
+        if self.ignore_case:
+            value, folded = _fold_case(value), _fold_case(expected_values)
+        missing = [part for part, key in zip(expected_values, folded, strict=True) if not _is_in(value, key)]
         return Grade(1 - len(missing) / len(expected_values), f"without {shown(missing)}") if missing else FULL
-
-    def _is_in(self, value: str | list[Any], part: Any) -> bool:
-        part = _fold_case(part, ignore_case=self.ignore_case)
-        if isinstance(value, str):
-            return isinstance(part, str) and part in _fold_case(value, ignore_case=self.ignore_case)
-        return any(json_equal(_fold_case(element, ignore_case=self.ignore_case), part) for element in value)
 
     def describe(self, expected: Any) -> str:
         """Return the expected values."""
@@ -335,8 +331,16 @@ def _as_list(expected: Any) -> list[Any]:
     return expected if isinstance(expected, list) else [expected]
 
 
-def _fold_case(value: Any, *, ignore_case: bool) -> Any:
-    return value.casefold() if ignore_case and isinstance(value, str) else value
+def _fold_case(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_fold_case(element) if isinstance(element, str) else element for element in value]
+    return value.casefold() if isinstance(value, str) else value
+
+
+def _is_in(value: str | list[Any], part: Any) -> bool:
+    if isinstance(value, str):
+        return isinstance(part, str) and part in value
+    return any(json_equal(element, part) for element in value)
 
 
 class ContainsAnywhere(Criterion):
@@ -358,13 +362,15 @@ class ContainsAnywhere(Criterion):
 
     def compare(self, value: Any, expected: Any) -> Grade:
         """Return 1 or 0 points."""
-        parts = [_fold_case(part, ignore_case=self.ignore_case) for part in _as_list(expected)]
-        for leaf in leaves(value):
-            folded = _fold_case(leaf, ignore_case=self.ignore_case)
-            for part in parts:
-                if part in folded if isinstance(part, str) and isinstance(folded, str) else json_equal(folded, part):
-                    return FULL
-        return Grade(0.0)
+        parts, values = _as_list(expected), leaves(value)
+        if self.ignore_case:
+            parts, values = _fold_case(parts), map(_fold_case, values)
+        is_found = any(
+            part in leaf if isinstance(part, str) and isinstance(leaf, str) else json_equal(leaf, part)
+            for leaf in values
+            for part in parts
+        )
+        return FULL if is_found else Grade(0.0)
 
 
 class SetOf(Criterion):
@@ -425,8 +431,10 @@ class TextSimilarity(Criterion):
         """Return the similarity."""
         if not isinstance(value, str):
             return Grade(0.0, f"got {shown(value)}, which is no text")
-        texts = (_fold_case(text, ignore_case=self.ignore_case) for text in (value, expected))
-        similarity = self._similarity(*texts)
+        if self.ignore_case:
+            similarity = self._similarity(value.casefold(), expected.casefold())
+        else:
+            similarity = self._similarity(value, expected)
         if similarity == 1:
             return FULL
         detail = f"{similarity:.0%} alike: got {shown(value)}"
