@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench import hookspecs
 from pytest_packbench.cli import COMMANDS
 from pytest_packbench.commands.schema import KINDS, schema
-from pytest_packbench.packs import FILES
+from pytest_packbench.packs import target_files
 from pytest_packbench.plugin import SETTINGS, Setting
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ def options() -> str:
         (_flag(one), f"`PACKBENCH_{one.name.upper()}`", f"`packbench_{one.name}`", _default(one), one.help)
         for one in SETTINGS
     ]
-    files = [("", f"`PACKBENCH_{name.upper()}`", f"`packbench_{name}`", "", about) for name, about in FILES.items()]
+    files = [
+        ("", f"`PACKBENCH_{name.upper()}`", f"`packbench_{name}`", "", about) for name, about in target_files().items()
+    ]
     return _table(("option", "environment", "ini", "default", ""), [*rows, *files])
 
 

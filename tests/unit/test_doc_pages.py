@@ -18,7 +18,7 @@ import yaml
 
 import pytest_packbench
 from pytest_packbench.cli import COMMANDS, UNUSABLE, main
-from pytest_packbench.packs import FILES
+from pytest_packbench.packs import target_files
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.plugin import SETTINGS
 from tests.doc_blocks import PAGES, ROOT, Block, blocks
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 GenericRules = GenericPack.suite_model
-NAMES = {setting.name for setting in SETTINGS} | set(FILES)
+NAMES = {setting.name for setting in SETTINGS} | set(target_files())
 OPTIONS = {f"--packbench-{setting.name.replace('_', '-')}" for setting in SETTINGS if setting.option} | {
     "--packbench-list"
 }

@@ -11,20 +11,7 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.packs.generic.criteria import (
-    Contains,
-    ContainsAnywhere,
-    Criterion,
-    CriterionError,
-    Exact,
-    JsonSchema,
-    Numeric,
-    OneOf,
-    PythonFunction,
-    Regex,
-    SetOf,
-    TextSimilarity,
-)
+from pytest_packbench.packs.generic import criteria
 from pytest_packbench.packs.generic.values import hashable, json_equal
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -35,18 +22,18 @@ NUMBERS = st.integers(-(10**6), 10**6) | st.floats(-1e6, 1e6)
 FEW = st.lists(st.sampled_from(["a", "b", "c", 1, True, None, [1], {"x": 1}]), max_size=6)
 QUICK = settings(max_examples=60, deadline=None)
 
-RULES: dict[str, Criterion] = {
-    "exact": Exact(rule="exact"),
-    "one_of": OneOf(rule="one_of"),
-    "numeric": Numeric(rule="numeric", absolute=0.5, relative=0.1),
-    "contains": Contains(rule="contains"),
-    "contains_any_case": Contains(rule="contains", ignore_case=True),
-    "regex": Regex(rule="regex"),
-    "set": SetOf(rule="set"),
-    "json_schema": JsonSchema(rule="json_schema"),
-    "text": TextSimilarity(rule="text"),
-    "text_alike": TextSimilarity(rule="text", at_least=0.5, ignore_case=True),
-    "anywhere": ContainsAnywhere(rule="anywhere", ignore_case=True),
+RULES: dict[str, criteria.Criterion] = {
+    "exact": criteria.Exact(rule="exact"),
+    "one_of": criteria.OneOf(rule="one_of"),
+    "numeric": criteria.Numeric(rule="numeric", absolute=0.5, relative=0.1),
+    "contains": criteria.Contains(rule="contains"),
+    "contains_any_case": criteria.Contains(rule="contains", ignore_case=True),
+    "regex": criteria.Regex(rule="regex"),
+    "set": criteria.SetOf(rule="set"),
+    "json_schema": criteria.JsonSchema(rule="json_schema"),
+    "text": criteria.TextSimilarity(rule="text"),
+    "text_alike": criteria.TextSimilarity(rule="text", at_least=0.5, ignore_case=True),
+    "anywhere": criteria.ContainsAnywhere(rule="anywhere", ignore_case=True),
 }
 EXPECTED: dict[str, st.SearchStrategy[Any]] = {
     "exact": JSON,
@@ -61,7 +48,7 @@ EXPECTED: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-def grade(rule: Criterion, value: Any, expected: Any) -> float:
+def grade(rule: criteria.Criterion, value: Any, expected: Any) -> float:
     assert not rule.expected_problem(expected)
     return rule.grade(value, expected, None).points
 
@@ -216,8 +203,8 @@ def test_set_rises_with_right_members_and_falls_with_wrong_ones(found: list[Any]
     assert grade(rule, [*found, "nobody's"], wanted) <= before
 
 
-def _numeric(absolute: float, relative: float) -> Numeric:
-    return Numeric(rule="numeric", absolute=absolute, relative=relative)
+def _numeric(absolute: float, relative: float) -> criteria.Numeric:
+    return criteria.Numeric(rule="numeric", absolute=absolute, relative=relative)
 
 
 @QUICK
@@ -248,13 +235,13 @@ def test_contains_gives_the_share(value: str, wanted: list[str]) -> None:
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
-        (Regex(rule="regex", timeout=0.05), "(a|aa)+$"),
-        (JsonSchema(rule="json_schema", timeout=0.05), {"pattern": "(a|aa)+$"}),
+        (criteria.Regex(rule="regex", timeout=0.05), "(a|aa)+$"),
+        (criteria.JsonSchema(rule="json_schema", timeout=0.05), {"pattern": "(a|aa)+$"}),
     ],
 )
-def test_a_pattern_that_explodes_is_an_error_in_time(rule: Criterion, expected: Any) -> None:
+def test_a_pattern_that_explodes_is_an_error_in_time(rule: criteria.Criterion, expected: Any) -> None:
     begun = time.monotonic()
-    with pytest.raises(CriterionError, match=r"ran longer than 0.05 s on 81 characters"):
+    with pytest.raises(criteria.CriterionError, match=r"ran longer than 0.05 s on 81 characters"):
         rule.grade("a" * 80 + "b", expected, None)
     assert time.monotonic() - begun < 3
 
@@ -322,7 +309,9 @@ def test_a_schema_never_gains_by_another_condition(value: Any, one: dict[str, An
 @QUICK
 @given(left=st.text(max_size=20), right=st.text(max_size=20), one=st.floats(0, 1), other=st.floats(0, 1))
 def test_text_never_gains_by_a_higher_floor(left: str, right: str, one: float, other: float) -> None:
-    low, high = (grade(TextSimilarity(rule="text", at_least=floor), left, right) for floor in sorted((one, other)))
+    low, high = (
+        grade(criteria.TextSimilarity(rule="text", at_least=floor), left, right) for floor in sorted((one, other))
+    )
     assert low >= high
     assert high == 0 or high >= max(one, other)
 
@@ -353,11 +342,11 @@ def given_points(value: Any, expected: Any, given_input: Any) -> Any:
 @QUICK
 @given(points=st.floats(-2, 2) | st.booleans() | st.integers(-2, 2) | st.just(float("nan")) | st.text() | st.none())
 def test_a_function_gives_points_from_0_to_1_or_breaks(points: Any) -> None:
-    rule = PythonFunction(rule="python", call=f"{__name__}:given_points")
+    rule = criteria.PythonFunction(rule="python", call=f"{__name__}:given_points")
     if isinstance(points, bool | int | float) and 0 <= points <= 1:
         found = rule.grade(points, None, None)
         assert (found.points, type(found.points)) == (float(points), float)
         assert points == 1 or found.detail
     else:
-        with pytest.raises(CriterionError, match=r"expected a bool or a number|expected a number from 0 to 1"):
+        with pytest.raises(criteria.CriterionError, match=r"expected a bool or a number|expected a number from 0 to 1"):
             rule.grade(points, None, None)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 
 from pydantic import (
     Field,
-    PrivateAttr,
     ValidationError,
     ValidatorFunctionWrapHandler,
     field_validator,
@@ -133,29 +132,30 @@ class Criterion(StrictModel):
             raise invalid_at(("value",), invalid(problem, self.expected_form), self.value)
         return self
 
-    def _prepare(self) -> None:
-        """Import what the comparison requires.
+    def _prepare(self) -> object:
+        """Import and return what the comparison requires; it is kept for all cases of the suite.
 
         Raises:
             PydanticCustomError: it can't be imported.
         """
+        return None
 
-    @property
+    @cached_property
     def has_value(self) -> bool:
         """Whether the expected value is the same for all cases."""
         return "value" in self.model_fields_set
 
-    @property
+    @cached_property
     def title(self) -> str:
         """The name of its term."""
         return self.name or f"{self.rule} {self.path}".rstrip()
 
-    @property
+    @cached_property
     def result_path(self) -> CompiledPath:
         """The path of the value in the result."""
         return compile_path(self.path)
 
-    @property
+    @cached_property
     def expected_path(self) -> CompiledPath:
         """The path of the expected value under the case's `expected`."""
         return compile_path(self.path if self.expected is None else self.expected)
@@ -296,7 +296,23 @@ class Numeric(Criterion):
         return f"{format_value(expected)}{absolute}{f' ± {self.relative:.6g} of it' if self.relative else ''}"
 
 
-class Contains(Criterion):
+class CaseCriterion(Criterion):
+    """A criterion that may ignore the case of strings.
+
+    Attributes:
+        ignore_case: whether upper and lower case are equal.
+    """
+
+    ignore_case: bool = False
+
+    def _fold(self, value: Any) -> Any:
+        """Return a string, or the strings in a list, without differences of case if those are ignored."""
+        if self.ignore_case and isinstance(value, list):
+            return [element.casefold() if isinstance(element, str) else element for element in value]
+        return value.casefold() if self.ignore_case and isinstance(value, str) else value
+
+
+class Contains(CaseCriterion):
     """The share of the expected strings found in a string, or of the expected values found in a list.
 
     Attributes:
@@ -306,7 +322,6 @@ class Contains(Criterion):
     expected_form = 'a value other than "", or a non-empty list of such values'
 
     rule: Literal["contains"]
-    ignore_case: bool = False
 
     def accepts(self, expected: Any) -> bool:
         """Accept anything but what every string or list contains."""
@@ -316,15 +331,9 @@ class Contains(Criterion):
         """Return the share of the expected values that are found."""
         if not isinstance(value, str | list):
             return Grade(0.0, f"got {format_value(value)}, which is neither text nor a list")
-        expected_values = _as_list(expected)
-        missing = [part for part in expected_values if not self._is_in(value, part)]
+        expected_values, folded = _as_list(expected), self._fold(value)
+        missing = [part for part in expected_values if not _is_in(folded, self._fold(part))]
         return Grade(1 - len(missing) / len(expected_values), f"without {format_value(missing)}") if missing else FULL
-
-    def _is_in(self, value: str | list[Any], part: Any) -> bool:
-        part = _fold_case(part, ignore_case=self.ignore_case)
-        if isinstance(value, str):
-            return isinstance(part, str) and part in _fold_case(value, ignore_case=self.ignore_case)
-        return any(json_equal(_fold_case(element, ignore_case=self.ignore_case), part) for element in value)
 
     def describe(self, expected: Any) -> str:
         """Return the expected values."""
@@ -335,11 +344,13 @@ def _as_list(expected: Any) -> list[Any]:
     return expected if isinstance(expected, list) else [expected]
 
 
-def _fold_case(value: Any, *, ignore_case: bool) -> Any:
-    return value.casefold() if ignore_case and isinstance(value, str) else value
+def _is_in(value: str | list[Any], part: Any) -> bool:
+    if isinstance(value, str):
+        return isinstance(part, str) and part in value
+    return any(json_equal(element, part) for element in value)
 
 
-class ContainsAnywhere(Criterion):
+class ContainsAnywhere(CaseCriterion):
     """A forbidden value at any depth of the result: a string inside a string, or an equal number.
 
     Attributes:
@@ -349,7 +360,6 @@ class ContainsAnywhere(Criterion):
     expected_form = "a number or a non-empty string, or a non-empty list of these"
 
     rule: Literal["anywhere"]
-    ignore_case: bool = False
 
     def accepts(self, expected: Any) -> bool:
         """Accept numbers and strings that aren't empty, or a list of these."""
@@ -358,13 +368,13 @@ class ContainsAnywhere(Criterion):
 
     def compare(self, value: Any, expected: Any) -> Grade:
         """Return 1 or 0 points."""
-        parts = [_fold_case(part, ignore_case=self.ignore_case) for part in _as_list(expected)]
-        for leaf in leaves(value):
-            folded = _fold_case(leaf, ignore_case=self.ignore_case)
-            for part in parts:
-                if part in folded if isinstance(part, str) and isinstance(folded, str) else json_equal(folded, part):
-                    return FULL
-        return Grade(0.0)
+        parts, folded_leaves = self._fold(_as_list(expected)), map(self._fold, leaves(value))
+        is_found = any(
+            part in leaf if isinstance(part, str) and isinstance(leaf, str) else json_equal(leaf, part)
+            for leaf in folded_leaves
+            for part in parts
+        )
+        return FULL if is_found else Grade(0.0)
 
 
 class SetOf(Criterion):
@@ -399,7 +409,7 @@ class SetOf(Criterion):
         return f"the set {format_value(expected)}"
 
 
-class TextSimilarity(Criterion):
+class TextSimilarity(CaseCriterion):
     """The normalized Levenshtein similarity of two strings: the share of characters that need no edit.
 
     Attributes:
@@ -411,13 +421,15 @@ class TextSimilarity(Criterion):
 
     rule: Literal["text"]
     at_least: Fraction = 0.0
-    ignore_case: bool = False
 
-    _similarity: Callable[[str, str], float] = PrivateAttr()
-
-    def _prepare(self) -> None:
+    @cached_property
+    def _similarity(self) -> Callable[[str, str], float]:
         library = import_extra("rapidfuzz.distance", extra=TEXT, what='the rule "text"')
-        self._similarity = library.Levenshtein.normalized_similarity
+        similarity: Callable[[str, str], float] = library.Levenshtein.normalized_similarity
+        return similarity
+
+    def _prepare(self) -> object:
+        return self._similarity
 
     def accepts(self, expected: Any) -> bool:
         """Accept a string."""
@@ -427,8 +439,7 @@ class TextSimilarity(Criterion):
         """Return the similarity."""
         if not isinstance(value, str):
             return Grade(0.0, f"got {format_value(value)}, which is no text")
-        texts = (_fold_case(text, ignore_case=self.ignore_case) for text in (value, expected))
-        similarity = self._similarity(*texts)
+        similarity = self._similarity(self._fold(value), self._fold(expected))
         if similarity == 1:
             return FULL
         detail = f"{similarity:.0%} alike: got {format_value(value)}"
@@ -482,10 +493,12 @@ class Regex(Criterion):
     rule: Literal["regex"]
     timeout: Seconds = _TIMEOUT
 
-    _patterns: TimedPatterns = PrivateAttr()
+    @cached_property
+    def _patterns(self) -> TimedPatterns:
+        return TimedPatterns(self.timeout, 'the rule "regex"')
 
-    def _prepare(self) -> None:
-        self._patterns = TimedPatterns(self.timeout, 'the rule "regex"')
+    def _prepare(self) -> object:
+        return self._patterns
 
     def accepts(self, expected: Any) -> bool:
         """Accept a regular expression that isn't empty."""
@@ -572,10 +585,12 @@ class JsonSchema(Criterion):
     rule: Literal["json_schema"]
     timeout: Seconds = _TIMEOUT
 
-    _schemas: JsonSchemas = PrivateAttr()
+    @cached_property
+    def _schemas(self) -> JsonSchemas:
+        return JsonSchemas(self.timeout, 'the rule "json_schema"')
 
-    def _prepare(self) -> None:
-        self._schemas = JsonSchemas(self.timeout, 'the rule "json_schema"')
+    def _prepare(self) -> object:
+        return self._schemas
 
     @cached_property
     def _first_error(self) -> FirstError:
@@ -608,15 +623,18 @@ class PythonFunction(Criterion):
     rule: Literal["python"]
     call: str
 
-    _function: Callable[[Any, Any, Any], Any] = PrivateAttr()
-
-    def _prepare(self) -> None:
+    @cached_property
+    def _function(self) -> Callable[[Any, Any, Any], Any]:
         try:
-            self._function = import_function(self.call)
-            if inspect.iscoroutinefunction(self._function):
+            function: Callable[[Any, Any, Any], Any] = import_function(self.call)
+            if inspect.iscoroutinefunction(function):
                 raise invalid(f'"{self.call}" is async', "a synchronous function")
         except PydanticCustomError as problem:
             raise invalid_at(("call",), problem, self.call) from None
+        return function
+
+    def _prepare(self) -> object:
+        return self._function
 
     def grade(self, value: Any, expected: Any, case_input: Any) -> Grade:
         """Return the points of the function, which gets copies, so that it can't change what is recorded."""

@@ -29,7 +29,7 @@ UNEXPECTED_ANSWER = "unexpected_acceptance"
 FORBIDDEN = "forbidden"
 
 _DECIMALS = 9
-# made once: `json.dumps` makes one each time
+# `json.dumps` creates an encoder on each call
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
 
