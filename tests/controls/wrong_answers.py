@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_packbench import load_suite
 from pytest_packbench.cases.load import parse_case
-from pytest_packbench.engine.attempt import Attempt, attempt, rejudge
+from pytest_packbench.engine.attempt import Attempt, attempt, score_payload
 from pytest_packbench.engine.contexts import SuiteContext
-from pytest_packbench.engine.targets import Caller
+from pytest_packbench.engine.targets import TargetCaller
 from pytest_packbench.packs.tariff.codes import depth, digits, dotted, stands_under
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.outcome import TariffOutcome
@@ -121,7 +121,7 @@ class Answers:
 @contextmanager
 def answered(folder: Path) -> Iterator[Answers]:
     """Run every case of a suite on its cassette."""
-    suite, caller = load_suite(folder), Caller(verify)
+    suite, caller = load_suite(folder), TargetCaller(verify)
     rules = suite.config
     assert isinstance(rules, TariffSuiteConfig)
     context = SuiteContext(suite=suite, pack=TariffPack(), caller=caller, target_name="reference")
@@ -183,7 +183,9 @@ def tally(kind: Kind, answers: Answers) -> Tally:
     made, cases, slipped = 0, 0, []
     for right in answers.rights:
         loaded = _expecting(right, kind.expect(right.expected)) if kind.expect else right.loaded
-        found = [_slip(kind, right, rejudge(answers.context, loaded, wrong)) for wrong in kind.make(right, answers)]
+        found = [
+            _slip(kind, right, score_payload(answers.context, loaded, wrong)) for wrong in kind.make(right, answers)
+        ]
         made += len(found)
         cases += bool(found)
         slipped += [f"{right.case.id}: {why}" for why in found if why]
