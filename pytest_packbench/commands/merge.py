@@ -119,7 +119,7 @@ def _counted(results: Iterable[CaseResult], count: RunCount) -> Iterator[CaseRes
 def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack, index: CaseIndex) -> CaseResult | None:
     """Give the result of a case that stands in none of the shards; None where the suite has no such case."""
     from pytest_packbench.cases.files import load_case
-    from pytest_packbench.engine.results import Place, unscored
+    from pytest_packbench.engine.result_builder import CaseRef, unscored_result
     from pytest_packbench.model.errors import CaseError
 
     case = index.find(case_id)
@@ -130,7 +130,7 @@ def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack,
     # what can't be read would have been an error; here it only did not run
     with suppress(CaseError):
         loaded = load_case(case, pack.case_model, file=file, pack=pack.name)
-    place = Place(
+    place = CaseRef(
         suite=suite,
         pack=pack,
         case_id=case.name,
@@ -142,4 +142,4 @@ def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack,
     missing = shards.missing
     kind = "shard_missing" if missing else "in_no_shard"
     told = f"not merged: shards {shards.named(missing)}" if missing else "in none of the merged shards"
-    return unscored(place, "not_run", kind, told, timestamp=run.finished_at)
+    return unscored_result(place, "not_run", kind, told, timestamp=run.finished_at)

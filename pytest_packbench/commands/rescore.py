@@ -110,10 +110,10 @@ def _light(entry: CaseResult, known: dict[Hashable, _Terms]) -> CaseResult:
 
 
 def _again(entry: CaseResult, result: Any, loaded: LoadedCase, context: SuiteContext) -> CaseResult:
-    from pytest_packbench.engine.attempt import rejudge
-    from pytest_packbench.engine.results import Place, result_of, unscored
+    from pytest_packbench.engine.attempt import score_payload
+    from pytest_packbench.engine.result_builder import CaseRef, build_result, unscored_result
 
-    place = Place(
+    place = CaseRef(
         suite=context.suite,
         pack=context.pack,
         case_id=entry.case_id,
@@ -123,10 +123,10 @@ def _again(entry: CaseResult, result: Any, loaded: LoadedCase, context: SuiteCon
         loaded=loaded,
     )
     try:
-        fresh = result_of(place, rejudge(context, loaded, result), context, "rescored")
+        fresh = build_result(place, score_payload(context, loaded, result), context, "rescored")
     except Exception as error:  # noqa: BLE001 - a pack may be anybody's, and breaks one case as it does in a run
         message = f"the pack {context.pack.name} raised {describe_error(error)}"
-        fresh = unscored(place, "error", "pack_error", message, timestamp=entry.timestamp)
+        fresh = unscored_result(place, "error", "pack_error", message, timestamp=entry.timestamp)
     # who answered, and how long it took, is the stored run's to tell
     kept = {name: getattr(entry, name) for name in ("llm_backend", "llm_model", "cassette_sha256", "stale", "trial")}
     return replace(fresh, **kept, timestamp=entry.timestamp, duration_ms=entry.duration_ms)

@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.cases.files import format_location
-from pytest_packbench.engine.attempt import Failure, attempt, frames
-from pytest_packbench.engine.external import TargetError
-from pytest_packbench.engine.results import Place, Trial, broken_trial, idle_trial, kept_trial, trial_of
+from pytest_packbench.engine.attempt import Failure, attempt, user_frames
+from pytest_packbench.engine.external_io import TargetError
+from pytest_packbench.engine.result_builder import (
+    CaseRef,
+    Trial,
+    build_trial,
+    carried_over_trial,
+    error_trial,
+    not_run_trial,
+)
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import CaseResult
@@ -107,7 +114,7 @@ class CaseRun:
         """How records name the target where the user's own test is one; empty where the suite has its own."""
         return f"{TEST_TARGET_PREFIX}{self.own_test}" if self.own_test else ""
 
-    def place(self) -> Place:
+    def place(self) -> CaseRef:
         """Say for records where the case stands."""
         return place_at(
             self.suite,
@@ -132,30 +139,30 @@ class CaseRun:
         trials = [held] if held is not None else self._attempted(place)
         self.conclude([self.shown_to_hooks(place, one) for one in trials])
 
-    def held_back(self, place: Place) -> Trial | None:
+    def held_back(self, place: CaseRef) -> Trial | None:
         """Say why the case is not to be run: it can't be, or its notes say so; None where it is."""
         if self.problem or self.loaded is None:
-            return broken_trial(place, Failure(kind=self.kind, message=self.problem))
+            return error_trial(place, Failure(kind=self.kind, message=self.problem))
         skip = self.loaded.case.notes.skip
-        return None if skip is None else idle_trial(place, "skip", f"quarantined (skip): {skip}")
+        return None if skip is None else not_run_trial(place, "skip", f"quarantined (skip): {skip}")
 
-    def _attempted(self, place: Place) -> list[Trial]:
+    def _attempted(self, place: CaseRef) -> list[Trial]:
         stash = self.item.config.stash
         contexts = stash[CONTEXTS]
-        kept = {trial: kept_trial(result, place) for trial, result in self.kept().items()}
+        kept = {trial: carried_over_trial(result, place) for trial, result in self.kept().items()}
         if len(kept) == contexts.settings.trials:
             return [kept[trial] for trial in sorted(kept)]
         try:
             context = contexts.context(self.suite)
         except TargetError as error:
-            details = frames(error.__cause__) if error.__cause__ is not None else ()
-            return [broken_trial(place, Failure(kind="target_missing", message=str(error), details=details))]
+            details = user_frames(error.__cause__) if error.__cause__ is not None else ()
+            return [error_trial(place, Failure(kind="target_missing", message=str(error), details=details))]
         ahead = stash.get(AHEAD, None)
         if ahead is not None:
             return ahead.take(self, kept)
         if self.loaded is None:
             raise ValueError("a case that can't be read is not attempted")
-        return [trial_of(place, attempt(context, self.loaded), context, stash[RUN_ID])]
+        return [build_trial(place, attempt(context, self.loaded), context, stash[RUN_ID])]
 
     def kept(self) -> Mapping[int, CaseResult]:
         """Give the results that a resumed run has of the case already, by trial."""
@@ -164,7 +171,7 @@ class CaseRun:
             return {}
         return resumed.trials(self.suite, self.name)
 
-    def shown_to_hooks(self, place: Place, one: Trial) -> Trial:
+    def shown_to_hooks(self, place: CaseRef, one: Trial) -> Trial:
         """Show a trial's record to the users' hooks; one that raises makes the trial an error."""
         # all hooks first: those of the item's own folders take longer to find
         if one.result.record is None or not self.item.config.hook.pytest_packbench_record.get_hookimpls():
@@ -175,8 +182,8 @@ class CaseRun:
             self.item.ihook.pytest_packbench_record(item=self.item, record=shown)
         except Exception as error:  # noqa: BLE001 - a hook may be anybody's
             message = f"the hook pytest_packbench_record raised {describe_error(error)}"
-            failure = Failure(kind="hook_error", message=message, details=frames(error))
-            return broken_trial(place, failure, trial=one.result.trial)
+            failure = Failure(kind="hook_error", message=message, details=user_frames(error))
+            return error_trial(place, failure, trial=one.result.trial)
         return one
 
     def conclude(self, trials: list[Trial]) -> None:
@@ -307,11 +314,11 @@ def unpack_report(report: pytest.TestReport) -> None:
 
 def place_at(
     suite: Suite, pack: Pack, path: Path, *, file: str, line: int, name: str, nodeid: str, loaded: LoadedCase | None
-) -> Place:
+) -> CaseRef:
     """Say for records where a case stands; the arguments are as in `CaseRun`."""
     # as its node id names it, but a bundled one without the machine's own folders
     shown = f"bundled:{suite.name}/{path.relative_to(suite.path).as_posix()}" if suite.bundled else file
-    return Place(
+    return CaseRef(
         suite=suite,
         pack=pack,
         case_id=name,

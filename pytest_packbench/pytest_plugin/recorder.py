@@ -15,7 +15,7 @@ import pytest
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.contexts import guard_name
 from pytest_packbench.engine.metering import CAPS
-from pytest_packbench.engine.results import Place, kept_trial, unscored, versions
+from pytest_packbench.engine.result_builder import CaseRef, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.result import format_timestamp
 from pytest_packbench.model.run import CLUSTER_SETTING, Run
 from pytest_packbench.plugin import ASKED
@@ -60,7 +60,7 @@ class SuiteRun:
 
     suite: Suite
     results: RunResults
-    selected: dict[str, Callable[[], Place]] = field(default_factory=dict)
+    selected: dict[str, Callable[[], CaseRef]] = field(default_factory=dict)
     targets: set[str] = field(default_factory=set)
     ordered: Sequence[CaseResult] = ()
     present: int = 0
@@ -104,7 +104,7 @@ class Recorder:
             writer = RunWriter(self.base, suite.name, self.run_id, prior=kept)
             self.runs[suite.name] = run = SuiteRun(suite=suite, results=RunResults(writer, lambda: self._head(run)))
 
-    def select(self, suite_name: str, nodeid: str, place: Callable[[], Place], target: str = "") -> None:
+    def select(self, suite_name: str, nodeid: str, place: Callable[[], CaseRef], target: str = "") -> None:
         """Note a case that has to run, once; with the name of the user's own test where one runs it."""
         run = self.runs[suite_name]
         run.selected.setdefault(nodeid, place)
@@ -141,7 +141,7 @@ class Recorder:
         kind = "skipped_elsewhere" if report.skipped else "worker_crashed" if died else "setup_broken"
         message = "the worker died while it ran this case" if died else _first_line(report)
         place = run.selected[nodeid]()
-        entry = unscored(place, "not_run" if report.skipped else "error", kind, message)
+        entry = unscored_result(place, "not_run" if report.skipped else "error", kind, message)
         if died:
             known = self._known(run, place, read_worker_journals(run.results.writer.folder))
             run.results.add_case(fill_missing_trials(known, entry, self.contexts.settings.trials, once=True))
@@ -149,13 +149,15 @@ class Recorder:
             run.results.add_case((entry,))
 
     def _known(
-        self, run: SuiteRun, place: Place, made: Mapping[str, Mapping[int, CaseResult]]
+        self, run: SuiteRun, place: CaseRef, made: Mapping[str, Mapping[int, CaseResult]]
     ) -> dict[int, CaseResult]:
         """Give the attempts at a case that were made, by trial: before, by workers (`made`), and in this process."""
         before = self.resumed.trials(run.suite, place.case_id) if self.resumed is not None else {}
         # of another case than today's nothing is kept
         sha256 = place.loaded.sha256 if place.loaded is not None else None
-        kept = {trial: kept_trial(one, place).result for trial, one in before.items() if one.case_sha256 == sha256}
+        kept = {
+            trial: carried_over_trial(one, place).result for trial, one in before.items() if one.case_sha256 == sha256
+        }
         return {**kept, **made.get(place.nodeid, {}), **run.results.unreported(place.nodeid)}
 
     def keep(self, entry: CaseResult) -> None:
@@ -264,7 +266,7 @@ class Recorder:
         kind, how = ("interrupted", "interrupted") if interrupted else ("stopped", "stopped early")
         for nodeid in idle:
             place = run.selected[nodeid]()
-            unreached = unscored(place, "not_run", kind, f"not run: the session was {how}")
+            unreached = unscored_result(place, "not_run", kind, f"not run: the session was {how}")
             known = self._known(run, place, made)
             run.results.by_nodeid[nodeid] = fill_missing_trials(known, unreached, self.contexts.settings.trials)
 
@@ -307,7 +309,7 @@ class Recorder:
     def _facts(self, run: SuiteRun, entries: Sequence[CaseResult], now: int) -> Run:
         """Give what is true of a suite's run with these entries, at this time (UTC, nanoseconds since 1970)."""
         contexts, suite = self.contexts, run.suite
-        pack, context = contexts.pack_of(suite), contexts.known(suite)
+        pack, context = contexts.pack_of(suite), contexts.opened(suite)
         backend, model = (context.backend, context.model) if context is not None and context.backend else (None, None)
         kept = run.results.writer.prior
         began = kept.run.started_at if kept is not None and kept.run is not None else ""
@@ -340,7 +342,7 @@ class Recorder:
     def _settings(self, suite: Suite) -> dict[str, Any]:
         """Give the options that could change a result, and what the run used."""
         contexts = self.contexts
-        settings, context = contexts.settings, contexts.known(suite)
+        settings, context = contexts.settings, contexts.opened(suite)
         found: dict[str, Any] = {"gate": settings.gate}
         if cluster := contexts.pack_of(suite).cluster:
             found[CLUSTER_SETTING] = cluster
@@ -351,7 +353,7 @@ class Recorder:
         if context is not None and context.live is not None:
             caps = settings.caps
             named = {"max_tokens": caps.tokens, "max_cost": caps.cost, "max_seconds": caps.seconds}
-            asked = context.live.asked
+            asked = context.live.primary
             temperature = settings.temperature if asked is None else asked.backend.temperature
             found |= {"temperature": temperature, "concurrency": settings.concurrency}
             found |= {name: cap for name, cap in named.items() if cap is not None}
@@ -361,7 +363,7 @@ class Recorder:
         return found
 
 
-def _never_asked(nodeid: str) -> Place:
+def _never_asked(nodeid: str) -> CaseRef:
     raise RuntimeError(f"{nodeid} has a result: nobody asks where it stands")
 
 

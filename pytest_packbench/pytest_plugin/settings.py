@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pytest
 
-from pytest_packbench.backends import MODULES, RECORDED, STUB
+from pytest_packbench.backends import RECORDED, STUB, backend_names, is_backend
 from pytest_packbench.cases.suites import suite_names
 from pytest_packbench.model.run import Caps, RunOptions, Shard
 from pytest_packbench.packs import target_files
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 NumberT = TypeVar("NumberT", int, float)
-BACKENDS = (*MODULES, STUB, RECORDED)
 _CONCURRENCY = 8
 _CASE_TIMEOUT_S = 300.0
 _CALL_TIMEOUT_S = 120.0
@@ -120,6 +119,14 @@ class _Reader:
         """Give names that came repeated or with commas; None where nothing is set."""
         return tuple(suite_names(self.value(name))) or None
 
+    def backend(self) -> str:
+        """Return the name of a backend, `stub` or `recorded`; empty where nothing is set."""
+        name = str(self.value("backend"))
+        # those of installed distributions are looked for only where no other has the name
+        if name in {"", STUB, RECORDED} or is_backend(name):
+            return name
+        return str(self.value("backend", (*backend_names(), STUB, RECORDED)))
+
     def shard(self) -> Shard | None:
         """Give the shard; None where nothing is set."""
         found, source = setting_of("shard", self._config.option, self._config.getini)
@@ -180,7 +187,7 @@ def read_settings(config: pytest.Config) -> Settings:
     return Settings(
         mode=mode,
         target=str(read.value("target")),
-        backend=read.value("backend", ("", *BACKENDS)),
+        backend=read.backend(),
         model=str(read.value("model")),
         base_url=str(read.value("base_url")),
         guards=_guards(read.names("guard")),

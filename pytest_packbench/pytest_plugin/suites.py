@@ -9,7 +9,7 @@ import pytest
 
 from pytest_packbench.cases import load
 from pytest_packbench.engine.contexts import SuiteContexts, UserHooks, shown_path
-from pytest_packbench.engine.external import TargetError
+from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.targets import make_importable
 from pytest_packbench.model.errors import SuiteError, describe_error
 from pytest_packbench.model.run import SetupError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.engine.contexts import SuiteContext
-    from pytest_packbench.engine.results import Place
+    from pytest_packbench.engine.result_builder import CaseRef
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.settings import Settings
 
@@ -87,7 +87,7 @@ class SessionSuites(SuiteContexts):
                 self.add(suite)
         return self.suites[name]
 
-    def expected_text(self, places: Iterable[Place]) -> str:
+    def expected_text(self, places: Iterable[CaseRef]) -> str:
         """Say how many model calls a live run of these cases is expected to make, without those of a resumed run."""
         resumed = self.config.stash.get(RESUMED, None)
         expected = self.expected_calls(

@@ -49,7 +49,7 @@ class Terminal:
     def _header(self, suite: Suite) -> list[str]:
         contexts = self._recorder.contexts
         settings, target = contexts.settings, contexts.target_name(suite)
-        context = contexts.known(suite)
+        context = contexts.opened(suite)
         answered = f", {context.backend} {context.model}".rstrip() if context is not None and context.backend else ""
         guards = (
             f", guards {', '.join(map(guard_name, context.guards))}" if context is not None and context.guards else ""
@@ -145,8 +145,8 @@ class Progress:
         ]
         if ledger.cost:
             parts.append(f"{ledger.cost:.4f} {ledger.currency}")
-        if progress.under_way:
-            parts.append(f"{progress.under_way} under way, the oldest for {progress.oldest_s:.0f} s")
+        if progress.in_flight:
+            parts.append(f"{progress.in_flight} in flight, the oldest for {progress.oldest_s:.0f} s")
         return ", ".join(parts)
 
     def _below(self, text: str) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
-    from pytest_packbench.engine.results import Place
+    from pytest_packbench.engine.result_builder import CaseRef
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.collection import Collector
@@ -174,7 +174,7 @@ def _own_tests(session: pytest.Session) -> str:
     return json.dumps(told) if told else ""
 
 
-def late_place(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, nodeid: str) -> Place:
+def late_place(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, nodeid: str) -> CaseRef:
     """Say where a case stands that only workers collected: it is read again, for its entry alone."""
     place = find_case(str(path), name)
     loaded = None

@@ -78,7 +78,9 @@ def test_a_folder_that_can_not_be_written_is_said_before_anyone_is_asked(project
         result = project.run_toy(*live(server, "--packbench-cache=file/below"))
         assert not server.requests
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --packbench-cache: *file/below can't be written: Not a directory; expected*"])
+    result.stderr.fnmatch_lines(
+        ["ERROR: --packbench-cache: *file/below can't be written to: Not a directory; expected*"]
+    )
 
 
 def test_off_by_default(plain: Project) -> None:

@@ -259,34 +259,38 @@ def test_the_pack_of_the_page_can_fail(plain: Project, expected: Any, points: fl
 
 
 WRONG = [
-    ("read", "return None", "reader_error: the reader gave nothing, expected an Outcome"),
+    ("read", "return None", "reader_error: the reader returned None, expected an Outcome"),
     ("read", "return 1 / 0", "reader_error: the reader raised ZeroDivisionError: division by zero"),
-    ("score", "return None", "scorer_error: the scorer gave nothing, expected a Score"),
+    ("score", "return None", "scorer_error: the scorer returned None, expected a Score"),
     ("score", "return 1 / 0", "scorer_error: the scorer raised ZeroDivisionError: division by zero"),
     (
         "score",
         "return Score(score=1.01, threshold=0.5, verdict='passed')",
-        "scorer_error: the scorer gave 1.01, which is no score from 0 to 1",
+        "scorer_error: the scorer returned the score 1.01, expected 0 to 1",
     ),
     (
         "score",
         "return Score(score='1', threshold=0.5, verdict='passed')",
-        "scorer_error: the scorer gave '1', which is no score from 0 to 1",
+        "scorer_error: the scorer returned the score '1', expected 0 to 1",
     ),
-    ("request", "return None", "pack_error: the pack gave nothing as request, expected a VerifyRequest"),
+    ("request", "return None", "pack_error: the pack's request() returned None, expected a VerifyRequest"),
     ("facts", "return 1 / 0", "pack_error: the pack headlines raised ZeroDivisionError: division by zero"),
     ("explain", "return 1 / 0", "pack_error: the pack headlines raised ZeroDivisionError: division by zero"),
     (
         "explain",
         "return [5]",
-        "pack_error: the pack headlines raised TypeError: explain gave [5], expected comparisons, each of texts",
+        "pack_error: the pack headlines raised TypeError: explain() returned [5], expected Comparisons whose fields are str",
     ),
     ("facets", "return 1 / 0", "pack_error: the pack headlines raised ZeroDivisionError: division by zero"),
-    ("test_id", "return 5", "pack_error: the pack headlines raised TypeError: test_id gave 5, expected a text"),
+    (
+        "test_id",
+        "return 5",
+        "pack_error: the pack headlines raised TypeError: test_id() returned 5, expected a str that is not empty",
+    ),
     (
         "facets",
         "return {'a': 5}",
-        "pack_error: the pack headlines raised TypeError: facets gave {'a': 5}, expected names and values, each a text",
+        "pack_error: the pack headlines raised TypeError: facets() returned {'a': 5}, expected a dict of str to str",
     ),
 ]
 
