@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.checks import own_problem
 from pytest_packbench.model.record import EvalRecord, RecordError
+from pytest_packbench.model.text import pluralize
 from pytest_packbench.runs.folder import JOURNAL, LATEST, REPORT, WORKER_JOURNALS, StoredRunError, is_run_id
 from pytest_packbench.runs.journal import JournalError, is_held, latest, read_head, read_journal
 from pytest_packbench.runs.lines import ResultFiles
@@ -160,8 +161,7 @@ class Resumed:
         kept = self.kept.get(suite)
         count = len(kept.all_entries()) if kept is not None else 0
         again = f", {kept.again} broken or not begun are made again" if kept is not None and kept.again else ""
-        attempts = f"{count} attempt{'' if count == 1 else 's'}"
-        return f"packbench: suite {suite}: resuming run {self.run_id}: {attempts} kept{again}"
+        return f"packbench: suite {suite}: resuming run {self.run_id}: {pluralize(count, 'attempt')} kept{again}"
 
 
 def find_resumed(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.model.errors import shown
 from pytest_packbench.model.pack import SourceFlaw
+from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +89,7 @@ def csv_rows(path: Path, form: CsvForm) -> Iterator[Row | SourceFlaw]:
             if len(cells) == len(names):
                 yield Row(place, {name: cell for name, cell in zip(names, cells, strict=True) if name})
             else:
-                counts = f"{len(cells)} cell{'s' * (len(cells) != 1)}, the header has {len(names)}"
+                counts = f"{pluralize(len(cells), 'cell')}, the header has {len(names)}"
                 yield SourceFlaw(place=place, message=f"{counts}; quote a cell that holds a delimiter or a line end")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.model.pack import Comparison, LintOption, Pack, RecordFacts
 from pytest_packbench.model.request import VerifyRequest
+from pytest_packbench.model.text import pluralize
 from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.tariff import outcome as reading
 from pytest_packbench.packs.tariff import scoring
@@ -114,7 +115,7 @@ def _actual_decision(outcome: TariffOutcome) -> str:
     parts = (
         outcome.refusal_category or "no category",
         ", ".join(outcome.reasons),
-        f"{asked} question{'s' * (asked > 1)}" if asked else "",
+        pluralize(asked, "question") if asked else "",
     )
     return f"refusal ({'; '.join(part for part in parts if part)})"
 

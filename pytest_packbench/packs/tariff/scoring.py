@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_packbench.model.score import TOLERANCE, Score, Term, judged
+from pytest_packbench.model.text import pluralize
 from pytest_packbench.packs.tariff.codes import depth, digits, stands_under
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ def _no_savings(scene: _Scene) -> Iterator[Term]:
 def savings_of(outcome: TariffOutcome) -> list[str]:
     """Give every savings lever, what-if option and claim of lower duty in an answer, a few words each."""
     counted = ((outcome.levers, "savings lever"), (outcome.what_ifs, "what-if option"))
-    return [_counted(count, what) for count, what in counted if count] + [*outcome.savings_claims]
+    return [pluralize(count, what) for count, what in counted if count] + [*outcome.savings_claims]
 
 
 def _citations(scene: _Scene) -> Iterator[Term]:
@@ -276,7 +277,7 @@ def _levers(scene: _Scene) -> Iterator[Term]:
     if expected.lever_found_expected and not levers:
         yield _zero("lever_missing", "no savings lever")
     elif expected.lever_found_expected is False and levers:
-        yield _zero(UNDUE_LEVER, _counted(levers, "savings lever"))
+        yield _zero(UNDUE_LEVER, pluralize(levers, "savings lever"))
     if levers < (expected.lever_count_min or 0):
         yield _zero("lever_count", f"{levers}, expected {expected.lever_count_min} or more")
     if expected.lever_compliance_ok and outcome.levers_compliant is False:
@@ -302,10 +303,6 @@ def _refusal(scene: _Scene) -> Iterator[Term]:
     else:
         points = scene.rules.scoring.wrong_refusal_category
         yield Term(name=WRONG_CATEGORY, value=points, detail=f"{found or 'no category'}, expected {wanted}")
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count > 1)}"
 
 
 def _note(name: str, detail: str) -> Term:
