@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.intervals import wilson
+from pytest_packbench.analysis.intervals import wilson_interval
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.load import parse_case
 from pytest_packbench.engine.recordings import Replay
@@ -76,7 +76,7 @@ def cases(folder: Path) -> Iterator[TariffCase]:
 
 def share(what: str, count: int, total: int) -> str:
     """Say a count with its rate and interval."""
-    interval = wilson(count, total)
+    interval = wilson_interval(count, total)
     if interval is None:
         return f"{what:22} no case"
     low, high = interval

@@ -18,6 +18,7 @@ from pytest_packbench.cases.files import (
 )
 from pytest_packbench.model.errors import CaseError, Problem
 from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -131,7 +132,7 @@ def describe_case_counts(folder: Path) -> str:
             counts[kind] = counts.get(kind, 0) + cases
     total = sum(counts.values())
     listed = ", ".join(f"{kind} {count}" for kind, count in counts.items())
-    return f"{total} case{'' if total == 1 else 's'}{f' ({listed})' if listed else ''}"
+    return f"{pluralize(total, 'case')}{f' ({listed})' if listed else ''}"
 
 
 def suite_cases(suite: Suite, pack: Pack, name_of: Callable[[Path], str]) -> tuple[SuiteCase, ...]:

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             one.results,
             config.all_gates(),
             BaselineLookup(stored=earlier.get(one.run.suite)),
-            whole=one.lists_all_cases,
+            with_errors=one.lists_all_cases,
             trials_rule=config.trials_rule(),
         ):
             good = good and result.passed
@@ -84,7 +84,7 @@ def _baselines(
     Raises:
         UsageError: one of them is the baseline of no run here, or can't be compared with.
     """
-    from pytest_packbench.analysis.gates import baseline_for
+    from pytest_packbench.analysis.gates import checked_baseline
 
     found: dict[str, StoredRun] = {}
     for path in paths:
@@ -97,7 +97,7 @@ def _baselines(
             raise UsageError(f"--baseline {path}: a run of suite {suite}; expected one of {judged}")
         for one, config in zip(stored, rules, strict=True):
             if one.run.suite == suite:
-                wrong = baseline_for(one.run, one.results, earlier, config.trials_rule()).unusable
+                wrong = checked_baseline(one.run, one.results, earlier, config.trials_rule()).unusable
                 if wrong:
                     raise UsageError(f"--baseline {path}: {wrong}")
         found[suite] = earlier

@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_packbench.analysis.figures import count
 from pytest_packbench.cases.files import LINES_SUFFIX, case_lines, iter_cases, read_case_bytes, read_id
 from pytest_packbench.cases.load import check_case, parse_json, read_config
 from pytest_packbench.cli import FINE, UNUSABLE, UsageError
@@ -21,6 +20,7 @@ from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.pack import SourceFlaw
 from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
     import argparse
@@ -133,12 +133,12 @@ def _written(found: _Found, place: Destination) -> Iterator[str]:
 def _cases(found: _Found) -> str:
     states = ", ".join(f"{number} {state}" for state, number in found.states.items())
     types = ", ".join(f"{name} {number}" for name, number in sorted(found.types.items()))
-    return f"{count(found.cases, 'case')}{f' ({states}): {types}' if found.cases else ''}"
+    return f"{pluralize(found.cases, 'case')}{f' ({states}): {types}' if found.cases else ''}"
 
 
 def _flaws(found: _Found) -> Iterator[str]:
     if found.flaws:
-        yield f"{count(found.flaws, 'place')} in the source {'makes' if found.flaws == 1 else 'make'} no case:"
+        yield f"{pluralize(found.flaws, 'place')} in the source {'makes' if found.flaws == 1 else 'make'} no case:"
         yield from (f"  {flaw.place}: {' '.join(flaw.message.split())}" for flaw in found.shown)
     if found.flaws > len(found.shown):
         yield f"  and {found.flaws - len(found.shown)} more"

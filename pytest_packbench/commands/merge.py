@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
-    from pytest_packbench.analysis.conclusion import RunCount
+    from pytest_packbench.analysis.conclusion import RunEvaluator
     from pytest_packbench.analysis.listing import Order
     from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.model.pack import Pack
@@ -48,11 +48,11 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from ulid import ULID
 
-    from pytest_packbench.analysis.conclusion import RunCount, judge
+    from pytest_packbench.analysis.conclusion import RunEvaluator, run_verdict
     from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.markdown import summary_markdown
-    from pytest_packbench.reports.terminal import table
+    from pytest_packbench.reports.terminal import summary_lines
     from pytest_packbench.runs.merge import Merge
     from pytest_packbench.runs.stored import BaselineLookup, load_run
     from pytest_packbench.runs.writer import RunWriter
@@ -73,12 +73,12 @@ def run(arguments: argparse.Namespace) -> int:
     absent = partial(_absent, merged, suite, shards, pack=pack, index=index) if shards is not None else None
     # results come by case id, and a table of cases with trials goes by test id
     order: Order = "given" if merged.settings.get("trials", 1) == 1 else "test"
-    count = RunCount(merged, suite.config, pack, earlier, order=order)
+    evaluator = RunEvaluator(merged, suite.config, pack, earlier, order=order)
     writer = RunWriter(arguments.output, merged.suite, merged.run_id, atomic=True)
     try:
         with writer:
-            writer.stream_results(_counted(merge.results(sorted(index), absent), count))
-            told = count.conclusion(replace(merged, partial=merge.partial()))
+            writer.stream_results(_counted(merge.results(sorted(index), absent), evaluator))
+            told = evaluator.conclusion(replace(merged, partial=merge.partial()))
             writer.write_page(SUMMARY, summary_markdown(told))
             writer.complete(run_document(told))
     except OSError as error:
@@ -88,10 +88,10 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         # the error names a draft, which nobody asked for
         raise UsageError(f"the merged run can't be written to {writer.folder}: {error.strerror or error}") from None
-    lines = table(told)
+    lines = summary_lines(told)
     sys.stdout.write("\n".join([*lines, f"reports: {writer.folder}", ""]))
     # the summary's own word: a failing case or a missing one fails a merge as it fails a run
-    return FINE if judge(told).status == "passed" else FAILED
+    return FINE if run_verdict(told).status == "passed" else FAILED
 
 
 def _check_output(output: Path) -> None:
@@ -110,9 +110,9 @@ def _check_rules(merged: Run, suite: Suite, pack: Pack) -> None:
         )
 
 
-def _counted(results: Iterable[CaseResult], count: RunCount) -> Iterator[CaseResult]:
+def _counted(results: Iterable[CaseResult], evaluator: RunEvaluator) -> Iterator[CaseResult]:
     for result in results:
-        count.add(result)
+        evaluator.add(result)
         yield result
 
 

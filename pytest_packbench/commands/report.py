@@ -88,7 +88,7 @@ def _place(name: str) -> str:
 
 
 def _count(given: Sequence[RecordSource], arguments: argparse.Namespace) -> Overview:
-    from pytest_packbench.analysis.overview import Caps, overview
+    from pytest_packbench.analysis.overview import ReportCaps, overview
     from pytest_packbench.analysis.tally import Tally
     from pytest_packbench.runs.lines import SkippedLines, read_errors, read_records
 
@@ -102,14 +102,14 @@ def _count(given: Sequence[RecordSource], arguments: argparse.Namespace) -> Over
         for line in read_errors(source, skipped=skipped):
             if wanted is None or line.run_id == wanted:
                 tally.add_error(line)
-    if not tally.cells:
+    if not tally.record_sums:
         of_run = "" if wanted is None else f" of run {wanted}"
         left_out = f": {skipped.count} can't be read, first {skipped.first[0]}" if skipped and skipped.count else ""
         broken = ", ".join(f"{number} {kind}" for kind, number in sorted(sum(tally.errors.values(), Counter()).items()))
         beside = f"; cases without a score: {broken}" if broken else ""
         raise UsageError(f"no records{of_run} in {', '.join(arguments.files)}{left_out}{beside}")
     with_errors = all(source.errors is not None for source in given)
-    caps = Caps(tokens=arguments.max_tokens, seconds=arguments.max_seconds, cost_usd=arguments.max_cost)
+    caps = ReportCaps(tokens=arguments.max_tokens, seconds=arguments.max_seconds, cost_usd=arguments.max_cost)
     return overview(tally, skipped=skipped, other_runs=others, with_errors=with_errors, caps=caps)
 
 

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.analysis.figures import count
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.files import case_lines, format_location, parse_line
 from pytest_packbench.cases.load import JsonError, check_case, load_cassette, parse_json
@@ -18,6 +17,7 @@ from pytest_packbench.model.checks import extension_problem
 from pytest_packbench.model.errors import CaseError, InputError, Problem, suggestion
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
+from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.terminal import printable
 from pytest_packbench.runs.journal import HEADER_KEY, JOURNAL_VERSION, parse_result
 from pytest_packbench.runs.lines import check_line
@@ -120,7 +120,7 @@ def _cases(entries: Iterable[CaseResult]) -> str:
         cases.add((entry.test_id, entry.file))
         trials += 1
     told = f", {trials} trials" if trials != len(cases) else ""
-    return f"{count(len(cases), 'case')}{told}"
+    return f"{pluralize(len(cases), 'case')}{told}"
 
 
 def _lines(path: Path, packs: Packs) -> str:
@@ -149,7 +149,7 @@ def _told(path: Path, kinds: dict[str, int], *, headed: bool) -> str:
     if len(kinds) > 1:
         raise ValueError(f"holds lines of several kinds: {', '.join(sorted(kinds))}")
     for kind, number in kinds.items():
-        return f"{count(number, 'line')}, each {kind}"
+        return f"{pluralize(number, 'line')}, each {kind}"
     if headed:
         return f"{_HEAD}, and no entry"
     if path.name not in _EMPTY:

@@ -197,9 +197,9 @@ class CaseRun:
         self.results = tuple(one.result for one in trials)
         result = self.results[0]
         if len(trials) > 1:
-            from pytest_packbench.analysis.trials import folded_case
+            from pytest_packbench.analysis.trials import fold_case
 
-            result = folded_case(self.results, self.suite.config.trials_rule())
+            result = fold_case(self.results, self.suite.config.trials_rule())
         self.result = result
         if result.verdict == "not_run":
             pytest.skip(printable(result.message))

@@ -7,8 +7,8 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.analysis.figures import count
 from pytest_packbench.model.score import Score, Term
+from pytest_packbench.model.text import pluralize
 from pytest_packbench.pytest_plugin.stash import CONTEXTS
 from pytest_packbench.reports.terminal import error_text, failure_text, headline, trials_lines
 
@@ -115,7 +115,7 @@ def _whereabouts(run: CaseRun, attempt: Attempt | None) -> list[str]:
     return [
         f"case:     {run.where}",
         f"cassette: {shown} ({played})" if shown else f"cassette: {played}",
-        *([f"model:    {attempt.backend} {attempt.model}, {count(attempt.calls, 'call')}"] if live else []),
+        *([f"model:    {attempt.backend} {attempt.model}, {pluralize(attempt.calls, 'call')}"] if live else []),
         f"re-run:   {rerun_command(run)}",
     ]
 

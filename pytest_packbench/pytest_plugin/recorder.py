@@ -251,13 +251,13 @@ class Recorder:
         comparison = conclusion.comparison
         if comparison is None:
             return [earlier.reason] if earlier.reason else []
-        from pytest_packbench.reports.diff import answer, diff_markdown, sentences
+        from pytest_packbench.reports.diff import comparison_headline, diff_markdown, sentences
 
         name = comparison.baseline.run_id
         if comparison.differences:
             return [f"not compared with {name}: {'; '.join(comparison.differences)}"]
         writer.write_page(DIFF, diff_markdown(comparison))
-        return [f"{answer(comparison)} since {name} ({DIFF})", *sentences(comparison)[:1]]
+        return [f"{comparison_headline(comparison)} since {name} ({DIFF})", *sentences(comparison)[:1]]
 
     def _take_unreported(self, run: SuiteRun, *, interrupted: bool) -> None:
         """Complete the entries of a session that ended early: what was made is kept, the rest was not run."""

@@ -85,14 +85,14 @@ class Terminal:
             self._show(terminalreporter, run)
 
     def _show(self, reporter: pytest.TerminalReporter, run: SuiteRun) -> None:
-        from pytest_packbench.reports.terminal import table
+        from pytest_packbench.reports.terminal import summary_lines
 
         told = run.conclusion
         if told is None and not run.trouble:
             return
         reporter.section(f"packbench: {run.suite.name}")
         if told is not None:
-            for line in table(told):
+            for line in summary_lines(told):
                 reporter.line(line)
             if told.run.settings.get("spent"):
                 reporter.line(spent_text(told.run.settings["spent"]))

@@ -162,7 +162,7 @@ class ResumedRun:
         prior = self.prior.get(suite)
         count = len(prior.all_results()) if prior is not None else 0
         repeated = f", {prior.repeated} unfinished to repeat" if prior is not None and prior.repeated else ""
-        attempts = f"{count} attempt{'' if count == 1 else 's'}"
+        attempts = pluralize(count, "attempt")
         return f"packbench: suite {suite}: resuming run {self.run_id}: {attempts} kept{repeated}"
 
 

@@ -405,11 +405,11 @@ def test_a_cap_on_tokens_stops_the_run_and_says_so(project: Project) -> None:
     assert {line["verdict"] for line in idle} == {"not_run"}
     assert len(idle) + len(project.lines("records.jsonl")) == 12
     share = "this worker's share (1/2) of the run's cap" if project.workers else "the run's cap"
-    shared = " (workers share tokens and cost in equal parts)" if project.workers else ""
+    shared = " (tokens and cost are split equally among the workers)" if project.workers else ""
     result.stdout.fnmatch_lines_random(
         [
-            f"packbench: caps: tokens 40{shared}; attempts at once: 1*, 300 s each; temperature 0",
-            "packbench: 12 cases to be run in live mode: at least 12 model calls, for cases without a recording",
+            f"packbench: caps: tokens 40{shared}; concurrent attempts: 1*, timeout 300 s per attempt; temperature 0",
+            "packbench: 12 cases to run in live mode: at least 12 model calls (cases without a recording)",
             f"*{share} of 40 tokens is reached*",
             "*completeness*FAIL*",
         ]
@@ -425,7 +425,7 @@ def test_a_cap_on_cost_counts_with_the_suites_own_prices(plain: Project) -> None
         # 11 tokens cost 1.10
         result = plain.run_toy(*live(server, "--packbench-max-cost=2", "--packbench-concurrency=1"))
     assert len(server.requests) == 2
-    result.stdout.fnmatch_lines(["*caps: cost 2*", "*asked: 2 model calls, 36 tokens, 2.2000 USD*"])
+    result.stdout.fnmatch_lines(["*caps: cost 2*", "*used: 2 model calls, 36 tokens, 2.2000 USD*"])
 
 
 def test_a_cap_on_time_begins_nothing_more(plain: Project) -> None:

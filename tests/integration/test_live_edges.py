@@ -126,7 +126,7 @@ def test_a_tool_that_traces_is_no_debugger(plain: Project) -> None:
         encoding="utf-8",
     )
     result = debugged(plain, "", "-p", "traced", "--packbench-mode=live", "--packbench-target=pipeline:note")
-    assert "attempts at once: 8, 300 s each" in result.stdout
+    assert "concurrent attempts: 8, timeout 300 s per attempt" in result.stdout
 
 
 def test_a_cap_on_money_wants_the_price_of_a_target_outside_this_process(plain: Project) -> None:

@@ -382,12 +382,12 @@ def test_gates_may_ask_for_a_baseline(place: Path) -> None:
     assert "no baseline" in said
     code, _, said = merge(place / "out", root, folders, "--baseline", str(before))
     assert "0.50 x the baseline's" in said
-    assert "of both runs" not in said
+    assert "in both runs" not in said
     assert code == 0
     changed = folders_of(place / "out", root, [some("a", case_sha256="cd" * 32), some("b", refused=True, **same)])
     _, _, said = merge(place / "out", root, changed, "--baseline", str(before))
     # a case that has changed since is not compared
-    assert "on the 1 case of both runs" in said
+    assert "over the 1 case in both runs" in said
 
 
 def test_more_cases_than_a_page_shows_keep_their_figures(place: Path) -> None:

@@ -82,14 +82,14 @@ BROKEN = entry("broken", "error", kind="timeout", message="after 5 s")
 
 def completeness(path: Path) -> str:
     read = read_run(path)
-    (result,) = check_run(read.run, read.results, [COMPLETE], whole=read.lists_all_cases)
+    (result,) = check_run(read.run, read.results, [COMPLETE], with_errors=read.lists_all_cases)
     return result.text
 
 
 def test_records_alone_do_not_tell_what_broke(tmp_path: Path) -> None:
     path = records(tmp_path, entry("a"))
     assert not read_run(path).lists_all_cases
-    assert completeness(path).startswith("completeness: not known from records alone")
+    assert completeness(path).startswith("completeness: unknown, because records alone")
 
 
 def test_the_errors_beside_them_do(tmp_path: Path) -> None:
@@ -174,4 +174,4 @@ def test_records_alone_tell_who_judged(tmp_path: Path, form: Callable[[str], obj
     stored = read_run(path)
     assert [one.judge for one in stored.results] == ["llama_guard", "words"]
     (result,) = check_run(stored.run, stored.results, [a_gate("pass_rate", min=0.5)])
-    assert result.text == "pass_rate: judged by llama_guard and words, whose rates are not mixed: FAIL"
+    assert result.text == "pass_rate: judged by llama_guard and words; rates of several judges are not mixed: FAIL"

@@ -225,8 +225,8 @@ class TestCounts:
         ],
     )
     def test_values_that_we_do_not_write_are_not_counted(self, odd: dict[str, Any]) -> None:
-        ((key, cell),) = tally_of([record(packbench=odd)]).cells.items()
-        (profile,) = cell.sums().profiles
+        ((key, cell),) = tally_of([record(packbench=odd)]).record_sums.items()
+        (profile,) = cell.result_sums().profiles
         assert (profile.scored, profile.utility, cell.costed, cell.later) == (False, None, 0, 0)
         assert (key[3], key[6]) == ("", "")
 
@@ -242,11 +242,13 @@ class TestCounts:
             record(test_id=verdict, packbench={"judge": {"name": "j", "model": "m", "verdict": verdict}})
             for verdict in ("safe", "unsafe")
         ]
-        ((key, _),) = tally_of(found).cells.items()
+        ((key, _),) = tally_of(found).record_sums.items()
         assert key[6] == "j / m"
 
     @given(st.lists(st.builds(record, attack_category=names, test_id=names), max_size=8))
     def test_every_record_counts_once_or_as_a_duplicate(self, found: list[EvalRecord]) -> None:
         tally = tally_of(found)
-        assert sum(cell.sums().count() for cell in tally.cells.values()) + tally.duplicates.count == len(found)
-        assert sum(cell.sums().count() for cell in tally.repeated.values()) == tally.duplicates.count
+        assert sum(cell.result_sums().count() for cell in tally.record_sums.values()) + tally.duplicates.count == len(
+            found
+        )
+        assert sum(cell.result_sums().count() for cell in tally.duplicate_sums.values()) == tally.duplicates.count

@@ -101,7 +101,7 @@ class TestPlaces:
             2,
             f"packbench: reports/benchmarks/toy/{COMPLETE}: contains no report.json; pass {records} to read the records alone\n",
         )
-        assert "completeness: not known from records alone" in say("gate", records, "--root", "storage")[1]
+        assert "completeness: unknown, because records alone" in say("gate", records, "--root", "storage")[1]
 
     @pytest.mark.parametrize("out", ["nowhere/x.md", "storage"])
     @pytest.mark.parametrize(
@@ -437,7 +437,7 @@ class TestRescore:
         code, told = say("rescore", str(folder), "--root", str(root))
         assert code == 0
         assert "0 regressed, 0 improved, 1 new failure, 0 fixed" in told
-        assert "now pack_error" in told
+        assert "now: pack_error" in told
         assert say("rescore", str(folder), "--root", str(root), "--fail-on", "new_failures>0")[0] == 1
 
     def test_other_rules_are_named(self, tmp_path: Path, say: Say) -> None:

@@ -99,7 +99,7 @@ def csv_rows(path: Path, format_: CsvFormat) -> Iterator[TableRow | SourceFlaw]:
             if len(cells) == len(names):
                 yield TableRow(location, {name: cell for name, cell in zip(names, cells, strict=True) if name})
             else:
-                counts = f"{len(cells)} cell{'s' * (len(cells) != 1)}, but {len(names)} in the header"
+                counts = f"{pluralize(len(cells), 'cell')}, but {len(names)} in the header"
                 hint = "quote cells that contain a delimiter or a line end"
                 yield SourceFlaw(place=location, message=f"{counts}; {hint}")
 
