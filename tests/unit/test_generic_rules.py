@@ -86,6 +86,7 @@ CONTROLS: list[tuple[str, Any, Any, float]] = [
     ("contains", "the cat sat", "Cat", 0),
     ("contains_any_case", "the cat sat", "CAT", 1),
     ("contains_any_case", "the cat sat", "DOG", 0),
+    ("contains_any_case", ["A", ["B"]], ["a", ["B"]], 1),
     ("contains", ["x", {"a": 1}], {"a": 1}, 1),
     ("contains", ["x", 1], True, 0),
     ("contains", {"cat": 1}, "cat", 0),

@@ -164,7 +164,7 @@ def test_a_function_of_the_users_gives_points(word: str, points: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "message"),
     [
         ("over", r'criterion "style": .*style returned 1.5, expected a number from 0 to 1'),
         ("nan", r"returned nan, expected a number from 0 to 1"),
@@ -172,8 +172,8 @@ def test_a_function_of_the_users_gives_points(word: str, points: float) -> None:
         ("nothing", r"criterion \"style\" raised KeyError: 'nothing'"),
     ],
 )
-def test_a_function_that_breaks_is_an_error(word: str, said: str) -> None:
-    with pytest.raises(CriterionError, match=said) as caught:
+def test_a_function_that_breaks_is_an_error(word: str, message: str) -> None:
+    with pytest.raises(CriterionError, match=message) as caught:
         scored(PYTHON, {}, {"a": word})
     names = [frame.name for frame in caught.traceback]
     assert ("style" in names) is (word == "nothing")
@@ -190,7 +190,7 @@ def test_a_function_can_not_spoil_what_is_recorded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "said"),
+    ("result", "message"),
     [
         (None, "does the target return its result"),
         ({"a": float("nan")}, "is not JSON"),
@@ -198,8 +198,8 @@ def test_a_function_can_not_spoil_what_is_recorded() -> None:
         ({"refusal": {"category": 5}}, "result/refusal/category: got 5"),
     ],
 )
-def test_a_result_that_can_not_be_read(result: Any, said: str) -> None:
-    with pytest.raises(ResultError, match=said):
+def test_a_result_that_can_not_be_read(result: Any, message: str) -> None:
+    with pytest.raises(ResultError, match=message):
         scored(REFUSING, {"a": 1}, result)
 
 

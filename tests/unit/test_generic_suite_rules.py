@@ -121,11 +121,11 @@ UNSOUND = {
 }
 
 
-@pytest.mark.parametrize(("text", "said"), UNSOUND.items())
-def test_a_mistake_is_told_in_one_line_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+@pytest.mark.parametrize(("text", "message"), UNSOUND.items())
+def test_a_mistake_is_told_in_one_line_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SuiteError) as caught:
         read(tmp_path, text)
-    assert str(caught.value) == f"suite.yaml: {said}"
+    assert str(caught.value) == f"suite.yaml: {message}"
 
 
 @pytest.mark.parametrize("text", SOUND)
@@ -233,13 +233,13 @@ CASES: dict[tuple[str, str], str] = {
 }
 
 
-@pytest.mark.parametrize(("rules_and_expected", "said"), CASES.items())
-def test_a_case_has_to_bring_what_is_compared_with(rules_and_expected: tuple[str, str], said: str) -> None:
+@pytest.mark.parametrize(("rules_and_expected", "message"), CASES.items())
+def test_a_case_has_to_bring_what_is_compared_with(rules_and_expected: tuple[str, str], message: str) -> None:
     text, expected = rules_and_expected
     model = GenericPack().for_suite(suite(text)).case_model
     with pytest.raises(CaseError) as caught:
         check_case(case(json.loads(expected)), model, source="a.json", stem="a", pack="generic")
-    assert str(caught.value) == f"a.json: {said}"
+    assert str(caught.value) == f"a.json: {message}"
 
 
 def test_a_case_that_expects_a_refusal_has_nothing_to_compare_with() -> None:

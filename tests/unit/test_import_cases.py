@@ -60,13 +60,13 @@ def test_without_write_nothing_is_written(capsys: pytest.CaptureFixture[str]) ->
     table("id,input,expected\na,one,1\nb,two,2\n")
     assert run() == 0
     assert [path.name for path in Path().iterdir()] == ["t.csv"]
-    said = capsys.readouterr().out
-    assert said.startswith(
+    out = capsys.readouterr().out
+    assert out.startswith(
         "s: 2 cases (2 new): plain 2\nthe first, of t.csv:2, for storage/benchmarks/s/cases/plain/a.json:\n{\n"
     )
-    assert '\n  "input": "one",\n' in said
-    assert '"two"' not in said
-    assert said.endswith("\nwith it: storage/benchmarks/s/suite.yaml\nnothing was written; --write writes\n")
+    assert '\n  "input": "one",\n' in out
+    assert '"two"' not in out
+    assert out.endswith("\nwith it: storage/benchmarks/s/suite.yaml\nnothing was written; --write writes\n")
 
 
 def test_what_is_written_is_what_was_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,9 +75,9 @@ def test_what_is_written_is_what_was_shown(capsys: pytest.CaptureFixture[str]) -
     shown = capsys.readouterr().out
     assert run("--write") == 0
     assert (SUITE / "cases/plain/a.json").read_text("utf-8") in shown
-    said = capsys.readouterr().out
-    assert said.startswith("s: wrote 1 case (1 new): plain 1\nwrote storage/benchmarks/s/suite.yaml\n")
-    assert said.endswith("run it: pytest --packbench-suite=s --packbench-target=package.module:function\n")
+    out = capsys.readouterr().out
+    assert out.startswith("s: wrote 1 case (1 new): plain 1\nwrote storage/benchmarks/s/suite.yaml\n")
+    assert out.endswith("run it: pytest --packbench-suite=s --packbench-target=package.module:function\n")
 
 
 def test_columns_become_a_case() -> None:
@@ -131,7 +131,7 @@ def test_a_column_with_a_comma_or_a_sign_in_its_name() -> None:
     assert only()["input"] == {"a,b": "1", "c=d": "2"}
 
 
-def test_text_stays_text_unless_it_is_said_to_be_json() -> None:
+def test_text_stays_text_unless_it_is_declared_as_json() -> None:
     table("input,expected\n007,true\n")
     assert run("--write") == 0
     assert (only()["input"], only()["expected"]) == ("007", "true")
@@ -193,17 +193,17 @@ def test_texts_of_other_scripts_stay_different() -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "said"),
+    ("second", "message"),
     [
         ("a,other,2", 'duplicate id "a", first used at t.csv:2'),
         ("A,other,2", 'duplicate id "A", first used at t.csv:2'),
     ],
 )
-def test_two_of_one_id(capsys: pytest.CaptureFixture[str], second: str, said: str) -> None:
+def test_two_of_one_id(capsys: pytest.CaptureFixture[str], second: str, message: str) -> None:
     table(f"id,input,expected\na,one,1\n{second}\nc,three,3\n")
     assert run() == 2
     out = capsys.readouterr().out
-    assert f"  t.csv:3: /id: {said}" in out
+    assert f"  t.csv:3: /id: {message}" in out
     assert out.startswith("s: 2 cases")
 
 
@@ -312,7 +312,7 @@ def test_a_suite_of_another_pack(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words", "said"),
+    ("content", "words", "message"),
     [
         ("", [], "t.csv: the file is empty; expected a first line with the names of the columns"),
         ("a,b\n1,2\n", [], 't.csv: no column "input"; set another one with --input; columns: a, b'),
@@ -333,13 +333,13 @@ def test_a_suite_of_another_pack(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_a_file_that_cant_be_read(
-    capsys: pytest.CaptureFixture[str], content: str | bytes, words: list[str], said: str
+    capsys: pytest.CaptureFixture[str], content: str | bytes, words: list[str], message: str
 ) -> None:
     table(content)
     assert run(*words) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("packbench: ")
-    assert said in captured.err
+    assert message in captured.err
     assert captured.err.count("\n") == 1
     assert captured.out == ""
 

@@ -306,9 +306,6 @@ class CaseCriterion(Criterion):
     ignore_case: bool = False
 
     def _fold(self, value: Any) -> Any:
-        """Return a string, or the strings in a list, without differences of case if those are ignored."""
-        if self.ignore_case and isinstance(value, list):
-            return [element.casefold() if isinstance(element, str) else element for element in value]
         return value.casefold() if self.ignore_case and isinstance(value, str) else value
 
 
@@ -331,7 +328,8 @@ class Contains(CaseCriterion):
         """Return the share of the expected values that are found."""
         if not isinstance(value, str | list):
             return Grade(0.0, f"got {format_value(value)}, which is neither text nor a list")
-        expected_values, folded = _as_list(expected), self._fold(value)
+        folded = self._fold(value) if isinstance(value, str) else [self._fold(element) for element in value]
+        expected_values = _as_list(expected)
         missing = [part for part in expected_values if not _is_in(folded, self._fold(part))]
         return Grade(1 - len(missing) / len(expected_values), f"without {format_value(missing)}") if missing else FULL
 
@@ -368,7 +366,7 @@ class ContainsAnywhere(CaseCriterion):
 
     def compare(self, value: Any, expected: Any) -> Grade:
         """Return 1 or 0 points."""
-        parts, folded_leaves = self._fold(_as_list(expected)), map(self._fold, leaves(value))
+        parts, folded_leaves = [self._fold(part) for part in _as_list(expected)], map(self._fold, leaves(value))
         is_found = any(
             part in leaf if isinstance(part, str) and isinstance(leaf, str) else json_equal(leaf, part)
             for leaf in folded_leaves
