@@ -2,7 +2,7 @@
 
 A reading is a value that the original coerces and that our reader or schema refuses, or takes for something else: it
 rewrites case and result into what the original saw. A rule is something that the original scores otherwise: it rewrites
-our terms. `docs/scoring-departures.md` tells the reasons at length.
+our terms. `docs/scoring-departures.md` gives the reasons.
 """
 
 from __future__ import annotations
