@@ -1,9 +1,9 @@
-"""What the tariff suite holds, and how many wrong answers, flawed proposals and changed inputs it catches, in Markdown.
+"""Count the cases of the tariff suite, and the wrong answers, flawed proposals and changed inputs that it detects.
 
     python benchmarks/controls.py
 
-The controls are made from every case's right answer (`tests/controls`); the tests run them too. Exit code 1: one
-slipped.
+The controls are derived from the right answer of every case (`tests/controls`); the tests run them too. The output is
+Markdown. Exit code 1: a control was not detected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HOME = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
-    """Make every control and print what became of it."""
+    """Derive every control and print its result."""
     sys.path.insert(0, str(HOME))
     from tests.controls import changed_inputs, wrong_answers, wrong_proposals
     from tests.controls.test_tariff_gold import counts
@@ -27,10 +27,10 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             changed = [changed_inputs.tally(change, answers, Path(folder)) for change in changed_inputs.CHANGES]
         tables.append(("changed input or recording", changed))
-    print("| the suite | has | at least |\n|---|---:|---:|")
+    print("| the suite | number | at least |\n|---|---:|---:|")
     print("".join(f"| {name} | {found} | {least} |\n" for name, (found, least) in counts().items()))
     for title, tallies in tables:
-        print(f"| {title} | has to | of cases | made | caught |\n|---|---|---:|---:|---:|")
+        print(f"| {title} | required result | cases | number | caught |\n|---|---|---:|---:|---:|")
         for tally in tallies:
             print(f"| {tally.name} | {tally.must} | {tally.cases} | {tally.made} | {tally.caught} |")
         print(f"| together | | | {sum(one.made for one in tallies)} | {sum(one.caught for one in tallies)} |\n")
