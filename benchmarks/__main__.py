@@ -186,7 +186,7 @@ def _live(_: Session) -> Iterator[Row]:
             missed = f"Missed by {SHARE - share:.1%} of the rate: see the load."
             judgement = "Met." if share >= SHARE else missed
             yield Row(
-                f"live: {LIVE_CASES:,} cases, a local server with a latency of {LATENCY * 1000:.0f} ms, {at_once} at once",
+                f"live: {LIVE_CASES:,} cases, a server with {LATENCY * 1000:.0f} ms latency, {at_once} at once",
                 f"{share:.1%} of the ideal rate, {found.cpu:.2f} CPU s, {found.mebibytes:.0f} MiB",
                 f"ideal {ideal:.2f} s; all calls {found.calls:.2f} s, the whole command {found.wall:.2f} s",
                 "95 %" if at_once == AT_ONCE else "",

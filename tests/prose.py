@@ -1,4 +1,4 @@
-"""Lint every sentence that a user can read: messages, help, public docstrings, and the documentation pages.
+"""Lint every sentence that a user can read: messages, help, public docstrings, documentation, comments of suites.
 
 `python -m tests.prose` checks them with proselint and with the list `AVOID` below, and exits with 1 if it finds anything.
 `--list` prints the sentences instead, one per line. `--docstrings` adds the docstrings of private code.
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ("pytest_packbench/**/*.py", "benchmarks/*.py", "docs/examples/**/*.py")
 PAGES = ("*.md", "docs/*.md", "docs/examples/**/*.md", "pytest_packbench/packs/*/starter/**/*.md")
+YAML = ("storage/benchmarks/*/suite.yaml", "pytest_packbench/packs/*/starter/**/*.yaml", "docs/examples/**/*.yaml")
 PUBLIC_DOCSTRINGS = re.compile(r"pytest_packbench/(hookspecs|testing|__init__|model/\w+)\.py|docs/examples/.+")
 """Modules with docstrings that users read: hooks, public names, and models that become descriptions in JSON Schemas."""
 
@@ -141,6 +142,8 @@ def sentences(root: Path, *, docstrings: bool = False) -> Iterator[Sentence]:
     """
     for path in _paths(root, PAGES):
         yield from of_page(path.read_text("utf-8"), path.relative_to(root).as_posix())
+    for path in _paths(root, YAML):
+        yield from of_yaml(path.read_text("utf-8"), path.relative_to(root).as_posix())
     for path in _paths(root, CODE):
         file = path.relative_to(root).as_posix()
         yield from of_module(path.read_text("utf-8"), file, public_names(root), docstrings=docstrings)
@@ -177,6 +180,13 @@ def of_page(text: str, file: str) -> Iterator[Sentence]:
                 yield from _split([(number, cell.strip())], file)
         elif line.strip():
             block.append((number, re.sub(r"^\s*([-*>]|#+|\d+\.) +", "", line)))
+
+
+def of_yaml(text: str, file: str) -> Iterator[Sentence]:
+    """Split the comments and the description of a `suite.yaml` into sentences."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if prose := re.search(r"(?:^|\s)# *(.+)$|^description: *(.+)$", line):
+            yield from _split([(number, prose[1] or prose[2])], file)
 
 
 def of_module(

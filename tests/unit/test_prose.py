@@ -64,6 +64,15 @@ def test_a_page_is_split_into_sentences_with_their_lines() -> None:
     ]
 
 
+def test_a_suite_is_split_into_comments_and_description() -> None:
+    text = "pack: generic\ndescription: some of them\n\n# the rules of it\ncriteria:\n  - {exact: /a}  # exact match\n"
+    assert [(one.line, one.text) for one in prose.of_yaml(text, "suite.yaml")] == [
+        (2, "some of them"),
+        (4, "the rules of it"),
+        (6, "exact match"),
+    ]
+
+
 def test_a_module_is_split_into_messages_and_public_docstrings() -> None:
     source = '''"""Private module text."""
 def shown():
