@@ -1,10 +1,10 @@
-"""How many cases of the tariff suite the floor gets right: a target that only compares words.
+"""Run the lexical floor on the tariff suite: a target that only compares words.
 
     python benchmarks/lexical_floor.py SCHEDULE [--suite DIR]
 
-SCHEDULE is the tariff schedule as its publisher exports it (JSON, CSV, or a table with the same columns; also .gz).
-Accuracy is the share of the cases that expect an answer whose code agrees with a preferred code to 2, 4, 6, 8 or 10
-digits, with the two-sided 95 % Wilson interval. A missed refusal is a case that expects one and gets a code.
+SCHEDULE is the tariff schedule as exported by its publisher (JSON, CSV, or a table with the same columns; also .gz).
+Accuracy is the share of the cases that expect an answer and get a code that agrees with a preferred code to 2, 4, 6, 8
+or 10 digits, with the two-sided 95 % Wilson interval. A missed refusal is a case that expects one and gets a code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SUITE = Path(__file__).resolve().parent.parent / "storage" / "benchmarks" / "tar
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the floor on every case and print what it gets right."""
+    """Run the floor on every case and print its accuracy."""
     parser = argparse.ArgumentParser(description="the lexical floor of the tariff suite")
     parser.add_argument("schedule", type=Path)
     parser.add_argument("--suite", type=Path, default=SUITE)

@@ -196,7 +196,7 @@ def test_lint_of_the_example_recalculates(plain: Project, capsys: pytest.Capture
     change(plain, "cases/convert/cups_in_millilitres.json", lambda case: case["expected"].update(never=[473.2]))
     assert main(["lint", "units"]) == 1
     out = capsys.readouterr().out
-    assert "answer_wrong: got 26.9, but it is 26.2188 mi" in out
+    assert "answer_wrong: got 26.9, but the conversion gives 26.2188 mi" in out
     assert "never_is_right" in out
     assert "2 errors, 0 warnings" in out
 
@@ -206,7 +206,7 @@ def test_a_mistake_in_a_case_of_the_example_is_one_line(plain: Project) -> None:
     change(plain, "cases/convert/marathon_in_miles.json", lambda case: case["expected"]["answer"].update(unit="mile"))
     result = plain.run("--packbench-suite=units")
     result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(['*/expected/answer/unit: no unit is called "mile"; expected one of: mm, cm*'])
+    result.stdout.fnmatch_lines(['*/expected/answer/unit: unknown unit "mile"; expected one of: mm, cm*'])
 
 
 # the page
