@@ -1,7 +1,6 @@
 """Benchmark cases as pytest tests: recorded or live AI pipelines, partial credit, honest reports.
 
-The public names are resolved on first use, so that importing the package (as pytest does for
-every run in an environment where it is installed) costs nothing.
+Public names are imported on first use, because pytest imports this package in every run of an environment that has it.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ __all__ = [
     "without_model",
 ]
 
-_HOMES = {
+_MODULES = {
     "Backend": "backends",
     "BackendError": "backends",
     "BackendOptions": "backends",
@@ -161,15 +160,15 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Resolve a public name from the module that holds it."""
-    home = _HOMES.get(name)
-    if home is None:
+    """Import a public name from the module that defines it."""
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{home}"), name)
+    value: object = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    """List the public names beside what is loaded."""
+    """Return the public names and the loaded names."""
     return sorted({*globals(), *__all__})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench import __version__
 from pytest_packbench.engine.attempt import UNKNOWN, Attempt, Failure, frames
 from pytest_packbench.model.errors import describe_error, json_pointer
-from pytest_packbench.model.pack import Comparison
+from pytest_packbench.model.pack import Comparison, record_facts
 from pytest_packbench.model.record import EVAL_BACKENDS, RecordError, wire_record
 from pytest_packbench.model.result import EXTENSION_VERSION, CaseResult, extension_object, format_timestamp
 from pytest_packbench.model.score import describe_score
@@ -139,7 +139,7 @@ def result_of(place: Place, attempt: Attempt, context: SuiteContext, run_id: str
         return CaseResult(**fields, verdict="known_hole", kind="xfail", message=message)
     if score.verdict not in {"passed", "failed"} or score.score is None:
         return CaseResult(**fields, verdict=score.verdict, kind=score.verdict, message=score.message or score.verdict)
-    facts = place.pack.facts(place.loaded.case, outcome, score)
+    facts = record_facts(place.pack, place.loaded.case, outcome, score)
     fields |= _told_by_pack(score, facts)
     wire = _wire(fields, attempt, facts) | {
         "run_id": run_id,
