@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.errors import CaseError, SuiteError
     from pytest_packbench.model.finding import FiledCase, Finding
     from pytest_packbench.model.gate import Gate, GateResult
-    from pytest_packbench.model.outcome import Firing, Outcome, ResultError
+    from pytest_packbench.model.outcome import Breakdown, Firing, Outcome, ResultError
     from pytest_packbench.model.pack import (
         CaseDraft,
         Comparison,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from pytest_packbench.model.record import EvalRecord, RecordError
     from pytest_packbench.model.request import (
+        LLM,
         ModelAnswer,
         ModelRequest,
         Target,
@@ -47,10 +48,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "LLM",
     "Backend",
     "BackendError",
     "BackendOptions",
     "BackendUnusable",
+    "Breakdown",
     "Case",
     "CaseDraft",
     "CaseError",
@@ -107,6 +110,7 @@ _MODULES = {
     "BackendError": "backends",
     "BackendOptions": "backends",
     "BackendUnusable": "backends",
+    "Breakdown": "model.outcome",
     "Case": "model.case",
     "CaseDraft": "model.pack",
     "CaseError": "model.errors",
@@ -123,6 +127,7 @@ _MODULES = {
     "Importer": "model.pack",
     "JudgeQuestion": "packs.agent_safety.judges.ruling",
     "JudgeRuling": "packs.agent_safety.judges.ruling",
+    "LLM": "model.request",
     "LintOption": "model.pack",
     "ListOf": "model.case",
     "ModelAnswer": "model.request",

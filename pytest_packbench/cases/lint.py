@@ -174,26 +174,28 @@ def _misnamed(files: SuiteFiles) -> Iterator[Finding]:
 
 def _thresholds(files: SuiteFiles) -> Iterator[Finding]:
     thresholds = files.config.thresholds
-    found = partial(Finding, file=CONFIG_NAME)
+    finding = partial(Finding, file=CONFIG_NAME)
     named = {"accept": thresholds.accept, "refuse": thresholds.refuse}
     named |= {f"by_type/{name}": value for name, value in thresholds.by_type.items()}
     for name, value in named.items():
         if value <= 0:
             message = f"got {value:g}, so that every score passes; raise it"
-            yield found(pointer=f"/thresholds/{name}", rule="threshold_zero", message=message)
+            yield finding(pointer=f"/thresholds/{name}", rule="threshold_zero", message=message)
     types = {filed.loaded.case.case_type for filed in files.cases}
     for name in sorted(thresholds.by_type.keys() - types):
         message = f'no case has the type "{name}"; remove it'
-        yield found(pointer=f"/thresholds/by_type/{name}", rule="threshold_unused", message=message, severity="warning")
+        yield finding(
+            pointer=f"/thresholds/by_type/{name}", rule="threshold_unused", message=message, severity="warning"
+        )
 
 
 def _gates(files: SuiteFiles) -> Iterator[Finding]:
     for index, gate in enumerate(files.config.gates):
-        found = partial(Finding, file=CONFIG_NAME, pointer=f"/gates/{index}")
+        finding = partial(Finding, file=CONFIG_NAME, pointer=f"/gates/{index}")
         if _cannot_fail(gate):
-            yield found(rule="gate_vacuous", message=f"the gate passes for any {gate.metric}; use a stricter bound")
+            yield finding(rule="gate_vacuous", message=f"the gate passes for any {gate.metric}; use a stricter bound")
         elif gate.min is not None and gate.max is not None and gate.min > gate.max:
-            yield found(
+            yield finding(
                 rule="gate_unreachable",
                 message=f"min {gate.min:g} is over max {gate.max:g}, so that no run passes; correct one of them",
             )
@@ -208,18 +210,18 @@ def _cannot_fail(gate: Gate) -> bool:
 
 def _gate_names(gate: Gate, pointer: str, files: SuiteFiles) -> Iterator[Finding]:
     """Yield names of cases and groups that do not exist: such a gate fails every run."""
-    found = partial(Finding, file=CONFIG_NAME)
+    finding = partial(Finding, file=CONFIG_NAME)
     known = {filed.loaded.case.id for filed in files.cases}
     for position, name in enumerate(gate.must_pass):
         if name not in known | files.unread:
             close = get_close_matches(name, known, n=1)
             advice = f'did you mean "{close[0]}"?' if close else "remove it"
             message = f'unknown case "{name}"; {advice}'
-            yield found(pointer=f"{pointer}/must_pass/{position}", rule="gate_unknown_case", message=message)
+            yield finding(pointer=f"{pointer}/must_pass/{position}", rule="gate_unknown_case", message=message)
     groups = (*_GROUPS, *sorted(files.facets))
     if gate.by is not None and gate.by not in groups and files.cases:
         message = f'no case has the facet "{gate.by}"; {suggestion(gate.by, groups)}'
-        yield found(pointer=f"{pointer}/by", rule="gate_unknown_group", message=message)
+        yield finding(pointer=f"{pointer}/by", rule="gate_unknown_group", message=message)
 
 
 def _ids(files: SuiteFiles) -> Iterator[Finding]:
@@ -314,15 +316,15 @@ def _cassettes(files: SuiteFiles) -> Iterator[Finding]:
 
 
 def _belonging(filed: FiledCase, cassette: Cassette) -> Iterator[Finding]:
-    found = partial(Finding, file=filed.cassette_file)
+    finding = partial(Finding, file=filed.cassette_file)
     if cassette.case_id != filed.loaded.case.id:
         message = f"got {format_value(cassette.case_id)}, the id of another case; each case needs its own cassette"
-        yield found(pointer="/case_id", rule="cassette_foreign", message=message)
+        yield finding(pointer="/case_id", rule="cassette_foreign", message=message)
     elif cassette.input_sha256 != filed.loaded.input_sha256:
         message = (
             f"the input of the case has changed since the recording, now {filed.loaded.input_sha256}; record it again"
         )
-        yield found(pointer="/input_sha256", rule="cassette_outdated", message=message)
+        yield finding(pointer="/input_sha256", rule="cassette_outdated", message=message)
 
 
 def _folder(filed: FiledCase) -> Iterator[Finding]:
