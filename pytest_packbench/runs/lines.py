@@ -351,10 +351,10 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
 def _attempts(path: Path) -> Iterator[tuple[str, str, int, dict[str, Any]]]:
     if not path.is_file():
         return
-    for location, found in _values(path):
-        if not isinstance(found, dict) or not isinstance(found.get("test_id"), str):
+    for location, data in _values(path):
+        if not isinstance(data, dict) or not isinstance(data.get("test_id"), str):
             raise StoredRunError(f"{location}: expected an object with test_id")
-        yield location, found["test_id"], _trial(found, location), found
+        yield location, data["test_id"], _trial(data, location), data
 
 
 def _trial(line: dict[str, Any], location: str) -> int:
