@@ -144,7 +144,7 @@ def _open_installed(entry: EntryPoint, options: BackendOptions) -> Backend:
     except (Exception, SystemExit) as error:
         raise BackendUnusable(f"{source} can't be imported: {_describe(error)}") from error
     if not callable(factory):
-        raise BackendUnusable(f"{source} is no class or factory: got {type(factory).__name__}")
+        raise BackendUnusable(f"{source}: expected a class or a factory, got {type(factory).__name__}")
     try:
         backend: Any = factory(options)
     except BackendUnusable:
@@ -153,7 +153,7 @@ def _open_installed(entry: EntryPoint, options: BackendOptions) -> Backend:
         raise BackendUnusable(f"{source} can't be opened: {_describe(error)}") from error
     missing = [member for member in _MEMBERS if not hasattr(backend, member)]
     if missing:
-        raise BackendUnusable(f"{source} gave a {type(backend).__name__} without {', '.join(missing)}")
+        raise BackendUnusable(f"{source} returned no backend: {type(backend).__name__} has no {', '.join(missing)}")
     opened: Backend = backend
     return opened
 

@@ -173,13 +173,13 @@ def unscored_result(case_ref: CaseRef, verdict: str, kind: str, message: str, **
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of packages that may affect results, by name."""
-    found = {"pytest_packbench": __version__, "python": platform.python_version()}
+    packages = {"pytest_packbench": __version__, "python": platform.python_version()}
     for name in ("pytest", "pydantic"):
         try:
-            found[name] = version(name)
+            packages[name] = version(name)
         except PackageNotFoundError:
-            found[name] = UNKNOWN
-    return found
+            packages[name] = UNKNOWN
+    return packages
 
 
 def _rows(case_ref: CaseRef, attempt: Attempt) -> list[Comparison]:

@@ -145,4 +145,4 @@ def test_without_a_target_the_house_says_what_to_do(plain: Project) -> None:
     plain.suite("echo", "pack: generic\ncriteria: [{exact: /a}]\n")
     result = plain.run("--packbench-suite=echo")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*name yours with --packbench-target*"])
+    result.stdout.fnmatch_lines(["*set --packbench-target*"])

@@ -440,7 +440,7 @@ def test_a_cap_on_time_begins_nothing_more(plain: Project) -> None:
     ("arguments", "said"),
     [
         (("--packbench-mode=live",), "no backend is set; use --packbench-backend=anthropic|openai|ollama"),
-        (("--packbench-backend=openai",), "got openai in fixture mode, where recordings answer"),
+        (("--packbench-backend=openai",), "got openai in fixture mode, which replays recordings"),
         (("--packbench-mode=live", "--packbench-backend=openai"), "--packbench-model"),
         (("--packbench-mode=live", "--packbench-backend=stub"), "the pack toy has no scripted models"),
         (
@@ -637,9 +637,9 @@ def test_a_terminal_shows_how_far_the_run_is(plain: Project) -> None:
         os.close(master)
     text = seen.decode("utf-8", "replace")
     assert process.returncode == 0, text
-    assert re.search(r"packbench: \d of 3 done, .* 1 under way", text), text
+    assert re.search(r"packbench: \d of 3 done, .* 1 in flight", text), text
 
 
 def test_quiet_output_has_no_progress(plain: Project, server: FakeServer) -> None:
     prepare(plain, "points 1")
-    assert "under way" not in plain.run_toy(*live(server)).stdout.str()
+    assert "in flight" not in plain.run_toy(*live(server)).stdout.str()

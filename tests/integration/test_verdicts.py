@@ -61,7 +61,7 @@ def test_gates_decide_against_the_run(project: Project) -> None:
         ({"python": "raise SystemExit(3)"}, "target_error", "SystemExit"),
         ({"points": "many"}, "scorer_error", "scorer raised"),
         ({"word": "crash"}, "scorer_error", "ZeroDivisionError: scorer fell over"),
-        ({"points": 1.5}, "scorer_error", "no score from 0 to 1"),
+        ({"points": 1.5}, "scorer_error", "returned the score 1.5, expected 0 to 1"),
         ({"down": True}, "timeout", "timeout: after 5 s"),
         (
             {"python": "context.llm.complete_sync(ModelRequest(role='ask', system='', messages=()))"},
