@@ -32,6 +32,7 @@ PUBLIC_DOCSTRINGS = re.compile(r"pytest_packbench/(hookspecs|testing|__init__|mo
 OTHER_TEXTS = {
     "pytest_packbench/packs/tariff/prompts.py": "prompts: recordings belong to their exact wording",
     "pytest_packbench/packs/agent_safety/injecagent/react.py": "prompts in the published form",
+    "pytest_packbench/packs/agent_safety/injecagent/target.py": "prompts and the answers of scripted agents",
     "pytest_packbench/packs/agent_safety/injecagent/upstream.py": "the published benchmark's own texts",
     "pytest_packbench/packs/agent_safety/harmbench/target.py": "prompts in the published form",
     "pytest_packbench/packs/agent_safety/guards/standard.py": "texts for the agent, which recordings depend on",
