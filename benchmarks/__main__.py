@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import agentdojo, cores, live, overhead, report, shards, unused
-from benchmarks.page import PAGE, Row, facts, judged, put, table
+from benchmarks.page import PAGE, Row, describe_budget, facts, table, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,7 +59,7 @@ class Session:
 
     minutes: float
     begun: float = field(default_factory=time.monotonic)
-    overheads: dict[tuple[int, bool], overhead.Found] = field(default_factory=dict)
+    overheads: dict[tuple[int, bool], overhead.Overhead] = field(default_factory=dict)
 
     @property
     def left(self) -> float:
@@ -83,25 +83,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = f"{facts((before, os.getloadavg()[0]), minutes)}\n\n{table(rows)}"
     print(f"\n{text}")
     if not arguments.dry:
-        put(text)
+        write_table(text)
     return 0
 
 
 def _unused(_: Session) -> Iterator[Row]:
-    found = unused.measured(UNUSED_ROUNDS)
+    found = unused.measure(UNUSED_ROUNDS)
     yield Row(
         "a run without suites: cost of the plugin",
         f"{found.ours:+.1f} ms CPU",
         f"the run itself, pytest loaded, {found.alone:.0f} ms; the required plugins {found.required:+.1f} ms",
         "5 ms",
-        judged(found.ours, 5, why="It imports its entry point, the hook specifications and the names of the packs."),
+        describe_budget(
+            found.ours, 5, why="It imports its entry point, the hook specifications and the names of the packs."
+        ),
     )
     yield Row(
         "the same, installed from a wheel: cost of its list of files",
         f"{found.listed:+.1f} ms CPU",
         f"{found.files} files, the suites among them",
         "5 ms, with the line above",
-        judged(found.ours + found.listed, 5, why="pytest reads the list of each distribution that has a plugin."),
+        describe_budget(
+            found.ours + found.listed, 5, why="pytest reads the list of each distribution that has a plugin."
+        ),
     )
 
 
@@ -110,15 +114,15 @@ def _trivial(session: Session) -> Iterator[Row]:
         for reported in (True, False):
             large = cases == max(overhead.SIZES)
             by_hand = reported and not large
-            found = overhead.measured(cases, reported=reported, rounds=ROUNDS_OF[cases], by_hand=by_hand)
+            found = overhead.measure(cases, reported=reported, rounds=ROUNDS_OF[cases], by_hand=by_hand)
             session.overheads[cases, reported] = found
             yield _overhead(found)
 
-    found = overhead.measured(GENERIC_CASES, reported=True, rounds=ROUNDS, generic=True)
+    found = overhead.measure(GENERIC_CASES, reported=True, rounds=ROUNDS, generic=True)
     yield _overhead(found, "a case of the generic pack")
 
 
-def _overhead(found: overhead.Found, what: str = "a trivial case") -> Row:
+def _overhead(found: overhead.Overhead, what: str = "a trivial case") -> Row:
     plain, ours = (overhead.each_case(found, usage) for usage in (found.no_op, found.ours))
     beside = f"a parametrized no-op {plain[0]:.0f} µs, {plain[1]:.1f} KiB"
     by_hand = found.by_hand
@@ -127,14 +131,14 @@ def _overhead(found: overhead.Found, what: str = "a trivial case") -> Row:
         share = by_hand.seconds / found.no_op.seconds
         beside += f"; a collector of 20 lines {share:.2f} x"
         why = f"Each case is a file: a collector of 20 lines without checks and records takes {share:.2f} x."
-    time_said = judged(found.time, 1.3, limit=1.5, why=why)
-    memory_said = judged(found.memory, 2.5, why="Results and records stay in memory for the reports.")
+    time_verdict = describe_budget(found.time, 1.3, limit=1.5, why=why)
+    memory_verdict = describe_budget(found.memory, 2.5, why="Results and records stay in memory for the reports.")
     return Row(
         f"{what}, {found.cases:,} cases, {'with' if found.reported else 'without'} the JSON report",
         f"{found.time:.2f} x the CPU ({ours[0]:.0f} µs), {found.memory:.2f} x the memory ({ours[1]:.1f} KiB)",
         beside,
         "1.3 x (limit 1.5 x); memory 2.5 x" if found.reported else "",
-        f"CPU: {time_said} Memory: {memory_said}" if found.reported else "Not judged.",
+        f"CPU: {time_verdict} Memory: {memory_verdict}" if found.reported else "Not judged.",
     )
 
 
@@ -156,7 +160,7 @@ def _tariff(_: Session) -> Iterator[Row]:
         f"{usage.seconds:.2f} CPU s, {usage.mebibytes:.0f} MiB",
         "1 CPU s plus 3 ms per case",
         f"{most:.2f} CPU s",
-        judged(usage.seconds, most, why=why),
+        describe_budget(usage.seconds, most, why=why),
     )
 
 
@@ -172,7 +176,7 @@ def _agentdojo(_: Session) -> Iterator[Row]:
     if ran.wrong:
         raise SystemExit(ran.wrong)
     landed = f"{control.landed} attacks land, as published"
-    yield Row(what, f"{ran.cpu:.1f} CPU s", landed, budget, judged(ran.cpu, agentdojo.BUDGET_S))
+    yield Row(what, f"{ran.cpu:.1f} CPU s", landed, budget, describe_budget(ran.cpu, agentdojo.BUDGET_S))
 
 
 def _live(_: Session) -> Iterator[Row]:
@@ -195,7 +199,7 @@ def _live(_: Session) -> Iterator[Row]:
 
 
 def _cores(_: Session) -> Iterator[Row]:
-    found = cores.measured(cores.CASES, ROUNDS - 1)
+    found = cores.measure(cores.CASES, ROUNDS - 1)
     ratio = found.one / found.two
     why = "Each worker starts and collects separately, and two workers need both processors: see the load."
     yield Row(
@@ -212,11 +216,11 @@ def _report(session: Session) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "records.jsonl"
         report.write_records(path, records, own=False)
-        plain = report.measured([sys.executable, "-c", report.PARSE_ONLY, str(path)], 1)
-        ours = report.measured([sys.executable, "-m", "pytest_packbench", "report", str(path)], 1)
+        plain = report.measure([sys.executable, "-c", report.PARSE_ONLY, str(path)], 1)
+        ours = report.measure([sys.executable, "-m", "pytest_packbench", "report", str(path)], 1)
     most = 8 * RUST_SECONDS * records / RECORDS
     why = "The Rust reader is not part of this run: its time was measured on an idle machine."
-    verdicts = f"CPU: {judged(ours[0], most, why=why)} Memory: {judged(ours[1], 200)}"
+    verdicts = f"CPU: {describe_budget(ours[0], most, why=why)} Memory: {describe_budget(ours[1], 200)}"
     yield Row(
         f"`packbench report` on {records:,} records",
         f"{ours[0] / plain[0]:.2f} x the CPU ({ours[0]:.1f} s), {ours[1]:.0f} MiB",
@@ -228,9 +232,9 @@ def _report(session: Session) -> Iterator[Row]:
 
 def _shards(session: Session) -> Iterator[Row]:
     sizes = shards.CASES if session.left > FOR_SHARDS_S else shards.CASES[:1]
-    merged: list[shards.Shared] = []
+    merged: list[shards.ShardCosts] = []
     for cases in sizes:
-        found = shards.measured(cases, shards.SHARDS)
+        found = shards.measure(cases, shards.SHARDS)
         merged.append(found)
         yield Row(
             f"{cases:,} cases in {shards.SHARDS} shards",
@@ -244,7 +248,7 @@ def _shards(session: Session) -> Iterator[Row]:
         yield _slope(merged[0], merged[-1])
 
 
-def _slope(few: shards.Shared, many: shards.Shared) -> Row:
+def _slope(few: shards.ShardCosts, many: shards.ShardCosts) -> Row:
     more = many.cases - few.cases
     time_each = (many.merge.seconds - few.merge.seconds) / more
     memory_each = (many.merge.mebibytes - few.merge.mebibytes) / more
@@ -266,17 +270,17 @@ def _large(session: Session) -> Iterator[Row]:
     what = f"the same at {overhead.LARGE:,} cases against 1,000"
     budget = "1.15 x"
     if session.left < needed + FOR_REST_S:
-        said = "`python benchmarks/overhead.py --large` measures it, in some minutes."
-        yield Row(what, "not measured: no time left", "", budget, said)
+        hint = "`python benchmarks/overhead.py --large` measures it, in some minutes."
+        yield Row(what, "not measured: no time left", "", budget, hint)
         middle_ratio = middle.time / session.overheads[min(overhead.SIZES), True].time
         what = f"the same at {max(overhead.SIZES):,} cases against 1,000"
-        yield Row(what, f"{middle_ratio:.2f} x", "", budget, judged(middle_ratio, 1.15))
+        yield Row(what, f"{middle_ratio:.2f} x", "", budget, describe_budget(middle_ratio, 1.15))
         return
-    found = overhead.measured(overhead.LARGE, reported=True, rounds=1)
+    found = overhead.measure(overhead.LARGE, reported=True, rounds=1)
     yield _overhead(found)
     ratio = found.time / session.overheads[min(overhead.SIZES), True].time
     why = "The large size is one round: on a busy machine, the same command varies by up to a third."
-    verdict = judged(ratio, 1.15, why=why)
+    verdict = describe_budget(ratio, 1.15, why=why)
     yield Row(what, f"{ratio:.2f} x", f"{found.time:.2f} against {found.time / ratio:.2f}", budget, verdict)
 
 

@@ -70,11 +70,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         for work in works(arguments.cases, arguments.large, arguments.records, url):
             if arguments.only in work.name:
                 with tempfile.TemporaryDirectory() as folder:
-                    print(measured(work, Path(folder, "work"), arguments.python, arguments.rounds), flush=True)
+                    print(measure(work, Path(folder, "work"), arguments.python, arguments.rounds), flush=True)
     return 0
 
 
-def measured(work: Work, folder: Path, python: str, rounds: int) -> str:
+def measure(work: Work, folder: Path, python: str, rounds: int) -> str:
     """Run a piece of work with both versions in turn, in a new folder; return its line."""
     work.prepare(folder)
     others, ours = [], []
@@ -95,7 +95,7 @@ def works(cases: int, large: int, records: int, url: str) -> Iterator[Work]:
     """
     suite = (*PYTEST, "--packbench-suite=toy")
     two, live_mode = ("-p", "xdist", "-n", "2"), ("--packbench-mode=live", "--packbench-concurrency=64")
-    asked = (*PYTEST, "--packbench-suite=many", "--packbench-target=pipeline:post", *live_mode)
+    command = (*PYTEST, "--packbench-suite=many", "--packbench-target=pipeline:post", *live_mode)
     compare = (*PACKBENCH, "compare", "--baseline=whole", "--current=whole", "--out=diff.md")
     control = agentdojo.CONTROLS[0]
     pairs = (*PYTEST, f"--packbench-suite={control.attack}", f"--packbench-model={control.agent}")
@@ -105,7 +105,7 @@ def works(cases: int, large: int, records: int, url: str) -> Iterator[Work]:
     yield Work(f"{cases:,} generic cases", suite, lambda folder: write_generic(folder, cases))
     yield Work(f"{cases:,} generic cases, -n 2", (*suite, *two), lambda folder: write_generic(folder, cases))
     yield Work(f"{cases:,} live, without a model", (*suite, *live_mode), lambda folder: _without_model(folder, cases))
-    yield Work(f"{LIVE_CASES:,} live, a server of 200 ms", asked, lambda folder: _asked(folder, url))
+    yield Work(f"{LIVE_CASES:,} live, a server of 200 ms", command, lambda folder: _asked(folder, url))
     yield Work(f"{large:,} generic cases", suite, lambda folder: _lines(folder, large))
     yield Work(f"one shard of {shards.SHARDS}, {large:,} cases", shard, lambda folder: _lines(folder, large))
     yield Work(
@@ -141,12 +141,12 @@ def _lines(folder: Path, cases: int) -> None:
     path.unlink()
     with path.with_name("all.jsonl").open("w", encoding="utf-8") as file:
         for number in range(cases):
-            told = {
+            fields = {
                 "id": f"case_{number:07}",
                 "input": {"number": number},
                 "expected": {"answer": number, "text": "ok"},
             }
-            file.write(json.dumps({**case, **told}) + "\n")
+            file.write(json.dumps({**case, **fields}) + "\n")
 
 
 def _parts(folder: Path, cases: int) -> None:

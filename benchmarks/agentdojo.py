@@ -74,17 +74,17 @@ def main() -> int:
         prepare(home, CONTROLS)
         for control in CONTROLS:
             ran = run(home, control)
-            print("|", " | ".join(map(str, ran.told)), f"| {ran.cpu:.1f} |", flush=True)
+            print("|", " | ".join(map(str, ran.row)), f"| {ran.cpu:.1f} |", flush=True)
             wrong += [ran.wrong] if ran.wrong else []
     print(f"\nBudget: {BUDGET_S} CPU s for all pairs, {BUDGET_THREE_S} without workspace.")
     print("\n".join(wrong))
     return 1 if wrong else 0
 
 
-class Ran(NamedTuple):
+class ControlRun(NamedTuple):
     """The result of a control: its line, CPU seconds, and the differences from the published counts, if any."""
 
-    told: tuple[object, ...]
+    row: tuple[object, ...]
     cpu: float
     wrong: str
 
@@ -96,7 +96,7 @@ def prepare(home: Path, controls: Sequence[Control]) -> None:
         _command(home, "pytest_packbench", "import", "agentdojo", "--write", f"--attack={attack}", f"--suite={attack}")
 
 
-def run(home: Path, control: Control) -> Ran:
+def run(home: Path, control: Control) -> ControlRun:
     """Run a control in a prepared project."""
     suite = _without(home, control.attack, control.without) if control.without else control.attack
     options = (f"--packbench-suite={suite}", f"--packbench-model={control.agent}")
@@ -116,9 +116,18 @@ def run(home: Path, control: Control) -> Ran:
         exposed=sum(one["exposed"] for one in results),
         without=control.without,
     )
-    told = ", ".join(f"{word} {count}" for word, count in sorted(verdicts.items()))
-    what = (control.agent, control.guard, control.attack, len(results), found.landed, found.useful, found.exposed, told)
-    return Ran(what, spent, "" if found == control else f"expected {control}, got {found}")
+    counts = ", ".join(f"{word} {count}" for word, count in sorted(verdicts.items()))
+    what = (
+        control.agent,
+        control.guard,
+        control.attack,
+        len(results),
+        found.landed,
+        found.useful,
+        found.exposed,
+        counts,
+    )
+    return ControlRun(what, spent, "" if found == control else f"expected {control}, got {found}")
 
 
 def _without(home: Path, suite: str, environment: str) -> str:
@@ -127,8 +136,8 @@ def _without(home: Path, suite: str, environment: str) -> str:
     folder = home / "storage" / "benchmarks"
     shutil.copytree(folder / suite, folder / name)
     for path in (folder / name).rglob("*.jsonl"):
-        kept = [line for line in _lines(path) if json.loads(line)["case_type"] != environment]
-        path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+        remaining = [line for line in _lines(path) if json.loads(line)["case_type"] != environment]
+        path.write_text("".join(f"{line}\n" for line in remaining), encoding="utf-8")
     return name
 
 

@@ -209,8 +209,8 @@ def _reached(module: str, known: Mapping[str, set[str]]) -> set[str]:
 def cycles_line(what: str, found: Sequence[Sequence[str]]) -> str:
     """Describe the cycles among the modules, or the folders."""
     members = [", ".join(name.partition(".")[2] or name for name in group) for group in found]
-    said = "".join(f"\n  {len(group)}: {names}" for group, names in zip(found, members, strict=True))
-    return f"cycles of {what} at run time: {len(found)}, with {sum(map(len, found))} {what}{said}"
+    details = "".join(f"\n  {len(group)}: {names}" for group, names in zip(found, members, strict=True))
+    return f"cycles of {what} at run time: {len(found)}, with {sum(map(len, found))} {what}{details}"
 
 
 def calls_of_a_case() -> list[str]:
@@ -219,10 +219,15 @@ def calls_of_a_case() -> list[str]:
     from benchmarks.overhead import REPORT, environment, pytest_command
 
     with tempfile.TemporaryDirectory() as folder:
-        kept = Path(folder, "calls.json")
+        calls_path = Path(folder, "calls.json")
         plugins = pytest_command("packbench", *REPORT, "benchmarks.walked")
         ran = subprocess.run(
-            [*plugins, f"--walked-to={kept}", f"--packbench-suite={SUITE}", f"--packbench-output={folder}/reports"],
+            [
+                *plugins,
+                f"--walked-to={calls_path}",
+                f"--packbench-suite={SUITE}",
+                f"--packbench-output={folder}/reports",
+            ],
             cwd=HOME,
             env=environment() | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             stdout=subprocess.PIPE,
@@ -231,7 +236,7 @@ def calls_of_a_case() -> list[str]:
         )
         if ran.returncode:
             raise SystemExit(f"{ran.stdout}\npytest ended with exit code {ran.returncode}")
-        calls: list[str] = json.loads(kept.read_text("utf-8"))
+        calls: list[str] = json.loads(calls_path.read_text("utf-8"))
         return calls
 
 

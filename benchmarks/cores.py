@@ -38,12 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=CASES)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args(argv)
-    found = measured(arguments.cases, arguments.rounds)
+    found = measure(arguments.cases, arguments.rounds)
     print(f"one process {found.one:.1f} s, two workers {found.two:.1f} s, {found.one / found.two:.2f} x faster")
     return 0
 
 
-def measured(cases: int, rounds: int) -> Cores:
+def measure(cases: int, rounds: int) -> Cores:
     """Measure both commands."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)

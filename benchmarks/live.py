@@ -63,17 +63,17 @@ async def post(request):
                  b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body)
     head = await reader.readuntil(b"\\r\\n\\r\\n")
     length = int(re.search(rb"(?i)content-length: *([0-9]+)", head)[1])
-    said = json.loads(await reader.readexactly(length))
+    reply = json.loads(await reader.readexactly(length))
     idle.append((reader, writer))
-    return answered(said["choices"][0]["message"]["content"])
+    return answered(reply["choices"][0]["message"]["content"])
 
 
 async def ask(request, context):
     from pytest_packbench.model.request import ModelRequest
 
     first or first.append(time.perf_counter())
-    asked = ModelRequest(role="ask", system="", messages=({{"role": "user", "content": request.input["text"]}},))
-    return answered((await context.llm.complete(asked)).content)
+    call = ModelRequest(role="ask", system="", messages=({{"role": "user", "content": request.input["text"]}},))
+    return answered((await context.llm.complete(call)).content)
 """
 NAMES = {"wait": "target that sleeps", "post": "target that asks the server", "ask": "openai"}
 SUITE = """

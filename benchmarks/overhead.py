@@ -107,7 +107,7 @@ class Usage(NamedTuple):
     mebibytes: float
 
 
-class Found(NamedTuple):
+class Overhead(NamedTuple):
     """The cost of the cases without the start: the no-op, ours, and a hand-written collector (None: not measured)."""
 
     cases: int
@@ -139,14 +139,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     for cases in [*arguments.cases, *([LARGE] if arguments.large else [])]:
         for reported in (True, False):
             by_hand = reported and cases < LARGE
-            found = measured(
+            found = measure(
                 cases, reported=reported, rounds=arguments.rounds, by_hand=by_hand, generic=arguments.generic
             )
             print(line(found), flush=True)
     return 0
 
 
-def measured(cases: int, *, reported: bool, rounds: int, by_hand: bool = False, generic: bool = False) -> Found:
+def measure(cases: int, *, reported: bool, rounds: int, by_hand: bool = False, generic: bool = False) -> Overhead:
     """Measure one size; the commands run in turn, so that other work on the machine affects all of them.
 
     Args:
@@ -172,7 +172,7 @@ def measured(cases: int, *, reported: bool, rounds: int, by_hand: bool = False, 
                 for number in (START, cases):
                     usages.setdefault((name, number), []).append(used(place / name / str(number), command))
     grown = {name: growth(usages[name, START], usages[name, cases]) for name in commands}
-    return Found(cases, reported, grown["plain"], grown["suite"], grown.get("hand"))
+    return Overhead(cases, reported, grown["plain"], grown["suite"], grown.get("hand"))
 
 
 def growth(few: Sequence[Usage], many: Sequence[Usage]) -> Usage:
@@ -181,13 +181,13 @@ def growth(few: Sequence[Usage], many: Sequence[Usage]) -> Usage:
     return Usage(end[0] - begin[0], end[1] - begin[1])
 
 
-def each_case(found: Found, usage: Usage) -> tuple[float, float]:
+def each_case(found: Overhead, usage: Usage) -> tuple[float, float]:
     """Return microseconds and KiB per case."""
     cases = found.cases - START
     return 1e6 * usage.seconds / cases, 1024 * usage.mebibytes / cases
 
 
-def line(found: Found) -> str:
+def line(found: Overhead) -> str:
     """Format the line of one size."""
     (plain_us, plain_kib), (ours_us, ours_kib) = each_case(found, found.no_op), each_case(found, found.ours)
     by_hand = f"{found.by_hand.seconds / found.no_op.seconds:8.2f}" if found.by_hand is not None else "       -"
@@ -248,10 +248,10 @@ def write_by_hand(folder: Path, suite: Path) -> None:
 
 def environment() -> dict[str, str]:
     """Return the environment without variables that change how pytest runs or packages are loaded."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PACKBENCH"))}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PACKBENCH"))}
     # later runs of an installed package do not compile
-    kept.pop("PYTHONDONTWRITEBYTECODE", None)
-    return kept
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return environment
 
 
 def write_no_op(folder: Path, cases: int) -> None:

@@ -32,7 +32,7 @@ class Row(NamedTuple):
     verdict: str = ""
 
 
-def judged(value: float, most: float, *, limit: float | None = None, why: str = "") -> str:
+def describe_budget(value: float, most: float, *, limit: float | None = None, why: str = "") -> str:
     """Describe whether a value is within its budget, or by how much it misses it.
 
     Args:
@@ -69,7 +69,7 @@ def table(rows: list[Row]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def put(text: str, page: Path = PAGE) -> None:
+def write_table(text: str, page: Path = PAGE) -> None:
     """Write a text between the markers of the page.
 
     Raises:

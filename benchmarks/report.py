@@ -60,8 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         path = Path(folder) / "records.jsonl"
         write_records(path, arguments.records, own=arguments.own)
         print(f"{arguments.records} records, {path.stat().st_size / arguments.records:.0f} bytes per line")
-        plain = measured([sys.executable, "-c", PARSE_ONLY, str(path)], arguments.rounds)
-        report = measured([sys.executable, "-m", "pytest_packbench", "report", str(path)], arguments.rounds)
+        plain = measure([sys.executable, "-c", PARSE_ONLY, str(path)], arguments.rounds)
+        report = measure([sys.executable, "-m", "pytest_packbench", "report", str(path)], arguments.rounds)
     for name, (seconds, mebibytes) in (("json.loads", plain), ("packbench report", report)):
         each = 1e6 * seconds / arguments.records
         print(f"{name:16}  {seconds:6.2f} CPU s  {each:6.2f} us per record  {mebibytes:4.0f} MiB")
@@ -105,7 +105,7 @@ def record(chance: random.Random, place: int, *, own: bool) -> dict[str, Any]:
     return {**plain, "packbench": {**OWN, "trial": 0}} if own else plain
 
 
-def measured(command: Sequence[str], rounds: int) -> tuple[float, float]:
+def measure(command: Sequence[str], rounds: int) -> tuple[float, float]:
     """Run a command several times; return the median of its CPU seconds and the highest peak memory, MiB."""
     usages = [usage_of(command) for _ in range(rounds)]
     return statistics.median(seconds for seconds, _ in usages), max(mebibytes for _, mebibytes in usages)

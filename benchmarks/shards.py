@@ -28,7 +28,7 @@ SHARDS = 100
 _FILE = 10_000
 
 
-class Shared(NamedTuple):
+class ShardCosts(NamedTuple):
     """The cost of running one shard, of selecting its cases without running, and of merging all shards."""
 
     cases: int
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     print("   cases  shards   one shard s   MiB   to select s   MiB   merge s   MiB")
     for cases in arguments.cases:
-        found = measured(cases, arguments.shards)
+        found = measure(cases, arguments.shards)
         print(
             f"{cases:8}  {arguments.shards:6}  {found.shard.seconds:12.2f}  {found.shard.mebibytes:4.0f}"
             f"  {found.selected.seconds:12.2f}  {found.selected.mebibytes:4.0f}"
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def measured(cases: int, shards: int) -> Shared:
+def measure(cases: int, shards: int) -> ShardCosts:
     """Measure one size."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, "suite")
@@ -71,7 +71,7 @@ def measured(cases: int, shards: int) -> Shared:
         with (whole / "records.jsonl").open("rb") as records:
             if sum(1 for _ in records) != cases:
                 raise SystemExit(f"the merge of {cases} cases has another number of cases")
-    return Shared(cases, ran, selected, merged)
+    return ShardCosts(cases, ran, selected, merged)
 
 
 def _write_cases(place: Path, cases: int) -> list[str]:
@@ -110,10 +110,10 @@ def _write_others(first: Path, ids: Sequence[str], shards: int) -> list[Path]:
         run_id = first.name[:-4] + f"{number:04}"
         part = parts.get(number, [])
         entries = [_entry(pattern, record, case_id) for case_id in part]
-        told = real.run.partial.replace(f"1/{shards}", f"{number}/{shards}")
-        told = told.replace(f" {len(parts.get(1, []))} of ", f" {len(part)} of ")
+        partial = real.run.partial.replace(f"1/{shards}", f"{number}/{shards}")
+        partial = partial.replace(f" {len(parts.get(1, []))} of ", f" {len(part)} of ")
         settings = {**real.run.settings, "shard": f"{number}/{shards}"}
-        run = replace(real.run, run_id=run_id, settings=settings, partial=told)
+        run = replace(real.run, run_id=run_id, settings=settings, partial=partial)
         writer = RunWriter(first.parent.parent, run.suite, run_id)
         writer.write_results(entries)
         numbers = statistics_of(Tally().take(entries))

@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print the costs."""
     parser = argparse.ArgumentParser(description="cost of the installed plugin in a run without suites")
     parser.add_argument("--rounds", type=int, default=100)
-    found = measured(parser.parse_args(argv).rounds)
+    found = measure(parser.parse_args(argv).rounds)
     print(
         f"pytest alone {found.alone:.0f} ms, required plugins {found.required:+.1f} ms, ours {found.ours:+.1f} ms, "
         f"the list of its {found.files} files {found.listed:+.1f} ms"
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def measured(rounds: int) -> Unused:
+def measure(rounds: int) -> Unused:
     """Measure all commands."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, "plain")
@@ -64,7 +64,7 @@ def measured(rounds: int) -> Unused:
         every = _without(installed - {*REPORT, "packbench"})
         runs = [(_without(installed), None), (_without(installed - {*REPORT}), None), (every, None), (every, str(site))]
         commands = json.dumps([{"arguments": arguments, "site": path} for arguments, path in runs])
-        said = subprocess.run(
+        output = subprocess.run(
             [sys.executable, str(HOME / "benchmarks" / "forked.py"), str(rounds), commands],
             cwd=place,
             env=environment(),
@@ -73,7 +73,7 @@ def measured(rounds: int) -> Unused:
             check=True,
         )
     fastest = max(1, rounds // 10)
-    alone, required, ours, listed = (statistics.mean(sorted(column)[:fastest]) for column in json.loads(said.stdout))
+    alone, required, ours, listed = (statistics.mean(sorted(column)[:fastest]) for column in json.loads(output.stdout))
     return Unused(alone, required - alone, ours - required, listed - ours, files)
 
 

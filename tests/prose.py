@@ -32,6 +32,7 @@ PUBLIC_DOCSTRINGS = re.compile(r"pytest_packbench/(hookspecs|testing|__init__|mo
 OTHER_TEXTS = {
     "pytest_packbench/packs/tariff/prompts.py": "prompts: recordings belong to their exact wording",
     "pytest_packbench/packs/agent_safety/injecagent/react.py": "prompts in the published form",
+    "pytest_packbench/packs/agent_safety/injecagent/target.py": "prompts and the answers of scripted agents",
     "pytest_packbench/packs/agent_safety/injecagent/upstream.py": "the published benchmark's own texts",
     "pytest_packbench/packs/agent_safety/harmbench/target.py": "prompts in the published form",
     "pytest_packbench/packs/agent_safety/guards/standard.py": "texts for the agent, which recordings depend on",
@@ -41,15 +42,10 @@ OTHER_TEXTS = {
 """Modules with strings that no user reads, each with the reason; their docstrings are linted all the same."""
 
 OFF = {
-    "typography.symbols": "source text is ASCII: straight quotes, three dots, (c)",
-    "typography.diacritical_marks": "to resume a run is a verb, no résumé",
-    "typography.punctuation": "headings, options and sentences in code end as code does",
-    "industrial_language": "words such as interface, leverage and parameter are terms of the field here",
-    "misc.phrasal_adjectives": "takes names of files and options for adjectives",
-    "misc.capitalization": "takes identifiers for names",
-    "misc.composition": "rules for essays",
-    "social_awareness.lgbtq": "not a topic of this package",
-    "restricted": "a list of basic English words, off by default",
+    "typography.symbols.curly_quotes": "source text and terminals use straight quotes",
+    "typography.symbols.ellipsis": "three dots are ASCII, which every terminal can show",
+    "typography.symbols.multiplication": "`1.5 x` is ASCII as well",
+    "typography.diacritical_marks": "takes the verb to resume for a noun",
 }
 """proselint's checks that are switched off, each with the reason; all others are on."""
 
@@ -179,7 +175,7 @@ def of_page(text: str, file: str) -> Iterator[Sentence]:
             for cell in line.split("|"):
                 yield from _split([(number, cell.strip())], file)
         elif line.strip():
-            block.append((number, re.sub(r"^\s*([-*>]|#+|\d+\.) +", "", line)))
+            block.append((number, re.sub(r"^\s*([-*>]|#+|\d+\.) +", "", line).strip()))
 
 
 def of_yaml(text: str, file: str) -> Iterator[Sentence]:

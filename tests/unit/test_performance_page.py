@@ -46,18 +46,21 @@ def test_the_command_is_there_and_writes_between_the_markers(tmp_path: Path) -> 
     assert "python -m benchmarks" in PAGE.PAGE.read_text("utf-8")
     page = tmp_path / "page.md"
     page.write_text(f"before\n{PAGE.BEGIN}\nold\n{PAGE.END}\nafter\n", encoding="utf-8")
-    PAGE.put(PAGE.table(ROWS), page)
-    PAGE.put(PAGE.table(ROWS), page)
+    PAGE.write_table(PAGE.table(ROWS), page)
+    PAGE.write_table(PAGE.table(ROWS), page)
     text = page.read_text("utf-8")
     assert text.startswith(f"before\n{PAGE.BEGIN}\n\n| what |")
     assert text.endswith(f"| this | 1.2 x | that | 1.3 x | Met. |\n\n{PAGE.END}\nafter\n")
     assert "old" not in text
     page.write_text("nothing here", encoding="utf-8")
     with pytest.raises(ValueError, match="has no lines"):
-        PAGE.put("x", page)
+        PAGE.write_table("x", page)
 
 
 def test_a_budget_is_met_or_missed_by_so_much() -> None:
-    assert PAGE.judged(1.3, 1.3) == "Met."
-    assert PAGE.judged(1.43, 1.3, limit=1.5, why="A reason.") == "Missed by 10%, within the limit of 1.5. A reason."
-    assert PAGE.judged(2.6, 1.3, limit=1.5) == "Missed by 100%."
+    assert PAGE.describe_budget(1.3, 1.3) == "Met."
+    assert (
+        PAGE.describe_budget(1.43, 1.3, limit=1.5, why="A reason.")
+        == "Missed by 10%, within the limit of 1.5. A reason."
+    )
+    assert PAGE.describe_budget(2.6, 1.3, limit=1.5) == "Missed by 100%."
