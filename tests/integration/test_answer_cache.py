@@ -42,7 +42,7 @@ def test_a_second_run_asks_only_what_broke(project: Project) -> None:
     assert [(record["tokens_input"], record["tokens_output"]) for record in records] == [(11, 7), (11, 7)]
     rows = json.loads((newest / "report.json").read_text("utf-8"))["packbench"]["cases"]
     assert [row["cached"] for row in rows] == [1, 1, 0]
-    told = "2 of 2 answers came, whole or in part, out of kept answers: the model was not asked anew."
+    told = "2 of 2 answers came, wholly or partly, from the answer cache: the model was not called again for them."
     assert told in (newest / "summary.md").read_text("utf-8")
     assert told in " ".join(second.stdout.str().split())
     assert "kept answers" not in (project.folders()[0] / "summary.md").read_text("utf-8")
