@@ -116,7 +116,7 @@ def _write_others(first: Path, ids: Sequence[str], shards: int) -> list[Path]:
         run = replace(real.run, run_id=run_id, settings=settings, partial=partial)
         writer = RunWriter(first.parent.parent, run.suite, run_id)
         writer.write_results(entries)
-        numbers = statistics_of(Tally().take(entries))
+        numbers = statistics_of(Tally().add_all(entries))
         writer.complete(run_document(Conclusion(run=run, statistics=numbers, gates=())))
         folders.append(writer.folder)
     return folders

@@ -226,12 +226,13 @@ def _failures(conclusion: Conclusion) -> Iterator[str]:
 
 def _success(conclusion: Conclusion) -> str:
     run, gates, overall = conclusion.run, conclusion.gates, conclusion.statistics.overall
-    share = "all" if overall.passed == overall.n else str(overall.passed)
-    cases = "No case was judged"
-    if overall.n:
-        cases = _capitalized(f"{share} of {pluralize(overall.n, 'judged case')} passed")
-    if overall.passed == overall.n == 1:
-        cases = "The only judged case passed"
+    judged = pluralize(overall.n, "judged case")
+    if not overall.n:
+        cases = "No case was judged"
+    elif overall.passed < overall.n:
+        cases = f"{overall.passed} of {judged} passed"
+    else:
+        cases = "The only judged case passed" if overall.n == 1 else f"All {judged} passed"
     if "shard" in run.settings:
         return f"{cases}; packbench merge judges the gates."
     failing = sum(not gate.passed for gate in gates)

@@ -147,7 +147,7 @@ def _trial_name(trial: TrialId, *, several_runs: bool) -> str:
 
 def _skipped_note(skipped: SkippedLines) -> str:
     if not skipped.count:
-        return "No line was unreadable."
+        return "All lines were read."
     problems = "; ".join(escape_markdown(problem, WIDE) for problem in skipped.first)
     return (
         f"{pluralize(skipped.count, 'unreadable line')} skipped: {problems}{_more(skipped.count, len(skipped.first))}."

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Rows = Iterable[tuple[str | None, ...]]
 
 _WIDTH = 120
-# for explanations of failures, which get more room than answers
+# for explanations of failures, which may be longer than answers
 WIDE = 400
 
 _SPECIAL = str.maketrans(

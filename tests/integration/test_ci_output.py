@@ -42,7 +42,7 @@ def test_github_gets_summary_and_annotations_once(project: Project, step: Path) 
     assert commands == [
         f"{rules} completeness::completeness 3 / 4 = 75.0 %25 < min 100.0 %25: FAIL",
         f"{rules} pass_rate::{pass_rate.replace('%', '%25')}",
-        f"{case}/broken.json,line=1,title=toy%3A broken broke (target_error)::the target raised OSError: 50 %25, gone",
+        f"{case}/broken.json,line=1,title=toy%3A broken%3A error (target_error)::the target raised OSError: 50 %25, gone",
         f"{case}/worse.json,line=1,title=toy%3A worse scored 0.10 < 0.80::answer: 0.1%0Apoints +0.10 (as the target says)",
         f"{case}/bad.json,line=1,title=toy%3A bad scored 0.20 < 0.80::answer: 0.2%0Apoints +0.20 (as the target says)",
     ]

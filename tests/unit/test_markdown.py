@@ -136,7 +136,7 @@ def column(page: str, title: str, name: str) -> list[str]:
             entries(2),
             {},
             "# packbench: toy - PASSED, 2 of 2 judged cases passed",
-            "**All of 2 judged cases passed; the gate passed.**",
+            "**All 2 judged cases passed; the gate passed.**",
         ),
         (
             entries(1, 1),

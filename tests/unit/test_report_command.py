@@ -308,7 +308,7 @@ class TestOurFigures:
         assert "in.jsonl:2 test_suite: missing" in told.replace("\\", "")
         assert "in.jsonl:3 schema_version: expected 1, got 9" in told.replace("\\", "")
         assert "would have stopped" in answer.remark("The lines above")
-        assert report(file_of(tmp_path, line()), "--skip-bad").remark("No line was unreadable.")
+        assert report(file_of(tmp_path, line()), "--skip-bad").remark("All lines were read.")
 
     def test_several_files_and_standard_input(
         self, report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -107,7 +107,7 @@ def test_a_table_aligns_columns_and_keeps_text_that_looks_like_a_number() -> Non
 def test_a_good_run_is_short() -> None:
     assert lines(entries(2, llm_backend="stub"), COMPLETE) == [
         "2 cases: 2 passed",
-        "All of 2 judged cases passed; the gate passed.",
+        "All 2 judged cases passed; the gate passed.",
         "Recordings were authored: this run tests gates and scoring, not a model, so no interval is shown.",
         "",
         "case type  passed     rate  mean score",
