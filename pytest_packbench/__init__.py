@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.errors import CaseError, SuiteError
     from pytest_packbench.model.finding import FiledCase, Finding
     from pytest_packbench.model.gate import Gate, GateResult
+    from pytest_packbench.model.metric import Metric
     from pytest_packbench.model.outcome import Firing, Outcome, ResultError
     from pytest_packbench.model.pack import (
         CaseDraft,
@@ -70,6 +71,7 @@ __all__ = [
     "JudgeRuling",
     "LintOption",
     "ListOf",
+    "Metric",
     "ModelAnswer",
     "ModelRequest",
     "Notes",
@@ -126,6 +128,7 @@ _HOMES = {
     "JudgeRuling": "packs.agent_safety.judges.ruling",
     "LintOption": "model.pack",
     "ListOf": "model.case",
+    "Metric": "model.metric",
     "ModelAnswer": "model.request",
     "ModelRequest": "model.request",
     "Notes": "model.case",

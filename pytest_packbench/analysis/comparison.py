@@ -13,9 +13,9 @@ from pytest_packbench.analysis.figures import TOLERANCE
 from pytest_packbench.analysis.intervals import PairedMean, mcnemar, paired_mean
 from pytest_packbench.analysis.listing import MOST_ROWS, keep_first
 from pytest_packbench.analysis.metrics import whole_of
-from pytest_packbench.analysis.sums import JUDGED
 from pytest_packbench.analysis.tally import Tally, judges_differ, same_case
 from pytest_packbench.analysis.trials import MEAN, cluster_of, facet_of, rule_of, rule_text, together
+from pytest_packbench.model.metric import JUDGED
 from pytest_packbench.model.result import QUARANTINE
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pytest_packbench.analysis.figures import count
 from pytest_packbench.analysis.gates import baseline_of, gate_tally, judged, of_a_part, of_a_shard
 from pytest_packbench.analysis.listing import Listing
 from pytest_packbench.analysis.statistics import statistics_of
-from pytest_packbench.analysis.sums import AUTHORED
 from pytest_packbench.analysis.trials import facet_of, remark, rule_of
+from pytest_packbench.model.metric import AUTHORED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,6 +74,7 @@ class RunCount:
         self._page, self._ends = Listing("id"), Listing(order)
         self._tally = gate_tally(
             self._gates,
+            metrics=rules.metrics,
             trials_rule=rule,
             facet=facet_of(run),
             baseline=self._baseline,

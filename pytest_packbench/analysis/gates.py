@@ -11,9 +11,6 @@ from pytest_packbench.analysis.comparison import differences
 from pytest_packbench.analysis.figures import TOLERANCE, aligned, count, interval
 from pytest_packbench.analysis.intervals import exact_bound, wilson
 from pytest_packbench.analysis.metrics import (
-    COMPLETENESS,
-    MEAN_SCORE,
-    METRICS,
     Bounds,
     arithmetic,
     groups,
@@ -26,6 +23,7 @@ from pytest_packbench.analysis.sums import Sums
 from pytest_packbench.analysis.tally import TAG, Tally
 from pytest_packbench.analysis.trials import MEAN, facet_of, folded, most_trials, remark, rule_of
 from pytest_packbench.model.gate import GateResult
+from pytest_packbench.model.metric import COMPLETENESS, MEAN_SCORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.tally import EachCase
     from pytest_packbench.analysis.trials import Rule
     from pytest_packbench.model.gate import Gate
+    from pytest_packbench.model.metric import Metric
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.stored import Earlier, StoredRun
@@ -50,6 +49,7 @@ _FEW = 5
 def gate_tally(
     gates: Iterable[Gate],
     *,
+    metrics: Mapping[str, Metric] | None = None,
     trials_rule: Rule = MEAN,
     facet: str = "",
     baseline: Baseline | None = None,
@@ -58,6 +58,7 @@ def gate_tally(
     """Give the tally of a run that these gates judge: they say which groups and cases are asked for; see `Tally`."""
     found = tuple(gates)
     return Tally(
+        metrics=metrics,
         trials_rule=trials_rule,
         by_tag=any(gate.by == TAG for gate in found),
         required=[name for gate in found for name in gate.must_pass],
@@ -98,6 +99,7 @@ def check_run(
     gates: Iterable[Gate],
     earlier: Earlier | None = None,
     *,
+    metrics: Mapping[str, Metric] | None = None,
     whole: bool = True,
     trials_rule: Rule = MEAN,
 ) -> tuple[GateResult, ...]:
@@ -108,6 +110,7 @@ def check_run(
         entries: one for each selected case, or for each trial of it, in any order: trials of a case count as one case.
         gates: as in `judged`.
         earlier: the run to compare with, or why there is none.
+        metrics: the metrics of the pack, by name, beside the general ones.
         whole: whether cases that broke or did not run stand in the entries.
         trials_rule: how a case's verdict is made of its trials, where the runs' settings don't say.
 
@@ -117,7 +120,7 @@ def check_run(
     gates = tuple(gates)
     baseline = baseline_of(earlier, gates, trials_rule)
     rule = rule_of(run, trials_rule)
-    tally = gate_tally(gates, trials_rule=rule, facet=facet_of(run), baseline=baseline).take(entries)
+    tally = gate_tally(gates, metrics=metrics, trials_rule=rule, facet=facet_of(run), baseline=baseline).take(entries)
     if baseline is not None:
         baseline = baseline.for_run(run, tally)
     return judged(tally, gates, baseline, whole=whole)
@@ -238,8 +241,8 @@ class _Run:
         if not whole and gate.metric == COMPLETENESS:
             result = _undecided(gate, None, None)
             return [replace(result, text=f"{result.subject}: {_NOT_KNOWN}: FAIL")]
-        if gate.metric not in METRICS:
-            raise ValueError(f'no metric is called "{gate.metric}"; known: {", ".join(METRICS)}')
+        if gate.metric not in self.tally.metrics:
+            raise ValueError(f'unknown metric "{gate.metric}"; expected one of {", ".join(self.tally.metrics)}')
         if gate.by is None:
             return [self._result(gate, None, whole_of(self.tally))]
         found = groups(self.tally, gate.metric, gate.by)
@@ -265,7 +268,7 @@ class _Run:
         )
 
     def _result(self, gate: Gate, value: str | None, sums: Sums) -> GateResult:
-        fraction = measured(sums, gate.metric, gate.depth)
+        fraction = measured(sums, self.tally.metrics[gate.metric], gate.depth)
         observed = fraction.value if fraction.bottom else None
         result = _undecided(gate, value, observed)
         if observed is None and gate.metric == COMPLETENESS and sums.profiles:
@@ -278,7 +281,7 @@ class _Run:
             return replace(result, text=f"{result.subject}: judged by {named}, whose rates are not mixed: FAIL")
         passed, told = _decided(gate, fraction)
         near, ratio = self._ratio(gate, value, fraction)
-        parts = (told, ratio, *_remarks(gate, sums, fraction, self.tally.facet))
+        parts = (told, ratio, *_remarks(gate, self.tally, sums, fraction))
         return replace(result, passed=passed and near, text=line(result.subject, parts, passed=passed and near))
 
     def _ratio(self, gate: Gate, value: str | None, fraction: Fraction) -> tuple[bool, str]:
@@ -295,7 +298,7 @@ class _Run:
             return False, f"{most}: {why}"
         # the same cases on both sides, or the ratio tells of the cases and not of the change
         both = pairs(self.tally, gate.metric, gate.by, value or "")
-        before, after = (measured(sums, gate.metric, gate.depth) for sums in both)
+        before, after = (measured(sums, self.tally.metrics[gate.metric], gate.depth) for sums in both)
         if not before.bottom or not after.bottom:
             return False, f"{most}: the baseline has no case to judge that is the same in both runs"
         as_percent = gate.metric != MEAN_SCORE
@@ -341,22 +344,22 @@ def _decided(gate: Gate, fraction: Fraction) -> tuple[bool, str]:
     return bounds.is_enough(low) and bounds.is_within(high), ", ".join(parts)
 
 
-def _remarks(gate: Gate, sums: Sums, fraction: Fraction, facet: str) -> Iterator[str]:
+def _remarks(gate: Gate, tally: Tally, sums: Sums, fraction: Fraction) -> Iterator[str]:
     """Say how far the number can be trusted: its interval, cases that share something, too few of them."""
     # what somebody wrote is no sample of anything (design 7)
     authored = sums.count(lambda one: one.authored) > 0
     if gate.metric not in _NO_SAMPLE and not authored:
         yield f"95 % interval {interval(wilson(round(fraction.top), fraction.bottom))} (Wilson)"
         n = sums.count(lambda one: one.counted)
-        yield remark(n, len(sums.clusters) if facet else n, facet)
-    yield _few(gate, fraction, authored=authored)
+        yield remark(n, len(sums.clusters) if tally.facet else n, tally.facet)
+    yield _few(gate, tally.metrics[gate.metric], fraction, authored=authored)
     if authored and gate.confidence is not None:
         yield "of authored answers, which are no sample of a model's"
 
 
-def _few(gate: Gate, fraction: Fraction, *, authored: bool) -> str:
+def _few(gate: Gate, metric: Metric, fraction: Fraction, *, authored: bool) -> str:
     within = gate.confidence is None and gate.max and fraction.top <= gate.max * fraction.bottom
-    if within and METRICS[gate.metric].of_attacks and not authored:
+    if within and metric.safety and not authored:
         # a rate within the bound is no proof of it, and whoever reads of safety has to know
         needed = _clean_cases(gate, _USUAL)
         if fraction.bottom < needed:

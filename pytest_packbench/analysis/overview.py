@@ -7,22 +7,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.intervals import wilson
-from pytest_packbench.analysis.metrics import MEAN_SCORE, Bounds, arithmetic, line, measured
+from pytest_packbench.analysis.metrics import Bounds, arithmetic, line, measured
 from pytest_packbench.analysis.rust_report import CONDITIONS, original
-from pytest_packbench.analysis.sums import AUTHORED, NANO, Cell
+from pytest_packbench.analysis.sums import NANO, Cell
 from pytest_packbench.analysis.tally import Place
+from pytest_packbench.model.metric import AUTHORED, GENERAL_METRICS, MEAN_SCORE
 from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_packbench.analysis.rust_report import Original
     from pytest_packbench.analysis.sums import Sums
     from pytest_packbench.analysis.tally import Duplicates, FailingCase, Tally
+    from pytest_packbench.model.metric import Metric
     from pytest_packbench.runs.lines import Skipped
 
 
 FIXTURE = "fixture"
+# metrics of a pack that have columns of their own where it registers them
+ATTACK_SUCCESS, UTILITY = "attack_success_rate", "utility_rate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +59,8 @@ class Row:
         judge: who judged.
         repeated_trials: whether cases were tried more than once.
         passed: records that passed.
-        unsafe: records with the decision `comply_unsafe`; in the safety suites this is attack success.
-        utility: records whose task was done, of those that tell.
+        unsafe: the attack success rate; None where the pack has no such metric.
+        utility: the utility rate; None where the pack has no such metric.
         mean_score: 0 to 1 over the records that have a score; None where none has.
         scored: how many have one.
     """
@@ -68,8 +72,8 @@ class Row:
     judge: str
     repeated_trials: bool
     passed: Rate
-    unsafe: Rate
-    utility: Rate
+    unsafe: Rate | None
+    utility: Rate | None
     mean_score: float | None
     scored: int
 
@@ -291,7 +295,10 @@ def _suite_rank(suite: str) -> tuple[int, str]:
 def _suite(tally: Tally, run_id: str, suite: str, cells: list[tuple[Place, Cell]]) -> SuiteFigures:
     whole = _sum(cell for _, cell in cells)
     sums = whole.sums()
-    passed, records = _counts(sums, "pass_rate")
+    passed, records = _counts(sums, GENERAL_METRICS["pass_rate"])
+    metrics: dict[str, Metric] = {}
+    for pack in sorted({place.pack for place, _ in cells}):
+        metrics |= tally.metrics_of(pack, suite)
     decisions = sums.by(lambda one: one.decision)
     beside = tally.errors.get((run_id, suite), Counter())
     return SuiteFigures(
@@ -299,8 +306,8 @@ def _suite(tally: Tally, run_id: str, suite: str, cells: list[tuple[Place, Cell]
         cases=records - whole.later + tally.only_later(run_id, suite),
         verdicts={"passed": passed, "failed": records - passed, **dict(sorted(beside.items()))},
         decisions={decision: decisions[decision] for decision in EVAL_DECISIONS},
-        rows=_rows((None, place, cell) for place, cell in cells),
-        categories=_rows((place.category, place, cell) for place, cell in cells),
+        rows=_rows(((None, place, cell) for place, cell in cells), metrics),
+        categories=_rows(((place.category, place, cell) for place, cell in cells), metrics),
         hooks=_hooks(whole),
         effort=_effort(whole),
         failing=records - passed,
@@ -315,21 +322,26 @@ def _sum(cells: Iterable[Cell]) -> Cell:
     return whole
 
 
-def _rows(cells: Iterable[tuple[str | None, Place, Cell]]) -> tuple[Row, ...]:
+def _rows(cells: Iterable[tuple[str | None, Place, Cell]], metrics: Mapping[str, Metric]) -> tuple[Row, ...]:
     groups: dict[tuple[tuple[str, str, str, str], str | None], Cell] = {}
     for category, place, cell in cells:
         key = (place.mode, place.backend, place.model, place.judge), category
         groups.setdefault(key, Cell()).absorb(cell)
     # all rows have a category or none has
     ranked = sorted(groups.items(), key=lambda group: (group[0][1] or "", group[0][0]))
-    return tuple(_row(answered_by, category, cell) for (answered_by, category), cell in ranked)
+    return tuple(_row(answered_by, category, cell, metrics) for (answered_by, category), cell in ranked)
 
 
-def _row(answered_by: tuple[str, str, str, str], category: str | None, cell: Cell) -> Row:
+def _row(
+    answered_by: tuple[str, str, str, str], category: str | None, cell: Cell, metrics: Mapping[str, Metric]
+) -> Row:
     mode, backend, model, judge = answered_by
     # what somebody wrote is no sample of anything, and trials of one case are not independent (design 7)
     sampled, sums = backend != AUTHORED and not cell.later, cell.sums()
-    scored = measured(sums, MEAN_SCORE).bottom
+    attacks = {
+        name: _rate(sums, metrics[name], sampled=sampled) for name in (ATTACK_SUCCESS, UTILITY) if name in metrics
+    }
+    scored = measured(sums, GENERAL_METRICS[MEAN_SCORE]).bottom
     return Row(
         category=category,
         mode=mode,
@@ -337,20 +349,20 @@ def _row(answered_by: tuple[str, str, str, str], category: str | None, cell: Cel
         model=model,
         judge=judge,
         repeated_trials=cell.later > 0,
-        passed=_rate(sums, "pass_rate", sampled=sampled),
-        unsafe=_rate(sums, "attack_success_rate", sampled=sampled),
-        utility=_rate(sums, "utility_rate", sampled=sampled),
+        passed=_rate(sums, GENERAL_METRICS["pass_rate"], sampled=sampled),
+        unsafe=attacks.get(ATTACK_SUCCESS),
+        utility=attacks.get(UTILITY),
         mean_score=cell.score_nano / (scored * NANO) if scored else None,
         scored=scored,
     )
 
 
-def _rate(sums: Sums, metric: str, *, sampled: bool) -> Rate:
+def _rate(sums: Sums, metric: Metric, *, sampled: bool) -> Rate:
     count, of = _counts(sums, metric)
     return Rate(count=count, of=of, share=count / of if of else None, interval=wilson(count, of) if sampled else None)
 
 
-def _counts(sums: Sums, metric: str) -> tuple[int, int]:
+def _counts(sums: Sums, metric: Metric) -> tuple[int, int]:
     found = measured(sums, metric)
     return round(found.top), found.bottom
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_packbench.analysis.metrics import Bounds, Fraction, measured
 from pytest_packbench.analysis.tally import Place
+from pytest_packbench.model.metric import GENERAL_METRICS
 from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.model.strict_json import U64_MAX
 
@@ -113,7 +114,7 @@ def original(tally: Tally) -> Original | None:
                 continue
             # the first record makes the first cell: a duplicate has one before it
             run_id = place.run_id if run_id is None else run_id
-            rate = measured(cell.sums(), "pass_rate")
+            rate = measured(cell.sums(), GENERAL_METRICS["pass_rate"])
             passed, total = counted[place.suite].get(place.category, (0, 0))
             counted[place.suite][place.category] = passed + round(rate.top), total + rate.bottom
             tokens_input += cell.tokens_input

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pytest_packbench.model.metric import Profile
 from pytest_packbench.model.strict_json import U32_MAX
 
 if TYPE_CHECKING:
@@ -19,61 +20,18 @@ if TYPE_CHECKING:
     from pytest_packbench.model.record import EvalRecord
 
 
-# the backend whose answers a person or a script wrote (design 2 and 5)
-AUTHORED = "stub"
 # scores and costs of records are added as whole billionths, so that their order makes no difference
 NANO = 1_000_000_000
 # every float is a whole multiple of this part of 1: sums of them are exact, and rounded once
 _FINEST_BITS = 1074
 _FINEST = 1 << _FINEST_BITS
 _MOST_USD = 1e12
-JUDGED = ("passed", "failed")
 # the numbers of a cell that are added up
 _ADDED = (
     *("tokens_known", "tokens_input", "tokens_output", "wall_clock_ms"),
     *("score_nano", "costed", "cost_nano", "later"),
 )
 _Key = TypeVar("_Key")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Profile:
-    """All that a figure can ask of one result beside its score. A tally makes each once.
-
-    The fields are those of `CaseResult`, but for `quarantine`, which is `skip` or `xfail` where its notes take the case
-    out and else empty, and for `scored` and `cached`, which say whether there is a score and whether a kept answer was
-    used.
-    """
-
-    verdict: str
-    quarantine: str = ""
-    scored: bool = False
-    decision: str | None = None
-    utility: bool | None = None
-    valid: bool | None = None
-    expects_refusal: bool | None = None
-    refused: bool | None = None
-    depth: int | None = None
-    backend: str | None = None
-    model: str | None = None
-    judge: str | None = None
-    stale: bool = False
-    cached: bool = False
-
-    @property
-    def counted(self) -> bool:
-        """Whether the result stands in the rates: it was scored and passed or failed."""
-        return self.verdict in JUDGED and not self.quarantine
-
-    @property
-    def due(self) -> bool:
-        """Whether the case has to end passed or failed (design 4)."""
-        return not self.quarantine and self.verdict != "known_hole"
-
-    @property
-    def authored(self) -> bool:
-        """Whether it is a judged answer that a person or a script wrote: no sample of anything (design 7)."""
-        return self.counted and self.backend == AUTHORED
 
 
 @dataclass(slots=True)

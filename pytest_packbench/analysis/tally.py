@@ -11,8 +11,9 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pytest_packbench.analysis.listing import keep_first
-from pytest_packbench.analysis.sums import Cell, Profile, Sums, number_of, points_of, trial_of
+from pytest_packbench.analysis.sums import Cell, Sums, number_of, points_of, trial_of
 from pytest_packbench.analysis.trials import MEAN, Trials, apart, cases_of, cluster_of, folded_case, needed, passed_of
+from pytest_packbench.model.metric import GENERAL_METRICS, Profile
 from pytest_packbench.model.result import QUARANTINE
 
 if TYPE_CHECKING:
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.comparison import Ending
     from pytest_packbench.analysis.trials import Rule
+    from pytest_packbench.model.metric import Metric
     from pytest_packbench.model.record import EvalRecord
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.runs.lines import ErrorLine
 
+    # the metrics of the pack of a record: of its `packbench.pack` (`name/version`) and its `test_suite`
+    MetricsOf = Callable[[str, str], Mapping[str, Metric]]
     # a case over all its trials, how many of them passed, and how many there are
     EachCase = Callable[[CaseResult, int, int], None]
 
@@ -45,6 +49,7 @@ class Place(NamedTuple):
         run_id: the run.
         suite: the record's `test_suite`.
         category: the record's `attack_category`.
+        pack: `packbench.pack`, `name/version`; empty in foreign records.
         mode: `packbench.mode`; empty where the record doesn't tell.
         backend: who answered the model calls.
         model: which model answered.
@@ -54,6 +59,7 @@ class Place(NamedTuple):
     run_id: str
     suite: str
     category: str
+    pack: str
     mode: str
     backend: str
     model: str
@@ -141,6 +147,8 @@ class Tally:
     """Counts the results of one run, or the records and error lines of any number of runs.
 
     Args:
+        metrics: the metrics of the pack, by name, beside the general ones.
+        metrics_of: the same for records, by their `packbench.pack` and `test_suite`.
         trials_rule: how a case's verdict is made of its trials.
         by_tag: whether to group results by tag too.
         required: ids of the cases whose verdicts are asked for.
@@ -149,6 +157,8 @@ class Tally:
         each_case: is told each case, over all its trials, with how many of them passed and how many there are.
 
     Attributes:
+        metrics: all metrics that gates can name.
+        metrics_of: those of the pack of a record.
         groups: what results share to their sums; a case of several trials is one result.
         pairs: the sums, before and now, of the cases that are the same in both runs.
         unchanged: whether any case is the same in both runs.
@@ -165,6 +175,8 @@ class Tally:
     def __init__(
         self,
         *,
+        metrics: Mapping[str, Metric] | None = None,
+        metrics_of: MetricsOf = lambda _pack, _suite: {},
         trials_rule: Rule = MEAN,
         by_tag: bool = False,
         required: Iterable[str] = (),
@@ -173,6 +185,8 @@ class Tally:
         each_case: Iterable[EachCase] = (),
     ) -> None:
         needed(trials_rule, 1)
+        self.metrics: Mapping[str, Metric] = {**(metrics or {}), **GENERAL_METRICS}
+        self.metrics_of = metrics_of
         self.groups: dict[GroupKey, Sums] = {}
         self.pairs: dict[PairsKey, tuple[Sums, Sums]] = {}
         self.unchanged = False
@@ -280,10 +294,11 @@ class Tally:
     def add_record(self, record: EvalRecord) -> None:
         """Count a record; trials of a case come in any order, and each counts."""
         own = record.packbench
-        mode = judge = ""
+        pack = mode = judge = ""
         trial = 0
         if own:
-            mode, judge, trial = _text(own.get("mode")), _judge(own.get("judge")), trial_of(own)
+            pack, mode = _text(own.get("pack")), _text(own.get("mode"))
+            judge, trial = _judge(own.get("judge")), trial_of(own)
         digest = _digest(record.run_id, record.test_id, trial)
         state = self._seen.get(digest)
         if state is None:
@@ -304,6 +319,7 @@ class Tally:
             record.run_id,
             record.test_suite,
             record.attack_category,
+            pack,
             mode,
             record.llm_backend,
             record.llm_model,

@@ -57,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             one.entries,
             config.all_gates(),
             Earlier(stored=earlier.get(one.run.suite)),
+            metrics=config.metrics,
             whole=one.whole,
             trials_rule=config.trials_rule(),
         ):

@@ -90,6 +90,7 @@ class Pack(ABC):
         scripted: the scripted models that its target plays itself, for `--packbench-backend=stub`.
         cluster: the facet whose values cases share by design, such as a task that is paired with many others: those
             cases are not independent, and statistics say so. Empty where cases are.
+        test_suites: suites of the wire format whose records, where they name no pack, are measured as this pack's.
     """
 
     name: ClassVar[str]
@@ -101,6 +102,7 @@ class Pack(ABC):
     depths: ClassVar[tuple[int, ...]] = ()
     scripted: ClassVar[tuple[str, ...]] = ()
     cluster: ClassVar[str] = ""
+    test_suites: ClassVar[tuple[str, ...]] = ()
 
     def for_suite(self, rules: Any) -> Pack:  # noqa: ARG002 - a default that a pack whose rules say how to read overrides
         """Give the pack as one suite uses it; itself where suites differ in nothing but what `score` is given.

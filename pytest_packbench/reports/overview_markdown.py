@@ -13,8 +13,7 @@ from pytest_packbench.analysis.figures import DASH, average, count, interval, pe
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.overview import FIXTURE
 from pytest_packbench.analysis.rust_report import original_markdown
-from pytest_packbench.analysis.sums import AUTHORED
-from pytest_packbench.model.record import EVAL_SUITES
+from pytest_packbench.model.metric import AUTHORED
 from pytest_packbench.reports.tables import WIDE, cell, told_table
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.lines import Skipped
 
 _WILSON = f"{100 * CONFIDENCE:g} % interval (Wilson)"
+_UNSAFE = "comply_unsafe"
 _HOOKS = """#### Hook decisions by rule
 
 Each check of the pipeline as often as it looked, at drafts too: a case may pass after a check sent a draft back."""
@@ -174,10 +174,11 @@ def _suite(suite: SuiteFigures) -> Iterator[str]:
     several = suite.cases != suite.effort.records
     trials = f"{count(suite.cases, 'case')}, {count(suite.effort.records, 'trial')}. " if several else ""
     verdicts = f"Verdicts{' of trials' if several else ''}: {_counts(suite.verdicts)}."
-    yield f"{trials}{verdicts} Decisions: {_counts(suite.decisions)}."
-    unsafe = "attack success" if suite.suite in EVAL_SUITES else "unsafe"
-    yield told_table("", _rate_head(None, unsafe), (_rate_row(row) for row in suite.rows))
-    yield told_table("#### By category", _rate_head("category", unsafe), (_rate_row(row) for row in suite.categories))
+    attacks = any(row.unsafe is not None for row in suite.rows)
+    decisions = {name: number for name, number in suite.decisions.items() if attacks or number or name != _UNSAFE}
+    yield f"{trials}{verdicts} Decisions: {_counts(decisions)}."
+    yield told_table("", _rate_head(), map(_rate_row, suite.rows))
+    yield told_table("#### By category", _rate_head("category"), map(_rate_row, suite.categories))
     hooks = (
         (str(one.rule) if one.rule is not None else DASH, one.hook, one.decision, str(one.count)) for one in suite.hooks
     )
@@ -190,10 +191,9 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{number} {cell(name)}" for name, number in counts.items())
 
 
-def _rate_head(label: str | None, unsafe: str) -> tuple[str, ...]:
-    named = ("mode", "backend", "model", "judge")
-    rates = ("passed", _WILSON, unsafe, _WILSON, "utility", _WILSON, "mean score")
-    return (*([label] if label else ()), *named, *rates)
+def _rate_head(*label: str) -> tuple[str, ...]:
+    rates = (column for name in ("passed", "attack success", "utility") for column in (name, _WILSON))
+    return (*label, "mode", "backend", "model", "judge", *rates, "mean score")
 
 
 def _rate_row(row: Row) -> tuple[str, ...]:
@@ -203,9 +203,10 @@ def _rate_row(row: Row) -> tuple[str, ...]:
     return (*label, *answered_by, *rates, average(row.mean_score))
 
 
-def _rate(rate: Rate) -> tuple[str, str]:
-    shown = f"{rate.count} / {rate.of} = {percent(rate.count, rate.of)}" if rate.of else DASH
-    return shown, interval(rate.interval)
+def _rate(rate: Rate | None) -> tuple[str, str]:
+    if rate is None or not rate.of:
+        return DASH, DASH
+    return f"{rate.count} / {rate.of} = {percent(rate.count, rate.of)}", interval(rate.interval)
 
 
 def _effort(effort: Effort) -> str:

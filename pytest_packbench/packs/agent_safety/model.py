@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from pytest_packbench.model.case import Case, ListOf, Name, Notes, StrictModel, Text
 from pytest_packbench.model.suite import SuiteConfig
+from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_packbench.model.metric import Metric
 
 Benchmark = Literal["agentdojo", "harmbench", "injecagent"]
 HoleKind = Literal["not_landable", "scores_attempts", "utility_unreachable", "no_checker"]
@@ -141,6 +147,8 @@ class SafetySuiteConfig(SuiteConfig):
     benchmark: Benchmark | None = None
     strict: bool = False
     judges: ListOf[Name] = ()
+
+    metrics: ClassVar[Mapping[str, Metric]] = ATTACK_METRICS
 
     @model_validator(mode="after")
     def _no_thresholds(self) -> Self:

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
+from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.agent_safety import outcome as reading
 from pytest_packbench.packs.agent_safety import scoring, summary
@@ -32,6 +33,7 @@ class AgentSafetyPack(Pack):
     suite_model = SafetySuiteConfig
     scripted = SCRIPTED
     cluster = "injection_task"
+    test_suites = EVAL_SUITES
 
     def read(self, result: object) -> SafetyOutcome:
         """Read a result; see `outcome.read`."""
