@@ -160,4 +160,4 @@ def test_an_import_that_asks_for_what_is_not_there_says_so(
     assert main(["import", "agentdojo", "--sample", "592"]) == 2
     assert "expected 1 to 591" in capsys.readouterr().err
     assert main(["import", "agentdojo", "--attack", "nonsense"]) == 2
-    assert 'no attack is called "nonsense"' in capsys.readouterr().err
+    assert 'unknown attack "nonsense"' in capsys.readouterr().err

@@ -6,10 +6,12 @@ import pytest
 
 pytest.importorskip("agentdojo", reason="the extra agentdojo is not installed")
 
+import gc
 import json
 from typing import Any
 
 import agentdojo.task_suite.task_suite as task_suites
+import pydantic.networks
 import yaml
 from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, load_system_message
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -218,3 +220,12 @@ def test_tools_are_described_as_json_schema() -> None:
     tools = list(tools_of(Runtime))
     assert len(tools) == 28
     assert all(one.parameters["type"] == "object" and one.description for one in tools)
+
+
+def test_preparing_agentdojo_changes_nothing_for_others() -> None:
+    def others() -> tuple[object, ...]:
+        return gc.get_freeze_count(), pydantic.networks.validate_email, yaml.safe_load, yaml.SafeLoader
+
+    before = others()
+    adapt.__wrapped__()
+    assert others() == before

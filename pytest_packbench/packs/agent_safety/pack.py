@@ -86,9 +86,9 @@ class AgentSafetyPack(Pack):
         """Say which extra is missing, where the suite names its benchmark."""
         if rules.benchmark != "agentdojo":
             return ""
-        from pytest_packbench.packs.agent_safety.agentdojo.target import missing
+        from pytest_packbench.packs.agent_safety.agentdojo.target import install_advice
 
-        return missing()
+        return install_advice()
 
     def test_id(self, suite: str, case: Case) -> str:
         """Give the upstream form: `agentdojo:banking:user_task_0:injection_task_6`."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.pack import CaseDraft, Importer
-from pytest_packbench.packs.agent_safety.agentdojo.target import defer, missing
+from pytest_packbench.packs.agent_safety.agentdojo.target import defer, install_advice
 
 if TYPE_CHECKING:
     import argparse
@@ -133,7 +133,7 @@ class AgentDojoImporter(Importer):
         Raises:
             ValueError: the extra is missing, there is no such attack, or there are not so many pairs.
         """
-        advice = missing()
+        advice = install_advice()
         if advice:
             raise ValueError(advice)
         found = pairs(arguments.attack)
