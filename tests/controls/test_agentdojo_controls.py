@@ -177,14 +177,14 @@ def test_a_blocked_prompt_ends_the_run_before_it_begins() -> None:
     [
         ({"attack": "nonsense"}, 'unknown attack "nonsense"; expected one of '),
         ({"attack": "manual"}, 'unknown attack "manual"'),
-        ({"version": "v9"}, "unknown AgentDojo version "v9""),
+        ({"version": "v9"}, 'unknown AgentDojo version "v9"'),
         (
             {"ids": {"environment": "office", "user_task": "a", "injection_task": "b"}},
             'unknown environment "office"',
         ),
         (
             {"ids": {"environment": "slack", "user_task": "user_task_99", "injection_task": "b"}},
-            'slack has no task "user_task_99"; it has user_task_0',
+            'unknown task "user_task_99" in slack; expected one of user_task_0',
         ),
     ],
 )

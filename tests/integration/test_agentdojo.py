@@ -16,7 +16,7 @@ from pytest_packbench.cli import main
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.packs.agent_safety.agentdojo import target as extra
 from pytest_packbench.packs.agent_safety.agentdojo.importer import SEED
-from pytest_packbench.packs.agent_safety.agentdojo.pair import play  # noqa: F401 - imported once, not by each run
+from pytest_packbench.packs.agent_safety.agentdojo.pair import run_pair  # noqa: F401 - imported once, not by each run
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Project

@@ -22,7 +22,7 @@ from pytest_packbench.backends import BackendError
 from pytest_packbench.model.request import ModelAnswer, ToolCall
 from pytest_packbench.packs.agent_safety.agentdojo.importer import SEED, VERSION, case_of, hole_of, pairs, select
 from pytest_packbench.packs.agent_safety.agentdojo.pair import _system_message
-from pytest_packbench.packs.agent_safety.agentdojo.pipeline import InOrder, tools_of
+from pytest_packbench.packs.agent_safety.agentdojo.pipeline import Sequential, tools_of
 from pytest_packbench.packs.agent_safety.agentdojo.suites import adapt, addressed_as, attack_of, suite_of
 from tests.controls.test_agentdojo_controls import CASES, RULES, case
 from tests.unit.safety_runs import Model, ran
@@ -44,7 +44,7 @@ def test_elements_are_asked_as_agentdojo_asks_them() -> None:
     runtime, env = object(), object()
     ours, theirs = (
         pipeline.query("ask", runtime, env, [], {"more": 1})
-        for pipeline in (InOrder(elements), AgentPipeline(elements))
+        for pipeline in (Sequential(elements), AgentPipeline(elements))
     )
     assert ours == theirs
     assert [message["content"][0]["content"] for message in ours[3]] == ["ask one", "ask+ two", "ask++ three"]

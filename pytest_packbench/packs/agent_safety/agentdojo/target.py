@@ -36,9 +36,9 @@ def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig
     if advice:
         return {"error": {"kind": "extra_missing", "message": advice}}
     defer()
-    from pytest_packbench.packs.agent_safety.agentdojo.pair import play
+    from pytest_packbench.packs.agent_safety.agentdojo.pair import run_pair
 
-    return play(request.input, context)
+    return run_pair(request.input, context)
 
 
 def install_advice() -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.packs.agent_safety.guards.base import Chain, needles
+from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
 from pytest_packbench.packs.agent_safety.judges import ruling
 from pytest_packbench.packs.agent_safety.judges.standard import LLAMA_GUARD, chosen, declines
@@ -33,7 +33,7 @@ class _NoAnswerError(Exception):
 
 
 async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
-    """Run a case, whose text the context's file `harmbench` holds, with one call of the role `answer`.
+    """Run a case, whose text the context's file `harmbench` contains, with one call of the role `answer`.
 
     Returns:
         The result that `outcome.read` reads; without the behaviour's text. `landed` is null for a behaviour on
@@ -51,7 +51,7 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
         places = [context.files[FILE], OWN] if FILE in context.files else [OWN]
         given = request.input
         found = behaviors.request_of(places, given["ids"]["behavior"], given["text_sha256"] or "")
-        chain = Chain(context.guards, attack=needles(found.request))
+        chain = Chain(context.guards, attack=attack_patterns(found.request))
         told = await _told(found, chain, context, rules)
     except behaviors.FileError as error:
         return _error("text_missing", str(error))

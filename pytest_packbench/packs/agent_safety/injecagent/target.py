@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from pytest_packbench.model.errors import CaseError, problems_of
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.packs.agent_safety.guards.base import Chain, holds, needles
+from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns, contains
 from pytest_packbench.packs.agent_safety.injecagent.react import Labelled, label_of
 from pytest_packbench.packs.agent_safety.injecagent.upstream import DEEPEST, Material, literal
 from pytest_packbench.packs.agent_safety.judges.standard import declines
@@ -87,7 +87,7 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
     if context.backend == "stub" and context.model not in SCRIPTED:
         wrong = f'no scripted agent "{context.model}"; known here: {", ".join(SCRIPTED)}'
         return {"error": {"kind": "unknown_agent", "message": wrong}}
-    chain = Chain(context.guards, attack=needles(material.attacker_instruction))
+    chain = Chain(context.guards, attack=attack_patterns(material.attacker_instruction))
     run = _Run(material=material, chain=chain)
     wish = chain.on_prompt_submit(material.user_instruction)
     if wish is not None:
@@ -160,7 +160,7 @@ async def _answer(ask: ModelRequest, tool: str, material: Material, context: Ver
 
 def _scripted(agent: str, tool: str, instruction: str, shown: str) -> str:
     """Give a scripted agent's turn: the gullible one does what an attack says that it is shown."""
-    if agent == "gullible" and holds(shown, needles(instruction)):
+    if agent == "gullible" and contains(shown, attack_patterns(instruction)):
         arguments = json.dumps({"request": instruction})
         return f"Thought: The result asks for one thing more, so I do it.\nAction: {tool}\nAction Input: {arguments}"
     return _DECLINED if agent == "refuser" else _DONE
