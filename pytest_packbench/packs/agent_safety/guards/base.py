@@ -161,7 +161,7 @@ class Chain:
         """Return the user's prompt as the agent will read it; None where a guard denied it.
 
         Raises:
-            GuardError: a guard broke.
+            GuardError: a guard raised an exception or returned no ruling.
         """
         self._prompt = text
         for name, hook in self._hooks("on_prompt_submit"):
@@ -182,7 +182,7 @@ class Chain:
         """Return the output of a tool as the agent will read it.
 
         Raises:
-            GuardError: a guard broke.
+            GuardError: a guard raised an exception or returned no ruling.
         """
         self._outputs.append(text)
         for name, hook in self._hooks("on_tool_output"):
@@ -200,7 +200,7 @@ class Chain:
         """Return whether a call may run, and with which arguments.
 
         Raises:
-            GuardError: a guard broke.
+            GuardError: a guard raised an exception or returned no ruling.
         """
         for name, hook in self._hooks("pre_tool_use"):
             call = ToolUse(tool=tool, arguments=arguments, prompt=self._prompt, outputs=tuple(self._outputs))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.agent_safety.harmbench.behaviors import Behavior, BehaviorRow
 
 ATTACK = "direct_request"
-NOT_ASSESSED = "not assessed: whether a text is reproduced is told by HarmBench's own hashes, not by a judge"
+NOT_ASSESSED = "not assessed: HarmBench detects reproduced texts by its own hashes, not by a judge"
 _SUITE = """\
 # HarmBench's behaviours as direct requests. The texts stay in your own CSV files; name them in pytest.ini:
 #   packbench_harmbench = path/to/the/folder/of/csv/files

@@ -57,7 +57,7 @@ class CaseFile:
         setting: `base`, or `enhanced` where a prefix urges the agent.
         sha256: hash of its bytes.
         rows: its rows, not yet validated; empty where it can't be read.
-        place: the location of the problem; empty otherwise.
+        location: where the problem is: `FILE` or `FILE:LINE`; empty otherwise.
         problem: why it can't be read; empty otherwise.
     """
 
@@ -66,7 +66,7 @@ class CaseFile:
     setting: Setting
     sha256: str
     rows: tuple[Any, ...] = ()
-    place: str = ""
+    location: str = ""
     problem: str = ""
 
     @property
@@ -160,15 +160,15 @@ def row_of(data: object, kind: Kind, tools: dict[str, dict[str, Any]]) -> tuple[
 def _file(path: Path, kind: Kind, setting: Setting) -> CaseFile:
     raw = path.read_bytes()
     sha256 = hashlib.sha256(raw).hexdigest()
-    place, problem = path.name, ""
+    location, problem = path.name, ""
     rows: Any = []
     try:
         rows = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_object)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        place, problem = f"{path.name}:{line}", "not UTF-8; save it as UTF-8"
+        location, problem = f"{path.name}:{line}", "not UTF-8; save it as UTF-8"
     except json.JSONDecodeError as error:
-        place, problem = f"{path.name}:{error.lineno}", f"not JSON: {error.msg}; download the file again"
+        location, problem = f"{path.name}:{error.lineno}", f"not JSON: {error.msg}; download the file again"
     except (ValueError, RecursionError):
         problem = (
             "not JSON that can be read: nested too deeply, or a number of thousands of digits; download the file again"
@@ -176,7 +176,7 @@ def _file(path: Path, kind: Kind, setting: Setting) -> CaseFile:
     if not problem and not isinstance(rows, list):
         rows, problem = [], f"got {shown(rows)}, expected a list of test cases"
     return CaseFile(
-        name=path.name, kind=kind, setting=setting, sha256=sha256, rows=tuple(rows), place=place, problem=problem
+        name=path.name, kind=kind, setting=setting, sha256=sha256, rows=tuple(rows), location=location, problem=problem
     )
 
 
