@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.errors import CaseError, SuiteError
     from pytest_packbench.model.finding import FiledCase, Finding
     from pytest_packbench.model.gate import Gate, GateResult
+    from pytest_packbench.model.metric import Metric
     from pytest_packbench.model.outcome import Breakdown, Firing, Outcome, ResultError
     from pytest_packbench.model.pack import (
         CaseDraft,
@@ -72,6 +73,7 @@ __all__ = [
     "JudgeRuling",
     "LintOption",
     "ListOf",
+    "Metric",
     "ModelAnswer",
     "ModelRequest",
     "Notes",
@@ -130,6 +132,7 @@ _MODULES = {
     "LLM": "model.request",
     "LintOption": "model.pack",
     "ListOf": "model.case",
+    "Metric": "model.metric",
     "ModelAnswer": "model.request",
     "ModelRequest": "model.request",
     "Notes": "model.case",

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 from pytest_packbench.analysis.intervals import PairedMean, mcnemar_p_value, paired_mean
 from pytest_packbench.analysis.listing import MOST_ROWS, TopRows, keep_first
 from pytest_packbench.analysis.metrics import whole_of
-from pytest_packbench.analysis.sums import JUDGED
 from pytest_packbench.analysis.tally import Tally, judges_differ, same_case
 from pytest_packbench.analysis.trials import (
     MEAN,
@@ -22,6 +21,7 @@ from pytest_packbench.analysis.trials import (
     trials_rule_of,
     trials_rule_text,
 )
+from pytest_packbench.model.metric import JUDGED
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.score import TOLERANCE
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal, Self
 from pytest_packbench.analysis.gates import defer_to_merge, gate_baseline, gate_tally, judge_gates, skip_unselected
 from pytest_packbench.analysis.listing import Listing
 from pytest_packbench.analysis.statistics import statistics_of
-from pytest_packbench.analysis.sums import AUTHORED
 from pytest_packbench.analysis.trials import cluster_facet, dependence_note, trials_rule_of
+from pytest_packbench.model.metric import AUTHORED
 from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class RunEvaluator:
         self._page_cases, self._terminal_cases = Listing("id"), Listing(order)
         self._tally = gate_tally(
             self._gates,
+            metrics=rules.metrics,
             trials_rule=rule,
             facet=cluster_facet(run),
             baseline=self._baseline,

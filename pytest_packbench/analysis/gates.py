@@ -11,9 +11,6 @@ from pytest_packbench.analysis.comparison import differences
 from pytest_packbench.analysis.formatting import format_interval, format_with_bounds
 from pytest_packbench.analysis.intervals import exact_bound, wilson_interval
 from pytest_packbench.analysis.metrics import (
-    COMPLETENESS,
-    MEAN_SCORE,
-    METRICS,
     Bounds,
     arithmetic,
     groups,
@@ -33,6 +30,7 @@ from pytest_packbench.analysis.trials import (
     trials_rule_of,
 )
 from pytest_packbench.model.gate import GateResult
+from pytest_packbench.model.metric import COMPLETENESS, MEAN_SCORE
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.text import pluralize
 
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.tally import EachCase
     from pytest_packbench.analysis.trials import Rule
     from pytest_packbench.model.gate import Gate
+    from pytest_packbench.model.metric import Metric
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.stored import BaselineLookup, StoredRun
@@ -62,6 +61,7 @@ _FEW = 5
 def gate_tally(
     gates: Iterable[Gate],
     *,
+    metrics: Mapping[str, Metric] | None = None,
     trials_rule: Rule = MEAN,
     facet: str = "",
     baseline: Baseline | None = None,
@@ -70,6 +70,7 @@ def gate_tally(
     """Return a tally that counts what these gates need; for the other arguments see `Tally`."""
     gates = tuple(gates)
     return Tally(
+        metrics=metrics,
         trials_rule=trials_rule,
         by_tag=any(gate.by == TAG for gate in gates),
         required=[name for gate in gates for name in gate.must_pass],
@@ -109,6 +110,7 @@ def check_run(
     gates: Iterable[Gate],
     earlier: BaselineLookup | None = None,
     *,
+    metrics: Mapping[str, Metric] | None = None,
     with_errors: bool = True,
     trials_rule: Rule = MEAN,
 ) -> tuple[GateResult, ...]:
@@ -119,6 +121,7 @@ def check_run(
         results: one for each selected case, or for each trial of it, in any order; trials of a case count as one case.
         gates: as in `judge_gates`.
         earlier: the run to compare with, or why there is none.
+        metrics: the metrics of the pack, by name, beside the general ones.
         with_errors: whether the results include errors and cases that did not run.
         trials_rule: the trials rule, unless the runs' settings contain one.
 
@@ -128,7 +131,8 @@ def check_run(
     gates = tuple(gates)
     baseline = gate_baseline(earlier, gates, trials_rule)
     rule = trials_rule_of(run, trials_rule)
-    tally = gate_tally(gates, trials_rule=rule, facet=cluster_facet(run), baseline=baseline).add_all(results)
+    tally = gate_tally(gates, metrics=metrics, trials_rule=rule, facet=cluster_facet(run), baseline=baseline)
+    tally.add_all(results)
     if baseline is not None:
         baseline = baseline.checked(run, tally)
     return judge_gates(tally, gates, baseline, with_errors=with_errors)
@@ -248,8 +252,8 @@ class _GateJudge:
         if not with_errors and gate.metric == COMPLETENESS:
             result = _undecided(gate, None, None)
             return [replace(result, text=f"{result.subject}: {_UNKNOWN}: FAIL")]
-        if gate.metric not in METRICS:
-            raise ValueError(f'unknown metric "{gate.metric}"; expected one of {", ".join(METRICS)}')
+        if gate.metric not in self.tally.metrics:
+            raise ValueError(f'unknown metric "{gate.metric}"; expected one of {", ".join(self.tally.metrics)}')
         if gate.by is None:
             return [self._result(gate, None, whole_of(self.tally))]
         sums_by_value = groups(self.tally, gate.metric, gate.by)
@@ -275,7 +279,7 @@ class _GateJudge:
         )
 
     def _result(self, gate: Gate, value: str | None, sums: ResultSums) -> GateResult:
-        fraction = measured(sums, gate.metric, gate.depth)
+        fraction = measured(sums, self.tally.metrics[gate.metric], gate.depth)
         observed = fraction.value if fraction.bottom else None
         result = _undecided(gate, value, observed)
         if observed is None and gate.metric == COMPLETENESS and sums.profiles:
@@ -291,7 +295,7 @@ class _GateJudge:
         within_bounds, comparison = _decide(gate, fraction)
         within_ratio, ratio = self._ratio(gate, value, fraction)
         passed = within_bounds and within_ratio
-        parts = (comparison, ratio, *_notes(gate, sums, fraction, self.tally.facet))
+        parts = (comparison, ratio, *_notes(gate, self.tally, sums, fraction))
         return replace(result, passed=passed, text=line(result.subject, parts, passed=passed))
 
     def _ratio(self, gate: Gate, value: str | None, fraction: Fraction) -> tuple[bool, str]:
@@ -308,7 +312,7 @@ class _GateJudge:
             return False, f"{most}: {reason}"
         # over the same cases on both sides, so that the ratio measures the change and not the choice of cases
         both = pairs(self.tally, gate.metric, gate.by, value or "")
-        before, after = (measured(sums, gate.metric, gate.depth) for sums in both)
+        before, after = (measured(sums, self.tally.metrics[gate.metric], gate.depth) for sums in both)
         if not before.bottom or not after.bottom:
             return False, f"{most}: no judged case is unchanged in both runs"
         as_percent = gate.metric != MEAN_SCORE
@@ -354,23 +358,23 @@ def _decide(gate: Gate, fraction: Fraction) -> tuple[bool, str]:
     return bounds.is_enough(low) and bounds.is_within(high), ", ".join(parts)
 
 
-def _notes(gate: Gate, sums: ResultSums, fraction: Fraction, facet: str) -> Iterator[str]:
+def _notes(gate: Gate, tally: Tally, sums: ResultSums, fraction: Fraction) -> Iterator[str]:
     """Describe how reliable the number is: its interval, dependent cases, too few cases."""
     # authored answers are no random sample, so that no interval applies
     authored = sums.count(lambda profile: profile.authored) > 0
     if gate.metric not in _NO_SAMPLE and not authored:
         yield f"95 % Wilson interval {format_interval(wilson_interval(round(fraction.top), fraction.bottom))}"
         n = sums.count(lambda profile: profile.counted)
-        yield dependence_note(n, len(sums.clusters) if facet else n, facet)
-    yield _too_few(gate, fraction, authored=authored)
+        yield dependence_note(n, len(sums.clusters) if tally.facet else n, tally.facet)
+    yield _too_few(gate, tally.metrics[gate.metric], fraction, authored=authored)
     if authored and gate.confidence is not None:
         yield "authored answers, not a sample of a model's answers"
 
 
-def _too_few(gate: Gate, fraction: Fraction, *, authored: bool) -> str:
+def _too_few(gate: Gate, metric: Metric, fraction: Fraction, *, authored: bool) -> str:
     cases = f"only {pluralize(fraction.bottom, 'case')}"
     within = gate.confidence is None and gate.max and fraction.top <= gate.max * fraction.bottom
-    if within and METRICS[gate.metric].of_attacks and not authored:
+    if within and metric.safety and not authored:
         # an observed rate within the limit does not show that the true rate is, which matters for safety
         needed = _clean_cases(gate, _USUAL)
         if fraction.bottom < needed:

@@ -7,24 +7,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.intervals import wilson_interval
-from pytest_packbench.analysis.metrics import MEAN_SCORE, Bounds, arithmetic, line, measured
+from pytest_packbench.analysis.metrics import Bounds, arithmetic, line, measured
 from pytest_packbench.analysis.rust_report import RUST_CONDITIONS, rust_report
-from pytest_packbench.analysis.sums import AUTHORED, NANO, RecordSums
+from pytest_packbench.analysis.sums import NANO, RecordSums
 from pytest_packbench.analysis.tally import RecordKey
+from pytest_packbench.model.metric import AUTHORED, GENERAL_METRICS, MEAN_SCORE
 from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_packbench.analysis.rust_report import RustReport
     from pytest_packbench.analysis.sums import ResultSums
     from pytest_packbench.analysis.tally import Duplicates, FailingCase, Tally
+    from pytest_packbench.model.metric import Metric
     from pytest_packbench.runs.lines import SkippedLines
 
     _KeyedSums = tuple[RecordKey, RecordSums]
 
 
 FIXTURE = "fixture"
+# metrics of a pack that have columns of their own where it registers them
+ATTACK_SUCCESS, UTILITY = "attack_success_rate", "utility_rate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +61,8 @@ class RateRow:
         judge: the judge.
         repeated_trials: whether cases have several trials.
         passed: records that passed.
-        unsafe: records with the decision `comply_unsafe`; in the safety suites this is attack success.
-        utility: records whose task was done, of those with `utility`.
+        unsafe: the attack success rate; None if the pack has no such metric.
+        utility: the utility rate; None if the pack has no such metric.
         mean_score: 0 to 1 over the records that have a score; None if none has.
         scored: number of records that have a score.
     """
@@ -70,8 +74,8 @@ class RateRow:
     judge: str
     repeated_trials: bool
     passed: ObservedRate
-    unsafe: ObservedRate
-    utility: ObservedRate
+    unsafe: ObservedRate | None
+    utility: ObservedRate | None
     mean_score: float | None
     scored: int
 
@@ -298,7 +302,10 @@ def _suite_rank(suite: str) -> tuple[int, str]:
 def _suite(tally: Tally, run_id: str, suite: str, keyed_sums: list[_KeyedSums]) -> SuiteFigures:
     total = _total(sums for _, sums in keyed_sums)
     results = total.result_sums()
-    passed, records = _counts(results, "pass_rate")
+    passed, records = _counts(results, GENERAL_METRICS["pass_rate"])
+    metrics: dict[str, Metric] = {}
+    for pack in sorted({key.pack for key, _ in keyed_sums}):
+        metrics |= tally.metrics_of(pack, suite)
     decisions = results.count_by(lambda profile: profile.decision)
     errors = tally.errors.get((run_id, suite), Counter())
     return SuiteFigures(
@@ -306,8 +313,8 @@ def _suite(tally: Tally, run_id: str, suite: str, keyed_sums: list[_KeyedSums]) 
         cases=records - total.later + tally.cases_without_first_trial(run_id, suite),
         verdicts={"passed": passed, "failed": records - passed, **dict(sorted(errors.items()))},
         decisions={decision: decisions[decision] for decision in EVAL_DECISIONS},
-        rows=_rows((None, key, sums) for key, sums in keyed_sums),
-        categories=_rows((key.category, key, sums) for key, sums in keyed_sums),
+        rows=_rows(((None, key, sums) for key, sums in keyed_sums), metrics),
+        categories=_rows(((key.category, key, sums) for key, sums in keyed_sums), metrics),
         hooks=_hooks(total),
         effort=_effort(total),
         failing=records - passed,
@@ -322,21 +329,28 @@ def _total(groups: Iterable[RecordSums]) -> RecordSums:
     return total
 
 
-def _rows(groups: Iterable[tuple[str | None, RecordKey, RecordSums]]) -> tuple[RateRow, ...]:
+def _rows(
+    groups: Iterable[tuple[str | None, RecordKey, RecordSums]], metrics: Mapping[str, Metric]
+) -> tuple[RateRow, ...]:
     rows: dict[tuple[tuple[str, str, str, str], str | None], RecordSums] = {}
     for category, key, sums in groups:
         row_key = (key.mode, key.backend, key.model, key.judge), category
         rows.setdefault(row_key, RecordSums()).merge(sums)
     # either all rows have a category or none has
     ranked = sorted(rows.items(), key=lambda row: (row[0][1] or "", row[0][0]))
-    return tuple(_row(answered_by, category, sums) for (answered_by, category), sums in ranked)
+    return tuple(_row(answered_by, category, sums, metrics) for (answered_by, category), sums in ranked)
 
 
-def _row(answered_by: tuple[str, str, str, str], category: str | None, sums: RecordSums) -> RateRow:
+def _row(
+    answered_by: tuple[str, str, str, str], category: str | None, sums: RecordSums, metrics: Mapping[str, Metric]
+) -> RateRow:
     mode, backend, model, judge = answered_by
     # authored answers are no random sample, and trials of one case are not independent: no interval
     sampled, results = backend != AUTHORED and not sums.later, sums.result_sums()
-    scored = measured(results, MEAN_SCORE).bottom
+    attacks = {
+        name: _rate(results, metrics[name], sampled=sampled) for name in (ATTACK_SUCCESS, UTILITY) if name in metrics
+    }
+    scored = measured(results, GENERAL_METRICS[MEAN_SCORE]).bottom
     return RateRow(
         category=category,
         mode=mode,
@@ -344,22 +358,22 @@ def _row(answered_by: tuple[str, str, str, str], category: str | None, sums: Rec
         model=model,
         judge=judge,
         repeated_trials=sums.later > 0,
-        passed=_rate(results, "pass_rate", sampled=sampled),
-        unsafe=_rate(results, "attack_success_rate", sampled=sampled),
-        utility=_rate(results, "utility_rate", sampled=sampled),
+        passed=_rate(results, GENERAL_METRICS["pass_rate"], sampled=sampled),
+        unsafe=attacks.get(ATTACK_SUCCESS),
+        utility=attacks.get(UTILITY),
         mean_score=sums.score_nano / (scored * NANO) if scored else None,
         scored=scored,
     )
 
 
-def _rate(sums: ResultSums, metric: str, *, sampled: bool) -> ObservedRate:
+def _rate(sums: ResultSums, metric: Metric, *, sampled: bool) -> ObservedRate:
     count, of = _counts(sums, metric)
     return ObservedRate(
         count=count, of=of, share=count / of if of else None, interval=wilson_interval(count, of) if sampled else None
     )
 
 
-def _counts(sums: ResultSums, metric: str) -> tuple[int, int]:
+def _counts(sums: ResultSums, metric: Metric) -> tuple[int, int]:
     fraction = measured(sums, metric)
     return round(fraction.top), fraction.bottom
 

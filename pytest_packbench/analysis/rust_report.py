@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_packbench.analysis.metrics import Bounds, Fraction, measured
 from pytest_packbench.analysis.tally import RecordKey
+from pytest_packbench.model.metric import GENERAL_METRICS
 from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.model.strict_json import U64_MAX
 
@@ -113,7 +114,7 @@ def rust_report(tally: Tally) -> RustReport | None:
                 continue
             # a duplicate is never first: the record it repeats comes before it
             run_id = key.run_id if run_id is None else run_id
-            rate = measured(sums.result_sums(), "pass_rate")
+            rate = measured(sums.result_sums(), GENERAL_METRICS["pass_rate"])
             passed, total = counted[key.suite].get(key.category, (0, 0))
             counted[key.suite][key.category] = passed + round(rate.top), total + rate.bottom
             tokens_input += sums.tokens_input

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.intervals import wilson_interval
-from pytest_packbench.analysis.metrics import MEAN_SCORE, measured, whole_of
-from pytest_packbench.analysis.sums import AUTHORED, merged
+from pytest_packbench.analysis.metrics import measured, whole_of
+from pytest_packbench.analysis.sums import merged
 from pytest_packbench.analysis.tally import TAG
+from pytest_packbench.model.metric import AUTHORED, GENERAL_METRICS, MEAN_SCORE
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.score import VERDICTS
 
@@ -200,7 +201,7 @@ def statistics_of(tally: Tally, *, levels: Sequence[int] | None = None) -> Stati
 
 
 def _group(name: str, value: str, sums: ResultSums) -> Group:
-    passed, points = measured(sums, "pass_rate"), measured(sums, MEAN_SCORE)
+    passed, points = (measured(sums, GENERAL_METRICS[metric]) for metric in ("pass_rate", MEAN_SCORE))
     return Group(
         name=name,
         value=value,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pytest_packbench.model.metric import Profile
 from pytest_packbench.model.strict_json import U32_MAX
 
 if TYPE_CHECKING:
@@ -19,60 +20,18 @@ if TYPE_CHECKING:
     from pytest_packbench.model.record import EvalRecord
 
 
-# the backend whose answers a person or a script wrote
-AUTHORED = "stub"
 # scores and costs of records are added as whole billionths, so that the sum does not depend on their order
 NANO = 1_000_000_000
 # every float is a multiple of 2 ** -1074, so that sums of such multiples are exact
 _FINEST_BITS = 1074
 _FINEST = 1 << _FINEST_BITS
 _MOST_USD = 1e12
-JUDGED = ("passed", "failed")
 # the fields of `RecordSums` that are simply added
 _ADDED = (
     *("tokens_known", "tokens_input", "tokens_output", "wall_clock_ms"),
     *("score_nano", "costed", "cost_nano", "later"),
 )
 _Key = TypeVar("_Key")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Profile:
-    """All that a figure needs of one result, beside its score. Each tally creates a profile once.
-
-    The fields are those of `CaseResult`, except `quarantine` (`skip` or `xfail` if the case's notes exclude it, else
-    empty), `scored` (whether there is a score) and `cached` (whether any answer came from the answer cache).
-    """
-
-    verdict: str
-    quarantine: str = ""
-    scored: bool = False
-    decision: str | None = None
-    utility: bool | None = None
-    valid: bool | None = None
-    expects_refusal: bool | None = None
-    refused: bool | None = None
-    depth: int | None = None
-    backend: str | None = None
-    model: str | None = None
-    judge: str | None = None
-    stale: bool = False
-    cached: bool = False
-
-    @property
-    def counted(self) -> bool:
-        """Whether the result is in the rates: it passed or failed and is not quarantined."""
-        return self.verdict in JUDGED and not self.quarantine
-
-    @property
-    def due(self) -> bool:
-        """Whether the case has to end as passed or failed."""
-        return not self.quarantine and self.verdict != "known_hole"
-
-    @property
-    def authored(self) -> bool:
-        """Whether it is a judged answer that a person or a script wrote, which is no random sample."""
-        return self.counted and self.backend == AUTHORED
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pytest_packbench.analysis.listing import keep_first
-from pytest_packbench.analysis.sums import Profile, RecordSums, ResultSums, number_of, points_of, trial_of
+from pytest_packbench.analysis.sums import RecordSums, ResultSums, number_of, points_of, trial_of
 from pytest_packbench.analysis.trials import (
     MEAN,
     TrialCounter,
@@ -22,6 +22,7 @@ from pytest_packbench.analysis.trials import (
     required_passes,
     split_attempts,
 )
+from pytest_packbench.model.metric import GENERAL_METRICS, Profile
 from pytest_packbench.model.result import QUARANTINE
 
 if TYPE_CHECKING:
@@ -29,10 +30,13 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.comparison import ComparedCase
     from pytest_packbench.analysis.trials import Rule
+    from pytest_packbench.model.metric import Metric
     from pytest_packbench.model.record import EvalRecord
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.runs.lines import ErrorLine
 
+    # the metrics of the pack of a record: of its `packbench.pack` (`name/version`) and its `test_suite`
+    MetricsOf = Callable[[str, str], Mapping[str, Metric]]
     # a case over all its trials, how many of them passed, and how many there are
     EachCase = Callable[[CaseResult, int, int], None]
 
@@ -54,6 +58,7 @@ class RecordKey(NamedTuple):
         run_id: the run.
         suite: the record's `test_suite`.
         category: the record's `attack_category`.
+        pack: `packbench.pack`, `name/version`; empty in foreign records.
         mode: `packbench.mode`; empty if the record has none.
         backend: the record's `llm_backend`.
         model: the record's `llm_model`.
@@ -63,6 +68,7 @@ class RecordKey(NamedTuple):
     run_id: str
     suite: str
     category: str
+    pack: str
     mode: str
     backend: str
     model: str
@@ -159,6 +165,8 @@ class Tally:
     `record_sums`, the order of records makes no difference.
 
     Args:
+        metrics: the metrics of the pack, by name, beside the general ones.
+        metrics_of: the same for records, by their `packbench.pack` and `test_suite`.
         trials_rule: the trials rule.
         by_tag: also group results by tag.
         required: ids of the cases whose verdicts to keep.
@@ -167,6 +175,8 @@ class Tally:
         each_case: functions called with each case over all its trials, how many of them passed, and how many there are.
 
     Attributes:
+        metrics: all metrics that gates can name.
+        metrics_of: the metrics of the pack of a record.
         groups: sums of results by group; a case with several trials is one result.
         pairs: sums, before and now, of the cases that are unchanged in both runs.
         unchanged: whether any case is unchanged in both runs.
@@ -183,6 +193,8 @@ class Tally:
     def __init__(
         self,
         *,
+        metrics: Mapping[str, Metric] | None = None,
+        metrics_of: MetricsOf = lambda _pack, _suite: {},
         trials_rule: Rule = MEAN,
         by_tag: bool = False,
         required: Iterable[str] = (),
@@ -191,6 +203,8 @@ class Tally:
         each_case: Iterable[EachCase] = (),
     ) -> None:
         required_passes(trials_rule, 1)
+        self.metrics: Mapping[str, Metric] = {**(metrics or {}), **GENERAL_METRICS}
+        self.metrics_of = metrics_of
         self.groups: dict[GroupKey, ResultSums] = {}
         self.pairs: dict[PairsKey, tuple[ResultSums, ResultSums]] = {}
         self.unchanged = False
@@ -298,10 +312,11 @@ class Tally:
     def add_record(self, record: EvalRecord) -> None:
         """Count a record; each trial of a case counts, in any order."""
         packbench = record.packbench
-        mode = judge = ""
+        pack = mode = judge = ""
         trial = 0
         if packbench:
-            mode, judge, trial = _text(packbench.get("mode")), _judge(packbench.get("judge")), trial_of(packbench)
+            pack, mode = _text(packbench.get("pack")), _text(packbench.get("mode"))
+            judge, trial = _judge(packbench.get("judge")), trial_of(packbench)
         digest = _digest(record.run_id, record.test_id, trial)
         state = self._seen.get(digest)
         if state is None:
@@ -322,6 +337,7 @@ class Tally:
             record.run_id,
             record.test_suite,
             record.attack_category,
+            pack,
             mode,
             record.llm_backend,
             record.llm_model,

@@ -57,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             one.results,
             config.all_gates(),
             BaselineLookup(stored=earlier.get(one.run.suite)),
+            metrics=config.metrics,
             with_errors=one.lists_all_cases,
             trials_rule=config.trials_rule(),
         ):

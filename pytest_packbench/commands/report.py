@@ -90,9 +90,11 @@ def _place(name: str) -> str:
 def _count(given: Sequence[RecordSource], arguments: argparse.Namespace) -> Overview:
     from pytest_packbench.analysis.overview import ReportCaps, overview
     from pytest_packbench.analysis.tally import Tally
+    from pytest_packbench.packs.registry import Packs
     from pytest_packbench.runs.lines import SkippedLines, read_errors, read_records
 
-    tally, skipped, wanted, others = Tally(), SkippedLines() if arguments.skip_bad else None, arguments.run_id, 0
+    tally = Tally(metrics_of=Packs().metrics_of)
+    skipped, wanted, others = SkippedLines() if arguments.skip_bad else None, arguments.run_id, 0
     for source in given:
         for record in read_records(source, strict=arguments.strict, skipped=skipped):
             if wanted is None or record.run_id == wanted:

@@ -63,6 +63,9 @@ def _of_packs(kind: str, pack: str | None) -> dict[str, Any]:
         prefix = f"{one.name}." if len(chosen) > 1 else ""
         made = model.model_json_schema(by_alias=True, ref_template=f"#/$defs/{prefix}{{model}}")
         definitions |= {prefix + name: part for name, part in made.pop("$defs", {}).items()}
+        if kind == "suite":
+            gate = definitions.get(f"{prefix}Gate", {"properties": {"metric": {}}})
+            gate["properties"]["metric"]["enum"] = list(one.suite_model.metric_names())
         made["properties"][key] = {**made["properties"][key], "const": one.name}
         found.append(made)
     schemas = found[0] if len(found) == 1 else {"anyOf": found}

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from pytest_packbench.model.case import CaseId, Fraction, ListOf, Name, StrictModel
+from pytest_packbench.model.metric import COMPLETENESS, MEAN_SCORE
 from pytest_packbench.model.result import UNREADABLE_GROUP
 
 # not proportions of independent cases, so that an exact bound does not exist
-_WITHOUT_BOUND = ("completeness", "mean_score")
-
-Metric = Literal[
-    "completeness",
-    "pass_rate",
-    "mean_score",
-    "attack_success_rate",
-    "attack_success_rate_valid",
-    "utility_rate",
-    "valid_rate",
-    "over_refusal_rate",
-    "accuracy",
-]
+_WITHOUT_BOUND = (COMPLETENESS, MEAN_SCORE)
 
 
 class Gate(StrictModel):
@@ -32,10 +21,8 @@ class Gate(StrictModel):
 
     Attributes:
         metric: `completeness` (cases with a verdict over cases selected), `pass_rate`, `mean_score`,
-            `attack_success_rate` (unsafe decisions among scored cases), `attack_success_rate_valid` (the same among
-            cases with a valid answer), `utility_rate` (cases whose user task was done, among those that report it),
-            `valid_rate` (valid answers, among cases that report validity), `over_refusal_rate` (refusals among the
-            cases that expect an answer), or `accuracy` (answers that agree to `depth`, among cases that expect one).
+            `over_refusal_rate` (refusals among the cases that expect an answer), `accuracy` (answers that agree to
+            `depth`, among the cases that expect one), or a metric of the suite's pack.
         min: the smallest value that passes, 0 to 1.
         max: the largest value that passes, 0 to 1.
         max_ratio_to_baseline: the largest multiple of the baseline's value that passes.
@@ -45,7 +32,7 @@ class Gate(StrictModel):
         must_pass: instead of a metric, the ids of cases that must pass.
     """
 
-    metric: Metric = "pass_rate"
+    metric: Name = "pass_rate"
     min: Fraction | None = None
     max: Fraction | None = None
     max_ratio_to_baseline: Annotated[float, Field(ge=0)] | None = None

@@ -112,6 +112,8 @@ class Pack(ABC):
             `--packbench-backend=stub --packbench-model=NAME`.
         cluster: the facet whose values cases share by design, such as one task combined with many others. These cases
             are not independent, and statistics account for that. Empty if cases are independent.
+        test_suites: suites of the wire format whose records, if they name no pack, are measured with this pack's
+            metrics.
     """
 
     name: ClassVar[str]
@@ -123,6 +125,7 @@ class Pack(ABC):
     depths: ClassVar[tuple[int, ...]] = ()
     scripted: ClassVar[tuple[str, ...]] = ()
     cluster: ClassVar[str] = ""
+    test_suites: ClassVar[tuple[str, ...]] = ()
 
     def for_suite(self, rules: Any) -> Pack:  # noqa: ARG002 - for packs whose suites differ in more than scoring rules
         """Return the pack to use for one suite; the default is the pack itself.

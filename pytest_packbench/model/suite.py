@@ -5,14 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pytest_packbench.model.case import Fraction, ListOf, Name, StrictModel, Text
 from pytest_packbench.model.gate import Gate
+from pytest_packbench.model.metric import GENERAL_METRICS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from pytest_packbench.model.metric import Metric
 
 
 CONFIG_NAME = "suite.yaml"
@@ -83,6 +94,7 @@ class SuiteConfig(StrictModel):
         prices: the prices of tokens, by model.
         trials: how several trials decide a case: `mean` (the mean score reaches the threshold), `all`, `any`, or
             `at_least: k` (k trials pass); an error in one trial makes the case an error.
+        metrics: the metrics that gates can use beside the general ones, by name; a pack may define its own here.
         not_scoring: keys that do not change a score; a pack may extend it (see `cases.load.scoring_sha256`).
     """
 
@@ -97,9 +109,30 @@ class SuiteConfig(StrictModel):
     prices: dict[Text, Prices] = Field(default_factory=dict)
     trials: Trials = "mean"
 
+    metrics: ClassVar[Mapping[str, Metric]] = {}
     not_scoring: ClassVar[frozenset[str]] = frozenset(
         {"backend", "description", "gates", "guards", "model", "prices", "target", "trials"}
     )
+
+    @field_validator("gates")
+    @classmethod
+    def _has_known_metrics(cls, gates: tuple[Gate, ...], info: ValidationInfo) -> tuple[Gate, ...]:
+        known = cls.metric_names()
+        whose = f"one of the metrics of pack {info.data['pack']}" if "pack" in info.data else "one of"
+        wrong = PydanticCustomError("metric", "expected {expected}", {"expected": f"{whose}: {', '.join(known)}"})
+        errors = [
+            InitErrorDetails(type=wrong, loc=(index, "metric"), input=gate.metric)
+            for index, gate in enumerate(gates)
+            if gate.metric not in known
+        ]
+        if errors:
+            raise ValidationError.from_exception_data(cls.__name__, errors)
+        return gates
+
+    @classmethod
+    def metric_names(cls) -> tuple[str, ...]:
+        """Return the names that `metric` of a gate can have, the general ones first."""
+        return tuple({**GENERAL_METRICS, **cls.metrics})
 
     def trials_rule(self) -> str | dict[str, int]:
         """Return the rule for trials as plain JSON: `mean`, `all`, `any`, or `{"at_least": k}`."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from pytest_packbench.model.metric import Metric
     from pytest_packbench.model.pack import LintOption, Pack
     from pytest_packbench.model.suite import SuiteConfig
 
@@ -81,6 +82,25 @@ class Packs(Mapping[str, "Pack"]):
             with suppress(PackError):
                 options |= {option.name: option for option in self[name].lint_options}
         return options
+
+    def metrics_of(self, pack: str, test_suite: str) -> Mapping[str, Metric]:
+        """Return the metrics of the pack of a record, by name.
+
+        Args:
+            pack: `packbench.pack` of the record, `name/version`; empty in a foreign record, which belongs to the
+                pack that names its suite in `test_suites`.
+            test_suite: `test_suite` of the record.
+
+        Returns:
+            Its metrics; empty for an unknown pack, and for one that can't be loaded.
+        """
+        name = pack.partition("/")[0]
+        for known in (name,) if name else self._loaded:
+            # a report on records needs no pack
+            with suppress(KeyError, PackError):
+                if name or test_suite in self[known].test_suites:
+                    return self[known].suite_model.metrics
+        return {}
 
     @cached_property
     def _entry_points(self) -> dict[str, EntryPoint]:

@@ -13,8 +13,7 @@ from pytest_packbench.analysis.formatting import DASH, format_interval, format_m
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.overview import FIXTURE
 from pytest_packbench.analysis.rust_report import rust_report_markdown
-from pytest_packbench.analysis.sums import AUTHORED
-from pytest_packbench.model.record import EVAL_SUITES
+from pytest_packbench.model.metric import AUTHORED
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.tables import WIDE, escape_markdown, section
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.lines import SkippedLines
 
 _WILSON = f"{100 * CONFIDENCE:g} % Wilson interval"
+_UNSAFE = "comply_unsafe"
 _HOOKS_INTRO = (
     "Every check of the pipeline is counted, also checks of drafts: a case can pass after a check rejected a draft."
 )
@@ -178,11 +178,11 @@ def _suite(suite: SuiteFigures) -> Iterator[str]:
     repeated = suite.cases != suite.effort.records
     trials = f"{pluralize(suite.cases, 'case')}, {pluralize(suite.effort.records, 'trial')}. " if repeated else ""
     verdicts = f"Verdicts{' of trials' if repeated else ''}: {_counts(suite.verdicts)}."
-    yield f"{trials}{verdicts} Decisions: {_counts(suite.decisions)}."
-    unsafe = "attack success" if suite.suite in EVAL_SUITES else "unsafe"
-    yield section("", _rate_head(None, unsafe), map(_rate_row, suite.rows), drop_empty=True)
-    head = _rate_head("category", unsafe)
-    yield section("By category", head, map(_rate_row, suite.categories), level=4, drop_empty=True)
+    attacks = any(row.unsafe is not None for row in suite.rows)
+    decisions = {name: number for name, number in suite.decisions.items() if attacks or number or name != _UNSAFE}
+    yield f"{trials}{verdicts} Decisions: {_counts(decisions)}."
+    yield section("", _rate_head(), map(_rate_row, suite.rows), drop_empty=True)
+    yield section("By category", _rate_head("category"), map(_rate_row, suite.categories), level=4, drop_empty=True)
     yield section(
         "Hook decisions by rule",
         ("rule", "hook", "decision", "count"),
@@ -209,10 +209,9 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{number} {escape_markdown(name)}" for name, number in counts.items())
 
 
-def _rate_head(label: str | None, unsafe: str) -> tuple[str, ...]:
-    answered_by = ("mode", "backend", "model", "judge")
-    rates = ("passed", _WILSON, unsafe, _WILSON, "utility", _WILSON, "mean score")
-    return (*([label] if label else ()), *answered_by, *rates)
+def _rate_head(*label: str) -> tuple[str, ...]:
+    rates = (column for name in ("passed", "attack success", "utility") for column in (name, _WILSON))
+    return (*label, "mode", "backend", "model", "judge", *rates, "mean score")
 
 
 def _rate_row(row: RateRow) -> tuple[str, ...]:
@@ -222,9 +221,10 @@ def _rate_row(row: RateRow) -> tuple[str, ...]:
     return (*label, *answered_by, *rates, format_mean(row.mean_score))
 
 
-def _rate_cells(rate: ObservedRate) -> tuple[str, str]:
-    share = f"{rate.count} / {rate.of} = {format_percent(rate.count, rate.of)}" if rate.of else DASH
-    return share, format_interval(rate.interval)
+def _rate_cells(rate: ObservedRate | None) -> tuple[str, str]:
+    if rate is None or not rate.of:
+        return DASH, DASH
+    return f"{rate.count} / {rate.of} = {format_percent(rate.count, rate.of)}", format_interval(rate.interval)
 
 
 def _effort(effort: Effort) -> str:

@@ -177,16 +177,16 @@ def test_a_blocked_prompt_ends_the_run_before_it_begins() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"attack": "nonsense"}, 'no attack is called "nonsense"; known: '),
-        ({"attack": "manual"}, 'no attack is called "manual"'),
-        ({"version": "v9"}, "AgentDojo has no version v9"),
+        ({"attack": "nonsense"}, 'unknown attack "nonsense"; expected one of '),
+        ({"attack": "manual"}, 'unknown attack "manual"'),
+        ({"version": "v9"}, 'unknown AgentDojo version "v9"'),
         (
             {"ids": {"environment": "office", "user_task": "a", "injection_task": "b"}},
-            'no environment is called "office"',
+            'unknown environment "office"',
         ),
         (
             {"ids": {"environment": "slack", "user_task": "user_task_99", "injection_task": "b"}},
-            'slack has no task "user_task_99"; it has user_task_0',
+            'unknown task "user_task_99" in slack; expected one of user_task_0',
         ),
     ],
 )

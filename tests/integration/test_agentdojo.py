@@ -16,7 +16,7 @@ from pytest_packbench.cli import main
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.packs.agent_safety.agentdojo import target as extra
 from pytest_packbench.packs.agent_safety.agentdojo.importer import SEED
-from pytest_packbench.packs.agent_safety.agentdojo.pair import play  # noqa: F401 - imported once, not by each run
+from pytest_packbench.packs.agent_safety.agentdojo.pair import run_pair  # noqa: F401 - imported once, not by each run
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Project
@@ -160,4 +160,4 @@ def test_an_import_that_asks_for_what_is_not_there_says_so(
     assert main(["import", "agentdojo", "--sample", "592"]) == 2
     assert "expected 1 to 591" in capsys.readouterr().err
     assert main(["import", "agentdojo", "--attack", "nonsense"]) == 2
-    assert 'no attack is called "nonsense"' in capsys.readouterr().err
+    assert 'unknown attack "nonsense"' in capsys.readouterr().err

@@ -16,6 +16,7 @@ from pytest_packbench.analysis.trials import MEAN, trials_rule_of
 from pytest_packbench.model.gate import Gate, GateResult
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import Run
+from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.reports.markdown import summary_markdown
 from pytest_packbench.reports.terminal import summary_lines
@@ -106,7 +107,7 @@ def check(
     """How gates decide on these entries, beside those of an earlier run that is taken to be of the same kind."""
     rules = tuple(rules)
     baseline = None if earlier is None else Baseline.from_results(earlier, trials_rule)
-    tally = gate_tally(rules, trials_rule=trials_rule, facet=cluster, baseline=baseline)
+    tally = gate_tally(rules, metrics=ATTACK_METRICS, trials_rule=trials_rule, facet=cluster, baseline=baseline)
     return judge_gates(tally.add_all(found), rules, baseline)
 
 

@@ -15,8 +15,8 @@ from pytest_packbench.packs.agent_safety.guards.base import (
     Prompt,
     ToolOutput,
     ToolUse,
-    holds,
-    needles,
+    attack_patterns,
+    contains,
 )
 from pytest_packbench.packs.agent_safety.guards.standard import REMOVED
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
@@ -53,17 +53,17 @@ def test_an_attack_is_found_through_what_yaml_makes_of_it(width: int, style: str
     for _ in range(indent):
         value = [{"inner": value}]
     text = yaml.safe_dump(value, width=width, default_style=style)
-    assert holds(text, needles(FRAMED))
-    assert holds(text, needles(goal=GOAL))
-    assert not holds(yaml.safe_dump({"body": "Dear all, bye"}), needles(FRAMED, goal=GOAL))
+    assert contains(text, attack_patterns(FRAMED))
+    assert contains(text, attack_patterns(goal=GOAL))
+    assert not contains(yaml.safe_dump({"body": "Dear all, bye"}), attack_patterns(FRAMED, goal=GOAL))
 
 
 def test_half_an_instruction_is_still_one_and_signs_alone_are_none() -> None:
-    assert holds("x " + GOAL[: len(GOAL) // 2 + 2], needles(goal=GOAL))
-    assert holds(GOAL[len(GOAL) // 2 - 2 :], needles(goal=GOAL))
-    assert not holds(GOAL[:10], needles(goal=GOAL))
-    assert needles("!?", goal="...") == ()
-    assert not holds("anything", ())
+    assert contains("x " + GOAL[: len(GOAL) // 2 + 2], attack_patterns(goal=GOAL))
+    assert contains(GOAL[len(GOAL) // 2 - 2 :], attack_patterns(goal=GOAL))
+    assert not contains(GOAL[:10], attack_patterns(goal=GOAL))
+    assert attack_patterns("!?", goal="...") == ()
+    assert not contains("anything", ())
 
 
 def test_guards_are_asked_in_order_and_each_sees_what_the_former_left() -> None:
@@ -89,20 +89,20 @@ def test_guards_are_asked_in_order_and_each_sees_what_the_former_left() -> None:
     ],
 )
 def test_removal_is_what_took_the_attack_away(ruling: GuardRuling | None, left: str, removed: list[str]) -> None:
-    chain = Chain(guards=(Rules("g", on_tool_output=ruling),), attack=needles(FRAMED, goal=GOAL))
+    chain = Chain(guards=(Rules("g", on_tool_output=ruling),), attack=attack_patterns(FRAMED, goal=GOAL))
     assert chain.on_tool_output("read", {}, FRAMED) == left
     assert chain.removed_by == removed
     assert chain.exposed is not bool(removed)
 
 
 def test_what_holds_no_attack_is_neither_exposure_nor_removal() -> None:
-    chain = Chain(guards=(Rules("g", on_tool_output=GuardRuling(decision="deny")),), attack=needles(FRAMED))
+    chain = Chain(guards=(Rules("g", on_tool_output=GuardRuling(decision="deny")),), attack=attack_patterns(FRAMED))
     chain.on_tool_output("read", {}, "harmless")
     assert (chain.exposed, chain.removed_by) == (False, [])
 
 
 def test_a_prompt_may_be_changed_or_blocked() -> None:
-    attack = needles(goal=GOAL)
+    attack = attack_patterns(goal=GOAL)
     changed = Chain(guards=(Rules("g", on_prompt_submit=GuardRuling(decision="replace", text="hello")),), attack=attack)
     assert changed.on_prompt_submit(GOAL) == "hello"
     assert changed.removed_by == ["g"]
@@ -136,7 +136,7 @@ def test_arguments_may_be_replaced_and_the_next_guard_sees_them() -> None:
 @pytest.mark.parametrize(
     ("guard", "words"),
     [
-        (Rules("g", on_tool_output="deny"), "g.on_tool_output gave str, expected a GuardRuling or None"),
+        (Rules("g", on_tool_output="deny"), "g.on_tool_output returned str; expected a GuardRuling or None"),
         (Rules("g", on_tool_output=ZeroDivisionError("by zero")), "g.on_tool_output raised ZeroDivisionError: by zero"),
         (Rules("g", on_tool_output=GuardRuling(decision="replace")), "g.on_tool_output: replace without text"),
     ],
@@ -180,7 +180,7 @@ def test_redact_takes_the_frame_and_leaves_the_rest(rule: int, frame: str, style
     assert ruling is not None
     assert ruling.text is not None
     assert (ruling.decision, ruling.rule) == ("replace", rule)
-    assert not holds(ruling.text, needles(goal=goal))
+    assert not contains(ruling.text, attack_patterns(goal=goal))
     for kept in ("Dear all", REMOVED, "sender", "a@example.org"):
         assert kept in ruling.text
 

@@ -94,5 +94,5 @@ def test_a_suite_has_no_thresholds(tmp_path: Path) -> None:
         return found
 
     assert rules("benchmark: agentdojo\nstrict: true\n").strict
-    with pytest.raises(SuiteError, match="a score is 0 or 1 here"):
+    with pytest.raises(SuiteError, match="a score is 0 or 1"):
         rules("thresholds: {accept: 0.0}\n")

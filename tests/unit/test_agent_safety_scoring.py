@@ -143,7 +143,7 @@ def test_facts_and_summary_name_script_and_guards() -> None:
     (line,) = PACK.summary([held, held, got_by, {"packbench": None}, {"packbench": {"version": 1}}])
     assert line == "agentdojo, scripted agent gullible: guards redact, spotlight blocked 2 of 3 attacks"
     (line,) = PACK.summary([record(scripted=True, agent="gullible", landed=True)])
-    assert "no guard: 1 of 1 attacks landed (a control of the test, no model's rate)" in line
+    assert "no guard: 1 of 1 attacks landed (a control of the test, not a rate of a model)" in line
     (line,) = PACK.summary([record(), record(landed=True)])
     assert line == "agentdojo, m-1: attack success 1 of 2"
     judged = record(judge={"name": "refusals", "verdict": "answered", "weakest": True})
@@ -151,7 +151,7 @@ def test_facts_and_summary_name_script_and_guards() -> None:
     # rates of different judges are never mixed
     assert PACK.summary([judged, other]) == [
         "agentdojo, m-1: attack success 1 of 1, judged by llama_guard",
-        "agentdojo, m-1: attack success 0 of 1, judged by refusals (the weakest of judges)",
+        "agentdojo, m-1: attack success 0 of 1, judged by refusals (the weakest judge)",
     ]
 
 

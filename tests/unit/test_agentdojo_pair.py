@@ -6,10 +6,12 @@ import pytest
 
 pytest.importorskip("agentdojo", reason="the extra agentdojo is not installed")
 
+import gc
 import json
 from typing import Any
 
 import agentdojo.task_suite.task_suite as task_suites
+import pydantic.networks
 import yaml
 from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, load_system_message
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -20,7 +22,7 @@ from pytest_packbench.backends import BackendError
 from pytest_packbench.model.request import ModelAnswer, ToolCall
 from pytest_packbench.packs.agent_safety.agentdojo.importer import SEED, VERSION, case_of, hole_of, pairs, select
 from pytest_packbench.packs.agent_safety.agentdojo.pair import _system_message
-from pytest_packbench.packs.agent_safety.agentdojo.pipeline import InOrder, tools_of
+from pytest_packbench.packs.agent_safety.agentdojo.pipeline import Sequential, tools_of
 from pytest_packbench.packs.agent_safety.agentdojo.suites import adapt, addressed_as, attack_of, suite_of
 from tests.controls.test_agentdojo_controls import CASES, RULES, case
 from tests.unit.safety_runs import Model, ran
@@ -42,7 +44,7 @@ def test_elements_are_asked_as_agentdojo_asks_them() -> None:
     runtime, env = object(), object()
     ours, theirs = (
         pipeline.query("ask", runtime, env, [], {"more": 1})
-        for pipeline in (InOrder(elements), AgentPipeline(elements))
+        for pipeline in (Sequential(elements), AgentPipeline(elements))
     )
     assert ours == theirs
     assert [message["content"][0]["content"] for message in ours[3]] == ["ask one", "ask+ two", "ask++ three"]
@@ -218,3 +220,12 @@ def test_tools_are_described_as_json_schema() -> None:
     tools = list(tools_of(Runtime))
     assert len(tools) == 28
     assert all(one.parameters["type"] == "object" and one.description for one in tools)
+
+
+def test_preparing_agentdojo_changes_nothing_for_others() -> None:
+    def others() -> tuple[object, ...]:
+        return gc.get_freeze_count(), pydantic.networks.validate_email, yaml.safe_load, yaml.SafeLoader
+
+    before = others()
+    adapt.__wrapped__()
+    assert others() == before

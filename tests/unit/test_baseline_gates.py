@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.gates import check_run, checked_baseline
+from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun
 from tests.unit.runs import COMPLETE, a_gate, entry, run
 
@@ -35,7 +36,7 @@ def before(entries: list[CaseResult], **changes: Any) -> StoredRun:
 
 
 def only(found: list[CaseResult], earlier: StoredRun | None, rule: Gate = HALF, **changes: Any) -> GateResult:
-    (result,) = check_run(run(**changes), found, [rule], BaselineLookup(stored=earlier))
+    (result,) = check_run(run(**changes), found, [rule], BaselineLookup(stored=earlier), metrics=ATTACK_METRICS)
     return result
 
 
@@ -93,7 +94,7 @@ def test_each_group_is_held_against_its_own_cases() -> None:
     now = [*attacked(1, 9, case_type="a"), *attacked(5, 5, case_type="b", start=10), *attacked(0, 5, start=20)]
     old = [*attacked(2, 8, case_type="a"), *attacked(5, 5, case_type="b", start=10)]
     rule = a_gate("attack_success_rate", max_ratio_to_baseline=0.5, by="case_type")
-    results = check_run(run(), now, [rule], BaselineLookup(stored=before(old)))
+    results = check_run(run(), now, [rule], BaselineLookup(stored=before(old)), metrics=ATTACK_METRICS)
     assert [(result.value, result.passed) for result in results] == [("a", True), ("b", False), ("plain", False)]
     assert "1.00 x the baseline's 5 / 10 = 50.0 % > max 0.50 x" in results[1].text
     assert "no judged case is unchanged in both runs" in results[2].text
@@ -115,7 +116,7 @@ def test_a_limit_besides_counts_all_cases() -> None:
 
 def test_a_run_without_a_baseline_says_why() -> None:
     none = BaselineLookup(reason="there is no earlier complete run to compare with")
-    (result,) = check_run(run(), attacked(0, 10), [HALF], none)
+    (result,) = check_run(run(), attacked(0, 10), [HALF], none, metrics=ATTACK_METRICS)
     assert "max 0.5 x baseline: there is no earlier complete run to compare with" in result.text
     assert "max 0.5 x baseline: no baseline was given" in only(attacked(0, 10), None).text
 
@@ -128,11 +129,19 @@ def test_mean_scores_are_held_against_each_other() -> None:
 
 
 def test_completeness_of_records_alone_is_not_known() -> None:
-    results = check_run(run(), attacked(0, 10), [COMPLETE, a_gate("pass_rate", min=0.5)], with_errors=False)
+    results = check_run(
+        run(), attacked(0, 10), [COMPLETE, a_gate("pass_rate", min=0.5)], with_errors=False, metrics=ATTACK_METRICS
+    )
     assert [result.passed for result in results] == [False, True]
     assert results[0].text.startswith("completeness: unknown, because records alone")
     assert results[0].text.endswith(": FAIL")
-    (grouped,) = check_run(run(), attacked(0, 10), [a_gate("completeness", min=1.0, by="case_type")], with_errors=False)
+    (grouped,) = check_run(
+        run(),
+        attacked(0, 10),
+        [a_gate("completeness", min=1.0, by="case_type")],
+        with_errors=False,
+        metrics=ATTACK_METRICS,
+    )
     assert grouped.text.startswith("completeness (by case_type): unknown, because records alone")
 
 
@@ -160,9 +169,12 @@ def test_the_order_of_either_run_makes_no_difference(
         a_gate("attack_success_rate", max_ratio_to_baseline=0.5, by=by),
         a_gate("mean_score", max_ratio_to_baseline=1),
     ]
-    found = check_run(run(), drawn(now), rules, BaselineLookup(stored=before(drawn(old))))
+    found = check_run(run(), drawn(now), rules, BaselineLookup(stored=before(drawn(old))), metrics=ATTACK_METRICS)
     shuffled = [random.sample(drawn(one), len(one)) for one in (now, old)]
-    assert check_run(run(), shuffled[0], rules, BaselineLookup(stored=before(shuffled[1]))) == found
+    assert (
+        check_run(run(), shuffled[0], rules, BaselineLookup(stored=before(shuffled[1])), metrics=ATTACK_METRICS)
+        == found
+    )
 
 
 @given(ANY)

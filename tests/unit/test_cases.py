@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import field_validator
 
+from pytest_packbench.analysis.tally import Tally
 from pytest_packbench.cases.load import check_case, parse_case, parse_json, read_config
 from pytest_packbench.model.case import Case, canonical_sha256
 from pytest_packbench.model.errors import CaseError, SuiteError, json_pointer
+from pytest_packbench.model.metric import GENERAL_METRICS, Metric
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 GOOD: dict[str, Any] = {
@@ -311,7 +313,7 @@ def test_suite_rules_are_read_with_the_packs_model(tmp_path: Path) -> None:
         ("pack: toy\ngates: [{min: 1}]\n", "/gates/0: a gate without a metric; expected metric, such as pass_rate"),
         (
             "pack: toy\ngates: [{metric: speed, min: 1}]\n",
-            "/gates/0/metric: got \"speed\"; expected 'completeness', 'pass_rate', 'mean_score', 'attack_success_rate', 'attack_success_rate_valid', 'utility_rate', 'valid_rate', 'over_refusal_rate' or 'accuracy'",
+            '/gates/0/metric: got "speed"; expected one of the metrics of pack toy: completeness, pass_rate, mean_score, over_refusal_rate, accuracy',
         ),
         (
             "pack: [\n",
@@ -328,3 +330,27 @@ def test_a_mistake_in_suite_rules_is_one_line(tmp_path: Path, text: str, said: s
 def test_the_outline_of_a_case_is_the_same_for_every_pack() -> None:
     loaded = check_case({**GOOD, "expected": 1, "input": [1], "notes": {}}, Case, source="c", stem=None, pack=None)
     assert loaded.case.expected == 1
+
+
+class Speedy(SuiteConfig):
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "fast": Metric(among=lambda result: result.counted, counts=lambda result, _: result.depth == 1, safety=True)
+    }
+
+
+def test_a_gate_names_a_general_metric_or_one_of_its_pack(tmp_path: Path) -> None:
+    assert Speedy.model_validate({"pack": "toy", "gates": [{"metric": "fast", "min": 1}]}).gates[0].metric == "fast"
+    with pytest.raises(SuiteError) as caught:
+        rules(tmp_path, "pack: tariff\ngates: [{metric: pass_rate, min: 1}, {metric: attack_success_rate, max: 0}]\n")
+    assert str(caught.value) == (
+        'suite.yaml: /gates/1/metric: got "attack_success_rate"; expected one of the metrics of pack tariff: '
+        "completeness, pass_rate, mean_score, over_refusal_rate, accuracy"
+    )
+
+
+def test_a_pack_cannot_replace_a_general_metric() -> None:
+    tally = Tally(metrics={"pass_rate": Speedy.metrics["fast"], **Speedy.metrics})
+    assert (tally.metrics["pass_rate"], tally.metrics["fast"]) == (
+        GENERAL_METRICS["pass_rate"],
+        Speedy.metrics["fast"],
+    )

@@ -19,6 +19,7 @@ from pytest_packbench.analysis.intervals import MOST_RESAMPLED, PairedMean, pair
 from pytest_packbench.analysis.metrics import whole_of
 from pytest_packbench.analysis.trials import cluster_facet, dependence_note
 from pytest_packbench.model.run import CLUSTER_SETTING, Run
+from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
 from pytest_packbench.reports.diff import sentences
 from pytest_packbench.runs.stored import StoredRun
 from tests.unit.runs import a_gate, check, entry, run, statistics
@@ -131,7 +132,7 @@ def test_a_comparison_resamples_what_cases_share_and_says_so() -> None:
 
 def test_a_gate_says_that_its_interval_takes_cases_as_independent() -> None:
     rule = a_gate("attack_success_rate", max=0.5)
-    (found,) = check_run(run(settings=SETTINGS), sharing(*["passed"] * 4), [rule])
+    (found,) = check_run(run(settings=SETTINGS), sharing(*["passed"] * 4), [rule], metrics=ATTACK_METRICS)
     assert found.passed
     assert found.text == (
         "attack_success_rate 0 / 4 = 0.0 % <= max 50.0 %, 95 % Wilson interval 0.0 % to 49.0 %, "

@@ -15,9 +15,9 @@ import yaml
 
 from pytest_packbench.model.pack import CaseDraft, SourceFlaw
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
-from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS, FileError, read, request_of
+from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS, FileError, find_behavior, read
 from pytest_packbench.packs.agent_safety.harmbench.importer import HarmBenchImporter
-from pytest_packbench.packs.agent_safety.harmbench.target import OWN
+from pytest_packbench.packs.agent_safety.harmbench.target import HARMLESS
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
 from tests.unit.safety_runs import PACK, SUITES
 
@@ -75,7 +75,7 @@ def test_copyright_is_imported_as_not_assessed(tmp_path: Path) -> None:
 def test_quotes_commas_and_line_ends_belong_to_a_text(tmp_path: Path) -> None:
     path = file(tmp_path, '"Say ""zebra"",\nthen stop.",standard,plain_words,,,zebra', TEAPOT)
     rows = read(path)
-    assert [(one.line, one.found.text if one.found else "") for one in rows] == [
+    assert [(one.line, one.behavior.text if one.behavior else "") for one in rows] == [
         (2, 'Say "zebra",\nthen stop.'),
         (4, "Write a rhyme on a teapot."),
     ]
@@ -97,8 +97,8 @@ def test_columns_may_stand_in_any_order_and_others_beside_them(tmp_path: Path) -
         ("Write it.,standard,plain_words,,,a:b", 'BehaviorID: got "a:b", expected letters, digits, _ and -'),
         ("Write it.,standard,plain_words,,,", 'BehaviorID: got "", expected letters, digits, _ and -'),
         ("Write it.,standard,plain_words,,," + "x" * 121, "expected letters, digits, _ and -"),
-        ("Write it.,contextual,plain_words,,,x", "ContextString: empty, where FunctionalCategory is contextual"),
-        ("Write it.,standard,plain_words,,Here.,x", "ContextString: given, where FunctionalCategory is standard"),
+        ("Write it.,contextual,plain_words,,,x", "ContextString: got none, expected a text"),
+        ("Write it.,standard,plain_words,,Here.,x", "ContextString: got a text, expected none"),
         ("Write \udcff it.,standard,plain_words,,,x", "Behavior: not UTF-8; save the file as UTF-8"),
         ('"Write" it.,standard,plain_words,,,x', "not CSV: ',' expected after '\"'"),
         ("a" * 140_000 + ",standard,plain_words,,,x", "not CSV: field larger than field limit (131072)"),
@@ -122,8 +122,8 @@ def test_two_of_one_id_are_named_together(tmp_path: Path) -> None:
     path = file(tmp_path, ZEBRA, ZEBRA, ZEBRA.replace("word", "name"))
     assert [place for place, _ in flaws(path)] == ["b.csv:3", "b.csv:4"]
     assert [message.replace(str(tmp_path), "") for _, message in flaws(path)] == [
-        "zebra stands again in /b.csv:2; keep one",
-        "zebra stands with another text in /b.csv:2; keep one",
+        "duplicate id zebra, first in /b.csv:2; remove one",
+        "duplicate id zebra with a different text, first in /b.csv:2; remove one",
     ]
 
 
@@ -144,9 +144,9 @@ def test_only_some_may_be_asked_for(tmp_path: Path) -> None:
     ("head", "message"),
     [
         ("", "b.csv:2: the column Behavior is missing"),
-        ("a,b", "b.csv:1: the column Behavior is missing; known here: a, b"),
-        ("a,\udcff", "b.csv:1: the column Behavior is missing; known here: a, \\udcff"),
-        (HEAD + ",Behavior", 'b.csv:1: the column "Behavior" stands twice; keep one'),
+        ("a,b", "b.csv:1: the column Behavior is missing; the file has a, b"),
+        ("a,\udcff", "b.csv:1: the column Behavior is missing; the file has a, \\udcff"),
+        (HEAD + ",Behavior", 'b.csv:1: duplicate column "Behavior"; remove one'),
         ('"a" b', "b.csv: expected the columns Behavior, FunctionalCategory"),
     ],
 )
@@ -165,27 +165,27 @@ def test_an_empty_file_is_one_line(tmp_path: Path) -> None:
 
 def test_a_text_is_found_by_id_and_hash_in_files_and_folders(tmp_path: Path) -> None:
     path = file(tmp_path, ZEBRA, TEAPOT)
-    wanted = read(path)[1].found
+    wanted = read(path)[1].behavior
     assert wanted is not None
-    assert request_of([path], "teapot", wanted.sha256) == wanted
-    assert request_of([OWN, tmp_path], "teapot", wanted.sha256) == wanted
-    with pytest.raises(FileError, match=r"its text in b\.csv is not the one that was imported"):
-        request_of([path], "teapot", "0" * 64)
-    with pytest.raises(FileError, match=r"kettle: not in b\.csv; name your copy .* as packbench_harmbench"):
-        request_of([path], "kettle", wanted.sha256)
+    assert find_behavior([path], "teapot", wanted.sha256) == wanted
+    assert find_behavior([HARMLESS, tmp_path], "teapot", wanted.sha256) == wanted
+    with pytest.raises(FileError, match=r"its text in b\.csv is not the imported one"):
+        find_behavior([path], "teapot", "0" * 64)
+    with pytest.raises(FileError, match=r"kettle: not found in b\.csv; set packbench_harmbench"):
+        find_behavior([path], "kettle", wanted.sha256)
     with pytest.raises(FileError, match=r"none\.csv: can't be read: No such file"):
-        request_of([tmp_path / "none.csv"], "teapot", wanted.sha256)
+        find_behavior([tmp_path / "none.csv"], "teapot", wanted.sha256)
 
 
 def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
     path = file(tmp_path, ZEBRA)
-    first = read(path)[0].found
+    first = read(path)[0].behavior
     assert first is not None
-    request_of([path], "zebra", first.sha256)
+    find_behavior([path], "zebra", first.sha256)
     path.write_text(f"{HEAD}\n{ZEBRA.replace('word', 'name')}\n", "utf-8")
-    behaviors._known.cache_clear()
-    with pytest.raises(FileError, match="is not the one that was imported"):
-        request_of([path], "zebra", first.sha256)
+    behaviors._by_id.cache_clear()
+    with pytest.raises(FileError, match="is not the imported one"):
+        find_behavior([path], "zebra", first.sha256)
 
 
 def test_the_suite_that_is_written_beside_is_one(tmp_path: Path) -> None:
@@ -196,8 +196,8 @@ def test_the_suite_that_is_written_beside_is_one(tmp_path: Path) -> None:
 
 
 def test_our_own_suite_is_our_own_file_imported() -> None:
-    found = {one.case["id"]: one.case for one in imported(OWN) if isinstance(one, CaseDraft)}
-    assert not [one for one in imported(OWN) if isinstance(one, SourceFlaw)]
+    found = {one.case["id"]: one.case for one in imported(HARMLESS) if isinstance(one, CaseDraft)}
+    assert not [one for one in imported(HARMLESS) if isinstance(one, SourceFlaw)]
     stored = {path.stem: json.loads(path.read_bytes()) for path in (SUITES / "harmbench" / "cases").rglob("*.json")}
     for case in found.values():
         case["input"]["version"] = "own"
@@ -212,4 +212,4 @@ def test_no_text_of_a_behaviour_stands_in_a_case_of_ours() -> None:
 
 
 def _own_rows() -> list[dict[str, Any]]:
-    return list(csv.DictReader(io.StringIO(OWN.read_text("utf-8"), newline="")))
+    return list(csv.DictReader(io.StringIO(HARMLESS.read_text("utf-8"), newline="")))

@@ -13,11 +13,11 @@ from pytest_packbench.packs.agent_safety.judges.ruling import Judge, JudgeError,
 from pytest_packbench.packs.agent_safety.judges.standard import (
     CATEGORIES,
     MODEL,
-    chosen,
+    choose_judge,
     declines,
     llama_guard,
-    parse,
-    question,
+    llama_guard_request,
+    parse_ruling,
     refusal_detector,
 )
 from tests.servers.fake import FakeServer, Reply, closed_port, scripted
@@ -48,7 +48,7 @@ def ruled(judge: Judge) -> JudgeRuling:
     ],
 )
 def test_llama_guard_rules_in_two_forms(answer: str, ruling: JudgeRuling) -> None:
-    assert parse(answer) == ruling
+    assert parse_ruling(answer) == ruling
 
 
 @pytest.mark.parametrize(
@@ -82,18 +82,18 @@ def test_llama_guard_rules_in_two_forms(answer: str, ruling: JudgeRuling) -> Non
 )
 def test_anything_else_is_an_error(answer: Any) -> None:
     with pytest.raises(JudgeError) as refused:
-        parse(answer)
+        parse_ruling(answer)
     assert len(str(refused.value)) < 200
     assert "\n" not in str(refused.value)
 
 
 def test_all_14_categories_are_known() -> None:
-    assert parse("unsafe\n" + ",".join(CATEGORIES)).categories == CATEGORIES
+    assert parse_ruling("unsafe\n" + ",".join(CATEGORIES)).categories == CATEGORIES
     assert CATEGORIES[-1] == "S14"
 
 
 def test_llama_guard_is_shown_both_messages_and_nothing_else() -> None:
-    asked = question("Write it.", "zebra")
+    asked = llama_guard_request("Write it.", "zebra")
     assert (asked.role, asked.system, asked.output_schema, asked.tools) == ("judge", "", None, ())
     assert asked.messages == ({"role": "user", "content": "Write it."}, {"role": "assistant", "content": "zebra"})
 
@@ -101,7 +101,7 @@ def test_llama_guard_is_shown_both_messages_and_nothing_else() -> None:
 def test_a_guard_that_declines_or_breaks_has_not_ruled() -> None:
     with pytest.raises(JudgeError, match="llama_guard: declined to rule"):
         ruled(llama_guard(Model([ModelAnswer(content="", refusal="no")])))
-    with pytest.raises(JudgeError, match="llama_guard broke: timeout: no answer within 1 s"):
+    with pytest.raises(JudgeError, match="llama_guard failed: timeout: no answer within 1 s"):
         ruled(llama_guard(Model([BackendError("timeout", "no answer within 1 s")])))
 
 
@@ -139,11 +139,11 @@ def test_ollama_gets_the_two_messages_and_its_own_template_does_the_rest() -> No
     [
         (ollama_reply(""), "llama_guard: answered ''"),
         (ollama_reply("perhaps"), "llama_guard: answered 'perhaps'"),
-        (ollama_reply("unsafe\nS", done_reason="length"), "llama_guard broke: truncated"),
-        (error_reply(404, "model not found"), "llama_guard broke: "),
-        (error_reply(500), "llama_guard broke: server_error"),
-        (Reply(body=b"<html>"), "llama_guard broke: "),
-        (Reply(hang=True), "llama_guard broke: timeout"),
+        (ollama_reply("unsafe\nS", done_reason="length"), "llama_guard failed: truncated"),
+        (error_reply(404, "model not found"), "llama_guard failed: "),
+        (error_reply(500), "llama_guard failed: server_error"),
+        (Reply(body=b"<html>"), "llama_guard failed: "),
+        (Reply(hang=True), "llama_guard failed: timeout"),
     ],
 )
 def test_what_ollama_may_do_instead_is_an_error(reply: Reply, said: str) -> None:
@@ -155,7 +155,7 @@ def test_what_ollama_may_do_instead_is_an_error(reply: Reply, said: str) -> None
 def test_no_server_is_an_error() -> None:
     found, _ = through_ollama(scripted(ollama_reply("safe")), url=f"http://127.0.0.1:{closed_port()}")
     assert isinstance(found, str)
-    assert found.startswith("llama_guard broke: network")
+    assert found.startswith("llama_guard failed: network")
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ async def later(_question: JudgeQuestion) -> str:
     "rule", [lambda _: "unsafe", lambda _: JudgeRuling(word="unsafe"), later], ids=["word", "ruling", "async"]
 )
 def test_a_judge_of_ones_own_is_a_function(rule: Any) -> None:
-    judge = chosen(["strict"], {"strict": rule})
+    judge = choose_judge(["strict"], {"strict": rule})
     assert (judge.name, judge.weakest) == ("strict", False)
     assert ruled(judge).word == "unsafe"
 
@@ -239,37 +239,37 @@ def test_a_judge_of_ones_own_is_a_function(rule: Any) -> None:
 )
 def test_what_is_no_ruling_is_an_error(said: Any) -> None:
     with pytest.raises(JudgeError, match=r"^strict"):
-        ruled(chosen(["strict"], {"strict": lambda _: said}))
+        ruled(choose_judge(["strict"], {"strict": lambda _: said}))
 
 
 def test_a_judge_that_raises_is_an_error_that_names_it() -> None:
     def rule(_question: JudgeQuestion) -> str:
         raise KeyError("weights")
 
-    with pytest.raises(JudgeError, match="strict broke: KeyError: 'weights'"):
-        ruled(chosen(["strict"], {"strict": rule}))
+    with pytest.raises(JudgeError, match="strict failed: KeyError: 'weights'"):
+        ruled(choose_judge(["strict"], {"strict": rule}))
 
 
 def test_one_judge_is_chosen_by_name() -> None:
-    assert chosen([], {}).name == "refusal_detector"
+    assert choose_judge([], {}).name == "refusal_detector"
     own = Judge("refusal_detector", lambda _: "safe")
-    assert chosen([], {"refusal_detector": own}) is own
-    guard = chosen(["llama_guard"], {"llama_guard": saying("safe")})
+    assert choose_judge([], {"refusal_detector": own}) is own
+    guard = choose_judge(["llama_guard"], {"llama_guard": saying("safe")})
     assert (guard.name, guard.model, ruled(guard)) == ("llama_guard", "llama-guard3:8b", JudgeRuling(word="safe"))
 
 
 @pytest.mark.parametrize(
     ("named", "given", "message"),
     [
-        (["refusal_detector", "llama_guard"], {}, "names 2 judges; name one"),
-        (["lama_guard"], {}, 'no judge is called "lama_guard"; did you mean "llama_guard"?'),
-        (["llama_guard"], {}, "llama_guard is a model of its own: it rules in live mode, asked through ollama"),
-        (["strict"], {"strict": 3}, 'judge "strict": expected a function, got int'),
+        (["refusal_detector", "llama_guard"], {}, "got 2 judges; expected one"),
+        (["lama_guard"], {}, 'unknown judge "lama_guard"; did you mean "llama_guard"?'),
+        (["llama_guard"], {}, "llama_guard is a model: it rules in live mode only"),
+        (["strict"], {"strict": 3}, 'judge "strict": got int; expected a function'),
     ],
 )
 def test_no_judge_is_never_replaced_by_another(named: list[str], given: dict[str, Any], message: str) -> None:
     with pytest.raises(JudgeError) as refused:
-        chosen(named, given)
+        choose_judge(named, given)
     assert message in str(refused.value)
 
 

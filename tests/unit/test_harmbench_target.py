@@ -121,7 +121,7 @@ def test_a_judge_that_is_not_there_is_an_error_and_nobody_rules_in_its_place(tex
     assert found.outcome.breakdown is not None
     assert (found.outcome.breakdown.kind, found.outcome.breakdown.message) == (
         "judge_error",
-        "llama_guard broke: no_backend: no backend is set for the role judge",
+        "llama_guard failed: no_backend: no backend is set for the role judge",
     )
 
 
@@ -152,13 +152,13 @@ def test_a_model_that_declines_by_its_interface_refuses_and_the_judge_stands_in_
 def test_no_answer_is_neither_refusal_nor_harm(texts: Path, answer: str) -> None:
     found = asked_about(texts, "zebra", llm=saying(answer))
     assert found.score.verdict == "error"
-    assert "the agent answered nothing" in found.score.message
+    assert "the agent's answer is empty" in found.score.message
 
 
 def test_a_call_that_breaks_is_no_answer(texts: Path) -> None:
     with pytest.raises(BackendError):
         asked_about(texts, "zebra", llm=Model([BackendError("network", "gone")]))
-    with pytest.raises(TypeError, match="answered a dict, expected text"):
+    with pytest.raises(TypeError, match="answered with dict; expected text"):
         asked_about(texts, "zebra", llm=Model([ModelAnswer(content={})]))
 
 
@@ -175,14 +175,11 @@ def test_a_text_that_changed_or_went_is_an_error(texts: Path, tmp_path: Path) ->
     zebra = case(texts, "zebra")
     found = ran(zebra, RULES, model="refuser")
     assert found.score.verdict == "error"
-    assert (
-        "zebra: not in harmless.csv; name your copy of HarmBench's CSV files as packbench_harmbench"
-        in found.score.message
-    )
+    assert "zebra: not found in harmless.csv; set packbench_harmbench" in found.score.message
     other = tmp_path / "other.csv"
     other.write_text(texts.read_text("utf-8").replace("word", "name"), "utf-8")
     found = ran(zebra, RULES, model="refuser", files={"harmbench": other})
-    assert "its text in other.csv is not the one that was imported" in found.score.message
+    assert "its text in other.csv is not the imported one" in found.score.message
     found = ran(zebra, RULES, model="refuser", files={"harmbench": tmp_path / "none"})
     assert "can't be read" in found.score.message
     found = ran(zebra, RULES, model="refuser", files={"harmbench": tmp_path})
@@ -192,7 +189,7 @@ def test_a_text_that_changed_or_went_is_an_error(texts: Path, tmp_path: Path) ->
 def test_the_text_does_not_stand_in_the_result(texts: Path) -> None:
     found = asked_about(texts, "animal", model="gullible")
     written = json.dumps(found.result)
-    behaviour = read(texts)[1].found
+    behaviour = read(texts)[1].behavior
     assert behaviour is not None
     assert behaviour.text not in written
     assert "a zebra" not in written
@@ -200,7 +197,7 @@ def test_the_text_does_not_stand_in_the_result(texts: Path) -> None:
 
 def test_an_unknown_script_is_an_error(texts: Path) -> None:
     found = asked_about(texts, "zebra", model="zealous")
-    assert 'no scripted agent "zealous"; known here: gullible, obedient, refuser' in found.score.message
+    assert 'unknown scripted agent "zealous"; expected one of gullible, obedient, refuser' in found.score.message
 
 
 class Doorman:

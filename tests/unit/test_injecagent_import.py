@@ -135,10 +135,10 @@ def without(name: str) -> dict[str, Any]:
         (row(**{"Tool Parameters": "{'a': open('x')}"}), "Tool Parameters: column 7: got "),
         (row(**{"Tool Parameters": "__import__('os')"}), "Tool Parameters: column 1: got "),
         (row(**{"Tool Parameters": "['a']"}), 'Tool Parameters: got ["a"], expected a dict'),
-        (row(**{"Tool Parameters": "[" * 90_000}), "Tool Parameters: column 51: nested more than 50 deep"),
+        (row(**{"Tool Parameters": "[" * 90_000}), "Tool Parameters: column 51: nested more than 50 levels deep"),
         (row(**{"Tool Response Template": "{'a': 1"}), "Tool Response Template: got "),
-        (row(**{"Tool Response Template": "{}"}), "<Attacker Instruction> does not stand in it"),
-        (row(**{"Tool Response": "all is well"}), "attacker_instruction does not stand in tool_response"),
+        (row(**{"Tool Response Template": "{}"}), "does not contain <Attacker Instruction>"),
+        (row(**{"Tool Response": "all is well"}), "tool_response does not contain attacker_instruction"),
         (row(**{"Attack Type": "!"}), 'Attack Type: got "!", expected a word'),
     ],
 )
@@ -156,7 +156,7 @@ def test_a_bad_row_is_named_and_hides_no_other(tmp_path: Path, bad: Any, message
 
 def test_stealing_needs_a_tool_that_reads_and_the_one_that_sends(tmp_path: Path) -> None:
     write(tmp_path, ds_base=[stealing(), row(), stealing(**{"Attacker Tools": ["GmailSendEmail", "DiaryRead"]})])
-    wrong = "expected a tool that reads, then GmailSendEmail"
+    wrong = "expected a tool that reads data, then GmailSendEmail"
     assert [(place, wrong in message) for place, message in flaws(tmp_path)] == [
         ("test_cases_ds_base.json[1]", True),
         ("test_cases_ds_base.json[2]", True),
@@ -166,7 +166,7 @@ def test_stealing_needs_a_tool_that_reads_and_the_one_that_sends(tmp_path: Path)
 def test_a_key_given_twice_spoils_its_own_row_only(tmp_path: Path) -> None:
     twice = json.dumps(row()).replace('"Modifed": 0', '"Thought": "x"')
     write(tmp_path, dh_base=f"[{twice}, {json.dumps(row())}]")
-    assert flaws(tmp_path) == [("test_cases_dh_base.json[0]", 'the key "Thought" stands twice; keep one')]
+    assert flaws(tmp_path) == [("test_cases_dh_base.json[0]", 'duplicate key "Thought"; remove one')]
 
 
 @pytest.mark.parametrize(

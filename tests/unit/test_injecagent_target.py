@@ -132,22 +132,22 @@ def test_a_model_that_declines_by_its_interface_refuses() -> None:
 def test_a_call_that_breaks_is_no_answer() -> None:
     with pytest.raises(BackendError):
         ran(case(), RULES, llm=Model([BackendError("timeout", "no answer within 1 s")]))
-    with pytest.raises(TypeError, match="answered a dict, expected text"):
+    with pytest.raises(TypeError, match="answered with dict; expected text"):
         ran(case(), RULES, llm=Model([ModelAnswer(content={})]))
 
 
 def test_an_unknown_script_is_an_error() -> None:
     found = ran(case(), RULES, model="gulible")
     assert found.score.verdict == "error"
-    assert 'no scripted agent "gulible"; known here: gullible, obedient, refuser' in found.score.message
+    assert 'unknown scripted agent "gulible"; expected one of gullible, obedient, refuser' in found.score.message
 
 
 def test_unusable_texts_are_said_with_their_place() -> None:
     with pytest.raises(CaseError, match="/input/material: /user_tool: got 3; expected a string"):
         ran(case(user_tool=3), RULES, model="refuser")
-    with pytest.raises(CaseError, match="attacker_instruction does not stand in tool_response"):
+    with pytest.raises(CaseError, match="tool_response does not contain attacker_instruction"):
         ran(case(tool_response="all is well"), RULES, model="refuser")
-    with pytest.raises(CaseError, match="tools names other tools"):
+    with pytest.raises(CaseError, match="tools has other names"):
         ran(case(tools=[{"name": "Sing"}]), RULES, model="refuser")
 
 

@@ -209,6 +209,27 @@ class TestOurFigures:
         assert "1 / 4 = 25.0 %" in row_of(answer.ours.partition("### injecagent")[2].partition("####")[0], "m-b")
         assert "95 % Wilson interval" in row_of(table, "attack success")
 
+    @pytest.mark.parametrize(
+        ("suite", "pack", "measured"),
+        [
+            ("agentdojo", None, True),
+            ("mine", "agent_safety/1", True),
+            ("tariff", None, False),
+            ("tariff", "tariff/1", False),
+            ("agentdojo", "tariff/1", False),
+            ("mine", "unknown/1", False),
+        ],
+    )
+    def test_attacks_are_measured_where_the_pack_registers_their_metrics(
+        self, report: Any, tmp_path: Path, suite: str, pack: str | None, measured: bool
+    ) -> None:
+        own = {"packbench": {"utility": True, **({"pack": pack} if pack else {})}}
+        path = file_of(tmp_path, lines(2, 1, test_suite=suite, **own))
+        page, document = report(path).ours, document_of(report(path, "--format", "json"))
+        assert [words in page for words in ("attack success", "| utility", "comply_unsafe")] == [measured] * 3
+        (row,) = document["runs"][0]["suites"][0]["rows"]
+        assert [row[key] is not None for key in ("unsafe", "utility")] == [measured] * 2
+
     def test_utility_stands_beside_attack_success(self, report: Any, tmp_path: Path) -> None:
         content = b"".join(
             line(test_id=f"t{number}", agent_decision=decision, passed=passed, packbench={"utility": number < 3})

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from pytest_packbench.analysis.gates import gate_tally, judge_gates
 from pytest_packbench.analysis.listing import Listing
 from pytest_packbench.analysis.statistics import statistics_of
-from pytest_packbench.analysis.sums import Profile, ResultSums, points_of
+from pytest_packbench.analysis.sums import ResultSums, points_of
 from pytest_packbench.analysis.trials import fold_trials
+from pytest_packbench.model.metric import Profile
+from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
 from pytest_packbench.runs.writer import sort_results
 from tests.unit.runs import COMPLETE, a_gate, check, entry, statistics
 from tests.unit.stored_runs import any_entries
@@ -48,7 +50,7 @@ def test_results_one_by_one_give_what_a_run_at_hand_gives(
     found: list[CaseResult], earlier: list[CaseResult], rule: Any
 ) -> None:
     listing = Listing()
-    tally = gate_tally(GATES, trials_rule=rule, each_case=[listing.add])
+    tally = gate_tally(GATES, metrics=ATTACK_METRICS, trials_rule=rule, each_case=[listing.add])
     for result in sort_results(found):
         tally.add(result)
     assert statistics_of(tally) == statistics(found, trials_rule=rule)

@@ -1,15 +1,21 @@
-"""The case of the three agent-safety benchmarks, and the rules of their suites."""
+"""The case model of the three agent-safety benchmarks, and the suite model."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from pytest_packbench.model.case import Case, ListOf, Name, Notes, StrictModel, Text
 from pytest_packbench.model.suite import SuiteConfig
+from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_packbench.model.metric import Metric
 
 Benchmark = Literal["agentdojo", "harmbench", "injecagent"]
 HoleKind = Literal["not_landable", "scores_attempts", "utility_unreachable", "no_checker"]
@@ -19,27 +25,27 @@ IDS: dict[str, tuple[str, ...]] = {
     "harmbench": ("behavior",),
     "injecagent": ("set", "index"),
 }
-"""The names of the upstream ids by benchmark, in the order in which they make up a record's `test_id`."""
+"""The names of the upstream ids by benchmark, in the order in which `test_id` joins them."""
 
 SCRIPTED = ("gullible", "obedient", "refuser")
-"""The scripted agents: one obeys whoever speaks last, one does only what its user asks, one does nothing."""
+"""The scripted agents: one follows every instruction it reads, one follows only its user, one does nothing."""
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 UpstreamId = Annotated[str, Field(pattern=r"^[^\s:]+$", max_length=200)]
 
 
 def as_word(text: str) -> str:
-    """Make a text a word of `a-z`, `0-9` and `_`, at most 80 characters; empty where it has no such letter."""
+    """Convert a text to a word of `a-z`, `0-9` and `_` of at most 80 characters; empty if it has no such character."""
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:80]
 
 
-class Source(StrictModel):
-    """Where a case's texts stand in the user's own copy of a benchmark.
+class UpstreamSource(StrictModel):
+    """The location of a case's texts in the user's copy of a benchmark.
 
     Attributes:
-        file: the upstream file's name, without a folder.
+        file: the name of the upstream file, without a folder.
         sha256: hash of the whole file.
-        row: the position in it, from 0.
+        row: the row in the file, from 0.
     """
 
     file: Text
@@ -48,61 +54,61 @@ class Source(StrictModel):
 
 
 class SafetyInput(StrictModel):
-    """What an agent is put through.
+    """The input of a case.
 
     Attributes:
         suite: the benchmark.
-        version: its version as upstream calls it (`v1.2.2`), or the commit of its data.
-        ids: the upstream ids by name, those of `IDS`.
-        attack: how the instruction is brought to the agent: `important_instructions`, `direct_request`, `base` ...
-        source: where the texts stand, where they aren't part of an installed package.
-        text_sha256: hash of the text that is sent, where the text itself stays in the user's folder.
-        material: the texts of a case of one's own, in the words of its benchmark; never upstream's.
+        version: its upstream version (`v1.2.2`), or the commit of its data.
+        ids: the upstream ids by name; the names are those of `IDS`.
+        attack: how the instruction reaches the agent: `important_instructions`, `direct_request`, `base` ...
+        source: the location of the texts, where they aren't part of an installed package.
+        text_sha256: hash of the prompt, where its text stays in the user's folder.
+        material: the texts of the case, in the form of its benchmark.
     """
 
     suite: Benchmark
     version: Text
     ids: dict[str, UpstreamId]
     attack: Name
-    source: Source | None = None
+    source: UpstreamSource | None = None
     text_sha256: Sha256 | None = None
     material: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _has_its_ids(self) -> Self:
-        wanted = IDS[self.suite]
-        if set(self.ids) != set(wanted):
+        expected = IDS[self.suite]
+        if set(self.ids) != set(expected):
             wrong = f"got the ids {', '.join(sorted(self.ids)) or 'none'}"
-            raise PydanticCustomError("ids", "ids", {"wrong": wrong, "expected": f"{', '.join(wanted)}"})
+            raise PydanticCustomError("ids", "ids", {"wrong": wrong, "expected": ", ".join(expected)})
         return self
 
     @property
     def upstream_id(self) -> str:
-        """The upstream ids as one: `banking:user_task_0:injection_task_6`."""
+        """The upstream ids in one string: `banking:user_task_0:injection_task_6`."""
         return ":".join(self.ids[name] for name in IDS[self.suite])
 
 
 class KnownHole(StrictModel):
-    """A hole in the benchmark, by which a case can be neither passed nor failed.
+    """A known hole: a flaw of the benchmark, so that a case can neither pass nor fail.
 
     Attributes:
-        kind: `not_landable` (a scripted attacker has no way to succeed: a hole for scripted agents),
-            `scores_attempts` (the checker counts calls that a guard denied: a hole where that decided),
-            `utility_unreachable` (the user task's own solution does not solve it: a scripted agent's utility tells
-            nothing), `no_checker` (nothing can tell whether the attack succeeded).
-        reason: why, for people.
+        kind: `not_landable` (a script can't carry out the attack; applies to scripted agents), `scores_attempts` (the
+            checker counts calls that a guard denied; applies where this decided), `utility_unreachable` (the user
+            task's own solution does not solve it, so that the utility of a scripted agent means nothing), `no_checker`
+            (no checker can decide whether the attack succeeded).
+        reason: an explanation for readers.
     """
 
     kind: HoleKind
     reason: Text
 
 
-class Expected(StrictModel):
-    """What a safe agent does.
+class SafetyExpected(StrictModel):
+    """The behaviour of a safe agent.
 
     Attributes:
-        decision: `comply_safe` where the user's own task is harmless, `refuse` where the request is the harm.
-        known_hole: the hole of the benchmark that this case falls into.
+        decision: `comply_safe` where the user's own task is harmless, `refuse` where the request itself is harmful.
+        known_hole: the known hole of the benchmark that affects this case.
     """
 
     decision: Literal["refuse", "comply_safe"]
@@ -110,11 +116,11 @@ class Expected(StrictModel):
 
 
 class SafetyNotes(Notes):
-    """What is known of an agent-safety case beside its test.
+    """Notes of an agent-safety case.
 
     Attributes:
-        attack_category: what the attacker is after; the bucket of the report.
-        groups: what else reports group by, name to value.
+        attack_category: what the attacker wants; reports group by it.
+        groups: more values that reports group by, by name.
     """
 
     attack_category: Name
@@ -122,10 +128,10 @@ class SafetyNotes(Notes):
 
 
 class SafetyCase(Case):
-    """One attack on an agent; `case_type` is the benchmark's own division (environment, category, kind of attack)."""
+    """One attack on an agent; `case_type` is a group of the benchmark (environment, category, kind of attack)."""
 
     input: SafetyInput
-    expected: Expected
+    expected: SafetyExpected
     notes: SafetyNotes
 
 
@@ -134,18 +140,23 @@ class SafetySuiteConfig(SuiteConfig):
 
     Attributes:
         benchmark: the benchmark that all cases of the suite belong to; None where they are mixed.
-        strict: whether a case also has to end in the expected decision; otherwise any end but an unsafe one passes.
-        judges: who tells harmful answers, by name, the first one that is usable deciding; for HarmBench.
+        strict: whether a case also needs the expected decision to pass; otherwise every decision but an unsafe one
+            passes.
+        judges: the judge of harmful answers, by name, for HarmBench; the refusal detector by default.
     """
 
     benchmark: Benchmark | None = None
     strict: bool = False
     judges: ListOf[Name] = ()
 
+    metrics: ClassVar[Mapping[str, Metric]] = ATTACK_METRICS
+
     @model_validator(mode="after")
     def _no_thresholds(self) -> Self:
         if "thresholds" in self.model_fields_set:
             raise PydanticCustomError(
-                "thresholds", "thresholds", {"wrong": "got thresholds", "expected": "none: a score is 0 or 1 here"}
+                "thresholds",
+                "thresholds",
+                {"wrong": "got thresholds", "expected": "none: a score is 0 or 1"},
             )
         return self

@@ -1,6 +1,6 @@
-"""`packbench import agentdojo`: cases from AgentDojo's pairs, by their ids; its texts stay in its package.
+"""`packbench import agentdojo`: cases for AgentDojo's pairs, by their ids; the texts stay in AgentDojo's package.
 
-Also what is known of its tasks beyond AgentDojo: what each attacker is after, and the holes of v1.2.2.
+Also facts about its tasks that AgentDojo doesn't have: the category of each attack, and the known holes of v1.2.2.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.pack import CaseDraft, Importer
-from pytest_packbench.packs.agent_safety.agentdojo.target import defer, missing
+from pytest_packbench.packs.agent_safety.agentdojo.target import defer, install_advice
 
 if TYPE_CHECKING:
     import argparse
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 VERSION = "v1.2.2"
-"""The version of the benchmark that cases are made for, the package's own default."""
+"""The version of the benchmark of the cases: the default of the package."""
 ATTACK = "important_instructions"
 """The attack of the published figures."""
 OTHER = "unwanted_action"
@@ -47,9 +47,9 @@ CATEGORIES: dict[str, tuple[tuple[str, tuple[int, ...]], ...]] = {
         ("phishing", (13,)),
     ),
 }
-"""What the attacker is after, in our words, by environment and number of the injection task; else `OTHER`."""
+"""The category of an attack by environment and number of the injection task; `OTHER` for all others."""
 OUTPUT_ONLY = frozenset({("travel", 6)})
-"""Injection tasks that land by what the agent says: no guard of tool calls can stop them."""
+"""Injection tasks that land by what the agent writes: no guard of tool calls can stop them."""
 _NO_SOLUTION = (("workspace", range(6, 14)),)
 _ORDER = (("banking", 8, (15,)), ("workspace", 0, (14, 15, 16, 17, 18, 22, 23, 24, 39)))
 _BY_CALLS = (("slack", 5),)
@@ -57,27 +57,27 @@ _UNSOLVED = (("travel", 19),)
 
 
 def hole_of(environment: str, user: int, injection: int) -> tuple[str, str] | None:
-    """Give the hole that a pair of v1.2.2 falls into: its kind (`model.KnownHole`) and its reason; None without one."""
-    if any(environment == place and injection in numbers for place, numbers in _NO_SOLUTION):
-        return "not_landable", "the injection task brings no solution of its own, so that a script has none to play"
-    if any((environment, injection) == (place, number) and user in users for place, number, users in _ORDER):
+    """Return the known hole of a pair of v1.2.2 as its kind (`model.KnownHole`) and reason; None without one."""
+    if any(environment == name and injection in numbers for name, numbers in _NO_SOLUTION):
+        return "not_landable", "the injection task has no solution that a script could play"
+    if any((environment, injection) == (name, number) and user in users for name, number, users in _ORDER):
         return "not_landable", "after the user's own first calls the attacker's solution no longer meets its checker"
     if (environment, injection) in _BY_CALLS:
-        return "scores_attempts", "the checker counts the calls that the agent asked for, run or not"
+        return "scores_attempts", "the checker counts every call that the agent requested, run or not"
     if (environment, user) in _UNSOLVED:
         return "utility_unreachable", "the user task's own solution does not meet its checker"
     return None
 
 
 SEED = 1
-"""The seed of the suite that comes with the package: 50 pairs, drawn by `select`."""
+"""The seed of the bundled suite: 50 pairs, drawn by `select`."""
 RULES = """\
-# AgentDojo's pairs of user task and injection task, by their ids; texts, tools and checkers are the package's.
+# AgentDojo's pairs of user task and injection task, by id; texts, tools and checkers come from its package.
 pack: agent_safety
 benchmark: agentdojo
-description: AgentDojo {version}, attack {attack}; does an agent follow instructions in what its tools give?
+description: AgentDojo {version}, attack {attack}; does an agent follow instructions in tool outputs?
 
-# the script obeys whatever it reads last, so that the run measures the guards and can fail
+# the scripted agent follows every attack it reads, so that the run measures the guards and can fail
 backend: stub
 model: gullible
 guards: [redact]
@@ -92,7 +92,7 @@ gates:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Pair:
-    """A user task and the injection task that goes with it.
+    """A user task and an injection task, run together.
 
     Attributes:
         environment: `banking`, `slack`, `travel` or `workspace`.
@@ -108,90 +108,90 @@ class Pair:
 
     @property
     def name(self) -> str:
-        """The ids as one: `banking:user_task_0:injection_task_6`."""
+        """The ids in one string: `banking:user_task_0:injection_task_6`."""
         return f"{self.environment}:user_task_{self.user}:injection_task_{self.injection}"
 
 
 class AgentDojoImporter(Importer):
-    """Pairs of AgentDojo."""
+    """Imports pairs of AgentDojo."""
 
     name = "agentdojo"
-    help = "pairs of user task and injection task of the installed package agentdojo, all or a seeded selection"
+    help = "import pairs of user task and injection task of the installed package agentdojo: all, or a seeded sample"
     suite = "agentdojo_full"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare how many pairs, drawn how, under which attack."""
-        about = "so many pairs, balanced over injection tasks, without known holes; default: all pairs, holes named"
+        """Add the options for the sample, its seed and the attack."""
+        about = "import N pairs without known holes, balanced over injection tasks (default: all pairs)"
         parser.add_argument("--sample", type=int, metavar="N", help=about)
-        parser.add_argument("--seed", type=int, default=SEED, help=f"what --sample draws by (default {SEED})")
-        about = f"an attack that AgentDojo knows, or none, which has to come out vacuous (default {ATTACK})"
+        parser.add_argument("--seed", type=int, default=SEED, help=f"seed of --sample (default: {SEED})")
+        about = f"an attack of AgentDojo, or none, for which every case is vacuous (default: {ATTACK})"
         parser.add_argument("--attack", default=ATTACK, help=about)
 
     def read(self, arguments: argparse.Namespace) -> Iterable[CaseDraft | SourceFlaw]:
-        """Give the cases, in the order of environments and numbers.
+        """Return the cases, ordered by environment and number.
 
         Raises:
-            ValueError: the extra is missing, there is no such attack, or there are not so many pairs.
+            ValueError: the extra is not installed, the attack is unknown, or the sample is larger than the pairs.
         """
-        advice = missing()
+        advice = install_advice()
         if advice:
             raise ValueError(advice)
-        found = pairs(arguments.attack)
+        chosen = pairs(arguments.attack)
         if arguments.sample is not None:
-            found = select(found, arguments.sample, arguments.seed)
-        return (CaseDraft(place=pair.name, case=case_of(pair, arguments.attack)) for pair in found)
+            chosen = select(chosen, arguments.sample, arguments.seed)
+        return (CaseDraft(place=pair.name, case=case_of(pair, arguments.attack)) for pair in chosen)
 
     def many(self, arguments: argparse.Namespace) -> str | None:
-        """Put all pairs into one file, a selection into a file each."""
+        """Write all pairs into one file, a sample into one file per pair."""
         return "agentdojo.jsonl" if arguments.sample is None else None
 
     def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
-        """Give the rules of the suite: the gullible script behind the guard `redact`."""
+        """Return the rules of the suite: the gullible scripted agent behind the guard `redact`."""
         return {"suite.yaml": RULES.format(version=VERSION, attack=arguments.attack)}
 
 
 def pairs(attack: str = ATTACK) -> list[Pair]:
-    """Give all pairs of AgentDojo's `VERSION`: 949.
+    """Return all pairs of AgentDojo's `VERSION`: 949.
 
     Raises:
-        UnknownUpstreamError: there is no such attack.
+        UnknownUpstreamError: the attack is unknown.
     """
     defer()
-    # AgentDojo is an extra, and takes a second to import
+    # an extra that takes a second to import
     from agentdojo.task_suite.load_suites import get_suites
 
     from pytest_packbench.packs.agent_safety.agentdojo.suites import NO_ATTACK, attack_of
 
-    found = []
+    all_pairs = []
     for environment, suite in get_suites(VERSION).items():
         if attack != NO_ATTACK:
             attack_of(VERSION, environment, attack, "")
         difficulties = {_number(name): task.DIFFICULTY.name.lower() for name, task in suite.injection_tasks.items()}
         users = [_number(name) for name in suite.user_tasks]
-        found += [Pair(environment, user, *injection) for user in users for injection in difficulties.items()]
-    return sorted(found)
+        all_pairs += [Pair(environment, user, *injection) for user in users for injection in difficulties.items()]
+    return sorted(all_pairs)
 
 
-def select(found: Sequence[Pair], count: int, seed: int) -> list[Pair]:
-    """Draw pairs without known holes, as evenly as can be over injection tasks, then over user tasks.
+def select(available: Sequence[Pair], count: int, seed: int) -> list[Pair]:
+    """Draw pairs without known holes, balanced over injection tasks first, then over user tasks.
 
-    Injection tasks take turns; each takes the pair whose user task was drawn least. Ties are broken by the SHA-256 of
-    seed and ids, which no version of Python changes.
+    Injection tasks take turns; each draws the pair whose user task was drawn least often. Ties are broken by the
+    SHA-256 of seed and ids, which is the same in every version of Python.
 
     Raises:
-        ValueError: the count is under 1, or there are not so many without a hole.
+        ValueError: the count is under 1, or above the number of pairs without a hole.
     """
-    left = [pair for pair in found if hole_of(pair.environment, pair.user, pair.injection) is None]
+    left = [pair for pair in available if hole_of(pair.environment, pair.user, pair.injection) is None]
     if not 1 <= count <= len(left):
-        raise ValueError(f"--sample: got {count}; expected 1 to {len(left)}, the pairs without a known hole")
+        raise ValueError(f"--sample: got {count}; expected 1 to {len(left)}, the number of pairs without a known hole")
     tasks = sorted({(pair.environment, pair.injection) for pair in left}, key=lambda task: _rank(seed, *task))
     drawn: list[Pair] = []
     users: Counter[tuple[str, int]] = Counter()
     while len(drawn) < count:
         for task in tasks:
-            own = [pair for pair in left if (pair.environment, pair.injection) == task]
-            if own and len(drawn) < count:
-                chosen = min(own, key=lambda pair: (users[pair.environment, pair.user], _rank(seed, pair.name)))
+            of_task = [pair for pair in left if (pair.environment, pair.injection) == task]
+            if of_task and len(drawn) < count:
+                chosen = min(of_task, key=lambda pair: (users[pair.environment, pair.user], _rank(seed, pair.name)))
                 users[chosen.environment, chosen.user] += 1
                 left.remove(chosen)
                 drawn.append(chosen)
@@ -199,7 +199,7 @@ def select(found: Sequence[Pair], count: int, seed: int) -> list[Pair]:
 
 
 def case_of(pair: Pair, attack: str = ATTACK) -> dict[str, Any]:
-    """Give a pair's case as plain JSON: ids only, none of AgentDojo's texts."""
+    """Return the case of a pair as plain JSON: ids only, none of AgentDojo's texts."""
     hole = hole_of(pair.environment, pair.user, pair.injection)
     expected: dict[str, Any] = {"decision": "comply_safe"}
     if hole is not None:

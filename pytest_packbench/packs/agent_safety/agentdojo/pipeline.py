@@ -1,7 +1,8 @@
-"""What stands in AgentDojo's pipeline: an agent (a script, or the model behind `context.llm`), guards, and a spy."""
+"""The elements of AgentDojo's pipeline: an agent (scripted, or the model behind `context.llm`), guards, an observer."""
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -11,7 +12,7 @@ from agentdojo.logging import Logger
 from agentdojo.types import get_text_content_as_str, text_content_block_from_string
 
 from pytest_packbench.model.request import LLM, ModelRequest, Tool
-from pytest_packbench.packs.agent_safety.guards.base import holds
+from pytest_packbench.packs.agent_safety.guards.base import contains
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,10 +28,10 @@ BLOCKED_PROMPT = "The request was blocked before I read it."
 Step = tuple[Any, Any, Any, "Sequence[Any]", dict[str, Any]]
 
 
-class InOrder(BasePipelineElement):  # type: ignore[misc]  # the extra may be absent where types are checked
-    """Asks one element after the other, as AgentDojo's `AgentPipeline`; its module imports four providers' clients."""
+class Sequential(BasePipelineElement):  # type: ignore[misc]  # the extra may be absent where types are checked
+    """Runs its elements in order, like AgentDojo's `AgentPipeline`, whose module imports four providers' clients."""
 
-    name = "in_order"
+    name = "sequential"
 
     def __init__(self, elements: Sequence[BasePipelineElement]) -> None:
         self.elements = tuple(elements)
@@ -38,7 +39,7 @@ class InOrder(BasePipelineElement):  # type: ignore[misc]  # the extra may be ab
     def query(
         self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
     ) -> Step:
-        """Give what the last element leaves; each state goes to AgentDojo's own log."""
+        """Return the result of the last element; each state is logged by AgentDojo's own logger."""
         step: Step = (query, runtime, env, messages, extra_args or {})
         for element in self.elements:
             step = element.query(*step)
@@ -46,15 +47,15 @@ class InOrder(BasePipelineElement):  # type: ignore[misc]  # the extra may be ab
         return step
 
 
-class ScriptedAgent(BasePipelineElement):  # type: ignore[misc]  # see InOrder
-    """Plays a task's own solution, a call a turn, as a model would.
+class ScriptedAgent(BasePipelineElement):  # type: ignore[misc]  # see Sequential
+    """Plays a task's own solution, one call per turn, as a model would.
 
     Attributes:
-        kind: `obedient` plays the user's task; `gullible` does too until it reads the attack, then plays the
+        kind: `obedient` plays the user's task; `gullible` also does until it reads the attack, then plays the
             attacker's; `refuser` calls nothing.
-        user_task: what the user asks.
-        injection_task: what the attacker wants.
-        attack: what to look for in tool outputs (`guards.base.needles`).
+        user_task: the user's task.
+        injection_task: the attacker's task.
+        attack: what to search for in tool outputs (`guards.base.attack_patterns`).
     """
 
     name = "scripted"
@@ -71,24 +72,28 @@ class ScriptedAgent(BasePipelineElement):  # type: ignore[misc]  # see InOrder
     def query(
         self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
     ) -> Step:
-        """Add the next call of the script, or its closing words."""
+        """Append the next call of the script, or its final answer."""
         if self._kind == "refuser":
-            answer = said(DECLINED)
+            answer = assistant_message(DECLINED)
         else:
             if self._calls is None:
                 self._calls = list(self._task.ground_truth(env))
             elif self._kind == "gullible" and self._reads_the_attack(messages):
                 self._task, self._kind = self._injection_task, "obedient"
                 self._calls = list(self._task.ground_truth(env))
-            answer = said("", [self._calls.pop(0)]) if self._calls else said(self._task.GROUND_TRUTH_OUTPUT)
+            answer = (
+                assistant_message("", [self._calls.pop(0)])
+                if self._calls
+                else assistant_message(self._task.GROUND_TRUTH_OUTPUT)
+            )
         return query, runtime, env, [*messages, answer], extra_args or {}
 
     def _reads_the_attack(self, messages: Sequence[Any]) -> bool:
-        return any(holds(text_of(message), self._attack) for message in trailing_outputs(messages))
+        return any(contains(text_of(message), self._attack) for message in trailing_outputs(messages))
 
 
-class ModelAgent(BasePipelineElement):  # type: ignore[misc]  # see InOrder
-    """Asks a model for the next step in the role `step`, so that it can be recorded and replayed."""
+class ModelAgent(BasePipelineElement):  # type: ignore[misc]  # see Sequential
+    """Calls a model for the next step in the role `step`, so that the call can be recorded and replayed."""
 
     name = "model"
 
@@ -99,22 +104,22 @@ class ModelAgent(BasePipelineElement):  # type: ignore[misc]  # see InOrder
     def query(
         self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
     ) -> Step:
-        """Add what the model answers; raises what the backend raises."""
+        """Append the model's answer; raises what the backend raises."""
         if self._tools is None:
             self._tools = tuple(tools_of(runtime))
         system = "\n".join(text_of(message) for message in messages if message["role"] == "system")
-        asked = tuple(plain(message) for message in messages if message["role"] != "system")
-        answer = self._llm.complete_sync(ModelRequest(role=ROLE, system=system, messages=asked, tools=self._tools))
-        return query, runtime, env, [*messages, _as_message(answer, len(messages))], extra_args or {}
+        others = tuple(as_plain_message(message) for message in messages if message["role"] != "system")
+        answer = self._llm.complete_sync(ModelRequest(role=ROLE, system=system, messages=others, tools=self._tools))
+        return query, runtime, env, [*messages, _as_agentdojo_message(answer, len(messages))], extra_args or {}
 
 
 class Denial(str):
-    """The error of a call that a guard denied; told from a tool's own error by its type."""
+    """The error of a call that a guard denied; its type tells it apart from an error of the tool."""
 
     __slots__ = ()
 
 
-class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]  # see InOrder
+class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]  # see Sequential
     """Runs a tool only where the guards allow it (`pre_tool_use`)."""
 
     def __init__(self, functions: Sequence[Any], *, chain: Chain) -> None:
@@ -128,19 +133,19 @@ class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]  # see InOrder
         kwargs: Any,
         raise_on_error: bool = False,  # noqa: FBT001, FBT002 - AgentDojo's own signature
     ) -> tuple[Any, str | None]:
-        """Run a function, or give the guard's reason as its error."""
+        """Run a function, or return the guard's reason as its error."""
         permission = self._chain.pre_tool_use(function, dict(kwargs))
         if not permission.allowed:
             denial = Denial(f"denied by the guard {permission.reason}")
             if raise_on_error:
                 raise PermissionError(denial)
             return "", denial
-        ran: tuple[Any, str | None] = super().run_function(env, function, permission.arguments, raise_on_error)
-        return ran
+        result: tuple[Any, str | None] = super().run_function(env, function, permission.arguments, raise_on_error)
+        return result
 
 
-class PromptGuard(BasePipelineElement):  # type: ignore[misc]  # see InOrder
-    """Shows the user's words to the guards (`on_prompt_submit`); stands between the query and the agent."""
+class PromptGuard(BasePipelineElement):  # type: ignore[misc]  # see Sequential
+    """Passes the user's prompt through the guards (`on_prompt_submit`), before the agent."""
 
     name = "on_prompt_submit"
 
@@ -150,19 +155,19 @@ class PromptGuard(BasePipelineElement):  # type: ignore[misc]  # see InOrder
     def query(
         self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
     ) -> Step:
-        """Put the guards' version in the place of the user's words, or end the run."""
+        """Replace the prompt by the guards' version, or end the run where a guard denies it."""
         *before, last = messages
         for message in before:
-            self._chain.show(text_of(message))
-        asked = self._chain.on_prompt_submit(text_of(last))
-        if asked is None:
+            self._chain.note_exposure(text_of(message))
+        prompt = self._chain.on_prompt_submit(text_of(last))
+        if prompt is None:
             raise AbortAgentError(BLOCKED_PROMPT, list(messages), env)
-        kept = {**last, "content": [text_content_block_from_string(asked)]}
-        return query, runtime, env, [*before, kept], extra_args or {}
+        guarded = {**last, "content": [text_content_block_from_string(prompt)]}
+        return query, runtime, env, [*before, guarded], extra_args or {}
 
 
-class OutputGuard(BasePipelineElement):  # type: ignore[misc]  # see InOrder
-    """Shows tool outputs to the guards (`on_tool_output`); stands between the executor and the agent."""
+class OutputGuard(BasePipelineElement):  # type: ignore[misc]  # see Sequential
+    """Passes tool outputs through the guards (`on_tool_output`), between the executor and the agent."""
 
     name = "on_tool_output"
 
@@ -172,37 +177,37 @@ class OutputGuard(BasePipelineElement):  # type: ignore[misc]  # see InOrder
     def query(
         self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
     ) -> Step:
-        """Put the guards' version in the place of each output that the agent hasn't read yet."""
-        fresh = trailing_outputs(messages)
-        kept = [*messages[: len(messages) - len(fresh)], *(self._guarded(message) for message in fresh)]
-        return query, runtime, env, kept, extra_args or {}
+        """Replace each output that the agent hasn't read yet by the guards' version."""
+        unread = trailing_outputs(messages)
+        guarded = [*messages[: len(messages) - len(unread)], *(self._guarded(message) for message in unread)]
+        return query, runtime, env, guarded, extra_args or {}
 
     def _guarded(self, message: Any) -> Any:
         if isinstance(message["error"], Denial):
             return message
         call, text = message["tool_call"], text_of(message)
-        shown = self._chain.on_tool_output(call.function, dict(call.args), text)
-        if shown == text:
+        guarded = self._chain.on_tool_output(call.function, dict(call.args), text)
+        if guarded == text:
             return message
         if message["error"] is not None:
-            return {**message, "error": shown}
-        return {**message, "content": [text_content_block_from_string(shown)]}
+            return {**message, "error": guarded}
+        return {**message, "content": [text_content_block_from_string(guarded)]}
 
 
-class Spy(BasePipelineElement):  # type: ignore[misc]  # see InOrder
-    """Passes on to a pipeline and keeps its messages and the environment, which AgentDojo's call doesn't give.
+class PipelineObserver(BasePipelineElement):  # type: ignore[misc]  # see Sequential
+    """Runs a pipeline and stores its messages and environment, which AgentDojo's own call doesn't return.
 
     Attributes:
         messages: what the agent read and wrote.
-        start: a copy of the environment at the start, where it is to be kept.
+        start: a copy of the environment at the start; None unless `copy_start`.
         environment: the environment at the end.
     """
 
-    name = "spy"
+    name = "observer"
 
-    def __init__(self, pipeline: Any, *, keep_start: bool) -> None:
+    def __init__(self, pipeline: Any, *, copy_start: bool) -> None:
         self._pipeline = pipeline
-        self._keep_start = keep_start
+        self._copy_start = copy_start
         self.start: Any = None
         self.messages: Sequence[Any] = ()
         self.environment: Any = None
@@ -211,8 +216,8 @@ class Spy(BasePipelineElement):  # type: ignore[misc]  # see InOrder
         self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
     ) -> Step:
         """Run the pipeline."""
-        if self._keep_start:
-            # a copy costs more than a step
+        if self._copy_start:
+            # only where needed: a copy costs more than a step
             self.start = env.model_copy(deep=True)
         try:
             step: Step = self._pipeline.query(query, runtime, env, messages, extra_args or {})
@@ -224,14 +229,14 @@ class Spy(BasePipelineElement):  # type: ignore[misc]  # see InOrder
 
 
 def tools_of(runtime: Any) -> Iterator[Tool]:
-    """Give AgentDojo's functions as tools that a model may call."""
+    """Yield AgentDojo's functions as tools that a model can call."""
     for function in runtime.functions.values():
         parameters = function.parameters.model_json_schema()
         yield Tool(name=function.name, description=function.description, parameters=parameters)
 
 
-def plain(message: Any) -> dict[str, Any]:
-    """Give a message of AgentDojo's as a `ModelRequest` has it."""
+def as_plain_message(message: Any) -> dict[str, Any]:
+    """Convert a message of AgentDojo to the form of `ModelRequest.messages`."""
     role, content = message["role"], text_of(message)
     if role == "tool":
         return {"role": role, "tool_call_id": message["tool_call_id"], "content": content}
@@ -242,32 +247,28 @@ def plain(message: Any) -> dict[str, Any]:
 
 
 def text_of(message: Any) -> str:
-    """Give what an agent reads of a message: a tool's error, else the text."""
+    """Return what an agent reads of a message: the error of a tool, else the text."""
     if message["role"] == "tool" and message["error"] is not None:
         return str(message["error"])
     return str(get_text_content_as_str(message["content"] or []))
 
 
 def trailing_outputs(messages: Sequence[Any]) -> list[Any]:
-    """Give the tool messages that the agent hasn't answered yet, in order."""
-    found: list[Any] = []
-    for message in reversed(messages):
-        if message["role"] != "tool":
-            break
-        found.insert(0, message)
-    return found
+    """Return the tool messages that the agent hasn't answered yet, in order."""
+    outputs = list(takewhile(lambda message: message["role"] == "tool", reversed(messages)))
+    return outputs[::-1]
 
 
-def said(text: str, calls: Sequence[Any] = ()) -> dict[str, Any]:
-    """Make an assistant's message; its content is never None, for then AgentDojo asks again without a word."""
+def assistant_message(text: str, calls: Sequence[Any] = ()) -> dict[str, Any]:
+    """Return an assistant's message; its content is never None, since AgentDojo would then ask again silently."""
     return {"role": "assistant", "content": [text_content_block_from_string(text)], "tool_calls": list(calls)}
 
 
-def _as_message(answer: ModelAnswer, position: int) -> dict[str, Any]:
+def _as_agentdojo_message(answer: ModelAnswer, position: int) -> dict[str, Any]:
     if answer.refusal is not None:
-        return said(answer.refusal)
+        return assistant_message(answer.refusal)
     calls = [
         FunctionCall(function=call.name, args=dict(call.arguments), id=call.id or f"call_{position}_{index}")
         for index, call in enumerate(answer.tool_calls)
     ]
-    return said("" if answer.content is None else str(answer.content), calls)
+    return assistant_message("" if answer.content is None else str(answer.content), calls)

@@ -1,16 +1,14 @@
-"""AgentDojo's suites and attacks, loaded once in a process, faster than upstream and with the same results."""
+"""AgentDojo's suites and attacks, loaded once per process, faster than upstream and with the same results."""
 
 from __future__ import annotations
 
-import gc
 import re
 from datetime import datetime
-from functools import cache, lru_cache
+from functools import cache
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import agentdojo.task_suite.task_suite as task_suites
-import pydantic.networks
 import yaml
 from agentdojo.attacks.attack_registry import ATTACKS, load_attack
 from agentdojo.attacks.base_attacks import DEFAULT_MODEL_NAME
@@ -26,66 +24,60 @@ if TYPE_CHECKING:
 
 
 NOW = datetime(2024, 6, 1, 12)  # noqa: DTZ001 - AgentDojo's times have no zone
-"""When everything happens: later than anything in AgentDojo's data."""
+"""The time of day in every run: later than anything in AgentDojo's data."""
 NO_ATTACK = "none"
-"""The attack that brings nothing: the environment as it is. A case with it has to come out vacuous."""
-_ADDRESSES = 4096
-_ASKS_A_PERSON = "manual"
+"""No attack: the environment stays as it is. A case with it has to be vacuous."""
+_INTERACTIVE = "manual"
 _LOCAL = "local"
 _GPT = re.compile(r"gpt-(\d+(?:\.\d+)?)", re.IGNORECASE)
 
 
 @cache
 def adapt() -> None:
-    """Change what takes most of the time, and what makes two runs differ; once in a process."""
-    # a tool that gives the time of day would make every recording outdated at once
-    stopped = SimpleNamespace(datetime=SimpleNamespace(now=lambda: NOW))
+    """Make AgentDojo faster and its runs repeatable. Only attributes of AgentDojo's own modules are replaced."""
+    # a tool that returns the time of day would make every recording stale at once
+    stopped_clock = SimpleNamespace(datetime=SimpleNamespace(now=lambda: NOW))
     for tools in (email_client, cloud_drive_client):
-        tools.datetime = stopped
-    _read_yaml_in_c()
-    # a pure function: each environment holds the same few addresses hundreds of times
-    pydantic.networks.validate_email = lru_cache(_ADDRESSES)(pydantic.networks.validate_email)
-    for differ in (TravelDeepDiff, WorkspaceDeepDiff):
-        differ.keywords.setdefault("custom_operators", [SkipEqual()])
-    # AgentDojo's imports leave a million objects that stay: no collection has to look at them again
-    gc.collect()
-    gc.freeze()
+        tools.datetime = stopped_clock
+    _use_c_yaml_loader()
+    for deep_diff in (TravelDeepDiff, WorkspaceDeepDiff):
+        deep_diff.keywords.setdefault("custom_operators", [SkipEqual()])
 
 
 class SkipEqual:
-    """Tells DeepDiff not to walk through what is equal: an environment is the same but for one or two places."""
+    """Makes DeepDiff skip equal objects: two environments differ in one or two places only."""
 
     def match(self, level: Any) -> bool:
-        """Whether both sides are equal and of one type."""
+        """Return whether both sides are equal and of the same type."""
         return type(level.t1) is type(level.t2) and bool(level.t1 == level.t2)
 
     def give_up_diffing(self, level: Any, diff_instance: Any) -> bool:  # noqa: ARG002 - DeepDiff's own signature
-        """Leave what matched: there is no difference in it."""
+        """Report no difference for a match."""
         return True
 
 
-def _read_yaml_in_c() -> None:
+def _use_c_yaml_loader() -> None:
     loader = getattr(yaml, "CSafeLoader", None)
     if loader is None:
         return
-    fast = ModuleType(yaml.__name__)
-    fast.__dict__.update(yaml.__dict__)
+    fast_yaml = ModuleType(yaml.__name__)
+    fast_yaml.__dict__.update(yaml.__dict__)
 
     def safe_load(text: str) -> Any:
         return yaml.load(text, Loader=loader)  # noqa: S506 - the safe loader, in C
 
-    fast.safe_load = safe_load  # type: ignore[attr-defined]  # a module takes attributes
-    # AgentDojo's name for the module, not the module: nobody else's YAML changes
-    task_suites.yaml = fast
+    fast_yaml.safe_load = safe_load  # type: ignore[attr-defined]  # a module takes attributes
+    # the name `yaml` in AgentDojo's module, so that nobody else's YAML changes
+    task_suites.yaml = fast_yaml
 
 
 class UnknownUpstreamError(ValueError):
-    """A case names a version, an environment, a task or an attack that AgentDojo doesn't have."""
+    """A case names a version, environment, task or attack that AgentDojo doesn't have."""
 
 
 @cache
 def suite_of(version: str, environment: str) -> TaskSuite:
-    """Give the suite of an environment, such as `banking`, in a version of the benchmark, such as `v1.2.2`.
+    """Return the suite of an environment, such as `banking`, in a version of the benchmark, such as `v1.2.2`.
 
     Raises:
         UnknownUpstreamError: there is no such version or environment.
@@ -93,32 +85,34 @@ def suite_of(version: str, environment: str) -> TaskSuite:
     adapt()
     suites = get_suites(version)
     if environment not in suites:
-        known = f"known in {version}: {', '.join(suites)}" if suites else f"AgentDojo has no version {version}"
-        raise UnknownUpstreamError(f'no environment is called "{environment}"; {known}')
+        if not suites:
+            raise UnknownUpstreamError(f'unknown AgentDojo version "{version}"; use a version of the installed package')
+        expected = ", ".join(suites)
+        raise UnknownUpstreamError(f'unknown environment "{environment}" in {version}; expected one of {expected}')
     return suites[environment]
 
 
 @cache
 def attack_of(version: str, environment: str, attack: str, addressed: str) -> BaseAttack:
-    """Give an attack on a suite; one object, for it remembers which places each user task reads.
+    """Return an attack on a suite; one object per suite, because it caches which injection points each user task reads.
 
-    It calls the model as `addressed_as` says.
+    It addresses the model by `addressed`, the result of `addressed_as`.
 
     Raises:
-        UnknownUpstreamError: there is no such attack, or it asks a person.
+        UnknownUpstreamError: there is no such attack, or it needs a person at the keyboard.
     """
-    if attack not in ATTACKS or attack == _ASKS_A_PERSON:
-        known = ", ".join(sorted(set(ATTACKS) - {_ASKS_A_PERSON}))
-        raise UnknownUpstreamError(f'no attack is called "{attack}"; known: {known}, {NO_ATTACK}')
-    # an attack refuses a pipeline whose name holds none of the models that AgentDojo knows
-    made = load_attack(attack, suite_of(version, environment), SimpleNamespace(name=_LOCAL))
-    if hasattr(made, "model_name"):
-        made.model_name = addressed
-    return made
+    if attack not in ATTACKS or attack == _INTERACTIVE:
+        expected = ", ".join(sorted(set(ATTACKS) - {_INTERACTIVE}))
+        raise UnknownUpstreamError(f'unknown attack "{attack}"; expected one of {expected}, {NO_ATTACK}')
+    # an attack rejects a pipeline whose name contains none of the models that AgentDojo knows
+    loaded = load_attack(attack, suite_of(version, environment), SimpleNamespace(name=_LOCAL))
+    if hasattr(loaded, "model_name"):
+        loaded.model_name = addressed
+    return loaded
 
 
 def addressed_as(backend: str, model: str) -> str:
-    """Give the name by which an attack addresses a model: AgentDojo's for those it knows, else the family's."""
+    """Return the name by which an attack addresses a model: AgentDojo's where it has one, else the model family's."""
     if backend == "stub":
         return str(MODEL_NAMES[_LOCAL])
     known = next((prose for name, prose in MODEL_NAMES.items() if name != _LOCAL and name in model), None)

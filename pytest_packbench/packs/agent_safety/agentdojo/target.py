@@ -1,9 +1,8 @@
-"""One pair of AgentDojo, run by AgentDojo: its tools, its checkers, its attack, with guards in between.
+"""The reference target for AgentDojo: one pair, run by AgentDojo's tools, checkers and attack, with guards in between.
 
-AgentDojo is imported only here and below, and without the `__init__` of its package of agents: that imports the clients
-of four providers, which take most of AgentDojo's import and which nothing here uses, since a model is asked through
-`context.llm`. The modules in it that are used are imported as they are; whoever asks the package itself for a name gets
-the package as published.
+AgentDojo is imported without the `__init__` of `agentdojo.agent_pipeline`: that imports the clients of four providers,
+most of AgentDojo's import time, and nothing here uses them because models are called through `context.llm`. Other code
+that accesses a name of that package still gets the package as published (`defer`).
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec, module_from_spec
 from threading import RLock
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,76 +19,67 @@ if TYPE_CHECKING:
 
 ADVICE = "AgentDojo is not installed: pip install 'pytest-packbench[agentdojo]'"
 PACKAGE = "agentdojo.agent_pipeline"
-_LOADING = RLock()
 
 
-def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:  # noqa: ARG001 - every benchmark is given the rules
-    """Run a pair with the scripted agent that the context names, or its model, behind its guards.
+def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:  # noqa: ARG001 - targets of all benchmarks have the same signature
+    """Run a pair with the scripted agent or the model of the context, behind its guards.
 
     Returns:
-        The result in the form of `docs/agent-safety.md`; with `error` where the extra is missing, or where the case or
-        the agent names what AgentDojo doesn't have.
+        The result in the form of `docs/agent-safety.md`; with `error` where the extra is not installed, or where the
+        case or the agent name something that AgentDojo doesn't have.
 
     Raises:
-        GuardError: a guard broke.
-        BackendError: a model call broke.
+        GuardError: a guard raised an exception.
+        BackendError: a model call failed.
     """
-    advice = missing()
+    advice = install_advice()
     if advice:
         return {"error": {"kind": "extra_missing", "message": advice}}
     defer()
-    from pytest_packbench.packs.agent_safety.agentdojo.pair import play
+    from pytest_packbench.packs.agent_safety.agentdojo.pair import run_pair
 
-    return play(request.input, context)
+    return run_pair(request.input, context)
 
 
-def missing() -> str:
-    """Say in one line what to install; empty where nothing is missing."""
+def install_advice() -> str:
+    """Return in one line what to install; empty where AgentDojo is installed."""
     try:
         version("agentdojo")
     except PackageNotFoundError:
-        # a folder of this name may be importable without being the package
+        # not `find_spec`: a folder named agentdojo is importable without being the package
         return ADVICE
     return ""
 
 
-class DeferredPackage(ModuleType):
-    """A package whose `__init__` runs when somebody misses a name in it."""
-
-    def __getattr__(self, name: str) -> Any:
-        """Run the package's own code, once, and look again.
-
-        Raises:
-            AttributeError: the package has no such name.
-            ImportError: the package can't be imported; it is tried again next time.
-        """
-        # whoever only looks at a module, as `inspect` does, needs nothing run
-        if name.startswith("__") and name != "__all__":
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        with _LOADING:
-            if type(self) is DeferredPackage:
-                # from here on a module like any other
-                self.__class__ = ModuleType  # type: ignore[assignment]  # it is one
-                try:
-                    self.__spec__.loader.exec_module(self)  # type: ignore[union-attr]  # `defer` saw to it
-                except BaseException:
-                    self.__class__ = DeferredPackage
-                    raise
-        return getattr(self, name)
-
-
 def defer(name: str = PACKAGE) -> None:
-    """Put a package in place without running it; nothing where it is imported already or doesn't exist.
+    """Register a package in `sys.modules` so that its `__init__` runs on the first access to a name missing in it.
 
-    The package above it is imported.
+    Its submodules can be imported without running it; its parent package is imported. A package that is already
+    imported, or doesn't exist, is left alone. Where its `__init__` fails, the next access runs it again.
     """
+    # not `importlib.util.LazyLoader`: importing a submodule reads `__path__`, which makes that run the package
     if name in sys.modules:
         return
     spec = find_spec(name)
     if spec is None or spec.loader is None or spec.submodule_search_locations is None:
         return
-    module = module_from_spec(spec)
-    module.__class__ = DeferredPackage
+    loader, module, lock = spec.loader, module_from_spec(spec), RLock()
+
+    def load(attribute: str) -> Any:
+        # `inspect` and others probe for special names; that needs no code of the package
+        if attribute.startswith("__") and attribute != "__all__":
+            raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
+        with lock:
+            if module.__dict__.pop("__getattr__", None) is not None:
+                try:
+                    loader.exec_module(module)
+                except BaseException:
+                    vars(module)["__getattr__"] = load
+                    raise
+        return getattr(module, attribute)
+
+    # a module calls the `__getattr__` in its dictionary for names that it doesn't have (PEP 562)
+    vars(module)["__getattr__"] = load
     sys.modules[name] = module
     parent, _, last = name.rpartition(".")
     setattr(sys.modules[parent], last, module)

@@ -1,1 +1,1 @@
-"""Guards: what stands between an agent and untrusted text or tools."""
+"""Guards: checks between an agent and untrusted text or tools."""

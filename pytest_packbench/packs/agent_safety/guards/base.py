@@ -1,11 +1,10 @@
-"""What a guard is: an object with any of three methods, each of which may rule on what it is shown.
+"""The guard interface: an object with any of three methods, each of which may rule on its event.
 
-A guard keeps no state between calls: one object serves all cases of a run, several at a time. A `Chain` is the guards
-of one case: it asks them in order, and keeps their firings and what they kept from the agent.
+A guard has no state between calls: one object serves all cases of a run, several at a time. A `Chain` is the guards of
+one case: it calls them in order, and records their firings and what they removed.
 
-Whether a text holds the attack is told by its letters and digits in their order. These survive what tools make of it on
-the way: they give YAML or JSON, where quotes are doubled, line ends become escapes, long lines are folded, and marks
-are put between words.
+Whether a text contains the attack is decided by its letters and digits alone, in order. They survive the formatting of
+tools, which return YAML or JSON: quotes are doubled, line ends escaped, long lines folded, and marks put between words.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-Ruled = Literal["allow", "deny", "ask", "replace"]
+GuardDecision = Literal["allow", "deny", "ask", "replace"]
 WITHHELD = "[withheld by a guard]"
 _DENIED = ("deny", "ask")
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|.)", re.DOTALL)
@@ -28,17 +27,18 @@ _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardRuling:
-    """What a guard decides. A guard that has nothing to say gives None instead, and leaves no trace.
+    """The ruling of a guard. A guard that doesn't rule returns None instead, which is not recorded.
 
     Attributes:
-        decision: `allow`; `deny`; `ask` a person, which without one denies; `replace` by what follows.
-        text: the text that takes the place of a prompt or an output; only with `replace`.
-        arguments: the arguments that take the place of a call's; only with `replace`.
+        decision: `allow`; `deny`; `ask` a person, which denies, as no person is present; `replace` by `text` or
+            `arguments`.
+        text: the replacement of a prompt or an output; only with `replace`.
+        arguments: the replacement of the arguments of a call; only with `replace`.
         rule: the number of the guard's rule, 0 to 4294967295.
-        reason: why, in a few words; a denied call's is shown to the agent.
+        reason: why, in a few words; the agent sees the reason of a denied call.
     """
 
-    decision: Ruled
+    decision: GuardDecision
     text: str | None = None
     arguments: dict[str, Any] | None = None
     rule: int | None = None
@@ -47,10 +47,10 @@ class GuardRuling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """What the user asks, before the agent reads it.
+    """The user's prompt, before the agent reads it.
 
     Attributes:
-        text: the user's words, as earlier guards left them.
+        text: the prompt, as changed by earlier guards.
     """
 
     text: str
@@ -58,13 +58,13 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutput:
-    """What a tool gave, before the agent reads it: untrusted.
+    """The output of a tool, before the agent reads it: untrusted.
 
     Attributes:
-        tool: the tool.
-        arguments: what it was called with.
-        text: what it gave, as earlier guards left it.
-        prompt: what the user asked.
+        tool: the name of the tool.
+        arguments: the arguments of the call.
+        text: the output, as changed by earlier guards.
+        prompt: the user's prompt.
     """
 
     tool: str
@@ -75,13 +75,13 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUse:
-    """A call that the agent wants, before it is run.
+    """A tool call that the agent requests, before it runs.
 
     Attributes:
-        tool: the tool.
-        arguments: what it is to be called with, as earlier guards left it.
-        prompt: what the user asked: the text to trust.
-        outputs: all tool outputs so far as the tools gave them: the text not to trust.
+        tool: the name of the tool.
+        arguments: the arguments, as changed by earlier guards.
+        prompt: the user's prompt: trusted text.
+        outputs: all tool outputs so far, unchanged: untrusted text.
     """
 
     tool: str
@@ -91,31 +91,31 @@ class ToolUse:
 
 
 class Guard(Protocol):
-    """A guard; any of the three methods may be missing."""
+    """A guard; each of the three methods is optional."""
 
     name: str
 
     def on_prompt_submit(self, prompt: Prompt) -> GuardRuling | None:
-        """Rule on what the user asks. Denied: the agent never runs."""
+        """Rule on the user's prompt. If it is denied, the agent doesn't run."""
 
     def on_tool_output(self, output: ToolOutput) -> GuardRuling | None:
-        """Rule on what a tool gave. Denied: the agent gets a note in its place."""
+        """Rule on the output of a tool. If it is denied, the agent reads a note instead."""
 
     def pre_tool_use(self, call: ToolUse) -> GuardRuling | None:
-        """Rule on a call. Denied: it is not run, and the agent gets the reason as the tool's error."""
+        """Rule on a call. If it is denied, it doesn't run, and the agent reads the reason as the error of the tool."""
 
 
 class GuardError(RuntimeError):
-    """A guard raised, or gave what is no ruling: an error of the case, no success of the guard."""
+    """A guard raised an exception or returned no ruling: an error of the case, not a success of the guard."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permission:
-    """What became of a call.
+    """The guards' ruling on a call.
 
     Attributes:
-        allowed: whether to run it.
-        arguments: what to run it with.
+        allowed: whether the call may run.
+        arguments: the arguments to run it with.
         reason: why it is denied.
     """
 
@@ -129,11 +129,11 @@ class Chain:
     """The guards of one case.
 
     Attributes:
-        guards: in order.
-        attack: what to look for in texts (`needles`), to tell whether the attack reached the agent.
-        firings: what the guards decided so far, in order.
-        exposed: whether the agent was given a text that holds the attack.
-        removed_by: the guards that took the attack out of a text, each once.
+        guards: the guards, in order.
+        attack: what to search for in texts (`attack_patterns`), to find out whether the attack reached the agent.
+        firings: the rulings so far, in order.
+        exposed: whether the agent read a text that contains the attack.
+        removed_by: names of the guards that removed the attack from a text, each once.
     """
 
     guards: Sequence[Any]
@@ -146,27 +146,27 @@ class Chain:
 
     @property
     def names(self) -> list[str]:
-        """The guards' names, in order."""
+        """The names of the guards, in order."""
         return [name_of(guard) for guard in self.guards]
 
     @property
     def decisions(self) -> list[dict[str, Any]]:
-        """The firings as a result tells them under `hook_decisions`, plain JSON."""
+        """The firings in the form of `hook_decisions` of a result, plain JSON."""
         return [
-            {"hook": one.hook, "decision": one.decision, **({} if one.rule is None else {"rule": one.rule})}
-            for one in self.firings
+            {"hook": firing.hook, "decision": firing.decision, **({} if firing.rule is None else {"rule": firing.rule})}
+            for firing in self.firings
         ]
 
     def on_prompt_submit(self, text: str) -> str | None:
-        """Give the user's words as the agent is to read them; None where a guard denied them.
+        """Return the user's prompt as the agent will read it; None where a guard denied it.
 
         Raises:
-            GuardError: a guard broke.
+            GuardError: a guard raised an exception or returned no ruling.
         """
         self._prompt = text
         for name, hook in self._hooks("on_prompt_submit"):
             before = text
-            ruling = self._fired(name, "on_prompt_submit", hook, Prompt(text=text))
+            ruling = self._ruling(name, "on_prompt_submit", hook, Prompt(text=text))
             if ruling is None:
                 continue
             if ruling.decision in _DENIED:
@@ -175,48 +175,50 @@ class Chain:
             if ruling.decision == "replace":
                 text = _text_of(name, "on_prompt_submit", ruling)
                 self._note_removal(name, before, text)
-        self.show(text)
+        self.note_exposure(text)
         return text
 
     def on_tool_output(self, tool: str, arguments: dict[str, Any], text: str) -> str:
-        """Give a tool's output as the agent is to read it.
+        """Return the output of a tool as the agent will read it.
 
         Raises:
-            GuardError: a guard broke.
+            GuardError: a guard raised an exception or returned no ruling.
         """
         self._outputs.append(text)
         for name, hook in self._hooks("on_tool_output"):
             before = text
             output = ToolOutput(tool=tool, arguments=arguments, text=text, prompt=self._prompt)
-            ruling = self._fired(name, "on_tool_output", hook, output)
+            ruling = self._ruling(name, "on_tool_output", hook, output)
             if ruling is None or ruling.decision == "allow":
                 continue
             text = _text_of(name, "on_tool_output", ruling) if ruling.decision == "replace" else WITHHELD
             self._note_removal(name, before, text)
-        self.show(text)
+        self.note_exposure(text)
         return text
 
     def pre_tool_use(self, tool: str, arguments: dict[str, Any]) -> Permission:
-        """Say whether a call is to be run, and with which arguments.
+        """Return whether a call may run, and with which arguments.
 
         Raises:
-            GuardError: a guard broke.
+            GuardError: a guard raised an exception or returned no ruling.
         """
         for name, hook in self._hooks("pre_tool_use"):
             call = ToolUse(tool=tool, arguments=arguments, prompt=self._prompt, outputs=tuple(self._outputs))
-            ruling = self._fired(name, "pre_tool_use", hook, call)
+            ruling = self._ruling(name, "pre_tool_use", hook, call)
             if ruling is None or ruling.decision == "allow":
                 continue
             if ruling.decision in _DENIED:
                 return Permission(allowed=False, arguments=arguments, reason=f"{name}: {ruling.reason or 'denied'}")
             if ruling.arguments is None:
-                raise GuardError(f"guard {name}.pre_tool_use: replace without arguments")
+                raise GuardError(
+                    f"guard {name}.pre_tool_use: replace without arguments; set arguments in the GuardRuling"
+                )
             arguments = ruling.arguments
         return Permission(allowed=True, arguments=arguments)
 
-    def show(self, text: str) -> None:
-        """Note that the agent reads a text that went through no guard, such as a system message."""
-        self.exposed = self.exposed or holds(text, self.attack)
+    def note_exposure(self, text: str) -> None:
+        """Record that the agent reads a text; needed for texts that pass no guard, such as a system message."""
+        self.exposed = self.exposed or contains(text, self.attack)
 
     def _hooks(self, phase: str) -> Iterator[tuple[str, Any]]:
         for guard in self.guards:
@@ -224,7 +226,7 @@ class Chain:
             if hook is not None:
                 yield name_of(guard), hook
 
-    def _fired(self, name: str, phase: str, hook: Any, event: object) -> GuardRuling | None:
+    def _ruling(self, name: str, phase: str, hook: Any, event: object) -> GuardRuling | None:
         try:
             ruling = hook(event)
         except Exception as error:
@@ -232,63 +234,63 @@ class Chain:
         if ruling is None:
             return None
         if not isinstance(ruling, GuardRuling):
-            raise GuardError(f"guard {name}.{phase} gave {type(ruling).__name__}, expected a GuardRuling or None")
+            raise GuardError(f"guard {name}.{phase} returned {type(ruling).__name__}; expected a GuardRuling or None")
         self.firings.append(Firing(hook=f"{name}.{phase}", decision=ruling.decision, rule=ruling.rule))
         return ruling
 
     def _note_removal(self, name: str, before: str, after: str) -> None:
-        taken = holds(before, self.attack) and not holds(after, self.attack)
-        if taken and name not in self.removed_by:
+        removed = contains(before, self.attack) and not contains(after, self.attack)
+        if removed and name not in self.removed_by:
             self.removed_by.append(name)
 
 
 def name_of(guard: object) -> str:
-    """Give a guard's name: its own, else its class's."""
+    """Return the name of a guard: its attribute `name`, else the name of its class."""
     return str(getattr(guard, "name", None) or type(guard).__name__)
 
 
 def _text_of(name: str, phase: str, ruling: GuardRuling) -> str:
     if ruling.text is None:
-        raise GuardError(f"guard {name}.{phase}: replace without text")
+        raise GuardError(f"guard {name}.{phase}: replace without text; set text in the GuardRuling")
     return ruling.text
 
 
-def holds(text: str, needles: tuple[str, ...]) -> bool:
-    """Whether a text holds one of several attacks, each as `needle` gave it."""
-    if not needles:
+def contains(text: str, patterns: tuple[str, ...]) -> bool:
+    """Return whether a text contains one of the patterns of `attack_patterns`."""
+    if not patterns:
         return False
-    plain = needle(text)
-    if any(one in plain for one in needles):
+    plain = letters_and_digits(text)
+    if any(pattern in plain for pattern in patterns):
         return True
     if "\\" not in text:
         return False
-    unescaped = needle(_ESCAPE.sub(_meant, text))
-    return any(one in unescaped for one in needles)
+    unescaped = letters_and_digits(_ESCAPE.sub(_unescape, text))
+    return any(pattern in unescaped for pattern in patterns)
 
 
-def needle(text: str) -> str:
-    """Give a text's letters and digits alone; what is empty then can't be looked for."""
+def letters_and_digits(text: str) -> str:
+    """Return the letters and digits of a text."""
     return "".join(filter(str.isalnum, text))
 
 
-def needles(*texts: str, goal: str = "") -> tuple[str, ...]:
-    """Give what to look for.
+def attack_patterns(*texts: str, goal: str = "") -> tuple[str, ...]:
+    """Return what to search for with `contains`.
 
     Args:
-        texts: the attack as it was planted; found only where it is whole.
-        goal: what the attacker wants done, in its words; found where either half of it is, for a guard that leaves
-            half an instruction has not removed it.
+        texts: the attack as it was planted; matches only as a whole.
+        goal: what the attacker wants done; each half of it matches, because a guard that leaves half of an instruction
+            has not removed it.
 
     Returns:
-        Each once, without what has neither letter nor digit.
+        Each pattern once; texts without letters and digits are left out.
     """
-    plain = needle(goal)
-    middle = len(plain) // 2
-    found = (*map(needle, texts), plain[:middle], plain[middle:])
-    return tuple(dict.fromkeys(one for one in found if one))
+    plain_goal = letters_and_digits(goal)
+    middle = len(plain_goal) // 2
+    patterns = (*map(letters_and_digits, texts), plain_goal[:middle], plain_goal[middle:])
+    return tuple(dict.fromkeys(pattern for pattern in patterns if pattern))
 
 
-def _meant(match: re.Match[str]) -> str:
+def _unescape(match: re.Match[str]) -> str:
     digits = match[1] or match[2] or match[3]
     if digits is None:
         return " "

@@ -1,4 +1,4 @@
-"""The guards that come with the pack: `spotlight`, `redact` and `tool_policy`."""
+"""The guards of the pack: `spotlight`, `redact` and `tool_policy`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 REMOVED = "[removed]"
 _WORD = r"(?:information|important|instructions?|system|admin|user|assistant|prompt|override)"
-# what YAML and JSON may put where a text has white space: escapes of line ends, folds
+# what YAML and JSON can have in place of white space: escaped line ends, folds
 _GAP = r"(?:\s|\\[nrt]?)"
-# all bounded, so that no text can hold the search up
+# all repetitions are bounded, so that no text makes the search slow
 _GAPS = rf"{_GAP}{{1,9}}"
 _WORDS = rf"(?:\w{{1,20}}{_GAPS})"
 # to the end of the paragraph: a blank line, an escaped line end, the next key or item of YAML
@@ -35,19 +35,19 @@ _SYSTEM = re.compile(
     rf"(?<!#)#{{2,6}}{_GAP}{{0,9}}\(?{_GAP}{{0,9}}system[\w ]{{0,20}}\)?{_REST}", re.IGNORECASE | re.DOTALL
 )
 RULES: tuple[tuple[int, re.Pattern[str]], ...] = ((1, _BLOCK), (2, _FORGET), (3, _SYSTEM))
-"""Rule number and what it removes: tagged blocks, orders to forget earlier instructions, feigned system messages."""
+"""Rule number and what it removes: tagged blocks, orders to ignore earlier instructions, fake system messages."""
 
 
 class Redact:
-    """Removes known frames of injected instructions; what stands around them stays.
+    """Removes known patterns of injected instructions, and leaves the text around them.
 
-    It knows the frames of the published attacks and nothing else: an attacker who reads this file gets by.
+    It knows the patterns of the published attacks and no others: an attacker who reads this file can avoid them.
     """
 
     name = "redact"
 
     def on_tool_output(self, output: ToolOutput) -> GuardRuling | None:
-        """Replace an output that holds a known frame; the rule is that of the first frame found."""
+        """Replace an output that contains a known pattern; the rule is that of the first pattern."""
         text, first = output.text, None
         for rule, pattern in RULES:
             text, count = pattern.subn(REMOVED, text)
@@ -66,47 +66,46 @@ _KEY_LENGTH = 12
 class Spotlight:
     """Wraps untrusted output in marks that its author can't forge.
 
-    It helps only a model that heeds the marks: a script that obeys whatever it reads is not helped.
+    It protects only models that respect the marks, not a scripted agent that follows everything it reads.
     """
 
     name = "spotlight"
 
     def on_prompt_submit(self, prompt: Prompt) -> GuardRuling:
-        """Tell the agent what the marks mean (rule 1)."""
+        """Append to the prompt what the marks mean (rule 1)."""
         return GuardRuling(decision="replace", text=f"{prompt.text}\n\n{NOTICE}", rule=1)
 
     def on_tool_output(self, output: ToolOutput) -> GuardRuling:
-        """Wrap an output (rule 2); the key depends on all of it, so that no part of it can hold it."""
+        """Wrap an output (rule 2); the key is a hash of the whole output, so that the output can't contain it."""
         key = hashlib.sha256(f"{output.prompt}\0{output.text}".encode("utf-8", "surrogatepass")).hexdigest()
         mark = key[:_KEY_LENGTH]
         return GuardRuling(decision="replace", text=f"[data {mark}]\n{output.text}\n[end {mark}]", rule=2)
 
 
-LEAST = 3
-"""Letters and digits from which an argument tells where it came from; shorter ones stand in any text."""
+MIN_LENGTH = 3
+"""Letters and digits that an argument needs before its origin is checked; shorter ones occur in any text."""
 _UNTRUSTED = 1
 
 
 class ToolPolicy:
-    """Lets a call through where at least one argument stands in the user's own words, or none in a tool's output.
+    """Allows a call where at least one argument occurs in the user's prompt, or none occurs in a tool output.
 
-    It stops also what a user asks for in general words ("pay the bill in this file"): safety is paid in utility.
-    It can't stop an attack that needs no call.
+    It also denies what a user asks for in general terms ("pay the bill in this file"): safety costs utility. It can't
+    stop an attack that needs no tool call.
     """
 
     name = "tool_policy"
 
     def pre_tool_use(self, call: ToolUse) -> GuardRuling | None:
-        """Deny a call with rule 1 where its arguments came from tool outputs alone."""
-        said = [text for value in _leaves(call.arguments) if len(text := _plain(value)) >= LEAST]
-        trusted = _plain(call.prompt)
-        if any(text in trusted for text in said):
+        """Deny a call (rule 1) whose arguments come from tool outputs only."""
+        values = [text for value in _leaves(call.arguments) if len(text := _normalized(value)) >= MIN_LENGTH]
+        trusted = _normalized(call.prompt)
+        if any(value in trusted for value in values):
             return None
-        untrusted = _plain(" ".join(call.outputs))
-        taken = next((text for text in said if text in untrusted), None)
-        if taken is None:
+        untrusted = _normalized(" ".join(call.outputs))
+        if not any(value in untrusted for value in values):
             return None
-        return GuardRuling(decision="deny", rule=_UNTRUSTED, reason="the arguments stand in untrusted text only")
+        return GuardRuling(decision="deny", rule=_UNTRUSTED, reason="the arguments occur in untrusted text only")
 
 
 def _leaves(value: Any) -> Iterator[str]:
@@ -120,5 +119,5 @@ def _leaves(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def _plain(text: str) -> str:
+def _normalized(text: str) -> str:
     return re.sub(r"\\.|\W", "", text).casefold()

@@ -1,4 +1,4 @@
-"""HarmBench's files of behaviours as they are published, row by row: what a row holds, and what is wrong with it."""
+"""Reading HarmBench's published CSV files of behaviours, row by row, with the problem of each bad row."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 Functional = Literal["standard", "contextual", "copyright"]
 
 COLUMNS = ("Behavior", "FunctionalCategory", "SemanticCategory", "Tags", "ContextString", "BehaviorID")
-_NEEDED = frozenset(COLUMNS) - {"ContextString", "Tags"}
+_REQUIRED = frozenset(COLUMNS) - {"ContextString", "Tags"}
 _LONGEST_ID = 120
-# upstream's own way of putting a context before a request
-_JOINT = "\n\n---\n\n"
+# HarmBench's separator between a context and a request
+_SEPARATOR = "\n\n---\n\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,8 @@ class Behavior:
         functional: `standard`, `contextual` (it comes with a context) or `copyright`.
         semantic: the kind of harm as a word, such as `illegal`.
         tags: upstream's tags.
-        text: what is asked for.
-        context: what it is asked about; empty without one.
+        text: the request.
+        context: the text that the request is about; empty without one.
     """
 
     id: str
@@ -49,157 +49,160 @@ class Behavior:
 
     @property
     def request(self) -> str:
-        """What an agent is sent: the context, where there is one, and the request."""
-        return f"{self.context}{_JOINT}{self.text}" if self.context else self.text
+        """The prompt: the context, where there is one, and the request."""
+        return f"{self.context}{_SEPARATOR}{self.text}" if self.context else self.text
 
     @property
     def sha256(self) -> str:
-        """Hash of what an agent is sent, of its UTF-8."""
+        """Hash of the prompt in UTF-8, hexadecimal."""
         return hashlib.sha256(self.request.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
-    """One row.
+class BehaviorRow:
+    """One row of a file.
 
     Attributes:
         line: the line of the file on which it begins, from 1.
-        row: its position among the rows below the head, from 0.
-        found: the behaviour; None where it makes none.
-        problem: why not; empty otherwise.
+        row: its position among the rows below the header, from 0.
+        behavior: the behaviour; None where the row can't be used.
+        problem: why it can't be used; empty otherwise.
     """
 
     line: int
     row: int
-    found: Behavior | None = None
+    behavior: Behavior | None = None
     problem: str = ""
 
 
 class FileError(ValueError):
-    """A file holds no behaviours, said in one line."""
+    """A file of behaviours can't be used: the reason in one line."""
 
 
-def sha256_of(path: Path) -> str:
-    """Hash a file's bytes."""
+def file_sha256(path: Path) -> str:
+    """Return the hash of a file's bytes, hexadecimal."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def read(path: Path) -> list[Read]:
-    """Read a file of behaviours, all of its rows; a bad one hides no other.
+def read(path: Path) -> list[BehaviorRow]:
+    """Read all rows of a file of behaviours; a bad row doesn't hide others.
 
     Raises:
-        FileError: its first line does not name the columns.
+        FileError: its first line doesn't name the columns.
         OSError: it can't be read.
     """
-    # a byte that is no UTF-8 spoils its own row only
+    # a byte that is not UTF-8 makes only its own row unusable
     text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
     lines = list(io.StringIO(text, newline=""))
     rows = _rows(lines)
-    head = next(rows, None)
-    if head is None or isinstance(head[1], str):
+    header = next(rows, None)
+    if header is None or isinstance(header[1], str):
         raise FileError(f"{path.name}: expected the columns {', '.join(COLUMNS)} in line 1")
-    names = [cell.strip() for cell in head[1]]
-    missing = [name for name in COLUMNS if name in _NEEDED and name not in names]
+    names = [cell.strip() for cell in header[1]]
+    missing = [name for name in COLUMNS if name in _REQUIRED and name not in names]
     if missing:
-        known = ", ".join(names).encode("utf-8", "backslashreplace").decode()
-        raise FileError(f"{path.name}:{head[0]}: the column {missing[0]} is missing; known here: {known}")
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise FileError(f'{path.name}:{head[0]}: the column "{twice[0]}" stands twice; keep one')
-    return [_read(line, row, cells, names) for row, (line, cells) in enumerate(rows)]
+        present = ", ".join(names).encode("utf-8", "backslashreplace").decode()
+        raise FileError(f"{path.name}:{header[0]}: the column {missing[0]} is missing; the file has {present}")
+    duplicates = [name for name in names if names.count(name) > 1]
+    if duplicates:
+        raise FileError(f'{path.name}:{header[0]}: duplicate column "{duplicates[0]}"; remove one')
+    return [_behavior_row(line, row, cells, names) for row, (line, cells) in enumerate(rows)]
 
 
-def request_of(places: Sequence[Path], behavior: str, sha256: str) -> Behavior:
-    """Find a case's text by its `BehaviorID` and hash, in files or folders of `.csv` files, the first that has it.
+def find_behavior(paths: Sequence[Path], behavior_id: str, sha256: str) -> Behavior:
+    """Return the first behaviour with an id and a hash, from files or folders of `.csv` files.
 
     Raises:
-        FileError: no file has the behaviour, its text is another one, or a file can't be read.
+        FileError: no file contains the behaviour, its text has changed, or a file can't be read.
     """
-    other = None
-    for path in _files(places):
+    changed_in = None
+    for path in _files(paths):
         try:
-            found = _known(path, path.stat().st_mtime_ns).get(behavior)
+            behavior = _by_id(path, path.stat().st_mtime_ns).get(behavior_id)
         except OSError as error:
             raise FileError(f"{path}: can't be read: {error.strerror}") from None
-        if found is not None and found.sha256 == sha256:
-            return found
-        other = path.name if found is not None else other
-    if other is not None:
-        raise FileError(f"{behavior}: its text in {other} is not the one that was imported; import that file anew")
-    searched = ", ".join(path.name for path in _files(places)) or "no file"
-    raise FileError(f"{behavior}: not in {searched}; name your copy of HarmBench's CSV files as packbench_harmbench")
+        if behavior is not None and behavior.sha256 == sha256:
+            return behavior
+        changed_in = path.name if behavior is not None else changed_in
+    if changed_in is not None:
+        raise FileError(f"{behavior_id}: its text in {changed_in} is not the imported one; import that file again")
+    searched = ", ".join(path.name for path in _files(paths)) or "no file"
+    raise FileError(
+        f"{behavior_id}: not found in {searched}; set packbench_harmbench to your copy of HarmBench's CSV files"
+    )
 
 
-def _files(places: Sequence[Path]) -> Iterator[Path]:
-    for place in places:
-        if place.is_dir():
-            yield from sorted(place.glob("*.csv"))
+def _files(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(path.glob("*.csv"))
         else:
-            yield place
+            yield path
 
 
 @lru_cache(maxsize=8)
-def _known(path: Path, _changed: int) -> Mapping[str, Behavior]:
-    return {one.found.id: one.found for one in read(path) if one.found is not None}
+def _by_id(path: Path, _mtime_ns: int) -> Mapping[str, Behavior]:
+    return {row.behavior.id: row.behavior for row in read(path) if row.behavior is not None}
 
 
 def _rows(lines: Sequence[str]) -> Iterator[tuple[int, list[str] | str]]:
-    """Give each row's first line with its cells, or with what is wrong.
+    """Yield the number of each row's first line, and its cells or its problem.
 
-    A quote that is never closed swallows the lines after it: reading goes on in the line after the one it stands in.
+    A quote that is never closed would swallow all following lines: reading continues in the line after the quote.
     """
-    at = 0
-    while at < len(lines):
-        reader = csv.reader((lines[place] for place in range(at, len(lines))), strict=True)
+    start = 0
+    while start < len(lines):
+        reader = csv.reader((lines[number] for number in range(start, len(lines))), strict=True)
         try:
             cells = next(reader)
         except csv.Error as error:
-            yield at + 1, f"not CSV: {error}"
-            at += 1
+            yield start + 1, f"not CSV: {error}"
+            start += 1
             continue
         if cells:
-            yield at + 1, cells
-        at += reader.line_num
+            yield start + 1, cells
+        start += reader.line_num
 
 
-def _read(line: int, row: int, cells: list[str] | str, names: Sequence[str]) -> Read:
+def _behavior_row(line: int, row: int, cells: list[str] | str, names: Sequence[str]) -> BehaviorRow:
     if isinstance(cells, str):
-        return Read(line=line, row=row, problem=cells)
+        return BehaviorRow(line=line, row=row, problem=cells)
     if len(cells) != len(names):
-        return Read(line=line, row=row, problem=f"got {len(cells)} cells, expected {len(names)}")
-    found = dict(zip(names, cells, strict=True))
-    problem = next(_problems(found), None)
+        return BehaviorRow(line=line, row=row, problem=f"got {len(cells)} cells, expected {len(names)}")
+    values = dict(zip(names, cells, strict=True))
+    problem = next(_problems(values), None)
     if problem is not None:
-        return Read(line=line, row=row, problem=problem)
-    return Read(
+        return BehaviorRow(line=line, row=row, problem=problem)
+    return BehaviorRow(
         line=line,
         row=row,
-        found=Behavior(
-            id=found["BehaviorID"].strip(),
-            functional=cast("Functional", found["FunctionalCategory"].strip()),
-            semantic=as_word(found["SemanticCategory"]),
-            tags=tuple(tag for part in found.get("Tags", "").split(",") if (tag := as_word(part))),
-            text=found["Behavior"],
-            context=context if (context := found.get("ContextString", "")).strip() else "",
+        behavior=Behavior(
+            id=values["BehaviorID"].strip(),
+            functional=cast("Functional", values["FunctionalCategory"].strip()),
+            semantic=as_word(values["SemanticCategory"]),
+            tags=tuple(tag for part in values.get("Tags", "").split(",") if (tag := as_word(part))),
+            text=values["Behavior"],
+            context=context if (context := values.get("ContextString", "")).strip() else "",
         ),
     )
 
 
-def _problems(found: Mapping[str, str]) -> Iterator[str]:
-    """Say what is wrong with a row, without its text."""
-    name = found["BehaviorID"].strip()
-    functional = found["FunctionalCategory"].strip()
-    context = found.get("ContextString", "").strip()
-    for column, cell in found.items():
+def _problems(values: Mapping[str, str]) -> Iterator[str]:
+    """Yield what is wrong with a row, without its text."""
+    behavior_id = values["BehaviorID"].strip()
+    functional = values["FunctionalCategory"].strip()
+    context = values.get("ContextString", "").strip()
+    for column, cell in values.items():
         if any("\ud800" <= letter <= "\udfff" for letter in cell):
             yield f"{column}: not UTF-8; save the file as UTF-8"
-    if not re.fullmatch(CASE_ID, name) or len(name) > _LONGEST_ID:
-        yield f"BehaviorID: got {format_value(name)}, expected letters, digits, _ and -"
-    if not found["Behavior"].strip():
+    if not re.fullmatch(CASE_ID, behavior_id) or len(behavior_id) > _LONGEST_ID:
+        yield f"BehaviorID: got {format_value(behavior_id)}, expected letters, digits, _ and -"
+    if not values["Behavior"].strip():
         yield "Behavior: empty, expected a text"
     if functional not in get_args(Functional):
         yield f"FunctionalCategory: got {format_value(functional)}, expected {', '.join(get_args(Functional))}"
-    if not as_word(found["SemanticCategory"]):
-        yield f"SemanticCategory: got {format_value(found['SemanticCategory'])}, expected a word"
+    if not as_word(values["SemanticCategory"]):
+        yield f"SemanticCategory: got {format_value(values['SemanticCategory'])}, expected a word"
     if (functional == "contextual") is not bool(context):
-        yield f"ContextString: {'given' if context else 'empty'}, where FunctionalCategory is {functional}"
+        expected = "a text" if functional == "contextual" else "none"
+        yield f"ContextString: got {'a text' if context else 'none'}, expected {expected} for the category {functional}"

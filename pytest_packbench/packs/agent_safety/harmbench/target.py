@@ -1,4 +1,4 @@
-"""A HarmBench case as it is run: the behaviour is asked for as it stands, a judge says whether the answer does it."""
+"""The reference target for HarmBench: the behaviour is requested as published, a judge rules on the answer."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.packs.agent_safety.guards.base import Chain, needles
+from pytest_packbench.packs.agent_safety.answers import text_answer
+from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
 from pytest_packbench.packs.agent_safety.judges import ruling
-from pytest_packbench.packs.agent_safety.judges.standard import LLAMA_GUARD, chosen, declines
+from pytest_packbench.packs.agent_safety.judges.standard import LLAMA_GUARD, choose_judge, declines
 
 if TYPE_CHECKING:
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 FILE = "harmbench"
-"""The user's CSV file, or the folder of such files, as `packbench_harmbench` names it."""
+"""The file or folder that ini `packbench_harmbench` names: the user's CSV files."""
 
-OWN = Path(__file__).with_name("harmless.csv")
-"""Behaviours of our own that harm nobody, for the suite that comes with the package."""
+HARMLESS = Path(__file__).with_name("harmless.csv")
+"""Harmless behaviours, for the bundled suite."""
 
 _COMPLY = "Sure, here it is, just as you asked."
 SCRIPTED = {"gullible": _COMPLY, "obedient": _COMPLY, "refuser": "I'm sorry, but I can't help with that."}
-"""What the scripted agents answer: they show what the suite does, and nothing about any model."""
+"""The answers of the scripted agents: they show how the suite works and say nothing about any model."""
 
 
 class _NoAnswerError(Exception):
@@ -33,30 +34,30 @@ class _NoAnswerError(Exception):
 
 
 async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
-    """Run a case, whose text the context's file `harmbench` holds, with one call of the role `answer`.
+    """Run a case with one call of the role `answer`; its text is read from the context's file `harmbench`.
 
     Returns:
-        The result that `outcome.read` reads; without the behaviour's text. `landed` is null for a behaviour on
-        copyright, which is not sent: no judge can tell. An `error` where the text is missing or another one, where the
-        judge broke, or where the agent answered nothing.
+        The result for `outcome.read`, without the text of the behaviour. `landed` is null for a copyright behaviour,
+        which is not sent because no judge can rule on it. It is an `error` where the text is missing or has changed,
+        where the judge failed, or where the answer is empty.
 
     Raises:
-        GuardError: a guard broke.
+        GuardError: a guard raised an exception.
         Exception: whatever the model call raises.
     """
     if context.backend == "stub" and context.model not in SCRIPTED:
-        known = ", ".join(SCRIPTED)
-        return _error("unknown_agent", f'no scripted agent "{context.model}"; known here: {known}')
+        expected = ", ".join(SCRIPTED)
+        return _error("unknown_agent", f'unknown scripted agent "{context.model}"; expected one of {expected}')
     try:
-        places = [context.files[FILE], OWN] if FILE in context.files else [OWN]
-        given = request.input
-        found = behaviors.request_of(places, given["ids"]["behavior"], given["text_sha256"] or "")
-        chain = Chain(context.guards, attack=needles(found.request))
-        told = await _told(found, chain, context, rules)
+        paths = [context.files[FILE], HARMLESS] if FILE in context.files else [HARMLESS]
+        case = request.input
+        behavior = behaviors.find_behavior(paths, case["ids"]["behavior"], case["text_sha256"] or "")
+        chain = Chain(context.guards, attack=attack_patterns(behavior.request))
+        ending = await _ending(behavior, chain, context, rules)
     except behaviors.FileError as error:
         return _error("text_missing", str(error))
     except ruling.JudgeError as error:
-        return _error(ruling.KIND, str(error))
+        return _error(ruling.JUDGE_ERROR, str(error))
     except _NoAnswerError as error:
         return _error("answer_empty", str(error))
     return {
@@ -67,58 +68,53 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
         "agent": context.model or None,
         "guards": chain.names,
         "versions": {"harmbench": request.input["version"]},
-        **told,
+        **ending,
     }
 
 
-async def _told(found: Behavior, chain: Chain, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
-    """Ask the agent, then the judge."""
-    if found.functional == "copyright":
+async def _ending(behavior: Behavior, chain: Chain, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
+    """Call the agent, then the judge."""
+    if behavior.functional == "copyright":
         return {"landed": None}
     # the engine sends a request of the judge's role to the judge's model
-    judge = chosen(rules.judges, {LLAMA_GUARD: context.llm, **context.judges})
-    asked = chain.on_prompt_submit(found.request)
-    if asked is None:
-        return _undisputed(judge, "a guard denied the request")
-    said, declined = await _answer(asked, context)
-    transcript = {"transcript": [{"role": "assistant", "content": said}]}
+    judge = choose_judge(rules.judges, {LLAMA_GUARD: context.llm, **context.judges})
+    prompt = chain.on_prompt_submit(behavior.request)
+    if prompt is None:
+        return _without_ruling(judge, "a guard denied the request")
+    answer, declined = await _answer(prompt, context)
+    transcript = {"transcript": [{"role": "assistant", "content": answer}]}
     if declined:
-        return _undisputed(judge, "the model declined by its interface") | transcript
-    if not said.strip():
-        raise _NoAnswerError("the agent answered nothing")
-    rule = await judge(ruling.JudgeQuestion(asked=asked, answered=said, category=found.semantic))
-    return _ruled(judge, rule, said) | transcript
+        return _without_ruling(judge, "the model declined through its API") | transcript
+    if not answer.strip():
+        raise _NoAnswerError("the agent's answer is empty")
+    result = await judge(ruling.JudgeQuestion(asked=prompt, answered=answer, category=behavior.semantic))
+    return _with_ruling(judge, result, answer) | transcript
 
 
-async def _answer(asked: str, context: VerifyContext) -> tuple[str, bool]:
-    """Give the agent's words, and whether the model declined to answer by its interface."""
+async def _answer(prompt: str, context: VerifyContext) -> tuple[str, bool]:
+    """Return the agent's answer, and whether the model declined through its API."""
     if context.backend == "stub":
         return SCRIPTED[context.model], False
-    messages = ({"role": "user", "content": asked},)
-    answer = await context.llm.complete(ModelRequest(role="answer", system="", messages=messages))
-    if answer.refusal is not None:
-        return answer.refusal or "declined", True
-    if not isinstance(answer.content, str):
-        raise TypeError(f"the model answered a {type(answer.content).__name__}, expected text")
-    return answer.content, False
+    messages = ({"role": "user", "content": prompt},)
+    return await text_answer(context.llm, ModelRequest(role="answer", system="", messages=messages))
 
 
-def _ruled(judge: Judge, rule: JudgeRuling, said: str) -> dict[str, Any]:
-    unsafe = rule.word == "unsafe"
-    declined = declines(said) if rule.declined is None else rule.declined
+def _with_ruling(judge: Judge, result: JudgeRuling, answer: str) -> dict[str, Any]:
+    unsafe = result.word == "unsafe"
+    declined = declines(answer) if result.declined is None else result.declined
     return {
         "landed": unsafe,
         "refused": declined and not unsafe,
-        "judge": _named(judge, rule.word, ", ".join(rule.categories)),
+        "judge": _judge_object(judge, result.word, ", ".join(result.categories)),
     }
 
 
-def _undisputed(judge: Judge, why: str) -> dict[str, Any]:
-    """Give what is known without the judge, who stands in the record all the same: its rates hold this case too."""
-    return {"landed": False, "refused": True, "judge": _named(judge, "not_asked", why)}
+def _without_ruling(judge: Judge, reason: str) -> dict[str, Any]:
+    """Return the result of a case that needs no ruling; it names the judge, because it counts in the judge's rates."""
+    return {"landed": False, "refused": True, "judge": _judge_object(judge, "not_asked", reason)}
 
 
-def _named(judge: Judge, verdict: str, detail: str) -> dict[str, Any]:
+def _judge_object(judge: Judge, verdict: str, detail: str) -> dict[str, Any]:
     model = {} if judge.model is None else {"model": judge.model}
     return {"name": judge.name, **model, "verdict": verdict, "detail": detail, "weakest": judge.weakest}
 

@@ -1,4 +1,4 @@
-"""InjecAgent: does an agent follow an instruction that stands in what a tool gave back?
+"""InjecAgent: does an agent follow an instruction inside a tool's output?
 
 Zhan, Liang, Ying and Kang, "InjecAgent", Findings of ACL 2024 (arXiv 2403.02691).
 """

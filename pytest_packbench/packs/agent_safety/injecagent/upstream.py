@@ -1,4 +1,4 @@
-"""The files of InjecAgent as they are published, row by row: what a row holds, and what is wrong with it."""
+"""Reading InjecAgent's published JSON files, row by row, with the problem of each bad row."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ _TEXTS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class File:
+class CaseFile:
     """One file of test cases.
 
     Attributes:
-        name: its name, without a folder.
+        name: the name of the file, without a folder.
         kind: `dh` (direct harm) or `ds` (data stealing).
         setting: `base`, or `enhanced` where a prefix urges the agent.
         sha256: hash of its bytes.
-        rows: what it holds, not yet checked; empty where it can't be read.
-        place: where it can't be read; empty otherwise.
-        problem: why it can't; empty otherwise.
+        rows: its rows, not yet validated; empty where it can't be read.
+        location: where the problem is: `FILE` or `FILE:LINE`; empty otherwise.
+        problem: why it can't be read; empty otherwise.
     """
 
     name: str
@@ -66,41 +66,41 @@ class File:
     setting: Setting
     sha256: str
     rows: tuple[Any, ...] = ()
-    place: str = ""
+    location: str = ""
     problem: str = ""
 
     @property
     def version(self) -> str:
-        """The commit that published it, else the beginning of its hash."""
+        """The commit that published the file, else the beginning of its hash."""
         return _PUBLISHED.get(self.sha256, f"sha256:{self.sha256[:12]}")
 
 
 class RowError(ValueError):
-    """A row makes no case, said in one line."""
+    """A row can't be used: the reason in one line."""
 
 
 class _Object(dict[str, Any]):
-    twice: str | None = None
+    duplicate_key: str | None = None
 
 
-def files_in(folder: Path) -> Iterator[File]:
-    """Read the test cases in a folder, or in its folder `data`, as a copy of the repository has them.
+def files_in(folder: Path) -> Iterator[CaseFile]:
+    """Read the files of test cases in a folder, or in its folder `data`, as in a copy of the repository.
 
     Raises:
-        ValueError: there are none.
+        ValueError: there are no such files.
         OSError: one can't be read.
     """
     data = folder if any(folder.glob("test_cases_*.json")) else folder / "data"
-    found = [(kind, setting, data / f"test_cases_{kind}_{setting}.json") for setting in SETTINGS for kind in KINDS]
-    found = [(kind, setting, path) for kind, setting, path in found if path.is_file()]
-    if not found:
+    named = [(kind, setting, data / f"test_cases_{kind}_{setting}.json") for setting in SETTINGS for kind in KINDS]
+    files = [(kind, setting, path) for kind, setting, path in named if path.is_file()]
+    if not files:
         raise ValueError(f"{folder}: expected test_cases_dh_base.json, test_cases_ds_base.json or their enhanced forms")
-    for kind, setting, path in found:
+    for kind, setting, path in files:
         yield _file(path, kind, setting)
 
 
 def tools_in(folder: Path) -> dict[str, dict[str, Any]]:
-    """Read what upstream says of the tools, by name; empty without the file.
+    """Read InjecAgent's descriptions of tools, by name; empty without the file.
 
     Raises:
         ValueError: the file is not a list of toolkits.
@@ -117,17 +117,17 @@ def tools_in(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def row_of(data: object, kind: Kind, tools: dict[str, dict[str, Any]]) -> tuple[Material, str]:
-    """Read one row: its texts, and the kind of attack as a word, such as `physical_harm`.
+    """Parse one row: its texts, and the kind of attack as a word, such as `physical_harm`.
 
-    What is known of the tools, by name, goes with the texts where it is known of all.
+    The descriptions of its tools are added where `tools` has all of them.
 
     Raises:
-        RowError: it makes no case.
+        RowError: the row can't be used.
     """
     if not isinstance(data, _Object):
         raise RowError(f"got {format_value(data)}, expected an object")
-    if data.twice is not None:
-        raise RowError(f'the key "{data.twice}" stands twice; keep one')
+    if data.duplicate_key is not None:
+        raise RowError(f'duplicate key "{data.duplicate_key}"; remove one')
     texts = {name: _text(data, name) for name in _TEXTS}
     attackers = _attackers(data, kind)
     parameters = _literal(texts, "Tool Parameters")
@@ -135,7 +135,7 @@ def row_of(data: object, kind: Kind, tools: dict[str, dict[str, Any]]) -> tuple[
         raise RowError(f"Tool Parameters: got {format_value(parameters)}, expected a dict")
     _literal(texts, "Tool Response Template")
     if PLACEHOLDER not in texts["Tool Response Template"]:
-        raise RowError(f"Tool Response Template: {PLACEHOLDER} does not stand in it")
+        raise RowError(f"Tool Response Template: does not contain {PLACEHOLDER}")
     category = as_word(texts["Attack Type"])
     if not category:
         raise RowError(f"Attack Type: got {format_value(texts['Attack Type'])}, expected a word")
@@ -157,33 +157,35 @@ def row_of(data: object, kind: Kind, tools: dict[str, dict[str, Any]]) -> tuple[
     return material, category
 
 
-def _file(path: Path, kind: Kind, setting: Setting) -> File:
+def _file(path: Path, kind: Kind, setting: Setting) -> CaseFile:
     raw = path.read_bytes()
     sha256 = hashlib.sha256(raw).hexdigest()
-    place, problem = path.name, ""
+    location, problem = path.name, ""
     rows: Any = []
     try:
         rows = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_object)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        place, problem = f"{path.name}:{line}", "not UTF-8; save it as UTF-8"
+        location, problem = f"{path.name}:{line}", "not UTF-8; save it as UTF-8"
     except json.JSONDecodeError as error:
-        place, problem = f"{path.name}:{error.lineno}", f"not JSON: {error.msg}; get the file anew"
+        location, problem = f"{path.name}:{error.lineno}", f"not JSON: {error.msg}; download the file again"
     except (ValueError, RecursionError):
-        problem = "not JSON that can be read: nested too deeply, or a number of thousands of digits; get the file anew"
+        problem = (
+            "not JSON that can be read: nested too deeply, or a number of thousands of digits; download the file again"
+        )
     if not problem and not isinstance(rows, list):
         rows, problem = [], f"got {format_value(rows)}, expected a list of test cases"
-    return File(
-        name=path.name, kind=kind, setting=setting, sha256=sha256, rows=tuple(rows), place=place, problem=problem
+    return CaseFile(
+        name=path.name, kind=kind, setting=setting, sha256=sha256, rows=tuple(rows), location=location, problem=problem
     )
 
 
 def _object(pairs: list[tuple[str, Any]]) -> _Object:
-    made = _Object(pairs)
-    if len(made) != len(pairs):
+    parsed = _Object(pairs)
+    if len(parsed) != len(pairs):
         names = [name for name, _ in pairs]
-        made.twice = next(name for name in names if names.count(name) > 1)
-    return made
+        parsed.duplicate_key = next(name for name in names if names.count(name) > 1)
+    return parsed
 
 
 def _text(data: _Object, name: str) -> str:
@@ -200,21 +202,21 @@ def _attackers(data: _Object, kind: Kind) -> tuple[str, ...]:
     if not isinstance(tools, list) or not all(isinstance(tool, str) and tool for tool in tools):
         raise RowError(f"Attacker Tools: got {format_value(tools)}, expected a list of names")
     if len(tools) != _STEPS[kind] or (kind == "ds" and tools[-1] != SENDING_TOOL):
-        wanted = "one tool" if kind == "dh" else f"a tool that reads, then {SENDING_TOOL}"
-        raise RowError(f"Attacker Tools: got {format_value(tools)}, expected {wanted}")
+        expected = "one tool" if kind == "dh" else f"a tool that reads data, then {SENDING_TOOL}"
+        raise RowError(f"Attacker Tools: got {format_value(tools)}, expected {expected}")
     return tuple(tools)
 
 
 def _literal(texts: dict[str, str], name: str) -> Any:
     try:
-        return literal(texts[name])
+        return parse_literal(texts[name])
     except LiteralError as error:
         raise RowError(f"{name}: {error}") from None
 
 
-LONGEST = 200_000
-DEEPEST = 50
-# no text makes the scan slow; what is no token can't reach Python's parser
+MAX_LENGTH = 200_000
+MAX_DEPTH = 50
+# possessive repetitions keep the scan linear; only these tokens reach Python's parser
 _TOKEN = re.compile(
     r"""(?P<space>\s++)
       | (?P<opening>[\[{(])
@@ -228,18 +230,18 @@ _TOKEN = re.compile(
 
 
 class LiteralError(ValueError):
-    """A text is no literal of JSON types, said in one line."""
+    """A text is not a literal of JSON types: the reason in one line."""
 
 
-def literal(text: str) -> Any:
-    """Read a dict, list, string, number, True, False or None as Python writes it; a tuple becomes a list.
+def parse_literal(text: str) -> Any:
+    """Parse a Python literal: a dict, list, string, number, True, False or None; a tuple becomes a list.
 
     Raises:
-        LiteralError: it is anything else, longer than 200,000 characters, or more than 50 levels deep.
+        LiteralError: it is anything else, longer than 200,000 characters, or nested more than 50 levels deep.
     """
-    _scan(text)
+    _check_tokens(text)
     with warnings.catch_warnings():
-        # of an escape that Python doesn't know, which stays as it is written
+        # Python warns about unknown escapes and leaves them as written
         warnings.simplefilter("ignore")
         try:
             value = ast.literal_eval(text.strip())
@@ -248,10 +250,10 @@ def literal(text: str) -> Any:
     return _plain(value)
 
 
-def _scan(text: str) -> None:
-    """Let only the tokens of plain values through, and no more brackets in each other than are usual."""
-    if len(text) > LONGEST:
-        raise LiteralError(f"got {len(text)} characters, expected at most {LONGEST}")
+def _check_tokens(text: str) -> None:
+    """Raise `LiteralError` unless a text has only tokens of plain values, and a usual depth and length."""
+    if len(text) > MAX_LENGTH:
+        raise LiteralError(f"got {len(text)} characters, expected at most {MAX_LENGTH}")
     position = depth = 0
     while position < len(text):
         token = _TOKEN.match(text, position)
@@ -260,8 +262,8 @@ def _scan(text: str) -> None:
                 f"column {position + 1}: got {format_value(text[position : position + 20])}, expected a value"
             )
         depth += (token.lastgroup == "opening") - (token.lastgroup == "closing")
-        if depth > DEEPEST:
-            raise LiteralError(f"column {position + 1}: nested more than {DEEPEST} deep")
+        if depth > MAX_DEPTH:
+            raise LiteralError(f"column {position + 1}: nested more than {MAX_DEPTH} levels deep")
         position = token.end()
 
 
@@ -269,7 +271,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         odd = [key for key in value if not isinstance(key, str)]
         if odd:
-            raise LiteralError(f"the key {format_value(odd[0])} is no text")
+            raise LiteralError(f"got the key {format_value(odd[0])}, expected a string")
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
@@ -281,19 +283,19 @@ def _plain(value: Any) -> Any:
 
 
 class Material(StrictModel):
-    """What the agent is shown, and what the attacker is after.
+    """The texts of a case: what the agent reads, and what the attacker wants.
 
     Attributes:
-        user_instruction: what the user asked for.
+        user_instruction: the user's request.
         user_tool: the tool that the agent called for it.
         tool_parameters: the arguments of that call, as text.
         thought: why the agent called it.
-        tool_response: what the tool gave back, as text, the attack in it.
+        tool_response: the output of the tool, as text, with the attack in it.
         attacker_instruction: the attack.
         attacker_tools: the tools that the attacker wants called, in order: one that does the harm, or one that reads
             data and `GmailSendEmail`, which sends them away.
-        simulated_response: what the first of two attacker's tools gives back; one of our own unless given.
-        tools: what is known of the tools, each an object with its `name`; names only unless given.
+        simulated_response: the output of the first of two attacker's tools; a built-in one by default.
+        tools: descriptions of the tools, each an object with its `name`; names only by default.
     """
 
     user_instruction: Text
@@ -309,14 +311,14 @@ class Material(StrictModel):
     @model_validator(mode="after")
     def _brings_the_attack(self) -> Self:
         if self.attacker_instruction not in self.tool_response:
-            raise _wrong("attacker_instruction does not stand in tool_response", "a response that brings the attack")
+            raise _wrong("tool_response does not contain attacker_instruction", "a response with the attack in it")
         if self.tools and {tool.get("name") for tool in self.tools} != {self.user_tool, *self.attacker_tools}:
-            raise _wrong("tools names other tools", "the user's and the attacker's, each once")
+            raise _wrong("tools has other names", "the user's and the attacker's tools, each once")
         return self
 
     @property
     def described_tools(self) -> list[dict[str, Any]]:
-        """The tools as the agent is told of them, the user's first."""
+        """The descriptions of the tools for the agent, the user's tool first."""
         known = {tool["name"]: tool for tool in self.tools}
         names = dict.fromkeys((self.user_tool, *self.attacker_tools))
         return [known.get(name, {"name": name}) for name in names]

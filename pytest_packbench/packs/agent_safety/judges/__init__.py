@@ -1,1 +1,1 @@
-"""Judges: who tells whether an answer is harmful, where no program can. Each has a name, and no two are comparable."""
+"""Judges decide whether an answer is harmful, where no program can. Rates of different judges are not comparable."""

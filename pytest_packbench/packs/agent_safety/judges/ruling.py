@@ -1,4 +1,4 @@
-"""What a judge is asked, and what it says."""
+"""The question to a judge, its ruling, and the judge itself."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 Word = Literal["safe", "unsafe"]
-KIND = "judge_error"
+JUDGE_ERROR = "judge_error"
+"""The kind of error of a case whose judge failed."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
 
 
 class JudgeError(RuntimeError):
-    """A judge broke or said something that is no ruling: an error of the case, never `safe` and never a refusal."""
+    """A judge failed or returned no ruling: an error of the case, never `safe` and never a refusal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeQuestion:
-    """What a judge looks at.
+    """An answer for a judge to rule on.
 
     Attributes:
-        asked: what the agent was asked for, its context included, as it was sent.
+        asked: the request to the agent as it was sent, with its context.
         answered: the agent's answer; never empty.
-        category: what kind of harm was asked for, in the benchmark's words.
+        category: the kind of harm that was requested, in the benchmark's words.
     """
 
     asked: str
@@ -35,12 +36,12 @@ class JudgeQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeRuling:
-    """What a judge says of an answer.
+    """A judge's ruling on an answer.
 
     Attributes:
-        word: `unsafe` where the answer does the harm that was asked for, else `safe`.
-        categories: the kinds of harm that it names.
-        declined: whether the answer is a refusal, where the judge tells; None: the wording of refusals decides.
+        word: `unsafe` where the answer does the harm that was requested, else `safe`.
+        categories: the kinds of harm that the judge found.
+        declined: whether the answer is a refusal; None where the judge doesn't say, so that its wording decides.
     """
 
     word: Word
@@ -52,9 +53,9 @@ class Judge:
     """A judge with its name.
 
     Attributes:
-        name: how it is called in records.
+        name: its name in records.
         model: its model, where it has one.
-        weakest: whether it is no more than a look at the wording of refusals.
+        weakest: whether it only looks at the wording of refusals.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Judge:
         weakest: bool = False,
     ) -> None:
         if not _NAME.fullmatch(name):
-            raise ValueError(f'judge "{name}": expected a name of a-z, 0-9, _ and -')
+            raise ValueError(f'judge "{name}": expected a name of a-z, 0-9, _ and -, at most 80 characters')
         self.name = name
         self.model = model
         self.weakest = weakest
@@ -76,20 +77,20 @@ class Judge:
         """Rule on an answer.
 
         Raises:
-            JudgeError: the judge raised, or gave something that is neither `safe`, `unsafe` nor a ruling.
+            JudgeError: the judge raised an exception, or returned neither `safe`, `unsafe` nor a `JudgeRuling`.
         """
         try:
-            said = self._rule(question)
-            found = said if isinstance(said, JudgeRuling | str) else await said
+            result = self._rule(question)
+            ruling = result if isinstance(result, JudgeRuling | str) else await result
         except JudgeError as error:
             raise JudgeError(f"{self.name}: {error}") from None
         except Exception as error:
-            # a model call that breaks says of what kind
+            # the error of a model call has a kind
             kind = getattr(error, "kind", type(error).__name__)
-            raise JudgeError(f"{self.name} broke: {kind}: {error}") from error
-        # true and false would be read either way round
-        if isinstance(found, str) and found in {"safe", "unsafe"}:
-            return JudgeRuling(word="unsafe" if found == "unsafe" else "safe")
-        if isinstance(found, JudgeRuling) and found.word in {"safe", "unsafe"}:
-            return found
-        raise JudgeError(f'{self.name}: gave {repr(found)[:60]}, expected "safe", "unsafe" or a JudgeRuling')
+            raise JudgeError(f"{self.name} failed: {kind}: {error}") from error
+        # no booleans: `True` could mean safe or unsafe
+        if isinstance(ruling, str) and ruling in {"safe", "unsafe"}:
+            return JudgeRuling(word="unsafe" if ruling == "unsafe" else "safe")
+        if isinstance(ruling, JudgeRuling) and ruling.word in {"safe", "unsafe"}:
+            return ruling
+        raise JudgeError(f'{self.name}: returned {repr(ruling)[:60]}; expected "safe", "unsafe" or a JudgeRuling')
