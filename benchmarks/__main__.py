@@ -1,9 +1,9 @@
-"""All measurements, each beside its yardstick in the same run, written into `docs/performance.md`.
+"""Run all measurements, each with a reference in the same run, and write them to `docs/performance.md`.
 
     python -m benchmarks [--minutes N] [--dry]
 
-Run it from the repository, with the extra `dev` installed. What fits into the minutes (10 by default) is measured; what
-does not is left out and named. `--dry` leaves the page as it is.
+Run it from the repository, with the extra `dev` installed. Measurements that do not fit into the minutes (10 by
+default) are left out and named. `--dry` does not change the page.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 HOME = Path(__file__).resolve().parent.parent
 ROUNDS = 3
 ROUNDS_OF = {1_000: 7, 10_000: 1}
-"""Rounds by the number of cases: what is short varies most."""
+"""Rounds by the number of cases: short measurements vary most."""
 
 UNUSED_ROUNDS = 100
 RECORDS = 1_000_000
 RUST_SECONDS = 1.1
-"""CPU seconds of the Rust reader on as many records, on the machine on which the budgets were set."""
+"""CPU seconds of the Rust reader for the same number of records, on the machine that the budgets refer to."""
 
 GENERIC_CASES = 10_000
 LATENCY = 0.2
@@ -44,17 +44,17 @@ FASTER = 1.6
 FOR_REPORT_S = 80
 FOR_SHARDS_S = 60
 FOR_REST_S = 150
-"""Seconds that have to be left: for the larger size, and for what comes after the largest."""
+"""Seconds that must be left: for the larger size, and for the measurements after the largest."""
 
 
 @dataclass(slots=True)
 class Session:
-    """What has been measured so far.
+    """The measurements so far.
 
     Attributes:
-        minutes: how long all of it may take.
+        minutes: the time limit of all measurements.
         begun: monotonic clock at the start, seconds.
-        overheads: the trivial case, by size and whether with a JSON report.
+        overheads: the trivial case, by size and by whether there is a JSON report.
     """
 
     minutes: float
@@ -63,15 +63,15 @@ class Session:
 
     @property
     def left(self) -> float:
-        """Seconds left."""
+        """The remaining seconds."""
         return self.begun + 60 * self.minutes - time.monotonic()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="all measurements")
-    parser.add_argument("--minutes", type=float, default=10, help="how long it may take (default 10)")
-    parser.add_argument("--dry", action="store_true", help=f"leave {PAGE.relative_to(HOME)} as it is")
+    parser.add_argument("--minutes", type=float, default=10, help="time limit in minutes (default 10)")
+    parser.add_argument("--dry", action="store_true", help=f"do not change {PAGE.relative_to(HOME)}")
     arguments = parser.parse_args(argv)
     session, before = Session(arguments.minutes), os.getloadavg()[0]
     rows: list[Row] = []
@@ -90,14 +90,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _unused(_: Session) -> Iterator[Row]:
     found = unused.measured(UNUSED_ROUNDS)
     yield Row(
-        "a run without suites: what our plugin adds",
+        "a run without suites: cost of the plugin",
         f"{found.ours:+.1f} ms CPU",
         f"the run itself, pytest loaded, {found.alone:.0f} ms; the required plugins {found.required:+.1f} ms",
         "5 ms",
-        judged(found.ours, 5, why="It imports its entry point, the hooks' names and the names of the packs."),
+        judged(found.ours, 5, why="It imports its entry point, the hook specifications and the names of the packs."),
     )
     yield Row(
-        "the same, installed from a wheel: what its list of files adds",
+        "the same, installed from a wheel: cost of its list of files",
         f"{found.listed:+.1f} ms CPU",
         f"{found.files} files, the suites among them",
         "5 ms, with the line above",
@@ -126,20 +126,20 @@ def _overhead(found: overhead.Found, what: str = "a trivial case") -> Row:
     if by_hand is not None:
         share = by_hand.seconds / found.no_op.seconds
         beside += f"; a collector of 20 lines {share:.2f} x"
-        why = f"Each case is a file: a collector of 20 lines that checks and keeps nothing takes {share:.2f} x already."
-    time_said = judged(found.time, 1.3, bar=1.5, why=why)
-    memory_said = judged(found.memory, 2.5, why="CaseResult, record and result stay in memory for the reports.")
+        why = f"Each case is a file: a collector of 20 lines without checks and records takes {share:.2f} x."
+    time_said = judged(found.time, 1.3, limit=1.5, why=why)
+    memory_said = judged(found.memory, 2.5, why="Results and records stay in memory for the reports.")
     return Row(
         f"{what}, {found.cases:,} cases, {'with' if found.reported else 'without'} the JSON report",
         f"{found.time:.2f} x the CPU ({ours[0]:.0f} µs), {found.memory:.2f} x the memory ({ours[1]:.1f} KiB)",
         beside,
-        "1.3 x (bar 1.5 x); memory 2.5 x" if found.reported else "",
-        f"CPU: {time_said} Memory: {memory_said}" if found.reported else "For the record.",
+        "1.3 x (limit 1.5 x); memory 2.5 x" if found.reported else "",
+        f"CPU: {time_said} Memory: {memory_said}" if found.reported else "Not judged.",
     )
 
 
 def _command(name: str) -> tuple[overhead.Usage, int]:
-    """Run a suite of the repository as a whole command; gives the cases as well."""
+    """Run a suite of the repository as a whole command; return the number of cases as well."""
     with tempfile.TemporaryDirectory() as folder:
         command = [*overhead.pytest_command("packbench", *overhead.REPORT), f"--packbench-suite={name}"]
         usages = [overhead.used(HOME, [*command, f"--packbench-output={folder}"]) for _ in range(ROUNDS)]
@@ -150,11 +150,11 @@ def _command(name: str) -> tuple[overhead.Usage, int]:
 def _tariff(_: Session) -> Iterator[Row]:
     usage, cases = _command("tariff")
     most = 1 + 0.003 * cases
-    why = "Start-up, imports and the offline schedule are in it."
+    why = "Includes start-up, imports and loading the schedule."
     yield Row(
         f"the tariff suite, whole command, {cases} cases",
         f"{usage.seconds:.2f} CPU s, {usage.mebibytes:.0f} MiB",
-        "1 CPU s plus 3 ms a case",
+        "1 CPU s plus 3 ms per case",
         f"{most:.2f} CPU s",
         judged(usage.seconds, most, why=why),
     )
@@ -171,7 +171,7 @@ def _agentdojo(_: Session) -> Iterator[Row]:
         ran = agentdojo.run(Path(folder), control)
     if ran.wrong:
         raise SystemExit(ran.wrong)
-    landed = f"{control.landed} of them land, as published"
+    landed = f"{control.landed} attacks land, as published"
     yield Row(what, f"{ran.cpu:.1f} CPU s", landed, budget, judged(ran.cpu, agentdojo.BUDGET_S))
 
 
@@ -186,18 +186,18 @@ def _live(_: Session) -> Iterator[Row]:
             missed = f"Missed by {SHARE - share:.1%} of the rate: see the load."
             judgement = "Met." if share >= SHARE else missed
             yield Row(
-                f"live: {LIVE_CASES:,} cases asked of a local server of {LATENCY * 1000:.0f} ms, {at_once} at once",
+                f"live: {LIVE_CASES:,} cases, a server with {LATENCY * 1000:.0f} ms latency, {at_once} at once",
                 f"{share:.1%} of the ideal rate, {found.cpu:.2f} CPU s, {found.mebibytes:.0f} MiB",
                 f"ideal {ideal:.2f} s; all calls {found.calls:.2f} s, the whole command {found.wall:.2f} s",
                 "95 %" if at_once == AT_ONCE else "",
-                judgement if at_once == AT_ONCE else "For the record.",
+                judgement if at_once == AT_ONCE else "Not judged.",
             )
 
 
 def _cores(_: Session) -> Iterator[Row]:
     found = cores.measured(cores.CASES, ROUNDS - 1)
     ratio = found.one / found.two
-    why = "Each worker starts and collects for itself, and two need both processors: see the load."
+    why = "Each worker starts and collects separately, and two workers need both processors: see the load."
     yield Row(
         f"`-n 2` on a CPU-bound target, {cores.CASES} cases, wall clock",
         f"{ratio:.2f} x faster ({found.two:.1f} s)",
@@ -215,7 +215,7 @@ def _report(session: Session) -> Iterator[Row]:
         plain = report.measured([sys.executable, "-c", report.PARSE_ONLY, str(path)], 1)
         ours = report.measured([sys.executable, "-m", "pytest_packbench", "report", str(path)], 1)
     most = 8 * RUST_SECONDS * records / RECORDS
-    why = "The Rust reader is no part of this run: its time is that of a machine without other work."
+    why = "The Rust reader is not part of this run: its time was measured on an idle machine."
     verdicts = f"CPU: {judged(ours[0], most, why=why)} Memory: {judged(ours[1], 200)}"
     yield Row(
         f"`packbench report` on {records:,} records",
@@ -236,9 +236,9 @@ def _shards(session: Session) -> Iterator[Row]:
             f"{cases:,} cases in {shards.SHARDS} shards",
             f"one shard {found.shard.seconds:.1f} CPU s, {found.shard.mebibytes:.0f} MiB; "
             f"the merge of all {found.merge.seconds:.1f} CPU s, {found.merge.mebibytes:.0f} MiB",
-            f"to select a shard's cases {found.selected.seconds:.1f} CPU s, {found.selected.mebibytes:.0f} MiB",
+            f"selecting the cases of a shard {found.selected.seconds:.1f} CPU s, {found.selected.mebibytes:.0f} MiB",
             "",
-            "For the record.",
+            "Not judged.",
         )
     if len(merged) > 1:
         yield _slope(merged[0], merged[-1])
@@ -254,9 +254,9 @@ def _slope(few: shards.Shared, many: shards.Shared) -> Row:
         f"1,000,000 cases in {shards.SHARDS} shards, from the slope of these two",
         f"the merge {many.merge.seconds + rest * time_each:.0f} CPU s, "
         f"{many.merge.mebibytes + rest * memory_each:.0f} MiB",
-        f"to select a shard's cases {many.selected.seconds + rest * shard_each:.1f} CPU s",
+        f"selecting the cases of a shard {many.selected.seconds + rest * shard_each:.1f} CPU s",
         "",
-        "A million does not fit into the ten minutes: see below for a measurement.",
+        "A million cases take longer than ten minutes: see the measurement below.",
     )
 
 
@@ -266,7 +266,7 @@ def _large(session: Session) -> Iterator[Row]:
     what = f"the same at {overhead.LARGE:,} cases against 1,000"
     budget = "1.15 x"
     if session.left < needed + FOR_REST_S:
-        said = "`python benchmarks/overhead.py --large` does, in some minutes."
+        said = "`python benchmarks/overhead.py --large` measures it, in some minutes."
         yield Row(what, "not measured: no time left", "", budget, said)
         middle_ratio = middle.time / session.overheads[min(overhead.SIZES), True].time
         what = f"the same at {max(overhead.SIZES):,} cases against 1,000"
@@ -275,7 +275,7 @@ def _large(session: Session) -> Iterator[Row]:
     found = overhead.measured(overhead.LARGE, reported=True, rounds=1)
     yield _overhead(found)
     ratio = found.time / session.overheads[min(overhead.SIZES), True].time
-    why = "The large one is one round: the same command varies by up to a third where the machine does other work."
+    why = "The large size is one round: on a busy machine, the same command varies by up to a third."
     verdict = judged(ratio, 1.15, why=why)
     yield Row(what, f"{ratio:.2f} x", f"{found.time:.2f} against {found.time / ratio:.2f}", budget, verdict)
 

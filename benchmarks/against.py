@@ -1,11 +1,11 @@
-"""This checkout beside another version of the package, both run in turn on the same work.
+"""Compare this checkout with another version of the package, both run in turn on the same work.
 
     python -m benchmarks.against PYTHON [--rounds N] [--cases N] [--large N] [--records N] [--only TEXT]
 
-PYTHON is the interpreter of an environment in which the other version is installed, with the same versions of
-everything else. Each line is a whole command, run alternately in both; CPU time is user plus system of the process and
-its children, memory the peak of the process. Medians count. The last columns are this checkout's figure over the
-other's: 1.00 is no change. `--only` measures the lines whose name holds the text.
+PYTHON is the interpreter of an environment with the other version, and with the same versions of everything else. Each
+line is a whole command, run alternately in both; CPU time is user plus system of the process and its children, memory
+the peak of the process; both are medians. The last columns are this checkout's figure divided by the other's: 1.00 is
+no change. `--only` measures only the lines with names that contain the text.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ PYTEST = (
     "metadata",
 )
 PACKBENCH = ("-m", "pytest_packbench")
-# 1 says that a gate failed, which the made records decide
+# exit code 1 is a failed gate: this depends on the generated records
 CODES = (0, 1)
 LATENCY = 0.2
 LIVE_CASES = 1000
 
 
 class Work(NamedTuple):
-    """A command: its name, its words behind the interpreter, and what writes the folder in which it runs."""
+    """A command: its name, its arguments for the interpreter, and the function that prepares its folder."""
 
     name: str
     words: tuple[str, ...]
@@ -56,8 +56,8 @@ class Work(NamedTuple):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description="this version beside another one")
+    """Measure and print all lines."""
+    parser = argparse.ArgumentParser(description="compare this version with another one")
     parser.add_argument("python", help="the interpreter of the other version's environment")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cases", type=int, default=5_000)
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def measured(work: Work, folder: Path, python: str, rounds: int) -> str:
-    """Run a piece of work by both versions in turn, in a folder that is not there yet; give its line."""
+    """Run a piece of work with both versions in turn, in a new folder; return its line."""
     work.prepare(folder)
     others, ours = [], []
     for _ in range(rounds):
@@ -85,13 +85,13 @@ def measured(work: Work, folder: Path, python: str, rounds: int) -> str:
 
 
 def works(cases: int, large: int, records: int, url: str) -> Iterator[Work]:
-    """Name the work.
+    """List the work to measure.
 
     Args:
-        cases: of the suite of trivial cases.
-        large: of the large one.
-        records: of the report.
-        url: of a model server on loopback.
+        cases: size of the suite of trivial cases.
+        large: size of the large suite.
+        records: size of the report.
+        url: address of a model server on loopback.
     """
     suite = (*PYTEST, "--packbench-suite=toy")
     two, live_mode = ("-p", "xdist", "-n", "2"), ("--packbench-mode=live", "--packbench-concurrency=64")
@@ -190,7 +190,7 @@ def pytest_packbench_target(config, suite):
 
 
 def median(usages: Sequence[Usage]) -> Usage:
-    """Take the median of each column."""
+    """Return the median of each column."""
     return Usage(*(statistics.median(each[column] for each in usages) for column in (0, 1)))
 
 

@@ -1,9 +1,9 @@
-"""All 949 pairs of AgentDojo with scripted agents: the published controls, counted again, and what a run costs.
+"""Run all 949 pairs of AgentDojo with scripted agents: count the published controls again and measure the cost.
 
     python benchmarks/agentdojo.py
 
 Needs the extra `agentdojo`. Each line is one whole command, `pytest --packbench-suite=...`, with its CPU time. Exit
-code 1: a count is not the published one.
+code 1: a count differs from the published one.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ BUDGET_S = 30
 """CPU seconds of a whole command over all pairs."""
 
 BUDGET_THREE_S = 6
-"""Likewise without `workspace`: 389 pairs."""
+"""The same without `workspace`: 389 pairs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """A run whose counts are known.
+    """A run with known counts.
 
     Attributes:
         agent: the scripted agent.
         guard: the guard, or `none`.
         attack: AgentDojo's attack, or `none`.
-        landed: pairs in which the attacker got what it wanted.
-        useful: pairs whose user task was done though the attack did not land, by AgentDojo's own checker.
+        landed: pairs with a successful attack.
+        useful: pairs with a completed user task and no successful attack, by AgentDojo's own checker.
         exposed: pairs in which the attack reached the agent.
-        without: an environment left out.
+        without: an environment to leave out.
     """
 
     agent: str
@@ -65,8 +65,8 @@ CONTROLS = (
 
 
 def main() -> int:
-    """Run all controls and print what came out."""
-    print("| agent | guard | attack | pairs | landed | user task done | reached the agent | verdicts | CPU s |")
+    """Run all controls and print the results."""
+    print("| agent | guard | attack | pairs | landed | user task completed | reached the agent | verdicts | CPU s |")
     print("|---|---|---|---:|---:|---:|---:|---|---:|")
     wrong: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -82,7 +82,7 @@ def main() -> int:
 
 
 class Ran(NamedTuple):
-    """What came of a control: its line, CPU seconds, and what is not as published; empty where all is."""
+    """The result of a control: its line, CPU seconds, and the differences from the published counts, if any."""
 
     told: tuple[object, ...]
     cpu: float
@@ -90,7 +90,7 @@ class Ran(NamedTuple):
 
 
 def prepare(home: Path, controls: Sequence[Control]) -> None:
-    """Write a project with a suite for each attack, of all its pairs."""
+    """Write a project with one suite per attack, with all its pairs."""
     (home / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     for attack in sorted({control.attack for control in controls}):
         _command(home, "pytest_packbench", "import", "agentdojo", "--write", f"--attack={attack}", f"--suite={attack}")
@@ -122,7 +122,7 @@ def run(home: Path, control: Control) -> Ran:
 
 
 def _without(home: Path, suite: str, environment: str) -> str:
-    """Make a suite of the cases that are not of an environment; gives its name."""
+    """Write a suite without the cases of an environment; return its name."""
     name = f"{suite}_without_{environment}"
     folder = home / "storage" / "benchmarks"
     shutil.copytree(folder / suite, folder / name)
@@ -137,7 +137,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _command(home: Path, *arguments: str) -> float:
-    """Run a module of Python's; gives the CPU seconds it took."""
+    """Run a Python module; return its CPU seconds."""
     before = os.times()
     ended = subprocess.run([sys.executable, "-m", *arguments], cwd=home, capture_output=True, text=True, check=False)
     if ended.returncode not in ({0, 1} if arguments[0] == PYTEST else {0}):

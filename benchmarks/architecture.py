@@ -1,22 +1,21 @@
-"""How the package is laid out, measured on the checkout that this stands in: its size, its cycles, one case's way.
+"""Measure the layout of the package in this checkout: its size, its import cycles, the path of one case.
 
     python -m benchmarks.architecture [--no-way]
 
-**Size**: lines and files of each folder, those of `packs/` by pack. A line is blank, or code where some of the
-program's tokens stand on it, or else docs: docstrings and comments. Private functions are those, methods among them,
-whose name begins with one underscore; `once` counts those that their own module names in one place beside the
-definition.
+**Size**: lines and files of each folder, those of `packs/` by pack. A line is blank, code if it has tokens of the
+program, or else docs: docstrings and comments. Private functions and methods have a name with one leading underscore;
+`once` counts those that their module uses in one location apart from the definition.
 
-**Cycles**: modules that import each other at run time, by whatever way round, as `grimp` reads them: imports inside
-functions count, imports for type checkers alone do not. Whoever imports a module imports the packages around it, which
-counts where such a package imports something. Left out is what begins in `plugin.py` or in the package's `__init__`:
-the entry point imports inside its hooks, the public names are resolved on first use. Imports by a name in a string
-can't be seen. The same follows by folder, where all modules of a folder are one.
+**Cycles**: modules that import each other at run time, directly or indirectly, as `grimp` reads them: imports inside
+functions count, imports for type checkers do not. Importing a module also imports its parent packages, which counts if
+such a package imports something. Imports from `plugin.py` and from the package's `__init__` are left out: the entry
+point imports inside its hooks, and the public names are resolved on first use. Imports by a name in a string are not
+detected. The same is computed per folder, with all modules of a folder as one.
 
-**The way of a case**: the third case of the tariff suite, replayed from its recording in a session of pytest's own
-(`walked.py`), from the beginning of its test's protocol to the end. A call is one of a Python function of the package.
-A pack's folder stands for one place, and a module outside of it for another. A move is a call in another place than
-the call before it, whoever called; the first call is a move, too. What returns is not counted.
+**The path of a case**: the third case of the tariff suite, replayed from its recording in a separate pytest session
+(`walked.py`), from the start of its test protocol to the end. A call is a call of a Python function of the package. A
+pack's folder is one location, and each module outside of it is another. A move is a call in another location than the
+call before it, regardless of the caller; the first call is a move, too. Returns are not counted.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ SHORT = 100
 PLAIN = frozenset(
     {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 )
-"""Tokens that make no line one of code."""
+"""Tokens that do not count as code."""
 
 
 class Size(NamedTuple):
-    """What a file or folder holds: numbers of files, of lines by kind, and of private functions."""
+    """The size of a file or folder: numbers of files, of lines by kind, and of private functions."""
 
     files: int
     short: int
@@ -63,14 +62,14 @@ class Size(NamedTuple):
 
     @property
     def lines(self) -> int:
-        """Lines of all kinds."""
+        """All lines."""
         return self.code + self.docs + self.blank
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print."""
+    """Measure and print the layout."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.architecture", description="how the code is laid out")
-    parser.add_argument("--no-way", action="store_true", help="leave out the way of a case, which runs pytest")
+    parser.add_argument("--no-way", action="store_true", help="leave out the path of a case, which runs pytest")
     arguments = parser.parse_args(argv)
     print("\n".join(size_lines(sizes(HOME / PACKAGE))), end="\n\n")
     known = runtime_imports(PACKAGE)
@@ -82,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def sizes(package: Path) -> dict[str, Size]:
-    """Measure each folder of a package, a path relative to it; `.` holds the files beside the folders."""
+    """Measure each folder of a package by its relative path; `.` contains the files outside of folders."""
     found: dict[str, list[Size]] = {}
     for path in sorted(package.rglob("*.py")):
         found.setdefault(_folder(path.relative_to(package)), []).append(size(path.read_text("utf-8")))
@@ -95,7 +94,7 @@ def _folder(path: Path) -> str:
 
 
 def total(measured: Iterable[Size]) -> Size:
-    """Add up."""
+    """Add up two sizes."""
     return Size(*map(sum, zip(*measured, strict=True)))
 
 
@@ -128,7 +127,7 @@ def size(source: str) -> Size:
 
 
 def code_lines(source: str) -> set[int]:
-    """Give the numbers of the lines on which code stands: a statement that is one string is none."""
+    """Return the numbers of the lines with code; a statement that is a single string does not count."""
     found: set[int] = set()
     statement: list[tokenize.TokenInfo] = []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -152,7 +151,7 @@ def size_lines(measured: Mapping[str, Size]) -> list[str]:
 
 
 def runtime_imports(package: str) -> dict[str, set[str]]:
-    """Give each module of a package and the modules of it that it imports at run time, as the cycles count them."""
+    """Map each module of a package to the modules of the package that it imports at run time."""
     graph = grimp.build_graph(package, exclude_type_checking_imports=True, cache_dir=None)
     left_out = {package, f"{package}.plugin"}
     known = {
@@ -167,13 +166,13 @@ def runtime_imports(package: str) -> dict[str, set[str]]:
 
 
 def _around(module: str) -> list[str]:
-    """Give the packages around a module."""
+    """Return the parent packages of a module."""
     parts = module.split(".")
     return [".".join(parts[:length]) for length in range(1, len(parts))]
 
 
 def by_folder(known: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """Take the modules of each first-level folder together."""
+    """Group the modules by first-level folder."""
     found: dict[str, set[str]] = {}
     for module, imported in known.items():
         folder = _first_level(module)
@@ -186,7 +185,7 @@ def _first_level(module: str) -> str:
 
 
 def cycles(known: Mapping[str, set[str]]) -> list[list[str]]:
-    """Give the groups of modules of which each reaches each other, the largest first."""
+    """Return the groups of modules that import each other, the largest first."""
     reached = {module: _reached(module, known) for module in known}
     groups = {
         tuple(sorted(other for other in reached[module] if module in reached[other]))
@@ -208,15 +207,15 @@ def _reached(module: str, known: Mapping[str, set[str]]) -> set[str]:
 
 
 def cycles_line(what: str, found: Sequence[Sequence[str]]) -> str:
-    """Say which cycles there are among the modules, or the folders."""
+    """Describe the cycles among the modules, or the folders."""
     members = [", ".join(name.partition(".")[2] or name for name in group) for group in found]
     said = "".join(f"\n  {len(group)}: {names}" for group, names in zip(found, members, strict=True))
     return f"cycles of {what} at run time: {len(found)}, with {sum(map(len, found))} {what}{said}"
 
 
 def calls_of_a_case() -> list[str]:
-    """Run the case; give the files of the functions called, relative to the package, in order."""
-    # a module of its own that this checkout's pytest imports; the benchmarks start pytest without other plugins
+    """Run the case; return the files of the called functions, relative to the package, in order."""
+    # a separate module, because the benchmarks start pytest without other plugins
     from benchmarks.overhead import REPORT, environment, pytest_command
 
     with tempfile.TemporaryDirectory() as folder:
@@ -237,23 +236,23 @@ def calls_of_a_case() -> list[str]:
 
 
 def place(file: str) -> str:
-    """Give the place in which a file of the package stands: its pack's folder, or itself."""
+    """Return the location of a file of the package: its pack's folder, or the file itself."""
     first, *rest = file.split("/")
     return f"{first}/{rest[0]}/" if first == "packs" and len(rest) > 1 else file
 
 
 def moves(calls: Sequence[str], to: Callable[[str], str] = place) -> int:
-    """Count the calls that stand in another place than the call before."""
+    """Count the calls in another location than the call before."""
     places = [to(file) for file in calls]
     return sum(before != after for before, after in zip(["", *places], places, strict=False))
 
 
 def way_lines(calls: Sequence[str]) -> list[str]:
-    """Write the places in the order in which they were first come to, with the calls in each, and the totals."""
+    """List the locations in the order of their first call, with the calls in each, and the totals."""
     counted = Counter(map(place, calls))
     outside = sum(not name.endswith("/") for name in counted)
     return [
-        f"the way of the third case of {SUITE}, replayed",
+        f"the path of the third case of {SUITE}, replayed",
         *(f"  {number:6,}  {name}" for name, number in counted.items()),
         f"{outside} modules outside its pack, {moves(calls)} moves, {len(calls):,} calls",
     ]

@@ -1,9 +1,9 @@
-"""How much faster two workers are where the target keeps a processor busy.
+"""Measure how much faster two workers are with a CPU-bound target.
 
     python -m benchmarks.cores [--cases N] [--rounds N]
 
-Each case adds numbers for some 20 ms. Wall clock of whole commands, plain and with `-n 2`, in turn; the fastest of each
-counts, because other work on the machine only ever slows a run down.
+Each case adds numbers for some 20 ms. The wall clock of whole commands, plain and with `-n 2`, in turn; the fastest of
+each is used because other work on the machine only slows a run down.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ WORK = "    sum(number * number for number in range(300_000))\n    return {}\n"
 
 
 class Cores(NamedTuple):
-    """Wall clock, seconds."""
+    """Wall clock time, seconds."""
 
     one: float
     two: float
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print."""
+    """Measure and print the speed-up."""
     parser = argparse.ArgumentParser(description="two workers against one process")
     parser.add_argument("--cases", type=int, default=CASES)
     parser.add_argument("--rounds", type=int, default=3)
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def measured(cases: int, rounds: int) -> Cores:
-    """Measure."""
+    """Measure both commands."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         write_suite(place / "suite", cases)

@@ -1,11 +1,11 @@
-"""Run pytest many times, each time in a process forked from this one, in which pytest's own modules are loaded.
+"""Run pytest many times, each time in a process forked from this one, which has loaded pytest's own modules.
 
     python benchmarks/forked.py ROUNDS COMMANDS
 
-COMMANDS is a JSON list; each has `arguments` for pytest and `site`, a folder of installed packages that is looked in
-first, or null. They run in turn, ROUNDS times, in the working directory. Written is a JSON list for each command: the
-CPU time of each of its runs, user plus system, milliseconds. What all commands import alike takes three times as long
-as the rest, and varies by more than what an installed plugin adds: here it is no part of a run.
+COMMANDS is a JSON list; each has `arguments` for pytest and `site`, a folder of installed packages that is searched
+first, or null. They run in turn, ROUNDS times, in the working directory. The output is a JSON list per command: the CPU
+time of each of its runs, user plus system, milliseconds. The imports that all commands have in common take three times
+as long as the rest, and vary by more than the cost of an installed plugin: here they are not part of a run.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measure and print."""
+    """Measure and print the times."""
     rounds, commands = int(argv[0]), json.loads(argv[1])
     for name in default_plugins:
         importlib.import_module(f"_pytest.{name}")
-    # a child that looks for garbage would copy what it shares with this process
+    # garbage collection in a child would copy the memory that it shares with this process
     gc.freeze()
     for command in commands:
         once(**command)
@@ -45,7 +45,7 @@ def once(arguments: list[str], site: str | None) -> float:
         CPU milliseconds.
 
     Raises:
-        SystemExit: the run did not go well.
+        SystemExit: the run failed.
     """
     child = os.fork()
     if not child:
@@ -65,7 +65,7 @@ def _run(arguments: list[str], site: str | None) -> NoReturn:
         code = int(pytest.main(arguments))
     finally:
         sys.stdout.flush()
-        # this process is a copy: nothing of the other one's is to be ended here
+        # this process is a copy and must not end anything that belongs to the original
         os._exit(code)
 
 

@@ -1,10 +1,10 @@
-"""How many cases of the tariff suite the floor gets right: a target that only compares words.
+"""Run the lexical floor on the tariff suite: a target that only compares words.
 
     python benchmarks/lexical_floor.py SCHEDULE [--suite DIR]
 
-SCHEDULE is the tariff schedule as its publisher exports it (JSON, CSV, or a table with the same columns; also .gz).
-Accuracy is the share of the cases that expect an answer whose code agrees with a preferred code to 2, 4, 6, 8 or 10
-digits, with the two-sided 95 % Wilson interval. A missed refusal is a case that expects one and gets a code.
+SCHEDULE is the tariff schedule as exported by its publisher (JSON, CSV, or a table with the same columns; also .gz).
+Accuracy is the share of the cases that expect an answer and get a code that agrees with a preferred code to 2, 4, 6, 8
+or 10 digits, with the two-sided 95 % Wilson interval. A missed refusal is a case that expects one and gets a code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.intervals import wilson
+from pytest_packbench.analysis.intervals import wilson_interval
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.load import parse_case
 from pytest_packbench.engine.recordings import Replay
@@ -32,7 +32,7 @@ SUITE = Path(__file__).resolve().parent.parent / "storage" / "benchmarks" / "tar
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the floor on every case and print what it gets right."""
+    """Run the floor on every case and print its accuracy."""
     parser = argparse.ArgumentParser(description="the lexical floor of the tariff suite")
     parser.add_argument("schedule", type=Path)
     parser.add_argument("--suite", type=Path, default=SUITE)
@@ -76,7 +76,7 @@ def cases(folder: Path) -> Iterator[TariffCase]:
 
 def share(what: str, count: int, total: int) -> str:
     """Say a count with its rate and interval."""
-    interval = wilson(count, total)
+    interval = wilson_interval(count, total)
     if interval is None:
         return f"{what:22} no case"
     low, high = interval

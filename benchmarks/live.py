@@ -1,14 +1,14 @@
-"""How near a live run comes to the ideal rate: trivial cases, each one call of 200 ms, through whole pytest runs.
+"""Compare live runs with the ideal rate: trivial cases, each one call of 200 ms, in whole pytest runs.
 
     python benchmarks/live.py [--cases N] [--latency SECONDS] [--concurrency N ...] [--rounds N]
 
-The ideal is cases x latency / concurrency, and the rate is that of the calls: from when the target is called first to
-when it has answered last, by its own clock. What the command does before (starting, collecting) and after (writing its
-reports) is in `whole run` alone. The server (`python -m tests.servers`) is a process of its own, on the same
-processors. One target only sleeps so long: what it costs is the plugin's own. Another asks the server by a bare
-connection, and `openai` is one model call a case by the official client: what comes on top is the server's and the
-client's. CPU time is user plus system of the run; of several rounds the fastest counts, because other work on the
-machine only ever slows a run down. Memory is the peak of the resident set.
+The ideal is cases x latency / concurrency, and the rate is that of the calls: from the first call of the target to its
+last answer, by its own clock. The work of the command before (starting, collecting) and after (writing its reports) is
+only part of `whole run`. The server (`python -m tests.servers`) is a separate process on the same processors. One
+target only sleeps: its cost is the plugin's own. Another calls the server over a bare connection, and `openai` is one
+model call per case with the official client: the additional cost is that of the server and the client. CPU time is
+user plus system of the run; of several rounds, the fastest is used because other work on the machine only slows a run
+down. Memory is the peak of the resident set.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ description: one trivial case many times
 
 
 class Run(NamedTuple):
-    """What a run took: its calls, the whole, and CPU, seconds; peak memory, MiB."""
+    """The cost of a run: its calls, the whole command, and CPU, in seconds; peak memory, MiB."""
 
     calls: float
     wall: float
@@ -92,7 +92,7 @@ class Run(NamedTuple):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print."""
+    """Measure and print all targets."""
     parser = argparse.ArgumentParser(description="live runs against the ideal rate")
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--latency", type=float, default=0.2, metavar="SECONDS")
@@ -110,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def serving(latency: float) -> Iterator[str]:
-    """Run the server as a process of its own; give its URL."""
+    """Run the server as a separate process; yield its URL."""
     command = [sys.executable, "-m", "tests.servers", "--latency", str(latency)]
     with subprocess.Popen(command, cwd=HOME, stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -123,7 +123,7 @@ def serving(latency: float) -> Iterator[str]:
 
 
 def measure(target: str, url: str, arguments: argparse.Namespace) -> None:
-    """Print a target's lines."""
+    """Print the lines of a target."""
     with tempfile.TemporaryDirectory() as folder:
         many = Path(folder, "many")
         prepare(many, arguments.cases, arguments.latency, url)
@@ -139,7 +139,7 @@ def measure(target: str, url: str, arguments: argparse.Namespace) -> None:
 
 
 def prepare(folder: Path, cases: int, latency: float, url: str) -> None:
-    """Write a project with so many cases."""
+    """Write a project with this number of cases."""
     suite = folder / "storage" / "benchmarks" / "many"
     (suite / "cases").mkdir(parents=True)
     (suite / "suite.yaml").write_text(SUITE, encoding="utf-8")
@@ -158,12 +158,12 @@ def prepare(folder: Path, cases: int, latency: float, url: str) -> None:
 
 
 def best(folder: Path, target: str, url: str, concurrency: int, rounds: int) -> Run:
-    """Run so many times; give the fastest run's figures."""
+    """Run several times; return the figures of the fastest run."""
     return min(once(folder, target, url, concurrency) for _ in range(rounds))
 
 
 def once(folder: Path, target: str, url: str, concurrency: int) -> Run:
-    """Run pytest once in a process of its own."""
+    """Run pytest once in a separate process."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--packbench-suite=many"]
     command += ["--packbench-mode=live", f"--packbench-target=pipeline:{target}"]
     command += [f"--packbench-concurrency={concurrency}"]

@@ -1,12 +1,12 @@
-"""What a trivial case costs through the plugin, beside a parametrized test that does nothing.
+"""Measure the cost of a trivial case, compared with a parametrized test that does nothing.
 
     python benchmarks/overhead.py [--cases N ...] [--rounds N] [--large] [--generic]
 
-Both runs are whole pytest commands, in processes of their own, with and without a JSON report. A toy pack scores each
-case 1.0, so that what is left is ours: collecting, validating, recording, writing. CPU time is user plus system of the
-process, its start taken off (the same command on 10 cases); of several rounds the median counts. Memory a case is the
-growth of the peak over those 10 cases. Only the plugins that are needed are loaded. Beside it, `by hand`: a collector
-of 20 lines that makes a test of each file and only compares an id. `--large` adds 100,000 cases.
+Both runs are whole pytest commands, in separate processes, with and without a JSON report. A toy pack scores each case
+1.0, so that the rest is the plugin's work: collecting, validating, recording, writing. CPU time is user plus system of
+the process without its start (the same command with 10 cases); it is the median of several rounds. Memory per case is
+the growth of the peak over those 10 cases. Only the required plugins are loaded. For comparison, `by hand` is a
+collector of 20 lines that makes one test per file and only compares an id. `--large` adds 100,000 cases.
 """
 
 from __future__ import annotations
@@ -101,14 +101,14 @@ REPORT = ("pytest_jsonreport", "metadata")
 
 
 class Usage(NamedTuple):
-    """What a command used: CPU seconds and peak memory, MiB."""
+    """The cost of a command: CPU seconds and peak memory, MiB."""
 
     seconds: float
     mebibytes: float
 
 
 class Found(NamedTuple):
-    """What so many cases used beyond a start: the no-op, ours, and a hand-written collector (None: not measured)."""
+    """The cost of the cases without the start: the no-op, ours, and a hand-written collector (None: not measured)."""
 
     cases: int
     reported: bool
@@ -118,17 +118,17 @@ class Found(NamedTuple):
 
     @property
     def time(self) -> float:
-        """CPU time against the no-op."""
+        """CPU time compared with the no-op."""
         return self.ours.seconds / self.no_op.seconds
 
     @property
     def memory(self) -> float:
-        """Memory a case against the no-op's."""
+        """Memory per case compared with the no-op."""
         return self.ours.mebibytes / self.no_op.mebibytes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print."""
+    """Measure and print all sizes."""
     parser = argparse.ArgumentParser(description="a trivial case against a parametrized no-op")
     parser.add_argument("--cases", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--rounds", type=int, default=3)
@@ -147,14 +147,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def measured(cases: int, *, reported: bool, rounds: int, by_hand: bool = False, generic: bool = False) -> Found:
-    """Measure one size; the commands take turns, so that what else the machine does falls on all of them.
+    """Measure one size; the commands run in turn, so that other work on the machine affects all of them.
 
     Args:
-        cases: how many.
-        reported: whether with the JSON report.
-        rounds: how often; medians count.
-        by_hand: whether the collector of 20 lines is measured, too.
-        generic: whether the cases are of the generic pack, instead of a toy that scores nothing.
+        cases: the number of cases.
+        reported: whether to write the JSON report.
+        rounds: the number of rounds; the result is their median.
+        by_hand: whether to measure the collector of 20 lines, too.
+        generic: whether to use the generic pack instead of a toy pack.
     """
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -176,19 +176,19 @@ def measured(cases: int, *, reported: bool, rounds: int, by_hand: bool = False, 
 
 
 def growth(few: Sequence[Usage], many: Sequence[Usage]) -> Usage:
-    """Give what many cases use beyond what a few use; medians."""
+    """Return the cost of many cases minus the cost of a few; medians."""
     begin, end = ([statistics.median(each[column] for each in usages) for column in (0, 1)] for usages in (few, many))
     return Usage(end[0] - begin[0], end[1] - begin[1])
 
 
 def each_case(found: Found, usage: Usage) -> tuple[float, float]:
-    """Give microseconds and KiB a case."""
+    """Return microseconds and KiB per case."""
     cases = found.cases - START
     return 1e6 * usage.seconds / cases, 1024 * usage.mebibytes / cases
 
 
 def line(found: Found) -> str:
-    """Give the line of one size."""
+    """Format the line of one size."""
     (plain_us, plain_kib), (ours_us, ours_kib) = each_case(found, found.no_op), each_case(found, found.ours)
     by_hand = f"{found.by_hand.seconds / found.no_op.seconds:8.2f}" if found.by_hand is not None else "       -"
     return (
@@ -198,19 +198,19 @@ def line(found: Found) -> str:
 
 
 def pytest_command(*plugins: str) -> list[str]:
-    """Give the start of a command that loads no plugin of the environment but these."""
+    """Return the start of a command that loads only these plugins of the environment."""
     loaded = [word for plugin in plugins for word in ("-p", plugin)]
     return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *loaded]
 
 
 def no_op_command(*, reported: bool) -> list[str]:
-    """Give the command of the yardstick."""
+    """Return the command of the reference."""
     report = ["--json-report", "--json-report-file=report.json"] if reported else []
     return [*pytest_command(*(REPORT if reported else ())), *report]
 
 
 def suite_command(*, reported: bool) -> list[str]:
-    """Give the command of the suite; the plugin switches the JSON report on by itself."""
+    """Return the command of the suite; the plugin enables the JSON report itself."""
     return [*pytest_command("packbench", *(REPORT if reported else ())), "--packbench-suite=toy"]
 
 
@@ -220,14 +220,14 @@ def used(
     *,
     codes: tuple[int, ...] = (0,),
 ) -> Usage:
-    """Run a command in a folder; give its CPU seconds and its peak memory.
+    """Run a command in a folder; return its CPU seconds and its peak memory.
 
     Args:
         folder: the working directory.
-        command: what to run.
-        codes: the exit codes of a command that went well.
+        command: the command with its arguments.
+        codes: the exit codes of success.
     """
-    # pytest in it loads the plugins that the command names, and no other
+    # pytest loads only the plugins that the command names
     variables = environment() | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     with subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.DEVNULL) as process:
         _, status, usage = os.wait4(process.pid, 0)
@@ -239,7 +239,7 @@ def used(
 
 
 def write_by_hand(folder: Path, suite: Path) -> None:
-    """Write what somebody would write in a conftest.py instead, over the same case files."""
+    """Write the hand-written collector as a conftest.py, for the same case files."""
     folder.mkdir(parents=True)
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     (folder / "conftest.py").write_text(BY_HAND, encoding="utf-8")
@@ -247,28 +247,28 @@ def write_by_hand(folder: Path, suite: Path) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Give this process's environment without what changes how pytest runs or packages are loaded."""
+    """Return the environment without variables that change how pytest runs or packages are loaded."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PACKBENCH"))}
-    # the second run of an installed package compiles nothing
+    # later runs of an installed package do not compile
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
     return kept
 
 
 def write_no_op(folder: Path, cases: int) -> None:
-    """Write the yardstick."""
+    """Write the reference test."""
     folder.mkdir(parents=True)
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     (folder / "test_no_op.py").write_text(NO_OP.format(cases=cases), encoding="utf-8")
 
 
 def write_suite(folder: Path, cases: int) -> None:
-    """Write a suite of so many cases, one a file."""
+    """Write a suite with this number of cases, one per file."""
     _write_cases(folder, cases, "toy", lambda _: {})
     (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
 
 
 def write_generic(folder: Path, cases: int) -> None:
-    """Write the same for the generic pack, whose target answers what is expected."""
+    """Write the same for the generic pack, with a target that returns the expected answer."""
     _write_cases(folder, cases, "generic", lambda number: {"answer": number, "text": "ok"})
     (folder / "conftest.py").write_text(GENERIC_CONFTEST, encoding="utf-8")
 

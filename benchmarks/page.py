@@ -1,4 +1,4 @@
-"""The table of `docs/performance.md`: what was measured, what stands beside it, and whether the budget is met."""
+"""Write the table of `docs/performance.md`: measurements, references, and whether the budgets are met."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Row(NamedTuple):
     """One line of the table.
 
     Attributes:
-        what: what was measured.
-        figure: what came out.
-        yardstick: what stands beside it.
-        budget: what was planned; empty where nothing was.
-        verdict: whether that is met, or by how much it is missed and why.
+        what: the name of the measurement.
+        figure: the result.
+        yardstick: the reference.
+        budget: the planned limit; empty if there is none.
+        verdict: whether the budget is met, or by how much and why it is missed.
     """
 
     what: str
@@ -32,29 +32,29 @@ class Row(NamedTuple):
     verdict: str = ""
 
 
-def judged(value: float, most: float, *, bar: float | None = None, why: str = "") -> str:
-    """Say whether a value keeps its budget, or by how much it misses it.
+def judged(value: float, most: float, *, limit: float | None = None, why: str = "") -> str:
+    """Describe whether a value is within its budget, or by how much it misses it.
 
     Args:
-        value: what was measured.
+        value: the measured value.
         most: the budget.
-        bar: a wider one that still counts.
-        why: what is added where the budget is missed, a sentence.
+        limit: a wider budget that is still acceptable.
+        why: a sentence to add if the budget is missed.
     """
     if value <= most:
         return "Met."
     missed = f"Missed by {value / most - 1:.0%}" if most else "Missed"
-    within = f", within the bar of {bar:g}" if bar is not None and value <= bar else ""
+    within = f", within the limit of {limit:g}" if limit is not None and value <= limit else ""
     return f"{missed}{within}. {why}".rstrip()
 
 
 def facts(loads: tuple[float, float], minutes: float) -> str:
-    """Say on what, when and beside what the figures were measured."""
+    """Describe the machine, the versions and the load of the measurement."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("pytest", "pytest-json-report", "pydantic"))
     before, after = loads
     busy = max(loads) > (os.cpu_count() or 1) * 0.75
     remark = (
-        " The machine did other work as well: ratios suffer from that, too, though less than seconds." if busy else ""
+        " The machine was busy with other work: this affects ratios, too, although less than seconds." if busy else ""
     )
     return (
         f"Measured on {datetime.now(UTC):%Y-%m-%d} in {minutes:.0f} minutes: {os.cpu_count()} processors "
@@ -64,16 +64,16 @@ def facts(loads: tuple[float, float], minutes: float) -> str:
 
 
 def table(rows: list[Row]) -> str:
-    """Write the rows in Markdown."""
-    lines = ["| what | measured | beside | budget | |", "|---|---|---|---|---|"]
+    """Format the rows as Markdown."""
+    lines = ["| what | measured | reference | budget | |", "|---|---|---|---|---|"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def put(text: str, page: Path = PAGE) -> None:
-    """Put a text between the page's markers.
+    """Write a text between the markers of the page.
 
     Raises:
-        ValueError: the page has no such place.
+        ValueError: the page has no markers.
     """
     head, begin, rest = page.read_text("utf-8").partition(BEGIN)
     _, end, tail = rest.partition(END)

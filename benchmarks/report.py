@@ -1,10 +1,10 @@
-"""How much `packbench report` costs on a million records, beside `json.loads` on the same lines.
+"""Measure `packbench report` on a million records, compared with `json.loads` on the same lines.
 
     python benchmarks/report.py [--records N] [--rounds N] [--own]
 
-Records are made from a seed: 40 categories in two suites, none to two guard firings each, 1 of 1,000 lines twice. With
-`--own` each has our object under `packbench` as well. CPU time is user plus system of the whole process; of several
-rounds the median counts. Memory is the peak of the resident set.
+Records are generated from a seed: 40 categories in two suites, none to two guard decisions each, 1 of 1,000 lines
+twice. With `--own`, each also has our object under `packbench`. CPU time is user plus system of the whole process, the
+median of several rounds. Memory is the peak of the resident set.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ with open(sys.argv[1], "rb") as file:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description="packbench report against json.loads")
+    """Measure and print both commands."""
+    parser = argparse.ArgumentParser(description="packbench report compared with json.loads")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--own", action="store_true", help="with our object under packbench in each record")
@@ -59,18 +59,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "records.jsonl"
         write_records(path, arguments.records, own=arguments.own)
-        print(f"{arguments.records} records, {path.stat().st_size / arguments.records:.0f} bytes a line")
+        print(f"{arguments.records} records, {path.stat().st_size / arguments.records:.0f} bytes per line")
         plain = measured([sys.executable, "-c", PARSE_ONLY, str(path)], arguments.rounds)
         report = measured([sys.executable, "-m", "pytest_packbench", "report", str(path)], arguments.rounds)
     for name, (seconds, mebibytes) in (("json.loads", plain), ("packbench report", report)):
         each = 1e6 * seconds / arguments.records
-        print(f"{name:16}  {seconds:6.2f} CPU s  {each:6.2f} us a record  {mebibytes:4.0f} MiB")
+        print(f"{name:16}  {seconds:6.2f} CPU s  {each:6.2f} us per record  {mebibytes:4.0f} MiB")
     print(f"ratio {report[0] / plain[0]:.2f}")
     return 0
 
 
 def write_records(path: Path, number: int, *, own: bool) -> None:
-    """Write so many lines, the same for the same arguments."""
+    """Write this number of lines, the same for the same arguments."""
     chance = random.Random(SEED)  # noqa: S311 - records, not secrets
     encode = json.JSONEncoder(separators=(",", ":")).encode
     with path.open("w", encoding="utf-8") as file:
@@ -82,7 +82,7 @@ def write_records(path: Path, number: int, *, own: bool) -> None:
 
 
 def record(chance: random.Random, place: int, *, own: bool) -> dict[str, Any]:
-    """Make one record."""
+    """Generate one record."""
     suite = chance.choice(("agentdojo", "harmbench"))
     passed = chance.random() < PASSING
     plain = {
@@ -106,17 +106,17 @@ def record(chance: random.Random, place: int, *, own: bool) -> dict[str, Any]:
 
 
 def measured(command: Sequence[str], rounds: int) -> tuple[float, float]:
-    """Run a command so many times; give the median of its CPU seconds and the greatest peak memory, MiB."""
+    """Run a command several times; return the median of its CPU seconds and the highest peak memory, MiB."""
     usages = [usage_of(command) for _ in range(rounds)]
     return statistics.median(seconds for seconds, _ in usages), max(mebibytes for _, mebibytes in usages)
 
 
 def usage_of(command: Sequence[str]) -> tuple[float, float]:
-    """Run a command; give its CPU seconds and its peak memory, MiB."""
+    """Run a command; return its CPU seconds and its peak memory, MiB."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    # 1 says that a gate failed, which the records decide
+    # exit code 1 is a failed gate: this depends on the generated records
     if process.returncode not in {0, 1}:
         raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}")
     unit = 1 if sys.platform == "darwin" else 1024

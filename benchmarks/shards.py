@@ -1,9 +1,9 @@
-"""What one of 100 shards and the merge of all of them take.
+"""Measure one of 100 shards, and the merge of all of them.
 
     python -m benchmarks.shards [--cases N ...] [--shards N]
 
-The cases stand in files of many, 10,000 lines each. One shard is really run. The others are made from its records, one
-record for each case of theirs, written by what writes every run. The merge is the whole command over all of them.
+The cases are in JSONL files of 10,000 lines each. One shard really runs. The others are generated from its records, one
+record per case, by the same writer as every run. The merge is the whole command over all of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FILE = 10_000
 
 
 class Shared(NamedTuple):
-    """What one shard used: to run, and to select without running; and the merge of all."""
+    """The cost of running one shard, of selecting its cases without running, and of merging all shards."""
 
     cases: int
     shard: Usage
@@ -38,7 +38,7 @@ class Shared(NamedTuple):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print."""
+    """Measure and print all sizes."""
     parser = argparse.ArgumentParser(description="a suite in many shards")
     parser.add_argument("--cases", type=int, nargs="+", default=list(CASES))
     parser.add_argument("--shards", type=int, default=SHARDS)
@@ -70,7 +70,7 @@ def measured(cases: int, shards: int) -> Shared:
         (whole,) = (path for path in (place / "merged" / "toy").iterdir() if path.is_dir())
         with (whole / "records.jsonl").open("rb") as records:
             if sum(1 for _ in records) != cases:
-                raise SystemExit(f"{cases} cases went into the merge, and another number came out")
+                raise SystemExit(f"the merge of {cases} cases has another number of cases")
     return Shared(cases, ran, selected, merged)
 
 
@@ -88,8 +88,8 @@ def _write_cases(place: Path, cases: int) -> list[str]:
 
 
 def _write_others(first: Path, ids: Sequence[str], shards: int) -> list[Path]:
-    """Write the shards that were not run; gives their folders."""
-    # not at the top: what this process holds counts as memory of the commands that it starts
+    """Write the shards that did not run; return their folders."""
+    # not at the top: the memory of this process counts as memory of the commands that it starts
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.analysis.statistics import statistics_of
     from pytest_packbench.analysis.tally import Tally
@@ -99,9 +99,9 @@ def _write_others(first: Path, ids: Sequence[str], shards: int) -> list[Path]:
     from pytest_packbench.runs.writer import RunWriter
 
     real = load_run(first)
-    # the reports of a run hold no records: one is enough as a pattern
+    # the reports of a run contain no records: one is enough as a template
     record = json.loads((first / "records.jsonl").read_text("utf-8").partition("\n")[0])
-    pattern = replace(real.entries[0], payload={})
+    pattern = replace(real.results[0], payload={})
     parts: dict[int, list[str]] = {}
     for case_id in ids:
         parts.setdefault(shard_of(case_id, shards), []).append(case_id)

@@ -1,13 +1,13 @@
-"""What an installed plugin costs a run that has nothing to do with it.
+"""Measure the cost of the installed plugin in a run that does not use it.
 
     python -m benchmarks.unused [--rounds N]
 
-One test that does nothing, four commands in turn: without this plugin and those that it requires, with those, with all,
-and with all where the plugin is installed as a wheel installs it. The last two differ by the list of the package's
-files: pytest reads that of each distribution that has a plugin, and that of an editable install is short. Other plugins
-of the environment load in none. Each runs in a forked process that has pytest's own modules loaded (`forked.py`). CPU
-time; of many rounds the mean of the fastest tenth of each command counts, because other work on the machine only ever
-slows a run down, by more than what is looked for here.
+One test that does nothing, four commands in turn: without this plugin and the plugins that it requires, with those,
+with all, and with all if the plugin is installed from a wheel. The last two differ by the list of the package's files:
+pytest reads the list of each distribution with a plugin, and the list of an editable install is short. Other plugins
+of the environment are not loaded. Each command runs in a forked process that has loaded pytest's own modules
+(`forked.py`). The result is CPU time: the mean of the fastest tenth of many rounds, because other work on the machine
+slows a run down by more than the cost that is measured here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HOME = Path(__file__).resolve().parent.parent
 
 
 class Unused(NamedTuple):
-    """CPU milliseconds of a run without plugins; what those required, this one, and the list of its files add."""
+    """CPU milliseconds of a run without plugins, and the cost of required plugins, this one, and its list of files."""
 
     alone: float
     required: float
@@ -43,8 +43,8 @@ class Unused(NamedTuple):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description="what an installed plugin costs a run without suites")
+    """Measure and print the costs."""
+    parser = argparse.ArgumentParser(description="cost of the installed plugin in a run without suites")
     parser.add_argument("--rounds", type=int, default=100)
     found = measured(parser.parse_args(argv).rounds)
     print(
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def measured(rounds: int) -> Unused:
-    """Measure."""
+    """Measure all commands."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, "plain")
         write_no_op(place, 1)
@@ -78,7 +78,7 @@ def measured(rounds: int) -> Unused:
 
 
 def _install(site: Path) -> int:
-    """Put the package where and how a wheel puts it; gives the number of its files."""
+    """Install the package as a wheel does; return the number of its files."""
     found = distribution("pytest-packbench")
     shutil.copytree(HOME / "pytest_packbench", site / "pytest_packbench", ignore=shutil.ignore_patterns("__pycache__"))
     suites = site / "pytest_packbench" / "_suites"
@@ -90,14 +90,14 @@ def _install(site: Path) -> int:
     for name in ("METADATA", "entry_points.txt"):
         (about / name).write_text(found.read_text(name) or "", encoding="utf-8")
     files = [path.relative_to(site).as_posix() for path in sorted(site.rglob("*")) if path.is_file()]
-    # a hash and a size stand behind each name
+    # each name is followed by a hash and a size
     lines = [f"{name},sha256={'0' * 43},1000" for name in files]
     (about / "RECORD").write_text("\n".join([*lines, ""]), encoding="utf-8")
     return len(files)
 
 
 def _without(names: set[str]) -> list[str]:
-    # to name a plugin to load makes pytest look through the environment once more
+    # naming a plugin makes pytest search the environment again
     _, _, _, *arguments = pytest_command(*(f"no:{name}" for name in sorted(names)))
     return arguments
 

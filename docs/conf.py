@@ -1,4 +1,4 @@
-"""How the pages become a site: `sphinx-build -W -b html docs <folder>`."""
+"""Configuration of the documentation site: `sphinx-build -W -b html docs <folder>`."""
 
 import re
 import sys
@@ -18,9 +18,9 @@ exclude_patterns = ["examples", "schemas"]
 html_theme = "furo"
 html_title = f"pytest-packbench {version}"
 myst_heading_anchors = 3
-# a word of the lexer's that a placeholder isn't
+# placeholders in code blocks are unknown to the lexer
 suppress_warnings = ["misc.highlighting_failure"]
-PLACES = {
+GENERATED = {
     "reference-options": ("<!-- options -->", generated.options),
     "reference-hooks": ("<!-- hooks -->", generated.hooks),
     "formats": ("<!-- formats -->", generated.formats),
@@ -29,11 +29,11 @@ PLACES = {
 
 
 def fill(_: object, name: str, source: list[str]) -> None:
-    """Put what is made from the code into its page, and pages that stand in no list into the last one."""
-    if name in PLACES:
-        mark, make = PLACES[name]
-        source[0] = source[0].replace(mark, make())
-    # the examples stand in the repository, not on the site
+    """Insert the generated parts into their pages, and pages without a table of contents into the last one."""
+    if name in GENERATED:
+        marker, render = GENERATED[name]
+        source[0] = source[0].replace(marker, render())
+    # the examples are in the repository, not on the site
     source[0] = re.sub(r"\[([^\]]+)\]\(examples/[^)]+\)", r"`\1`", source[0])
     if name == "index":
         pages = sorted(path.stem for path in Path(__file__).parent.glob("*.md"))
@@ -42,5 +42,5 @@ def fill(_: object, name: str, source: list[str]) -> None:
 
 
 def setup(app: Any) -> None:
-    """Fill pages as they are read."""
+    """Connect `fill` to the reading of pages."""
     app.connect("source-read", fill)

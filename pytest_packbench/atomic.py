@@ -22,12 +22,12 @@ def write_atomic(path: Path, content: str | bytes) -> None:
     Raises:
         OSError: it can't be written; an older file is untouched and nothing is left beside it.
     """
-    with replacing(path) as file:
-        file.write(content if isinstance(content, bytes) else encoded(content))
+    with replace_atomic(path) as file:
+        file.write(content if isinstance(content, bytes) else encode_utf8(content))
 
 
 @contextmanager
-def replacing(path: Path, *, buffer: int = -1) -> Iterator[BinaryIO]:
+def replace_atomic(path: Path, *, buffer: int = -1) -> Iterator[BinaryIO]:
     """Give a file that takes the place of another when the block ends well.
 
     Args:
@@ -47,6 +47,6 @@ def replacing(path: Path, *, buffer: int = -1) -> Iterator[BinaryIO]:
         draft.unlink(missing_ok=True)
 
 
-def encoded(text: str) -> bytes:
+def encode_utf8(text: str) -> bytes:
     r"""Give text as UTF-8; a surrogate becomes `\udXXX`."""
     return text.encode("utf-8", "backslashreplace")

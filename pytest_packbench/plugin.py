@@ -179,10 +179,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             flag = f"--packbench-{setting.name.replace('_', '-')}"
             group.addoption(flag, dest=dest, default=None, help=setting.help, **setting.option)
         parser.addini(f"packbench_{setting.name}", help=setting.help, type=setting.ini, default=None)
-    # names only: no pack is imported
-    from pytest_packbench.packs import FILES
+    # imports no pack
+    from pytest_packbench.packs import target_files
 
-    for name, about in FILES.items():
+    for name, about in target_files().items():
         parser.addini(f"packbench_{name}", help=about, type="string", default=None)
     group.addoption(
         "--packbench-list",

@@ -1,4 +1,4 @@
-"""The fenced blocks of a page: files to write, commands to run, and what these have to have said."""
+"""The fenced blocks of a page: files to write, commands to run, and their quoted output."""
 
 from __future__ import annotations
 

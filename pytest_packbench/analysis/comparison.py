@@ -1,22 +1,29 @@
-"""Two runs side by side: what improved, what got worse, what can't be compared, and whether it is chance."""
+"""Compare two runs: what improved, what regressed, what is not comparable, and whether it may be chance."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Self
 
-from pytest_packbench.analysis.figures import TOLERANCE
-from pytest_packbench.analysis.intervals import PairedMean, mcnemar, paired_mean
-from pytest_packbench.analysis.listing import MOST_ROWS, keep_first
+from pytest_packbench.analysis.intervals import PairedMean, mcnemar_p_value, paired_mean
+from pytest_packbench.analysis.listing import MOST_ROWS, TopRows, keep_first
 from pytest_packbench.analysis.metrics import whole_of
 from pytest_packbench.analysis.sums import JUDGED
 from pytest_packbench.analysis.tally import Tally, judges_differ, same_case
-from pytest_packbench.analysis.trials import MEAN, cluster_of, facet_of, rule_of, rule_text, together
+from pytest_packbench.analysis.trials import (
+    MEAN,
+    cluster_facet,
+    cluster_of,
+    stream_by_case,
+    trials_rule_of,
+    trials_rule_text,
+)
 from pytest_packbench.model.result import QUARANTINE
+from pytest_packbench.model.score import TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -27,12 +34,12 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.stored import StoredRun
 
 
-# the change of score that makes a case improved or regressed: the original's mark
+# points of score by which a case has improved or regressed, as in the original harness
 THRESHOLD = 0.05
 SMALLER = "smaller_changes"
-# a case that broke is no better than one that failed
+# an error is no improvement over a failure
 _BAD = ("failed", "error", "vacuous", "not_run")
-_FORM = re.compile(r"\s*(?P<name>[a-z_]+)\s*(?P<sign><=|>=|<|>)\s*(?P<bound>[+-]?(?:\d+\.?\d*|\.\d+))\s*")
+_CONDITION = re.compile(r"\s*(?P<name>[a-z_]+)\s*(?P<sign><=|>=|<|>)\s*(?P<bound>[+-]?(?:\d+\.?\d*|\.\d+))\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +50,12 @@ class Change:
         test_id: the case.
         before: its verdict in the baseline, over all its trials.
         after: its verdict now.
-        score_before: the mean over its trials; None where one of them has no score.
+        score_before: the mean over its trials; None if any of them has no score.
         score_after: the same, now.
-        hash_changed: whether the case itself is another one now, or was ruled on by another judge.
-        reasons: terms that came, went or changed, in words; of several trials, how many passed; where one of the
-            runs has no verdict of the rules, what broke.
-        quarantined: whether its notes keep it out of the rates now, and did not before.
+        hash_changed: whether the case was edited, or judged by another judge.
+        reasons: in words: terms added, removed or changed; with several trials, how many passed; if a run did not
+            judge the case, why.
+        quarantined: whether its notes exclude it from the rates now, and did not before.
     """
 
     test_id: str
@@ -62,39 +69,26 @@ class Change:
 
     @property
     def delta(self) -> float | None:
-        """Score now minus score before; None where one of them is missing."""
+        """Score now minus score before; None if either is missing."""
         if self.score_before is None or self.score_after is None:
             return None
         return self.score_after - self.score_before
 
 
-@dataclass(slots=True)
-class Changes:
-    """The changes of one kind.
-
-    Attributes:
-        first: the first `MOST_ROWS` of them, in the order of a page.
-        count: how many there are.
-    """
-
-    first: list[Change] = field(default_factory=list)
-    count: int = 0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """How one case of a run ended, over all its trials: what a comparison reads of it.
+class ComparedCase:
+    """What a comparison reads of one case of a run, over all its trials.
 
     Attributes:
         test_id: the case.
         verdict: over its trials.
-        score: the mean over them; None where one has none.
-        kind: see `CaseResult`, like the next three.
-        message: see there.
-        case_sha256: see there.
-        judge: see there.
-        cluster: what the case shares with others by design; empty where the run names nothing of that kind.
-        terms: name of each term to its effect in words, in order; of judged cases alone.
+        score: the mean over its trials; None if any of them has none.
+        kind: as in `CaseResult`, like the next three.
+        message: as there.
+        case_sha256: as there.
+        judge: as there.
+        cluster: what the case shares with others by design; empty if the run names no such facet.
+        terms: name and effect of each term, in order; empty if the case was not judged.
         trials: how many there were.
         passed: how many of them passed.
     """
@@ -113,37 +107,37 @@ class Ending:
 
     @property
     def quarantined(self) -> bool:
-        """Whether the case's own notes keep it out of the rates."""
+        """Whether the case's notes exclude it from the rates."""
         return self.kind in QUARANTINE
 
     @property
     def counted(self) -> bool:
-        """Whether it stands in the rates: it was scored and passed or failed."""
+        """Whether it is in the rates: it passed or failed and is not quarantined."""
         return self.verdict in JUDGED and not self.quarantined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """Two runs compared.
+    """A run compared with a baseline.
 
     Attributes:
-        baseline: the run compared with.
+        baseline: the earlier run.
         current: the run that is judged.
-        differences: settings in which the runs differ, in words; not empty only when comparing was forced.
-        common: how many cases stand in both runs.
-        unchanged: how many of them are the same case in both, which alone can tell what changed.
-        quarantined: how many of them notes keep out of the rates now, and did not before.
-        left_out: how many are others now, or judged by another judge, and not quarantined.
-        changes: each kind of change to the cases it was seen in.
+        differences: settings in which the runs differ, in words; not empty only if the comparison was forced.
+        common: number of cases in both runs.
+        unchanged: how many of them are the same case in both; all statistics are over these.
+        quarantined: how many of them are excluded from the rates by their notes now, and were not before.
+        left_out: how many were edited or judged by another judge, and are not quarantined.
+        changes: the cases of each kind of change.
         added: the first `MOST_ROWS` cases that only the current run has, by test id.
         removed: the first `MOST_ROWS` that only the baseline has, by test id.
         mean: the paired mean difference of scores over comparable cases.
         lost: comparable cases that passed before and fail now.
         won: comparable cases that failed before and pass now.
-        p_flips: McNemar's exact p value of these flips.
+        p_flips: p value of the exact McNemar test of these flips.
         authored: whether no judged answer of the current run came from a model.
-        trials: the most trials of a case in the baseline and now.
-        cases: how many cases the baseline has, and the current run.
+        trials: the largest number of trials of a case, in the baseline and now.
+        cases: number of cases, in the baseline and now.
     """
 
     baseline: Run
@@ -153,9 +147,9 @@ class RunComparison:
     unchanged: int
     quarantined: int
     left_out: int
-    changes: Mapping[str, Changes]
-    added: tuple[Ending, ...]
-    removed: tuple[Ending, ...]
+    changes: Mapping[str, TopRows[Change]]
+    added: tuple[ComparedCase, ...]
+    removed: tuple[ComparedCase, ...]
     mean: PairedMean | None
     lost: int
     won: int
@@ -165,21 +159,21 @@ class RunComparison:
     cases: tuple[int, int]
 
     def counts(self) -> dict[str, int]:
-        """Count the cases of each kind, and those that are quarantined now, added and removed."""
+        """Return the number of cases of each kind of change, and of those quarantined now, added and removed."""
         return {
-            **{kind: found.count for kind, found in self.changes.items()},
+            **{kind: changes.count for kind, changes in self.changes.items()},
             "quarantined": self.quarantined,
             "added": self.cases[1] - self.common,
             "removed": self.cases[0] - self.common,
         }
 
     def figures(self) -> dict[str, float]:
-        """Give what a condition may name and judges: `counts`, and `mean` in points of score.
+        """Return the figures that a condition may name: `counts`, and `mean` in points of score.
 
-        Not a number is what only unchanged cases of both runs can tell, where there is none: none has regressed and
-        none has not, and a condition on it can't be judged. So is `mean` where no case has a score in both runs.
+        A figure that can't be known is NaN: kinds of change if no case is unchanged in both runs, and `mean` if no
+        case has a score in both runs.
         """
-        unknown = {} if self.unchanged else dict.fromkeys(_OF_PAIRS, math.nan)
+        unknown = {} if self.unchanged else dict.fromkeys(_KINDS_OF_PAIRS, math.nan)
         return {**self.counts(), **unknown, "mean": math.nan if self.mean is None else self.mean.mean}
 
 
@@ -192,11 +186,11 @@ _KINDS: dict[str, Callable[[Change], bool]] = {
     SMALLER: lambda change: change.delta is not None and TOLERANCE < abs(change.delta) < THRESHOLD - TOLERANCE,
     "hash_changed": lambda change: change.hash_changed,
 }
-_OF_PAIRS = _KINDS.keys() - {"hash_changed"}
+_KINDS_OF_PAIRS = _KINDS.keys() - {"hash_changed"}
 
 
-def _is(change: Change, kind: str) -> bool:
-    # a changed case is another case: nothing else is said of it
+def _is_of_kind(change: Change, kind: str) -> bool:
+    # an edited case is another case: it is counted as `hash_changed` alone
     return change.hash_changed is (kind == "hash_changed") and _KINDS[kind](change)
 
 
@@ -209,66 +203,66 @@ def _largest_first(change: Change) -> tuple[float, str]:
 
 
 def differences(baseline: Run, current: Run) -> tuple[str, ...]:
-    """Say in what two runs differ that makes their scores different things: suite, mode, pack, rules."""
-    named = {
+    """Describe the settings in which two runs differ so that their scores can't be compared."""
+    settings = {
         "suite": (baseline.suite, current.suite),
         "mode": (baseline.mode, current.mode),
         "pack": (f"{baseline.pack} {baseline.pack_version}", f"{current.pack} {current.pack_version}"),
         "scoring rules": (baseline.suite_sha256[:12], current.suite_sha256[:12]),
-        "rule for trials": _rules(baseline, current),
+        "trials rule": _trials_rules(baseline, current),
     }
     return tuple(
-        f"{name}: {before!r} before, {after!r} now" for name, (before, after) in named.items() if before != after
+        f"{name}: {before!r} before, {after!r} now" for name, (before, after) in settings.items() if before != after
     )
 
 
-def _rules(baseline: Run, current: Run) -> tuple[str, str]:
-    """Say how verdicts are made of trials; the mean is the same thing for one trial as for many."""
-    before, after = (_rule_text(run) for run in (baseline, current))
+def _trials_rules(baseline: Run, current: Run) -> tuple[str, str]:
+    """Return the trials rule of each run in words; two empty texts if they are equivalent."""
+    before, after = (_trials_rule_words(run) for run in (baseline, current))
+    # the mean is the same rule for one trial as for many
     return ("", "") if {before, after} <= {"", MEAN} else (before or "one trial", after or "one trial")
 
 
-def _rule_text(run: Run) -> str:
+def _trials_rule_words(run: Run) -> str:
     trials = run.settings.get("trials")
     if not isinstance(trials, int) or trials == 1:
         return ""
-    text = rule_text(rule_of(run))
+    text = trials_rule_text(trials_rule_of(run))
     return text if text == MEAN else f"{text} of {trials}"
 
 
 def compare(baseline: StoredRun | OpenRun, current: StoredRun | OpenRun) -> RunComparison:
     """Compare two runs case by case (spec, "Comparing runs").
 
-    Cases whose hash changed are listed and left out of the paired statistics; trials of a case are one case, judged by
-    the rule of its run. Neither run is held: a tally counts each, and of a case is kept how it ended. The order of
-    results makes no difference.
+    Edited cases are listed and excluded from the paired statistics. Trials of a case are one case, judged by the trials
+    rule of its run. Results are read once, in any order, and only a summary of each case is kept.
 
     Raises:
-        TrialsRuleError: a run was judged by a rule for trials that is none.
+        TrialsRuleError: the settings of a run contain an invalid trials rule.
     """
-    facet = facet_of(current.run)
+    facet = cluster_facet(current.run)
     before, after = (
-        Endings(baseline.run, facet).take(baseline.entries),
-        Endings(current.run, facet).take(current.entries),
+        ComparedRun(baseline.run, facet).add_all(baseline.results),
+        ComparedRun(current.run, facet).add_all(current.results),
     )
     common = sorted(before.cases.keys() & after.cases.keys())
-    changes: dict[str, Changes] = {kind: Changes() for kind in _KINDS}
+    changes: dict[str, TopRows[Change]] = {kind: TopRows() for kind in _KINDS}
     pairs: list[tuple[float, str]] = []
     flips: Counter[tuple[str, str]] = Counter()
     quarantined = left_out = 0
-    for name in common:
-        change = _change(before.cases[name], after.cases[name])
+    for test_id in common:
+        change = _change(before.cases[test_id], after.cases[test_id])
         quarantined += change.quarantined
         if change.hash_changed:
             left_out += not change.quarantined
         else:
             flips[change.before, change.after] += 1
             if change.delta is not None:
-                pairs.append((change.delta, after.cases[name].cluster))
-        for kind, found in changes.items():
-            if _is(change, kind):
-                found.count += 1
-                keep_first(found.first, change, MOST_ROWS, key=_largest_first if kind == SMALLER else _worst_first)
+                pairs.append((change.delta, after.cases[test_id].cluster))
+        for kind, rows in changes.items():
+            if _is_of_kind(change, kind):
+                rows.count += 1
+                keep_first(rows.first, change, MOST_ROWS, key=_largest_first if kind == SMALLER else _worst_first)
     lost, won = flips["passed", "failed"], flips["failed", "passed"]
     return RunComparison(
         baseline=baseline.run,
@@ -279,43 +273,43 @@ def compare(baseline: StoredRun | OpenRun, current: StoredRun | OpenRun) -> RunC
         quarantined=quarantined,
         left_out=left_out,
         changes=changes,
-        added=after.beside(before),
-        removed=before.beside(after),
+        added=after.cases_not_in(before),
+        removed=before.cases_not_in(after),
         mean=paired_mean([delta for delta, _ in pairs], [cluster for _, cluster in pairs] if facet else None),
         lost=lost,
         won=won,
-        p_flips=mcnemar(lost, won),
+        p_flips=mcnemar_p_value(lost, won),
         authored=after.authored,
         trials=(before.trials, after.trials),
         cases=(len(before.cases), len(after.cases)),
     )
 
 
-class Endings:
-    """How the cases of a run ended, by test id.
+class ComparedRun:
+    """The cases of a run, as far as a comparison needs them.
 
     Args:
         run: what is true of all its results.
         facet: what cases share by design; empty for none.
 
     Attributes:
-        cases: test id to the end of that case; where two cases have one test id, the worse one with the trials of both.
+        cases: test id to case; of two cases with the same test id the worse one, with the trials of both.
 
     Raises:
-        TrialsRuleError: the run was judged by a rule for trials that is none.
+        TrialsRuleError: the settings of the run contain an invalid trials rule.
     """
 
     def __init__(self, run: Run, facet: str) -> None:
-        self.cases: dict[str, Ending] = {}
+        self.cases: dict[str, ComparedCase] = {}
         self._run = run
         self._facet = facet
         self._terms: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
-        self._tally = Tally(trials_rule=rule_of(run), each_case=(self._add,))
+        self._tally = Tally(trials_rule=trials_rule_of(run), each_case=(self._add,))
 
-    def take(self, results: Iterable[CaseResult]) -> Self:
-        """Count the results of the run, in any order, without holding them."""
+    def add_all(self, results: Iterable[CaseResult]) -> Self:
+        """Add the results of the run, in any order."""
         most = self._run.settings.get("trials", 1)
-        for attempts in together(results, most if isinstance(most, int) else 1):
+        for attempts in stream_by_case(results, most if isinstance(most, int) else 1):
             for attempt in attempts:
                 self._tally.add(attempt)
         self._tally.close()
@@ -323,84 +317,84 @@ class Endings:
 
     @property
     def trials(self) -> int:
-        """The most trials of a case."""
-        return max((one.trials for one in self.cases.values()), default=1)
+        """The largest number of trials of a case."""
+        return max((case.trials for case in self.cases.values()), default=1)
 
     @property
     def authored(self) -> bool:
         """Whether there are judged answers, and none of them came from a model."""
         whole = whole_of(self._tally)
-        judged = whole.count(lambda one: one.counted)
-        return judged > 0 and whole.count(lambda one: one.authored) == judged
+        judged = whole.count(lambda profile: profile.counted)
+        return judged > 0 and whole.count(lambda profile: profile.authored) == judged
 
-    def beside(self, other: Endings) -> tuple[Ending, ...]:
-        """Give the first `MOST_ROWS` cases that are not in another run, by test id."""
-        return tuple(self.cases[name] for name in nsmallest(MOST_ROWS, self.cases.keys() - other.cases.keys()))
+    def cases_not_in(self, other: ComparedRun) -> tuple[ComparedCase, ...]:
+        """Return the first `MOST_ROWS` cases that another run does not have, by test id."""
+        return tuple(self.cases[test_id] for test_id in nsmallest(MOST_ROWS, self.cases.keys() - other.cases.keys()))
 
-    def _add(self, case: CaseResult, passed: int, trials: int) -> None:
-        terms = tuple((str(term["name"]), _points(term)) for term in case.terms) if case.counted else ()
-        found = Ending(
-            test_id=case.test_id,
-            verdict=case.verdict,
-            score=case.score,
-            kind=case.kind,
-            message=case.message,
-            case_sha256=case.case_sha256,
-            judge=case.judge,
-            cluster=cluster_of(case, self._facet) if self._facet else "",
-            # most cases have the terms of others
+    def _add(self, result: CaseResult, passed: int, trials: int) -> None:
+        terms = tuple((str(term["name"]), _points(term)) for term in result.terms) if result.counted else ()
+        case = ComparedCase(
+            test_id=result.test_id,
+            verdict=result.verdict,
+            score=result.score,
+            kind=result.kind,
+            message=result.message,
+            case_sha256=result.case_sha256,
+            judge=result.judge,
+            cluster=cluster_of(result, self._facet) if self._facet else "",
+            # equal tuples are shared, since most cases have the same terms
             terms=self._terms.setdefault(terms, terms),
             trials=trials,
             passed=passed,
         )
-        twin = self.cases.get(case.test_id)
+        twin = self.cases.get(result.test_id)
         if twin is not None:
-            worse = min(twin, found, key=_how_good)
-            found = replace(worse, trials=twin.trials + trials, passed=twin.passed + passed)
-        self.cases[case.test_id] = found
+            worse = min(twin, case, key=_badness)
+            case = replace(worse, trials=twin.trials + trials, passed=twin.passed + passed)
+        self.cases[result.test_id] = case
 
 
-def _how_good(one: Ending) -> tuple[bool, bool, float, str]:
-    return one.counted, one.verdict == "passed", one.score or 0.0, repr(one)
+def _badness(case: ComparedCase) -> tuple[bool, bool, float, str]:
+    return case.counted, case.verdict == "passed", case.score or 0.0, repr(case)
 
 
-def _change(old: Ending, new: Ending) -> Change:
+def _change(before: ComparedCase, after: ComparedCase) -> Change:
     return Change(
-        test_id=old.test_id,
-        before=old.verdict,
-        after=new.verdict,
-        score_before=None if old.quarantined else old.score,
-        score_after=None if new.quarantined else new.score,
-        hash_changed=not same_case(old, new),
-        reasons=_why(old, new),
-        quarantined=new.quarantined and not old.quarantined,
+        test_id=before.test_id,
+        before=before.verdict,
+        after=after.verdict,
+        score_before=None if before.quarantined else before.score,
+        score_after=None if after.quarantined else after.score,
+        hash_changed=not same_case(before, after),
+        reasons=_reasons(before, after),
+        quarantined=after.quarantined and not before.quarantined,
     )
 
 
-def _why(before: Ending, after: Ending) -> tuple[str, ...]:
+def _reasons(before: ComparedCase, after: ComparedCase) -> tuple[str, ...]:
     if judges_differ(before, after):
-        was, now = (one.judge or "the rules alone" for one in (before, after))
-        return (f"judged by {was} before, by {now} now",)
+        old, new = (case.judge or "rules only" for case in (before, after))
+        return (f"judged by {old} before, by {new} now",)
     if before.trials > 1 or after.trials > 1:
-        was, now = (f"{one.passed} / {one.trials}" for one in (before, after))
-        return (f"{was} trials passed before, {now} now",)
+        old, new = (f"{case.passed} / {case.trials}" for case in (before, after))
+        return (f"{old} trials passed before, {new} now",)
     if before.counted and after.counted:
-        return tuple(_reasons(dict(before.terms), dict(after.terms)))
-    # what broke has no terms: that they are gone is no reason
-    told = [(name, one) for name, one in (("before", before), ("now", after)) if not one.counted]
-    return tuple(f"{name} {': '.join(part for part in (one.kind, one.message) if part)}" for name, one in told)
+        return tuple(_changed_terms(dict(before.terms), dict(after.terms)))
+    # a case that was not judged has no terms, so that missing terms explain nothing
+    unjudged = [(when, case) for when, case in (("before", before), ("now", after)) if not case.counted]
+    return tuple(": ".join(part for part in (when, case.kind, case.message) if part) for when, case in unjudged)
 
 
-def _reasons(old: Mapping[str, str], new: Mapping[str, str]) -> Iterable[str]:
-    if old == new:
+def _changed_terms(before: Mapping[str, str], after: Mapping[str, str]) -> Iterable[str]:
+    if before == after:
         return
-    for name in sorted(old.keys() | new.keys()):
-        if name not in new:
-            yield f"{name} went ({old[name]})"
-        elif name not in old:
-            yield f"{name} came ({new[name]})"
-        elif old[name] != new[name]:
-            yield f"{name} {old[name]} to {new[name]}"
+    for name in sorted(before.keys() | after.keys()):
+        if name not in after:
+            yield f"{name} removed ({before[name]})"
+        elif name not in before:
+            yield f"{name} added ({after[name]})"
+        elif before[name] != after[name]:
+            yield f"{name} {before[name]} to {after[name]}"
 
 
 def _points(term: Mapping[str, Any]) -> str:
@@ -410,12 +404,12 @@ def _points(term: Mapping[str, Any]) -> str:
 
 
 class ConditionError(ValueError):
-    """A condition can't be read: one line with what was expected."""
+    """A condition is invalid; the message is one line that says what was expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """One condition; where it holds, the comparison fails.
+class FailCondition:
+    """A condition on a comparison, which fails if the condition is met.
 
     Attributes:
         name: a figure of the comparison.
@@ -427,10 +421,10 @@ class Condition:
     sign: str
     bound: float
 
-    def holds(self, figures: Mapping[str, float]) -> bool:
-        """Whether the figure lies on the named side of the bound; float noise of 1e-9 decides nothing.
+    def is_met(self, figures: Mapping[str, float]) -> bool:
+        """Whether the figure is on the named side of the bound; differences of at most 1e-9 count as equal.
 
-        It holds, and so fails the comparison, where there is no figure to judge.
+        A condition on an unknown figure (NaN) is met, so that the comparison fails.
         """
         value = figures[self.name]
         if math.isnan(value):
@@ -440,26 +434,28 @@ class Condition:
         return value < self.bound if self.sign.startswith("<") else value > self.bound
 
     def __str__(self) -> str:
-        """Write it as it is read."""
+        """Return it as `parse_conditions` reads it."""
         return f"{self.name}{self.sign}{self.bound:g}"
 
 
-def parse_conditions(text: str, names: Collection[str]) -> tuple[Condition, ...]:
-    """Read conditions that are separated by commas.
+def parse_conditions(text: str, names: Collection[str]) -> tuple[FailCondition, ...]:
+    """Parse conditions separated by commas.
 
     Args:
-        text: `name`, `<`, `<=`, `>` or `>=`, and a number, each.
+        text: for each condition a name, one of `<`, `<=`, `>` and `>=`, and a number.
         names: the figures that may be named.
 
     Raises:
-        ConditionError: one is malformed or names no figure.
+        ConditionError: a condition is malformed or names an unknown figure.
     """
-    found = []
+    conditions = []
     for part in text.split(","):
-        match = _FORM.fullmatch(part)
+        match = _CONDITION.fullmatch(part)
         if match is None:
             raise ConditionError(f"condition {part.strip()!r}: expected a form such as regressed>0 or mean<-0.02")
         if match["name"] not in names:
-            raise ConditionError(f"condition {part.strip()!r}: expected one of: {', '.join(sorted(names))}")
-        found.append(Condition(name=match["name"], sign=match["sign"], bound=float(match["bound"])))
-    return tuple(found)
+            raise ConditionError(
+                f"condition {part.strip()!r}: unknown figure; expected one of {', '.join(sorted(names))}"
+            )
+        conditions.append(FailCondition(name=match["name"], sign=match["sign"], bound=float(match["bound"])))
+    return tuple(conditions)

@@ -1,16 +1,16 @@
-"""The end of a run: its numbers, how its gates decide, whether it passed and why, and what it can't tell."""
+"""The end of a run: its statistics, its gates, whether it passed and why, and the caveats."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Self
 
-from pytest_packbench.analysis.figures import count
-from pytest_packbench.analysis.gates import baseline_of, gate_tally, judged, of_a_part, of_a_shard
+from pytest_packbench.analysis.gates import defer_to_merge, gate_baseline, gate_tally, judge_gates, skip_unselected
 from pytest_packbench.analysis.listing import Listing
 from pytest_packbench.analysis.statistics import statistics_of
 from pytest_packbench.analysis.sums import AUTHORED
-from pytest_packbench.analysis.trials import facet_of, remark, rule_of
+from pytest_packbench.analysis.trials import cluster_facet, dependence_note, trials_rule_of
+from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import SuiteConfig
-    from pytest_packbench.runs.stored import Earlier
+    from pytest_packbench.runs.stored import BaselineLookup
 
 Scope = Literal["whole", "part", "shard"]
-# of the gates that fail, so many are named in a sentence
-_NAMED = 3
+# how many failing gates a sentence names
+_MOST_NAMED = 3
 _REPLAYED_WHOLE = ("http:", "https:", "cmd:")
 
 
@@ -39,68 +39,70 @@ class Conclusion:
         run: what is true of all its results.
         statistics: their numbers.
         gates: how the gates decided.
-        page: the cases that the run's page shows, in its order.
-        ends: the cases that a terminal shows, in its order.
-        comparison: what changed since the baseline; None where there is none, or the run is not compared.
+        page_cases: the cases that the run's page lists, in its order.
+        terminal_cases: the cases that a terminal lists, in its order.
+        comparison: the comparison with the baseline; None if there is no baseline, or the run is not compared.
     """
 
     run: Run
     statistics: Statistics
     gates: Sequence[GateResult]
-    page: Listing = field(default_factory=Listing)
-    ends: Listing = field(default_factory=Listing)
+    page_cases: Listing = field(default_factory=Listing)
+    terminal_cases: Listing = field(default_factory=Listing)
     comparison: RunComparison | None = None
 
 
-class RunCount:
-    """A run on its way to its end: its results are counted one by one, and not held.
+class RunEvaluator:
+    """Count the results of a run one by one, without keeping them, and judge the run at its end.
 
     Args:
         run: what is true of all results, as far as it is known.
         rules: the suite's, with its gates.
-        pack: the suite's pack, which tells the levels of agreement.
-        earlier: the earlier run, which gates may ask for.
-        order: of the cases that a terminal shows.
+        pack: the suite's pack, which names the levels of agreement.
+        earlier: the earlier run, which gates may compare with.
+        order: of the cases that a terminal lists.
 
     Raises:
-        TrialsRuleError: a run was judged by a rule for trials that is none.
+        TrialsRuleError: the settings of a run contain an invalid trials rule.
     """
 
-    def __init__(self, run: Run, rules: SuiteConfig, pack: Pack, earlier: Earlier, *, order: Order = "given") -> None:
-        rule = rule_of(run, rules.trials_rule())
+    def __init__(
+        self, run: Run, rules: SuiteConfig, pack: Pack, earlier: BaselineLookup, *, order: Order = "given"
+    ) -> None:
+        rule = trials_rule_of(run, rules.trials_rule())
         self._levels = pack.depths or None
         self._gates = rules.all_gates()
-        self._baseline = baseline_of(earlier, self._gates, rule)
-        self._page, self._ends = Listing("id"), Listing(order)
+        self._baseline = gate_baseline(earlier, self._gates, rule)
+        self._page_cases, self._terminal_cases = Listing("id"), Listing(order)
         self._tally = gate_tally(
             self._gates,
             trials_rule=rule,
-            facet=facet_of(run),
+            facet=cluster_facet(run),
             baseline=self._baseline,
-            each_case=(self._page.add, self._ends.add),
+            each_case=(self._page_cases.add, self._terminal_cases.add),
         )
 
     def add(self, result: CaseResult) -> None:
-        """Count a result; those of one case come one after the other."""
+        """Count a result; the trials of a case have to follow each other."""
         self._tally.add(result)
 
-    def take(self, results: Sequence[CaseResult]) -> Self:
+    def add_all(self, results: Sequence[CaseResult]) -> Self:
         """Count results in any order."""
-        self._tally.take(results)
+        self._tally.add_all(results)
         return self
 
     def conclusion(self, run: Run, scope: Scope = "whole", comparison: RunComparison | None = None) -> Conclusion:
-        """Judge the run, of which all results were counted; `scope` is as in `conclude`."""
-        baseline = None if self._baseline is None else self._baseline.for_run(run, self._tally)
-        gates = judged(self._tally.close(), self._gates, baseline)
+        """Judge the run after all its results were counted; `scope` is as in `conclude`."""
+        baseline = None if self._baseline is None else self._baseline.checked(run, self._tally)
+        gates = judge_gates(self._tally.close(), self._gates, baseline)
         if scope != "whole":
-            gates = of_a_shard(gates) if scope == "shard" else of_a_part(gates)
+            gates = defer_to_merge(gates) if scope == "shard" else skip_unselected(gates)
         return Conclusion(
             run=run,
             statistics=statistics_of(self._tally, levels=self._levels),
             gates=gates,
-            page=self._page,
-            ends=self._ends,
+            page_cases=self._page_cases,
+            terminal_cases=self._terminal_cases,
             comparison=comparison,
         )
 
@@ -110,38 +112,44 @@ def conclude(
     results: Sequence[CaseResult],
     rules: SuiteConfig,
     pack: Pack,
-    earlier: Earlier,
+    earlier: BaselineLookup,
     *,
     scope: Scope = "whole",
     compared: bool = False,
 ) -> Conclusion:
-    """Judge a run that has ended, and whose results are at hand, one for each attempt; see `RunCount`.
+    """Judge a run that has ended; see `RunEvaluator` for the other arguments.
 
-    The scope is `part` where cases of the suite were left out on purpose: a gate without a case holds; it is `shard`
-    where the run is to be merged: the gates of the merged run decide. With `compared` it is said what changed since the
-    earlier run; of a shard that can't be said.
+    Args:
+        run: what is true of all results.
+        results: one for each attempt.
+        rules: the suite's.
+        pack: the suite's pack.
+        earlier: the earlier run.
+        scope: `part` if some of the suite's cases were not selected, so that a gate without a case passes; `shard` if
+            the run is to be merged, so that the gates are left to the merged run; else `whole`.
+        compared: compare with the earlier run; a shard can't be compared.
 
     Raises:
-        TrialsRuleError: a run was judged by a rule for trials that is none.
+        TrialsRuleError: the settings of a run contain an invalid trials rule.
     """
     comparison = None
     if compared and earlier.stored is not None and scope != "shard":
         from pytest_packbench.analysis.comparison import compare
         from pytest_packbench.runs.stored import StoredRun
 
-        comparison = compare(earlier.stored, StoredRun(source=run.run_id, run=run, entries=tuple(results)))
-    return RunCount(run, rules, pack, earlier).take(results).conclusion(run, scope, comparison)
+        comparison = compare(earlier.stored, StoredRun(source=run.run_id, run=run, results=tuple(results)))
+    return RunEvaluator(run, rules, pack, earlier).add_all(results).conclusion(run, scope, comparison)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class RunVerdict:
     """Whether a run passed.
 
     Attributes:
-        status: `failed` where something that was judged is bad or broken or a gate does not hold; else `partial`
-            where cases are missing; else `passed`.
+        status: `failed` if a judged case or a gate failed or a case ended in error; else `partial` if cases are
+            missing; else `passed`.
         headline: the status in capitals and the count of cases, for a title.
-        sentence: what decided, one or more sentences in one line.
+        sentence: the reasons, one or more sentences in one line.
     """
 
     status: Literal["passed", "failed", "partial"]
@@ -149,121 +157,125 @@ class Judgement:
     sentence: str
 
 
-def judge(told: Conclusion) -> Judgement:
-    """Judge a run as pytest's exit code does (design 4).
+def run_verdict(conclusion: Conclusion) -> RunVerdict:
+    """Judge a run as pytest's exit code does.
 
-    The run's setting `gate` says whether each failing case fails the run (`case`) or the gates alone do (`suite`).
+    The run's setting `gate` decides whether each failing case fails the run (`case`) or only the gates do (`suite`).
 
     Returns:
-        The judgement, in plain text that may hold names out of cases: escape it where it is shown.
+        The verdict in plain text, which may contain names from cases: escape it before rendering.
     """
-    run, overall = told.run, told.statistics.overall
-    reasons = list(_reasons(told))
+    run, overall = conclusion.run, conclusion.statistics.overall
+    reasons = list(_failures(conclusion))
     status: Literal["passed", "failed", "partial"] = "failed" if reasons else "partial" if run.partial else "passed"
     words = [status.upper()]
     if run.partial and status != "partial":
         words.append("PARTIAL")
-    sentences = [f"{_capital('; '.join(reasons))}."] if reasons else [_good(told)]
+    sentences = [f"{_capitalized('; '.join(reasons))}."] if reasons else [_success(conclusion)]
     if run.partial:
-        sentences.append(f"The run is not complete: {run.partial}.")
-    return Judgement(
+        sentences.append(f"The run is incomplete: {run.partial}.")
+    return RunVerdict(
         status=status,
         headline=f"{', '.join(words)}, {overall.passed} of {overall.n} judged cases passed",
         sentence=" ".join(sentences),
     )
 
 
-def limits(run: Run, statistics: Statistics) -> list[str]:
-    """Say what the run can tell and what it can't (design 7), in sentences that may hold names from outside."""
-    found = [_origin(run, statistics)]
+def caveats(run: Run, statistics: Statistics) -> list[str]:
+    """Return what the run measures and what it does not, in sentences that may contain names from cases."""
+    sentences = [_origin_of_answers(run, statistics)]
     if run.mode == "fixture" and statistics.totals.stale:
-        stale = statistics.totals.stale
-        whose = "The recording" if stale == 1 else "The recordings"
-        of = f"{stale} of {count(statistics.totals.selected, 'case')}"
-        found.append(f"{whose} of {of} answered another prompt than today's.")
+        stale, cases = statistics.totals.stale, pluralize(statistics.totals.selected, "case")
+        sentences.append(
+            f"{stale} of {cases} used a stale recording: the prompt has changed since the recording was made."
+        )
     if run.mode == "fixture" and run.target.startswith(_REPLAYED_WHOLE):
-        found.append("Pipeline not run: scoring only; the target's results were replayed whole.")
+        sentences.append("Pipeline not run: scoring only. The target's recorded results were replayed.")
     if run.bundled:
-        found.append("The suite is bundled: it came with the installed package, not from this project.")
-    facet = facet_of(run)
+        sentences.append("The suite is bundled: it comes from the installed package, not from this project.")
+    facet = cluster_facet(run)
     if facet and statistics.has_intervals:
         groups = statistics.grouped().get(facet, ())
-        clusters, alone = sum(group.n > 0 for group in groups), statistics.overall.n - sum(group.n for group in groups)
-        told = remark(statistics.overall.n, clusters + alone, facet)
-        found += [f"{told}; Wilson intervals and exact bounds take them as independent."] if told else []
-    return [*found, *run.findings]
+        clusters = sum(group.n > 0 for group in groups)
+        unclustered = statistics.overall.n - sum(group.n for group in groups)
+        note = dependence_note(statistics.overall.n, clusters + unclustered, facet)
+        sentences += [f"{note}; Wilson intervals and exact bounds assume independent cases."] if note else []
+    return [*sentences, *run.findings]
 
 
-def _reasons(told: Conclusion) -> Iterator[str]:
-    run, gates = told.run, told.gates
-    verdicts, n = told.statistics.totals.verdicts, told.statistics.overall.n
+def _failures(conclusion: Conclusion) -> Iterator[str]:
+    run, gates = conclusion.run, conclusion.gates
+    verdicts, n = conclusion.statistics.totals.verdicts, conclusion.statistics.overall.n
     if verdicts["failed"] and run.settings.get("gate") != "suite":
-        yield f"{verdicts['failed']} of {count(n, 'judged case')} failed"
+        yield f"{verdicts['failed']} of {pluralize(n, 'judged case')} failed"
     if verdicts["error"]:
-        yield f"{count(verdicts['error'], 'case')} broke (error)"
+        yield f"{pluralize(verdicts['error'], 'case')} ended in error"
     if verdicts["vacuous"]:
-        yield f"{count(verdicts['vacuous'], 'case')} could not have failed (vacuous)"
+        yield f"{pluralize(verdicts['vacuous'], 'case')} could not have failed (vacuous)"
     if not n and "shard" not in run.settings:
         yield "no case was judged"
-    # what did not run is no failure: `partial` says it
-    broken = [each for each in gates if not (each.passed or (run.partial and each.metric == "completeness"))]
-    if len(broken) == 1:
-        yield f"the gate {broken[0].text}"
-    elif broken:
-        more = f" and {len(broken) - _NAMED} more" if len(broken) > _NAMED else ""
-        names = ", ".join(each.subject for each in broken[:_NAMED])
-        yield f"{len(broken)} of {count(len(gates), 'gate')} do not hold: {names}{more}"
+    # cases that did not run make the run partial, not failed
+    failed = [gate for gate in gates if not (gate.passed or (run.partial and gate.metric == "completeness"))]
+    if len(failed) == 1:
+        yield f"gate {failed[0].text}"
+    elif failed:
+        more = f" and {len(failed) - _MOST_NAMED} more" if len(failed) > _MOST_NAMED else ""
+        names = ", ".join(gate.subject for gate in failed[:_MOST_NAMED])
+        yield f"{len(failed)} of {pluralize(len(gates), 'gate')} failed: {names}{more}"
 
 
-def _good(told: Conclusion) -> str:
-    run, gates, overall = told.run, told.gates, told.statistics.overall
+def _success(conclusion: Conclusion) -> str:
+    run, gates, overall = conclusion.run, conclusion.gates, conclusion.statistics.overall
     share = "all" if overall.passed == overall.n else str(overall.passed)
-    done = "The one judged case passed" if overall.passed == overall.n == 1 else ""
-    done = done or (
-        _capital(f"{share} of {count(overall.n, 'judged case')} passed") if overall.n else "No case is here"
-    )
+    cases = "No case was judged"
+    if overall.n:
+        cases = _capitalized(f"{share} of {pluralize(overall.n, 'judged case')} passed")
+    if overall.passed == overall.n == 1:
+        cases = "The only judged case passed"
     if "shard" in run.settings:
-        return f"{done}; packbench merge judges the gates."
-    failing = sum(not result.passed for result in gates)
-    # a run in which every case fails passes so, and nobody should read that as good
-    if run.settings.get("gate") == "suite" and all(result.metric == "completeness" for result in gates):
-        holds = f": completeness {'does not hold' if failing else 'holds'}" if gates else ""
-        return f"{done}; no gate judges them{holds}."
+        return f"{cases}; packbench merge judges the gates."
+    failing = sum(not gate.passed for gate in gates)
+    # with gate=suite and no gate on scores, a run passes even if all its cases fail
+    if run.settings.get("gate") == "suite" and all(gate.metric == "completeness" for gate in gates):
+        completeness = f" (completeness {'failed' if failing else 'passed'})" if gates else ""
+        return f"{cases}; no gate judges their scores{completeness}."
     if not gates:
-        return f"{done}."
+        return f"{cases}."
     if failing:
-        return f"{done}; completeness does not hold."
-    return f"{done}; {'the gate holds' if len(gates) == 1 else f'all {len(gates)} gates hold'}."
+        return f"{cases}; completeness failed."
+    return f"{cases}; {'the gate' if len(gates) == 1 else f'all {len(gates)} gates'} passed."
 
 
-def _capital(text: str) -> str:
+def _capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _origin(run: Run, statistics: Statistics) -> str:
+def _origin_of_answers(run: Run, statistics: Statistics) -> str:
     n, authored = statistics.overall.n, statistics.authored
     if statistics.all_authored:
         agent = f" ({run.model})" if run.backend == AUTHORED and run.model else ""
         scripted = agent or run.mode != "fixture"
-        written = f"Answers were scripted{agent}" if scripted else "Recordings were authored"
-        return f"{written}: this run tests gates and scoring, not a model; no interval is given."
+        origin = f"Answers were scripted{agent}" if scripted else "Recordings were authored"
+        return f"{origin}: this run tests gates and scoring, not a model, so no interval is shown."
     models = ", ".join(statistics.models)
     if run.mode == "fixture":
         answered = f", answers recorded from {models}" if models else ""
-        told = (
-            f"Fixture mode{answered}: this run tells whether the pipeline or the scoring changed, "
+        text = (
+            f"Fixture mode{answered}: this run shows whether the pipeline or the scoring changed, "
             "not how good the model is."
         )
     elif n and not models and not authored:
-        told = (
-            "Live mode; the target asked no model through packbench: "
-            "this run tells how good the target is on these cases."
+        text = (
+            "Live mode; the target called no model through packbench: "
+            "this run shows how good the target is on these cases."
         )
     else:
-        told = f"Live mode{f' ({models})' if models else ''}: this run tells how good the model is on these cases."
+        text = f"Live mode{f' ({models})' if models else ''}: this run shows how good the model is on these cases."
     if authored:
-        told += f" {authored} of {count(n, 'answer')} were authored and say nothing of a model."
+        text += f" {authored} of {pluralize(n, 'answer')} were authored and say nothing about a model."
     if statistics.cached:
-        share = f"{statistics.cached} of {count(n, 'answer')}"
-        told += f" {share} came, whole or in part, out of kept answers: the model was not asked anew."
-    return told
+        text += (
+            f" {statistics.cached} of {pluralize(n, 'answer')} came, wholly or partly, from the answer cache: "
+            "the model was not called again for them."
+        )
+    return text

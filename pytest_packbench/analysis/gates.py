@@ -1,4 +1,4 @@
-"""Gates: whether a run is good enough, and the arithmetic of it in one line (design 4 and 7)."""
+"""Judge whether a run is good enough, and show the arithmetic of each gate in one line."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.comparison import differences
-from pytest_packbench.analysis.figures import TOLERANCE, aligned, count, interval
-from pytest_packbench.analysis.intervals import exact_bound, wilson
+from pytest_packbench.analysis.formatting import format_interval, format_with_bounds
+from pytest_packbench.analysis.intervals import exact_bound, wilson_interval
 from pytest_packbench.analysis.metrics import (
     COMPLETENESS,
     MEAN_SCORE,
@@ -22,10 +22,19 @@ from pytest_packbench.analysis.metrics import (
     pairs,
     whole_of,
 )
-from pytest_packbench.analysis.sums import Sums
+from pytest_packbench.analysis.sums import ResultSums
 from pytest_packbench.analysis.tally import TAG, Tally
-from pytest_packbench.analysis.trials import MEAN, facet_of, folded, most_trials, remark, rule_of
+from pytest_packbench.analysis.trials import (
+    MEAN,
+    cluster_facet,
+    dependence_note,
+    fold_trials,
+    most_trials,
+    trials_rule_of,
+)
 from pytest_packbench.model.gate import GateResult
+from pytest_packbench.model.score import TOLERANCE
+from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,13 +45,16 @@ if TYPE_CHECKING:
     from pytest_packbench.model.gate import Gate
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
-    from pytest_packbench.runs.stored import Earlier, StoredRun
+    from pytest_packbench.runs.stored import BaselineLookup, StoredRun
 
 
 _ABSENT = "not in this run"
-_NOT_KNOWN = "not known from records alone, which hold no case that broke; give the run's folder or its report.json"
+_UNKNOWN = (
+    "unknown, because records alone do not show errors and cases that did not run; "
+    "pass the run's folder or its report.json"
+)
 _USUAL = 0.95
-# one is a count of the run itself, the other no share of cases
+# not proportions of a sample of cases
 _NO_SAMPLE = (COMPLETENESS, MEAN_SCORE)
 _FEW = 5
 
@@ -55,101 +67,97 @@ def gate_tally(
     baseline: Baseline | None = None,
     each_case: Iterable[EachCase] = (),
 ) -> Tally:
-    """Give the tally of a run that these gates judge: they say which groups and cases are asked for; see `Tally`."""
-    found = tuple(gates)
+    """Return a tally that counts what these gates need; for the other arguments see `Tally`."""
+    gates = tuple(gates)
     return Tally(
         trials_rule=trials_rule,
-        by_tag=any(gate.by == TAG for gate in found),
-        required=[name for gate in found for name in gate.must_pass],
+        by_tag=any(gate.by == TAG for gate in gates),
+        required=[name for gate in gates for name in gate.must_pass],
         facet=facet,
         earlier=None if baseline is None else baseline.cases,
         each_case=each_case,
     )
 
 
-def judged(
-    tally: Tally, gates: Iterable[Gate], baseline: Baseline | None = None, *, whole: bool = True
+def judge_gates(
+    tally: Tally, gates: Iterable[Gate], baseline: Baseline | None = None, *, with_errors: bool = True
 ) -> tuple[GateResult, ...]:
     """Judge a run by its gates.
 
-    A gate without a case to judge fails: it can't tell. So does a gate by a name that no case has, and one that
-    asks for a baseline where there is none that can be compared with.
+    A gate without a case to judge fails. So does a gate by a name that no case has, and a gate with
+    `max_ratio_to_baseline` without a comparable baseline.
 
     Args:
-        tally: the run, counted as `gate_tally` says.
+        tally: the run, counted by the tally of `gate_tally`.
         gates: the gates; time is linear in them and in the run's groups.
         baseline: the run to compare with, for `max_ratio_to_baseline`.
-        whole: whether cases that broke or did not run were counted; where that is not known, completeness is not known
-            either, and fails.
+        with_errors: whether errors and cases that did not run were counted; if not, completeness is unknown and fails.
 
     Returns:
-        For each gate one result, or one for each group in the order of the groups' names.
+        One result for each gate, or one for each group in the order of the groups' names.
 
     Raises:
-        ValueError: no such metric.
+        ValueError: a metric is unknown.
     """
-    run = _Run(tally.close(), baseline)
-    return tuple(result for gate in gates for result in run.judged(gate, whole=whole))
+    judge = _GateJudge(tally.close(), baseline)
+    return tuple(result for gate in gates for result in judge.results(gate, with_errors=with_errors))
 
 
 def check_run(
     run: Run,
-    entries: Sequence[CaseResult],
+    results: Sequence[CaseResult],
     gates: Iterable[Gate],
-    earlier: Earlier | None = None,
+    earlier: BaselineLookup | None = None,
     *,
-    whole: bool = True,
+    with_errors: bool = True,
     trials_rule: Rule = MEAN,
 ) -> tuple[GateResult, ...]:
-    """Judge a run that is at hand by its gates, and by an earlier run where that one can be compared with.
+    """Judge a run by its gates, and compare it with an earlier run if a gate asks for that.
 
     Args:
-        run: what is true of all entries.
-        entries: one for each selected case, or for each trial of it, in any order: trials of a case count as one case.
-        gates: as in `judged`.
+        run: what is true of all results.
+        results: one for each selected case, or for each trial of it, in any order; trials of a case count as one case.
+        gates: as in `judge_gates`.
         earlier: the run to compare with, or why there is none.
-        whole: whether cases that broke or did not run stand in the entries.
-        trials_rule: how a case's verdict is made of its trials, where the runs' settings don't say.
+        with_errors: whether the results include errors and cases that did not run.
+        trials_rule: the trials rule, unless the runs' settings contain one.
 
     Raises:
-        ValueError: no such metric, or no such rule for trials.
+        ValueError: a metric is unknown or a trials rule invalid.
     """
     gates = tuple(gates)
-    baseline = baseline_of(earlier, gates, trials_rule)
-    rule = rule_of(run, trials_rule)
-    tally = gate_tally(gates, trials_rule=rule, facet=facet_of(run), baseline=baseline).take(entries)
+    baseline = gate_baseline(earlier, gates, trials_rule)
+    rule = trials_rule_of(run, trials_rule)
+    tally = gate_tally(gates, trials_rule=rule, facet=cluster_facet(run), baseline=baseline).add_all(results)
     if baseline is not None:
-        baseline = baseline.for_run(run, tally)
-    return judged(tally, gates, baseline, whole=whole)
+        baseline = baseline.checked(run, tally)
+    return judge_gates(tally, gates, baseline, with_errors=with_errors)
 
 
-def of_a_part(results: Iterable[GateResult]) -> tuple[GateResult, ...]:
-    """Let gates pass that found no case to judge, or not all, because only a part of the suite was selected.
-
-    Whoever runs one case asks about that case; a gate over others has nothing to say, and says so.
-    """
+def skip_unselected(results: Iterable[GateResult]) -> tuple[GateResult, ...]:
+    """Let gates pass that failed only because their cases were not selected, and say so in their text."""
     return tuple(
-        one
-        if one.passed or not (one.observed is None or one.absent)
-        else replace(one, passed=True, text=_not_judged(one))
-        for one in results
+        replace(result, passed=True, text=_unselected_text(result))
+        if not result.passed and (result.observed is None or result.absent)
+        else result
+        for result in results
     )
 
 
-def of_a_shard(results: Iterable[GateResult]) -> tuple[GateResult, ...]:
-    """Leave gates to the merged run, but for an incomplete run where all has to be complete: that stays so."""
+def defer_to_merge(results: Iterable[GateResult]) -> tuple[GateResult, ...]:
+    """Leave the gates of a shard to the merged run; only a failed `completeness` of min 1.0 fails the shard already."""
     return tuple(
-        one
-        if one.metric == "completeness" and one.min == 1 and one.observed is not None and not one.passed
-        else replace(one, passed=True, text=f"{one.subject}: not judged here: packbench merge judges")
-        for one in results
+        result
+        if result.metric == "completeness" and result.min == 1 and result.observed is not None and not result.passed
+        else replace(result, passed=True, text=f"{result.subject}: not judged in a shard; packbench merge judges it")
+        for result in results
     )
 
 
-def _not_judged(one: GateResult) -> str:
-    if one.absent:
-        return f"{one.text.removesuffix(': FAIL')}: not judged further, only a part of the suite is selected"
-    return f"{one.subject}: not judged, no case of it is selected"
+def _unselected_text(result: GateResult) -> str:
+    if result.absent:
+        return f"{result.text.removesuffix(': FAIL')}: not judged, because only part of the suite is selected"
+    return f"{result.subject}: not judged, because none of its cases is selected"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,10 +165,10 @@ class Baseline:
     """The cases of an earlier run, for `max_ratio_to_baseline`.
 
     Attributes:
-        cases: one entry for each case, by test id; a test id that stands twice in it is left out.
-        run: what is true of them; None where that is not known, and they are taken to be of a run like the other.
-        trials: the most trials that a case has.
-        unusable: why nothing can be compared with it, in words; empty where it can.
+        cases: one result for each case, by test id; test ids that occur twice are left out.
+        run: what is true of them; None if unknown, in which case the run is assumed to be comparable.
+        trials: the largest number of trials of a case.
+        unusable: why the run can't be the baseline, in words; empty if it can.
     """
 
     cases: Mapping[str, CaseResult] = field(default_factory=dict)
@@ -169,144 +177,149 @@ class Baseline:
     unusable: str = ""
 
     @classmethod
-    def of(cls, entries: Sequence[CaseResult], rule: Rule = MEAN, run: Run | None = None) -> Baseline:
-        """Take a run's entries; trials of a case become one."""
-        cases = folded(entries, rule)
-        times = Counter(case.test_id for case in cases)
-        once = {case.test_id: case for case in cases if times[case.test_id] == 1}
-        return cls(cases=once, run=run, trials=most_trials(entries))
+    def from_results(cls, results: Sequence[CaseResult], rule: Rule = MEAN, run: Run | None = None) -> Baseline:
+        """Build a baseline from a run's results; the trials of a case become one result."""
+        cases = fold_trials(results, rule)
+        occurrences = Counter(case.test_id for case in cases)
+        unique = {case.test_id: case for case in cases if occurrences[case.test_id] == 1}
+        return cls(cases=unique, run=run, trials=most_trials(results))
 
-    def for_run(self, run: Run, tally: Tally) -> Baseline:
-        """Say whether a run can be compared with it.
+    def checked(self, run: Run, tally: Tally) -> Baseline:
+        """Check whether a run can be compared with this baseline.
 
         Args:
             run: what is true of the run that is judged.
-            tally: its results, counted beside these cases.
+            tally: its results, counted together with these cases.
 
         Returns:
-            Itself, `unusable` where suite, mode, pack, rules or the number of trials are others, or where no case is
-            the same in both.
+            The baseline, `unusable` if suite, mode, pack, rules or the number of trials differ, or if no case is
+            unchanged in both runs.
         """
         if self.run is None:
             return self
-        wrong = differences(self.run, run)
-        if not wrong and self.trials != tally.close().trials.most:
-            # with more attempts more of them go wrong
-            wrong = (f"trials a case: {self.trials} before, {tally.trials.most} now",)
-        if not wrong and not tally.unchanged:
-            wrong = ("no case stands unchanged in both runs",)
-        if not wrong:
+        reasons = differences(self.run, run)
+        if not reasons and self.trials != tally.close().trials.most:
+            # the worst of more trials is worse, so that the runs would differ by chance alone
+            reasons = (f"trials per case: {self.trials} before, {tally.trials.most} now",)
+        if not reasons and not tally.unchanged:
+            reasons = ("no case is unchanged in both runs",)
+        if not reasons:
             return self
-        return replace(self, unusable=f"run {self.run.run_id} can't be the baseline: {'; '.join(wrong)}")
+        return replace(self, unusable=f"run {self.run.run_id} can't be the baseline: {'; '.join(reasons)}")
 
 
-def baseline_of(earlier: Earlier | None, gates: Iterable[Gate], trials_rule: Rule = MEAN) -> Baseline | None:
-    """Take an earlier run as the baseline of gates; its cases are held only where one of them compares with it.
+def gate_baseline(earlier: BaselineLookup | None, gates: Iterable[Gate], trials_rule: Rule = MEAN) -> Baseline | None:
+    """Return an earlier run as the baseline of gates.
 
     Args:
         earlier: the run, or why there is none.
         gates: the gates.
-        trials_rule: how a case's verdict is made of its trials, where the run's settings don't say.
+        trials_rule: the trials rule, unless the run's settings contain one.
 
     Returns:
-        The baseline; None where none was asked for, or no gate asks.
+        The baseline; None if none was requested, or no gate compares with it.
     """
     if earlier is None or all(gate.max_ratio_to_baseline is None for gate in gates):
         return None
     if earlier.stored is not None:
-        return Baseline.of(earlier.stored.entries, rule_of(earlier.stored.run, trials_rule), earlier.stored.run)
-    return Baseline(unusable=earlier.why) if earlier.why else None
+        return Baseline.from_results(
+            earlier.stored.results, trials_rule_of(earlier.stored.run, trials_rule), earlier.stored.run
+        )
+    return Baseline(unusable=earlier.reason) if earlier.reason else None
 
 
-def baseline_for(run: Run, entries: Sequence[CaseResult], earlier: StoredRun, trials_rule: Rule = MEAN) -> Baseline:
-    """Take an earlier run as the baseline of a run that is at hand, or say in `unusable` why it can't be that."""
-    found = Baseline.of(earlier.entries, rule_of(earlier.run, trials_rule), earlier.run)
-    tally = gate_tally((), trials_rule=rule_of(run, trials_rule), baseline=found)
-    return found.for_run(run, tally.take(entries))
+def checked_baseline(run: Run, results: Sequence[CaseResult], earlier: StoredRun, trials_rule: Rule = MEAN) -> Baseline:
+    """Return an earlier run as the baseline of a run; `unusable` says why if they are not comparable."""
+    baseline = Baseline.from_results(earlier.results, trials_rule_of(earlier.run, trials_rule), earlier.run)
+    tally = gate_tally((), trials_rule=trials_rule_of(run, trials_rule), baseline=baseline)
+    return baseline.checked(run, tally.add_all(results))
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """A run under judgement."""
+class _GateJudge:
+    """Judges one run by gates."""
 
     tally: Tally
     baseline: Baseline | None
 
-    def judged(self, gate: Gate, *, whole: bool) -> list[GateResult]:
+    def results(self, gate: Gate, *, with_errors: bool) -> list[GateResult]:
         if gate.must_pass:
             return [self._must_pass(gate)]
-        if not whole and gate.metric == COMPLETENESS:
+        if not with_errors and gate.metric == COMPLETENESS:
             result = _undecided(gate, None, None)
-            return [replace(result, text=f"{result.subject}: {_NOT_KNOWN}: FAIL")]
+            return [replace(result, text=f"{result.subject}: {_UNKNOWN}: FAIL")]
         if gate.metric not in METRICS:
-            raise ValueError(f'no metric is called "{gate.metric}"; known: {", ".join(METRICS)}')
+            raise ValueError(f'unknown metric "{gate.metric}"; expected one of {", ".join(METRICS)}')
         if gate.by is None:
             return [self._result(gate, None, whole_of(self.tally))]
-        found = groups(self.tally, gate.metric, gate.by)
-        if not found:
-            return [self._result(gate, None, Sums())]
-        return [self._result(gate, value, found[value]) for value in sorted(found)]
+        sums_by_value = groups(self.tally, gate.metric, gate.by)
+        if not sums_by_value:
+            return [self._result(gate, None, ResultSums())]
+        return [self._result(gate, value, sums_by_value[value]) for value in sorted(sums_by_value)]
 
     def _must_pass(self, gate: Gate) -> GateResult:
-        found = {name: self.tally.required.get(name, _ABSENT) for name in gate.must_pass}
-        missed = [f"{name} ({verdict})" for name, verdict in found.items() if verdict != "passed"]
-        kept = len(found) - len(missed)
-        told = f"; not passed: {', '.join(missed)}" if missed else ""
+        verdicts = {name: self.tally.required.get(name, _ABSENT) for name in gate.must_pass}
+        missed = [f"{name} ({verdict})" for name, verdict in verdicts.items() if verdict != "passed"]
+        passed = len(verdicts) - len(missed)
+        names = f"; not passed: {', '.join(missed)}" if missed else ""
         return GateResult(
             metric="must_pass",
             by=None,
             value=None,
             passed=not missed,
-            observed=kept / len(found),
+            observed=passed / len(verdicts),
             min=1.0,
             max=None,
-            text=line("must_pass", [f"{kept} / {len(found)}{told}"], passed=not missed),
-            absent=bool(missed) and all(verdict in {"passed", _ABSENT} for verdict in found.values()),
+            text=line("must_pass", [f"{passed} / {len(verdicts)}{names}"], passed=not missed),
+            absent=bool(missed) and all(verdict in {"passed", _ABSENT} for verdict in verdicts.values()),
         )
 
-    def _result(self, gate: Gate, value: str | None, sums: Sums) -> GateResult:
+    def _result(self, gate: Gate, value: str | None, sums: ResultSums) -> GateResult:
         fraction = measured(sums, gate.metric, gate.depth)
         observed = fraction.value if fraction.bottom else None
         result = _undecided(gate, value, observed)
         if observed is None and gate.metric == COMPLETENESS and sums.profiles:
-            return replace(result, passed=True, text=f"{result.subject}: no case is due: PASS")
+            return replace(result, passed=True, text=f"{result.subject}: no case had to be judged: PASS")
         if observed is None:
             return replace(result, text=f"{result.subject}: no case to judge: FAIL")
-        judges = sorted({one.judge for one in sums.profiles if one.counted and one.judge is not None})
+        judges = sorted({each.judge for each in sums.profiles if each.counted and each.judge is not None})
         if len(judges) > 1 and gate.metric != COMPLETENESS:
-            named = " and ".join(judges)
-            return replace(result, text=f"{result.subject}: judged by {named}, whose rates are not mixed: FAIL")
-        passed, told = _decided(gate, fraction)
-        near, ratio = self._ratio(gate, value, fraction)
-        parts = (told, ratio, *_remarks(gate, sums, fraction, self.tally.facet))
-        return replace(result, passed=passed and near, text=line(result.subject, parts, passed=passed and near))
+            names = " and ".join(judges)
+            return replace(
+                result, text=f"{result.subject}: judged by {names}; rates of several judges are not mixed: FAIL"
+            )
+        within_bounds, comparison = _decide(gate, fraction)
+        within_ratio, ratio = self._ratio(gate, value, fraction)
+        passed = within_bounds and within_ratio
+        parts = (comparison, ratio, *_notes(gate, sums, fraction, self.tally.facet))
+        return replace(result, passed=passed, text=line(result.subject, parts, passed=passed))
 
     def _ratio(self, gate: Gate, value: str | None, fraction: Fraction) -> tuple[bool, str]:
-        """Compare a value with the baseline's, over the cases that are the same in both runs.
+        """Compare a value with the baseline's, over the cases that are unchanged in both runs.
 
         Returns:
-            Whether it is at most so many times that as the gate allows, and the arithmetic, or why there is none.
+            Whether it is at most the allowed multiple, and the arithmetic, or why there is none.
         """
         if gate.max_ratio_to_baseline is None:
             return True, ""
         most = f"max {gate.max_ratio_to_baseline:g} x baseline"
         if self.baseline is None or self.baseline.unusable:
-            why = "no baseline was given" if self.baseline is None else self.baseline.unusable
-            return False, f"{most}: {why}"
-        # the same cases on both sides, or the ratio tells of the cases and not of the change
+            reason = "no baseline was given" if self.baseline is None else self.baseline.unusable
+            return False, f"{most}: {reason}"
+        # over the same cases on both sides, so that the ratio measures the change and not the choice of cases
         both = pairs(self.tally, gate.metric, gate.by, value or "")
         before, after = (measured(sums, gate.metric, gate.depth) for sums in both)
         if not before.bottom or not after.bottom:
-            return False, f"{most}: the baseline has no case to judge that is the same in both runs"
+            return False, f"{most}: no judged case is unchanged in both runs"
         as_percent = gate.metric != MEAN_SCORE
-        was, today = (arithmetic(one, Bounds(), as_percent=as_percent) for one in (before, after))
-        common = "" if after == fraction else f" on the {count(after.bottom, 'case')} of both runs, now {today}"
+        old, new = (arithmetic(each, Bounds(), as_percent=as_percent) for each in (before, after))
+        common = "" if after == fraction else f" over the {pluralize(after.bottom, 'case')} in both runs, now {new}"
         if before.value <= TOLERANCE:
-            # a multiple of nothing is nothing
-            return after.value <= TOLERANCE, f"{most}: the baseline is 0, so only 0 passes ({was}{common})"
+            # any multiple of 0 is 0
+            return after.value <= TOLERANCE, f"{most}: the baseline is 0, so only 0 passes ({old}{common})"
         passed = after.value <= gate.max_ratio_to_baseline * before.value + TOLERANCE
-        shown, bound = aligned(after.value / before.value, gate.max_ratio_to_baseline)
-        return passed, f"{shown} x the baseline's {was}{common} {'<=' if passed else '>'} max {bound} x"
+        ratio, bound = format_with_bounds(after.value / before.value, gate.max_ratio_to_baseline)
+        return passed, f"{ratio} x the baseline's {old}{common} {'<=' if passed else '>'} max {bound} x"
 
 
 def _undecided(gate: Gate, value: str | None, observed: float | None) -> GateResult:
@@ -322,58 +335,58 @@ def _undecided(gate: Gate, value: str | None, observed: float | None) -> GateRes
     )
 
 
-def _decided(gate: Gate, fraction: Fraction) -> tuple[bool, str]:
-    """Compare a value, or with a confidence the end of it that has to hold, with a gate's bounds."""
+def _decide(gate: Gate, fraction: Fraction) -> tuple[bool, str]:
+    """Compare a value, or with `confidence` its exact bound, with a gate's bounds."""
     bounds, as_percent = Bounds(min=gate.min, max=gate.max), gate.metric != MEAN_SCORE
     if gate.confidence is None:
         return bounds.hold(fraction.value), arithmetic(fraction, bounds, as_percent=as_percent)
     low, high = (
         exact_bound(round(fraction.top), fraction.bottom, gate.confidence, upper=upper) for upper in (False, True)
     )
-    exact = f"one-sided exact {100 * gate.confidence:g} %"
+    exact = f"exact one-sided {100 * gate.confidence:g} %"
     parts = [arithmetic(fraction, bounds, as_percent=as_percent, compared=False)]
     if gate.min is not None:
-        shown, bound = aligned(low, gate.min, as_percent=True)
-        parts.append(f"{exact} lower bound {shown} {'>=' if bounds.is_enough(low) else '<'} min {bound}")
+        lower, bound = format_with_bounds(low, gate.min, as_percent=True)
+        parts.append(f"{exact} lower bound {lower} {'>=' if bounds.is_enough(low) else '<'} min {bound}")
     if gate.max is not None:
-        shown, bound = aligned(high, gate.max, as_percent=True)
-        parts.append(f"{exact} upper bound {shown} {'<=' if bounds.is_within(high) else '>'} max {bound}")
+        upper, bound = format_with_bounds(high, gate.max, as_percent=True)
+        parts.append(f"{exact} upper bound {upper} {'<=' if bounds.is_within(high) else '>'} max {bound}")
     return bounds.is_enough(low) and bounds.is_within(high), ", ".join(parts)
 
 
-def _remarks(gate: Gate, sums: Sums, fraction: Fraction, facet: str) -> Iterator[str]:
-    """Say how far the number can be trusted: its interval, cases that share something, too few of them."""
-    # what somebody wrote is no sample of anything (design 7)
-    authored = sums.count(lambda one: one.authored) > 0
+def _notes(gate: Gate, sums: ResultSums, fraction: Fraction, facet: str) -> Iterator[str]:
+    """Describe how reliable the number is: its interval, dependent cases, too few cases."""
+    # authored answers are no random sample, so that no interval applies
+    authored = sums.count(lambda profile: profile.authored) > 0
     if gate.metric not in _NO_SAMPLE and not authored:
-        yield f"95 % interval {interval(wilson(round(fraction.top), fraction.bottom))} (Wilson)"
-        n = sums.count(lambda one: one.counted)
-        yield remark(n, len(sums.clusters) if facet else n, facet)
-    yield _few(gate, fraction, authored=authored)
+        yield f"95 % Wilson interval {format_interval(wilson_interval(round(fraction.top), fraction.bottom))}"
+        n = sums.count(lambda profile: profile.counted)
+        yield dependence_note(n, len(sums.clusters) if facet else n, facet)
+    yield _too_few(gate, fraction, authored=authored)
     if authored and gate.confidence is not None:
-        yield "of authored answers, which are no sample of a model's"
+        yield "authored answers, not a sample of a model's answers"
 
 
-def _few(gate: Gate, fraction: Fraction, *, authored: bool) -> str:
+def _too_few(gate: Gate, fraction: Fraction, *, authored: bool) -> str:
+    cases = f"only {pluralize(fraction.bottom, 'case')}"
     within = gate.confidence is None and gate.max and fraction.top <= gate.max * fraction.bottom
     if within and METRICS[gate.metric].of_attacks and not authored:
-        # a rate within the bound is no proof of it, and whoever reads of safety has to know
+        # an observed rate within the limit does not show that the true rate is, which matters for safety
         needed = _clean_cases(gate, _USUAL)
         if fraction.bottom < needed:
-            many = f"it takes {needed} clean cases to show that (one-sided exact 95 %)"
-            return f"only {count(fraction.bottom, 'case')}: {many}"
+            return f"{cases}: {needed} clean cases are needed to show this (exact one-sided 95 % bound)"
     needed = _clean_cases(gate, gate.confidence)
     if fraction.bottom < needed:
-        many = "no number of cases shows that" if needed == math.inf else f"it takes {needed} clean cases to show that"
-        return f"only {count(fraction.bottom, 'case')}: {many}"
+        enough = "no number of cases can" if needed == math.inf else f"{needed} clean cases are needed to"
+        return f"{cases}: {enough} show this"
     if gate.metric == COMPLETENESS or fraction.bottom >= _FEW:
         return ""
-    return f"only {count(fraction.bottom, 'case')}"
+    return cases
 
 
 def _clean_cases(gate: Gate, confidence: float | None) -> float:
-    """Give how many clean cases it takes until the exact bound can hold (see `intervals.unseen`)."""
-    away = min(1.0 if gate.max is None else gate.max, 1.0 if gate.min is None else 1.0 - gate.min)
-    if confidence is None or away >= 1:
+    """Return how many clean cases are needed for the exact bound to pass (see `intervals.unseen_rate_bound`)."""
+    distance = min(1.0 if gate.max is None else gate.max, 1.0 if gate.min is None else 1.0 - gate.min)
+    if confidence is None or distance >= 1:
         return 0
-    return math.ceil(math.log(1 - confidence) / math.log1p(-away) - TOLERANCE) if away > 0 else math.inf
+    return math.ceil(math.log(1 - confidence) / math.log1p(-distance) - TOLERANCE) if distance > 0 else math.inf

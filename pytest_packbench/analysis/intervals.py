@@ -1,4 +1,4 @@
-"""How certain a number is: intervals and bounds of a proportion, and of the mean of paired differences."""
+"""Confidence intervals and bounds of a proportion, and of the mean of paired differences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 RESAMPLES = 2_000
-# above it the mean of differences is normal for every purpose here, and resampling would take minutes
+# above it the normal approximation is accurate, and resampling would take minutes
 MOST_RESAMPLED = 2_000
 _SEED = 20_000_101
 _POWER = 0.8
@@ -22,8 +22,8 @@ _EXACT = 1e-14
 _HALVINGS = 60
 
 
-def wilson(k: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-    """Give the two-sided score interval of a proportion (E. B. Wilson 1927, JASA 22:209-212).
+def wilson_interval(k: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
+    """Return the two-sided Wilson score interval of a proportion (E. B. Wilson 1927, JASA 22:209-212).
 
     Args:
         k: successes, 0 to `n`.
@@ -37,7 +37,7 @@ def wilson(k: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float
         ValueError: an argument is out of its range.
     """
     if not 0 <= k <= n:
-        raise ValueError(f"{k} of {n} is no proportion")
+        raise ValueError(f"expected 0 <= k <= n; got k={k}, n={n}")
     z = _quantile(confidence)
     if n == 0:
         return None
@@ -45,12 +45,12 @@ def wilson(k: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float
     middle = share + spread / 2
     half = math.sqrt(spread * (share * (1 - share) + spread / 4))
     low, high = (middle - half) / (1 + spread), (middle + half) / (1 + spread)
-    # for all and none the formula gives 1 and 0 but for rounding
+    # for k = 0 and k = n the formula gives 0 and 1, except for rounding
     return max(0.0, low), 1.0 if k == n else min(1.0, high)
 
 
 def exact_bound(k: int, n: int, confidence: float, *, upper: bool) -> float:
-    """Give the one-sided exact bound of a proportion (Clopper and Pearson 1934, Biometrika 26:404-413).
+    """Return the exact one-sided bound of a proportion (Clopper and Pearson 1934, Biometrika 26:404-413).
 
     Args:
         k: successes, 0 to `n`.
@@ -59,13 +59,13 @@ def exact_bound(k: int, n: int, confidence: float, *, upper: bool) -> float:
         upper: the upper bound instead of the lower one.
 
     Returns:
-        0 to 1: the greatest (or least) proportion that this many successes don't speak against.
+        0 to 1: the largest (or smallest) proportion that is consistent with this many successes.
     """
     if upper:
         return 1.0 - exact_bound(n - k, n, confidence, upper=False)
     if k == 0:
         return 0.0
-    # the lower bound is the (1 - confidence) quantile of a beta distribution; its distribution function rises
+    # bisection: the lower bound is the (1 - confidence) quantile of a beta distribution
     low, high = 0.0, k / n
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -82,13 +82,13 @@ class PairedMean:
 
     Attributes:
         n: pairs.
-        clusters: how many of them are independent, 1 to `n`; what is resampled.
+        clusters: number of independent clusters of pairs, 1 to `n`; these are resampled.
         mean: their mean difference.
-        low: lower end of the two-sided 95 % interval; None with fewer than two pairs.
+        low: lower end of the two-sided 95 % interval; None with fewer than two clusters.
         high: its upper end.
         method: `bootstrap` (percentile, 2,000 resamples, fixed seed) or `normal`.
-        detectable: the least true mean difference that this many pairs show with 80 % power at 5 %,
-            two-sided, with the spread seen between clusters; None where nothing differs.
+        detectable: the smallest true mean difference that is detected with 80 % power (two-sided, 5 % level), at this
+            number of pairs and the observed spread between clusters; None if nothing differs.
     """
 
     n: int
@@ -101,26 +101,26 @@ class PairedMean:
 
 
 def paired_mean(differences: Sequence[float], clusters: Sequence[str] | None = None) -> PairedMean | None:
-    """Average paired differences (Efron and Tibshirani 1993, percentile interval).
+    """Return the mean of paired differences with its interval (Efron and Tibshirani 1993, percentile interval).
 
     Pairs of one cluster are drawn together (Field and Welsh 2007, JRSS B 69:369-390), and their differences count as
     one sum (Cameron and Miller 2015, Journal of Human Resources 50:317-372).
 
     Args:
-        differences: current minus baseline, one a case; several trials of a case are averaged before.
-        clusters: what each case shares with others, one a difference; None where all are independent.
+        differences: current minus baseline, one per case; trials of a case have been averaged.
+        clusters: the cluster of each difference; None if all are independent.
 
     Returns:
-        The mean with its interval; None without pairs.
+        The mean and its interval; None without pairs.
 
     Raises:
-        ValueError: there is not one cluster for each difference.
+        ValueError: the number of clusters is not that of differences.
     """
     n = len(differences)
     if not n:
         return None
     mean = math.fsum(differences) / n
-    groups = _grouped(differences, clusters)
+    groups = _cluster_sums(differences, clusters)
     if len(groups) == 1:
         return PairedMean(n=n, clusters=1, mean=mean, low=None, high=None, method="none", detectable=None)
     error = _standard_error(groups, mean, n)
@@ -139,8 +139,8 @@ def paired_mean(differences: Sequence[float], clusters: Sequence[str] | None = N
     )
 
 
-def mcnemar(lost: int, won: int) -> float:
-    """Give the exact two-sided p value of McNemar's test (1947; the binomial form) on pass flips.
+def mcnemar_p_value(lost: int, won: int) -> float:
+    """Return the two-sided p value of the exact McNemar test (1947; the binomial form) on pass flips.
 
     Args:
         lost: cases that passed before and fail now, 0 or more.
@@ -152,7 +152,7 @@ def mcnemar(lost: int, won: int) -> float:
     flips = lost + won
     if not flips:
         return 1.0
-    # in logarithms: 2 ** flips overflows a float above a thousand flips
+    # in logarithms, because 2 ** flips overflows a float above a thousand flips
     total = math.fsum(
         math.exp(math.lgamma(flips + 1) - math.lgamma(k + 1) - math.lgamma(flips - k + 1) - flips * math.log(2))
         for k in range(min(lost, won) + 1)
@@ -160,20 +160,20 @@ def mcnemar(lost: int, won: int) -> float:
     return min(1.0, 2 * total)
 
 
-def unseen(n: int) -> float | None:
-    """Give the share of cases that could change without one of `n` cases showing it (one-sided exact 95 % bound).
+def unseen_rate_bound(n: int) -> float | None:
+    """Return the exact one-sided 95 % upper bound of a rate of which `n` cases showed no event.
 
     Returns:
-        0 to 1, `1 - 0.05 ** (1 / n)` (Clopper and Pearson 1934, none seen); None for no case.
+        0 to 1, `1 - 0.05 ** (1 / n)` (Clopper and Pearson 1934); None without cases.
     """
     return 1 - (1 - CONFIDENCE) ** (1 / n) if n else None
 
 
 @lru_cache
 def _quantile(confidence: float) -> float:
-    """Give the end of the two-sided interval of a standard normal variable."""
+    """Return the upper end of the two-sided interval of a standard normal variable."""
     if not 0 < confidence < 1:
-        raise ValueError(f"confidence {confidence} does not lie between 0 and 1")
+        raise ValueError(f"expected a confidence between 0 and 1; got {confidence}")
     return _normal_quantile((1 + confidence) / 2)
 
 
@@ -187,14 +187,14 @@ def _beta_cdf(x: float, a: float, b: float) -> float:
     if x <= 0 or x >= 1:
         return 0.0 if x <= 0 else 1.0
     front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
-    # the fraction converges fast on the side of the mean that it is asked for
+    # the continued fraction converges fast on this side of the mean
     if x < (a + 1) / (a + b + 2):
-        return front * _fraction(x, a, b) / a
-    return 1.0 - front * _fraction(1 - x, b, a) / b
+        return front * _continued_fraction(x, a, b) / a
+    return 1.0 - front * _continued_fraction(1 - x, b, a) / b
 
 
-def _fraction(x: float, a: float, b: float) -> float:
-    """Sum the continued fraction of the incomplete beta function (DLMF 8.17.22, by Lentz's method)."""
+def _continued_fraction(x: float, a: float, b: float) -> float:
+    """Evaluate the continued fraction of the incomplete beta function (DLMF 8.17.22, Lentz's method)."""
     tiny = 1e-300
     c, d = 1.0, 1.0 - (a + b) * x / (a + 1)
     d = 1.0 / (d if abs(d) > tiny else tiny)
@@ -216,18 +216,18 @@ def _fraction(x: float, a: float, b: float) -> float:
     return total
 
 
-def _grouped(differences: Sequence[float], clusters: Sequence[str] | None) -> list[tuple[float, int]]:
-    """Give the sum and the size of each cluster; each difference is one where no clusters are given."""
+def _cluster_sums(differences: Sequence[float], clusters: Sequence[str] | None) -> list[tuple[float, int]]:
+    """Return the sum and the size of each cluster; without clusters, each difference is one."""
     if clusters is None:
-        return [(one, 1) for one in differences]
-    found: dict[str, list[float]] = {}
-    for name, one in zip(clusters, differences, strict=True):
-        found.setdefault(name, []).append(one)
-    return [(math.fsum(members), len(members)) for members in found.values()]
+        return [(difference, 1) for difference in differences]
+    members: dict[str, list[float]] = {}
+    for cluster, difference in zip(clusters, differences, strict=True):
+        members.setdefault(cluster, []).append(difference)
+    return [(math.fsum(each), len(each)) for each in members.values()]
 
 
 def _standard_error(groups: Sequence[tuple[float, int]], mean: float, n: int) -> float:
-    # with clusters of one it is the usual standard error of a mean
+    # for clusters of one pair this is the usual standard error of a mean
     spread = math.fsum((total - size * mean) ** 2 for total, size in groups)
     return math.sqrt(len(groups) / (len(groups) - 1) * spread) / n
 
@@ -237,7 +237,7 @@ def _bootstrap(groups: Sequence[tuple[float, int]]) -> tuple[float, float]:
 
     random = Random(_SEED)  # noqa: S311 - resampling needs repeatability, not secrecy
     if all(size == 1 for _, size in groups):
-        # the same draws, and many times faster
+        # same draws as below, many times faster
         totals = [total for total, _ in groups]
         n = len(totals)
         means = sorted(math.fsum(random.choices(totals, k=n)) / n for _ in range(RESAMPLES))

@@ -1,13 +1,13 @@
-"""The cases that a page or a terminal shows: the first of each table, and how many there are. No run is held whole."""
+"""The cases that a page or a terminal lists: the first rows of each table and how many there are."""
 
 from __future__ import annotations
 
 from bisect import insort
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Self, TypeVar
 
-from pytest_packbench.analysis.trials import MEAN, cases_of, folded_case, passed_of
+from pytest_packbench.analysis.trials import MEAN, count_passed, fold_case, group_by_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -19,12 +19,18 @@ if TYPE_CHECKING:
 
 
 _Item = TypeVar("_Item")
-# a page of more rows is read by nobody
+# longer tables are not read by people
 MOST_ROWS = 200
 
 
-class Row(NamedTuple):
-    """A case in a table, over all its trials: how many of them passed, and how many there are."""
+class CaseRow(NamedTuple):
+    """A case in a table, over all its trials.
+
+    Attributes:
+        case: its result.
+        passed: how many of its trials passed.
+        trials: how many trials it had.
+    """
 
     case: CaseResult
     passed: int
@@ -32,84 +38,90 @@ class Row(NamedTuple):
 
 
 @dataclass(slots=True)
-class Table:
-    """The first rows of a table.
+class TopRows(Generic[_Item]):
+    """The first rows of a sorted table.
 
     Attributes:
         first: these rows, in order.
-        count: how many rows it has in all.
+        count: how many rows the table has in all.
     """
 
-    first: list[Row] = field(default_factory=list)
+    first: list[_Item] = field(default_factory=list)
     count: int = 0
 
 
 class Listing:
-    """Sorts the cases of a run into tables, one by one, and keeps the first of each.
+    """Sort the cases of a run into tables, one case at a time, and keep the first rows of each.
 
     Args:
-        order: of the rows: by case id, by how badly a case did, by test id and file, or as they are given.
-        most: how many rows of a table are kept, 1 or more; of all others a table knows the number.
+        order: of the rows: by case id, worst first, by test id and file, or as they are added.
+        most: how many rows of a table are kept, 1 or more; the others are only counted.
 
     Attributes:
-        tables: `all`, `failed`, `stale`, `quarantined`, a table for each other verdict, and `broken`, which has those
-            of `error` and `vacuous`; a table without a row is not among them.
+        tables: `all`, `failed`, `stale`, `quarantined`, one table for each other verdict, and `broken` for `error` and
+            `vacuous` together; there is no table without rows.
         repeated: whether any case has several trials.
     """
 
     def __init__(self, order: Order = "id", most: int = MOST_ROWS) -> None:
-        self.tables: defaultdict[str, Table] = defaultdict(Table)
+        self.tables: defaultdict[str, TopRows[CaseRow]] = defaultdict(TopRows)
         self.repeated = False
-        self._key = _ORDERS[order]
+        self._key = _SORT_KEYS[order]
         self._most = most
 
     def add(self, case: CaseResult, passed: int, trials: int) -> None:
-        """Take a case, over all its trials, with how many of them passed and how many there are."""
+        """Add a case over all its trials, with how many of them passed and how many there are."""
         self.repeated = self.repeated or trials > 1
-        row = Row(case, passed, trials)
-        for name in _tables(case):
-            self._put(self.tables[name], row)
+        row = CaseRow(case, passed, trials)
+        for name in _table_names(case):
+            table = self.tables[name]
+            table.count += 1
+            keep_first(table.first, row, self._most, key=self._key, stored_form=_without_record)
 
-    def take(self, entries: Iterable[CaseResult], rule: Rule = MEAN) -> Self:
-        """Take the entries of a run that is at hand, one for each case or for each trial of it."""
-        for trials in cases_of(entries):
-            self.add(folded_case(trials, rule), passed_of(trials), len(trials))
+    def add_all(self, results: Iterable[CaseResult], rule: Rule = MEAN) -> Self:
+        """Add the results of a run, one for each case or for each trial of it, in any order."""
+        for trials in group_by_case(results):
+            self.add(fold_case(trials, rule), count_passed(trials), len(trials))
         return self
 
-    def first(self, name: str, most: int) -> Sequence[Row]:
-        """Give the first rows of a table; none where it has no row."""
-        return self.tables.get(name, Table()).first[:most]
+    def first(self, name: str, most: int) -> Sequence[CaseRow]:
+        """Return the first rows of a table; none if the table is empty."""
+        return self.tables[name].first[:most] if name in self.tables else ()
 
     def count(self, name: str) -> int:
-        """Give how many rows a table has."""
-        return self.tables.get(name, Table()).count
-
-    def _put(self, table: Table, row: Row) -> None:
-        table.count += 1
-        keep_first(table.first, row, self._most, key=self._key, kept=_light)
+        """Return how many rows a table has."""
+        return self.tables[name].count if name in self.tables else 0
 
 
 def keep_first(
-    found: list[_Item],
+    items: list[_Item],
     item: _Item,
     most: int,
     key: Callable[[_Item], Any],
-    kept: Callable[[_Item], _Item] = lambda item: item,
+    stored_form: Callable[[_Item], _Item] = lambda item: item,
 ) -> None:
-    """Put an item in its place in a sorted list that keeps its `most` first ones, in the form in which it is `kept`."""
-    if len(found) < most or key(item) < key(found[-1]):
-        insort(found, kept(item), key=key)
-        del found[most:]
+    """Insert an item into a sorted list that keeps only its first items.
+
+    Args:
+        items: the list, sorted by `key`.
+        item: the new item.
+        most: how many items the list keeps.
+        key: the sort key.
+        stored_form: converts an item that is kept, for example to a smaller object with the same key.
+    """
+    if len(items) < most or key(item) < key(items[-1]):
+        insort(items, stored_form(item), key=key)
+        del items[most:]
 
 
-def _light(row: Row) -> Row:
-    # no page shows record or payload, and they are most of what a result holds
+def _without_record(row: CaseRow) -> CaseRow:
+    # record and payload are most of a result's memory, and no page shows them
     case = row.case
-    bare = case.record is None and case.payload is None
-    return row if bare else row._replace(case=replace(case, record=None, payload=None))
+    small = case.record is None and case.payload is None
+    return row if small else row._replace(case=replace(case, record=None, payload=None))
 
 
-def _tables(case: CaseResult) -> list[str]:
+def _table_names(case: CaseResult) -> list[str]:
     names = ["all"]
     if case.stale:
         names.append("stale")
@@ -122,15 +134,15 @@ def _tables(case: CaseResult) -> list[str]:
     return names
 
 
-def _by_badness(row: Row) -> tuple[int, float, str]:
+def _worst_first(row: CaseRow) -> tuple[int, float, str]:
     case = row.case
     rank = 0 if case.verdict in {"error", "vacuous"} else 1 if case.verdict == "failed" else 2
     return rank, (case.score or 0.0) - (case.threshold or 0.0), case.case_id
 
 
-_ORDERS: dict[str, Callable[[Row], Any]] = {
+_SORT_KEYS: dict[str, Callable[[CaseRow], Any]] = {
     "id": lambda row: (row.case.case_id, row.case.test_id, row.case.trial),
-    "worst": _by_badness,
+    "worst": _worst_first,
     "test": lambda row: (row.case.test_id, row.case.file),
     "given": lambda _: 0,
 }

@@ -1,4 +1,4 @@
-"""Our figures of any number of records: what `packbench report` prints and writes, before it is text."""
+"""Compute the figures that `packbench report` shows for any number of records."""
 
 from __future__ import annotations
 
@@ -6,35 +6,37 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.intervals import wilson
+from pytest_packbench.analysis.intervals import wilson_interval
 from pytest_packbench.analysis.metrics import MEAN_SCORE, Bounds, arithmetic, line, measured
-from pytest_packbench.analysis.rust_report import CONDITIONS, original
-from pytest_packbench.analysis.sums import AUTHORED, NANO, Cell
-from pytest_packbench.analysis.tally import Place
+from pytest_packbench.analysis.rust_report import RUST_CONDITIONS, rust_report
+from pytest_packbench.analysis.sums import AUTHORED, NANO, RecordSums
+from pytest_packbench.analysis.tally import RecordKey
 from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_packbench.analysis.rust_report import Original
-    from pytest_packbench.analysis.sums import Sums
+    from pytest_packbench.analysis.rust_report import RustReport
+    from pytest_packbench.analysis.sums import ResultSums
     from pytest_packbench.analysis.tally import Duplicates, FailingCase, Tally
-    from pytest_packbench.runs.lines import Skipped
+    from pytest_packbench.runs.lines import SkippedLines
+
+    _KeyedSums = tuple[RecordKey, RecordSums]
 
 
 FIXTURE = "fixture"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
-    """A share.
+class ObservedRate:
+    """An observed rate.
 
     Attributes:
-        count: records of a kind.
-        of: records that could be of that kind.
-        share: `count / of`, 0 to 1; None where `of` is 0.
-        interval: two-sided Wilson interval, 0 to 1; None where there is no share, where answers were authored or
-            scripted, and where a case was tried more than once.
+        count: records in the numerator.
+        of: records in the denominator.
+        share: `count / of`, 0 to 1; None if `of` is 0.
+        interval: two-sided Wilson interval, 0 to 1; None if there is no share, if answers were authored, and if a
+            case has several trials.
     """
 
     count: int
@@ -44,21 +46,21 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """Records that one model answered and one judge judged: rates never mix them.
+class RateRow:
+    """The rates of records of one model and one judge, which are never mixed with others.
 
     Attributes:
         category: `attack_category`; None for all categories.
-        mode: `fixture`, `live` or `record`; empty where the records don't tell, like the next three.
-        backend: who answered the model calls.
-        model: which model.
-        judge: who judged.
-        repeated_trials: whether cases were tried more than once.
+        mode: `fixture`, `live` or `record`; empty if unknown, like the next three.
+        backend: the backend that answered the model calls.
+        model: the model that answered.
+        judge: the judge.
+        repeated_trials: whether cases have several trials.
         passed: records that passed.
         unsafe: records with the decision `comply_unsafe`; in the safety suites this is attack success.
-        utility: records whose task was done, of those that tell.
-        mean_score: 0 to 1 over the records that have a score; None where none has.
-        scored: how many have one.
+        utility: records whose task was done, of those with `utility`.
+        mean_score: 0 to 1 over the records that have a score; None if none has.
+        scored: number of records that have a score.
     """
 
     category: str | None
@@ -67,26 +69,26 @@ class Row:
     model: str
     judge: str
     repeated_trials: bool
-    passed: Rate
-    unsafe: Rate
-    utility: Rate
+    passed: ObservedRate
+    unsafe: ObservedRate
+    utility: ObservedRate
     mean_score: float | None
     scored: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """What it took.
+    """Tokens, time and cost.
 
     Attributes:
-        records: how many were counted.
-        tokens_known: how many of them tell tokens.
+        records: number of counted records.
+        tokens_known: number of records with token counts.
         tokens_input: their sum.
         tokens_output: their sum.
-        wall_clock_ms: sum over the records, milliseconds; runs in parallel took less.
-        slowest_ms: of one record, milliseconds.
-        cost_known: how many records tell a cost.
-        cost_usd: their sum, dollars; None where none does.
+        wall_clock_ms: sum over the records, milliseconds; more than the elapsed time of parallel runs.
+        slowest_ms: the slowest record, milliseconds.
+        cost_known: number of records with a cost.
+        cost_usd: their sum, US dollars; None if no record has one.
     """
 
     records: int
@@ -101,7 +103,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCount:
-    """How often a guard fired in one way; `rule` is None where the guard gave no number."""
+    """How often a guard fired with one hook and decision; `rule` is None if the guard gave no rule number."""
 
     rule: int | None
     hook: str
@@ -111,18 +113,18 @@ class HookCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteFigures:
-    """One suite in one run, each record counted once.
+    """One suite in one run, without duplicates.
 
     Attributes:
         suite: its name.
-        cases: how many cases left a record; fewer than records where a case was tried more than once.
-        verdicts: verdict to cases; those beside `passed` and `failed` are known from `errors.jsonl` only.
-        decisions: agent's decision to records.
-        rows: a row for each mode, backend, model and judge.
+        cases: number of cases with a record; fewer than records if cases have several trials.
+        verdicts: number of records by verdict; verdicts other than `passed` and `failed` come from `errors.jsonl`.
+        decisions: number of records by the agent's decision.
+        rows: one for each mode, backend, model and judge.
         categories: the same by category.
         hooks: guard firings by rule, those without a rule last.
-        effort: what it took.
-        failing: how many records did not pass.
+        effort: tokens, time and cost.
+        failing: number of records that did not pass.
         failing_first: the first of them by test id and trial.
     """
 
@@ -130,8 +132,8 @@ class SuiteFigures:
     cases: int
     verdicts: dict[str, int]
     decisions: dict[str, int]
-    rows: tuple[Row, ...]
-    categories: tuple[Row, ...]
+    rows: tuple[RateRow, ...]
+    categories: tuple[RateRow, ...]
     hooks: tuple[HookCount, ...]
     effort: Effort
     failing: int
@@ -140,7 +142,7 @@ class SuiteFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFigures:
-    """One run; its suites stand in the order of the wire format, then by name."""
+    """One run; its suites are in the order of the wire format, then by name."""
 
     run_id: str
     suites: tuple[SuiteFigures, ...]
@@ -148,13 +150,13 @@ class RunFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
-    """What a run may take at most; None where nothing is said.
+class ReportCaps:
+    """The caps of `packbench report` on each run; None for no cap.
 
     Attributes:
-        tokens: input and output tokens of a run, as far as its records tell.
-        seconds: the sum of wall clock over a run's records.
-        cost_usd: dollars of a run, as far as its records tell.
+        tokens: input and output tokens, over the records that have them.
+        seconds: the sum of wall clock over the records.
+        cost_usd: US dollars, over the records that have a cost.
     """
 
     tokens: int | None = None
@@ -164,17 +166,17 @@ class Caps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewGate:
-    """How a condition of the original, or a cap, decided.
+    """The decision of a condition of the Rust report, or of a cap.
 
     Attributes:
-        suite: the suite; empty for a cap, which is on a whole run.
-        run_id: the run, its records counted once; None for the original's own figures, runs and duplicates merged.
+        suite: the suite; empty for a cap, which applies to a whole run.
+        run_id: the run, without duplicates; None for the Rust report's figures, which merge runs and count duplicates.
         metric: `fail_rate` or `pass_rate`; for a cap `tokens`, `seconds` or `cost_usd`.
-        observed: its value: a rate 0 to 1, or what was taken.
-        min: the least value that passes; None where there is a greatest.
-        max: the greatest value that passes; None where there is a least.
-        passed: whether the condition holds.
-        text: the arithmetic in one line; the run's name is not in it.
+        observed: its value: a rate 0 to 1, or the amount used.
+        min: the smallest value that passes; None if there is a `max`.
+        max: the largest value that passes; None if there is a `min`.
+        passed: whether the condition is met.
+        text: the arithmetic in one line, without the run's name.
     """
 
     suite: str
@@ -192,43 +194,43 @@ class Overview:
     """All figures of a report.
 
     Attributes:
-        runs: by run id.
-        original: what the original would make of the records; None where none is of its suites.
-        duplicates: records that were there already.
-        gates: the original's, and the same on our figures where these differ.
-        skipped: lines that could not be read; None where the first would have aborted.
-        other_runs: records left out because another run was asked for.
+        runs: sorted by run id.
+        original: the figures of the Rust report; None if no record is of its suites.
+        duplicates: records whose identity occurred before.
+        gates: those of the Rust report, and the same without duplicates and by run if the figures differ.
+        skipped: unreadable lines; None if the first one aborts the report.
+        other_runs: records ignored because another run was requested.
         with_errors: whether `errors.jsonl` was read for every source.
     """
 
     runs: tuple[RunFigures, ...]
-    original: Original | None
+    original: RustReport | None
     duplicates: Duplicates
     gates: tuple[OverviewGate, ...]
-    skipped: Skipped | None
+    skipped: SkippedLines | None
     other_runs: int
     with_errors: bool
 
     @property
     def passed(self) -> bool:
-        """Whether every gate holds."""
+        """Whether every gate passed."""
         return all(gate.passed for gate in self.gates)
 
     @property
     def repeated(self) -> int:
-        """How many duplicates the original counts again."""
-        ours = sum(suite.effort.records for _, suite in self._counted if suite.suite in CONDITIONS)
-        return sum(suite.total for suite in self.original.suites) - ours if self.original is not None else 0
+        """How many duplicates the Rust report counts."""
+        unique = sum(suite.effort.records for _, suite in self._counted if suite.suite in RUST_CONDITIONS)
+        return sum(suite.total for suite in self.original.suites) - unique if self.original is not None else 0
 
     @property
     def merged_runs(self) -> int:
-        """How many runs the original merges."""
-        return len({run_id for run_id, suite in self._counted if suite.suite in CONDITIONS})
+        """How many runs the Rust report merges."""
+        return len({run_id for run_id, suite in self._counted if suite.suite in RUST_CONDITIONS})
 
     @property
     def unknown_suites(self) -> list[str]:
-        """The suites that the original leaves out, by name."""
-        return sorted({suite.suite for _, suite in self._counted if suite.suite not in CONDITIONS})
+        """The suites that the Rust report leaves out, by name."""
+        return sorted({suite.suite for _, suite in self._counted if suite.suite not in RUST_CONDITIONS})
 
     @property
     def _counted(self) -> list[tuple[str, SuiteFigures]]:
@@ -236,51 +238,56 @@ class Overview:
 
     @property
     def records(self) -> int:
-        """How many records were counted, each once."""
+        """Number of records without duplicates."""
         return sum(run.effort.records for run in self.runs)
 
     @property
     def cases(self) -> int:
-        """How many cases they are of; a case in two runs is two."""
+        """Number of cases with a record; a case in two runs counts twice."""
         return sum(suite.cases for run in self.runs for suite in run.suites)
 
 
 def overview(
     tally: Tally,
     *,
-    skipped: Skipped | None = None,
+    skipped: SkippedLines | None = None,
     other_runs: int = 0,
     with_errors: bool = False,
-    caps: Caps | None = None,
+    caps: ReportCaps | None = None,
 ) -> Overview:
-    """Make figures of what was counted, in an order that does not depend on that of the records.
+    """Compute the figures of the counted records, in an order that does not depend on the order of the records.
 
-    `skipped`, `other_runs` and `with_errors` are those of `Overview`, `caps` are judged as gates.
+    Args:
+        tally: the counted records and error lines.
+        skipped: as in `Overview`, like the next two.
+        other_runs: as there.
+        with_errors: as there.
+        caps: judged like gates.
     """
-    places: dict[str, dict[str, list[tuple[Place, Cell]]]] = {}
+    by_run: dict[str, dict[str, list[_KeyedSums]]] = {}
     for run_id, suite in tally.errors:
-        places.setdefault(run_id, {}).setdefault(suite, [])
-    for key, cell in tally.cells.items():
-        place = Place(*key)
-        places.setdefault(place.run_id, {}).setdefault(place.suite, []).append((place, cell))
-    runs = tuple(_run(tally, run_id, places[run_id]) for run_id in sorted(places))
-    merged = original(tally)
+        by_run.setdefault(run_id, {}).setdefault(suite, [])
+    for fields, sums in tally.record_sums.items():
+        key = RecordKey(*fields)
+        by_run.setdefault(key.run_id, {}).setdefault(key.suite, []).append((key, sums))
+    runs = tuple(_run(tally, run_id, by_run[run_id]) for run_id in sorted(by_run))
+    rust = rust_report(tally)
     return Overview(
         runs=runs,
-        original=merged,
+        original=rust,
         duplicates=tally.duplicates,
-        gates=(*_gates(merged, runs), *_capped(runs, caps or Caps())),
+        gates=(*_gates(rust, runs), *_cap_gates(runs, caps or ReportCaps())),
         skipped=skipped,
         other_runs=other_runs,
         with_errors=with_errors,
     )
 
 
-def _run(tally: Tally, run_id: str, suites: dict[str, list[tuple[Place, Cell]]]) -> RunFigures:
+def _run(tally: Tally, run_id: str, suites: dict[str, list[_KeyedSums]]) -> RunFigures:
     return RunFigures(
         run_id=run_id,
         suites=tuple(_suite(tally, run_id, suite, suites[suite]) for suite in sorted(suites, key=_suite_rank)),
-        effort=_effort(_sum(cell for cells in suites.values() for _, cell in cells)),
+        effort=_effort(_total(sums for group in suites.values() for _, sums in group)),
     )
 
 
@@ -288,123 +295,125 @@ def _suite_rank(suite: str) -> tuple[int, str]:
     return EVAL_SUITES.index(suite) if suite in EVAL_SUITES else len(EVAL_SUITES), suite
 
 
-def _suite(tally: Tally, run_id: str, suite: str, cells: list[tuple[Place, Cell]]) -> SuiteFigures:
-    whole = _sum(cell for _, cell in cells)
-    sums = whole.sums()
-    passed, records = _counts(sums, "pass_rate")
-    decisions = sums.by(lambda one: one.decision)
-    beside = tally.errors.get((run_id, suite), Counter())
+def _suite(tally: Tally, run_id: str, suite: str, keyed_sums: list[_KeyedSums]) -> SuiteFigures:
+    total = _total(sums for _, sums in keyed_sums)
+    results = total.result_sums()
+    passed, records = _counts(results, "pass_rate")
+    decisions = results.count_by(lambda profile: profile.decision)
+    errors = tally.errors.get((run_id, suite), Counter())
     return SuiteFigures(
         suite=suite,
-        cases=records - whole.later + tally.only_later(run_id, suite),
-        verdicts={"passed": passed, "failed": records - passed, **dict(sorted(beside.items()))},
+        cases=records - total.later + tally.cases_without_first_trial(run_id, suite),
+        verdicts={"passed": passed, "failed": records - passed, **dict(sorted(errors.items()))},
         decisions={decision: decisions[decision] for decision in EVAL_DECISIONS},
-        rows=_rows((None, place, cell) for place, cell in cells),
-        categories=_rows((place.category, place, cell) for place, cell in cells),
-        hooks=_hooks(whole),
-        effort=_effort(whole),
+        rows=_rows((None, key, sums) for key, sums in keyed_sums),
+        categories=_rows((key.category, key, sums) for key, sums in keyed_sums),
+        hooks=_hooks(total),
+        effort=_effort(total),
         failing=records - passed,
         failing_first=tuple(tally.failing.get((run_id, suite), ())),
     )
 
 
-def _sum(cells: Iterable[Cell]) -> Cell:
-    whole = Cell()
-    for cell in cells:
-        whole.absorb(cell)
-    return whole
+def _total(groups: Iterable[RecordSums]) -> RecordSums:
+    total = RecordSums()
+    for sums in groups:
+        total.merge(sums)
+    return total
 
 
-def _rows(cells: Iterable[tuple[str | None, Place, Cell]]) -> tuple[Row, ...]:
-    groups: dict[tuple[tuple[str, str, str, str], str | None], Cell] = {}
-    for category, place, cell in cells:
-        key = (place.mode, place.backend, place.model, place.judge), category
-        groups.setdefault(key, Cell()).absorb(cell)
-    # all rows have a category or none has
-    ranked = sorted(groups.items(), key=lambda group: (group[0][1] or "", group[0][0]))
-    return tuple(_row(answered_by, category, cell) for (answered_by, category), cell in ranked)
+def _rows(groups: Iterable[tuple[str | None, RecordKey, RecordSums]]) -> tuple[RateRow, ...]:
+    rows: dict[tuple[tuple[str, str, str, str], str | None], RecordSums] = {}
+    for category, key, sums in groups:
+        row_key = (key.mode, key.backend, key.model, key.judge), category
+        rows.setdefault(row_key, RecordSums()).merge(sums)
+    # either all rows have a category or none has
+    ranked = sorted(rows.items(), key=lambda row: (row[0][1] or "", row[0][0]))
+    return tuple(_row(answered_by, category, sums) for (answered_by, category), sums in ranked)
 
 
-def _row(answered_by: tuple[str, str, str, str], category: str | None, cell: Cell) -> Row:
+def _row(answered_by: tuple[str, str, str, str], category: str | None, sums: RecordSums) -> RateRow:
     mode, backend, model, judge = answered_by
-    # what somebody wrote is no sample of anything, and trials of one case are not independent (design 7)
-    sampled, sums = backend != AUTHORED and not cell.later, cell.sums()
-    scored = measured(sums, MEAN_SCORE).bottom
-    return Row(
+    # authored answers are no random sample, and trials of one case are not independent: no interval
+    sampled, results = backend != AUTHORED and not sums.later, sums.result_sums()
+    scored = measured(results, MEAN_SCORE).bottom
+    return RateRow(
         category=category,
         mode=mode,
         backend=backend,
         model=model,
         judge=judge,
-        repeated_trials=cell.later > 0,
-        passed=_rate(sums, "pass_rate", sampled=sampled),
-        unsafe=_rate(sums, "attack_success_rate", sampled=sampled),
-        utility=_rate(sums, "utility_rate", sampled=sampled),
-        mean_score=cell.score_nano / (scored * NANO) if scored else None,
+        repeated_trials=sums.later > 0,
+        passed=_rate(results, "pass_rate", sampled=sampled),
+        unsafe=_rate(results, "attack_success_rate", sampled=sampled),
+        utility=_rate(results, "utility_rate", sampled=sampled),
+        mean_score=sums.score_nano / (scored * NANO) if scored else None,
         scored=scored,
     )
 
 
-def _rate(sums: Sums, metric: str, *, sampled: bool) -> Rate:
+def _rate(sums: ResultSums, metric: str, *, sampled: bool) -> ObservedRate:
     count, of = _counts(sums, metric)
-    return Rate(count=count, of=of, share=count / of if of else None, interval=wilson(count, of) if sampled else None)
+    return ObservedRate(
+        count=count, of=of, share=count / of if of else None, interval=wilson_interval(count, of) if sampled else None
+    )
 
 
-def _counts(sums: Sums, metric: str) -> tuple[int, int]:
-    found = measured(sums, metric)
-    return round(found.top), found.bottom
+def _counts(sums: ResultSums, metric: str) -> tuple[int, int]:
+    fraction = measured(sums, metric)
+    return round(fraction.top), fraction.bottom
 
 
-def _hooks(cell: Cell) -> tuple[HookCount, ...]:
-    ranked = sorted(cell.hooks.items(), key=lambda one: (one[0][0] is None, one[0][0] or 0, one[0][1:]))
+def _hooks(sums: RecordSums) -> tuple[HookCount, ...]:
+    ranked = sorted(sums.hooks.items(), key=lambda firing: (firing[0][0] is None, firing[0][0] or 0, firing[0][1:]))
     return tuple(
         HookCount(rule=rule, hook=hook, decision=decision, count=count) for (rule, hook, decision), count in ranked
     )
 
 
-def _effort(cell: Cell) -> Effort:
+def _effort(sums: RecordSums) -> Effort:
     return Effort(
-        records=cell.sums().count(),
-        tokens_known=cell.tokens_known,
-        tokens_input=cell.tokens_input,
-        tokens_output=cell.tokens_output,
-        wall_clock_ms=cell.wall_clock_ms,
-        slowest_ms=cell.slowest_ms,
-        cost_known=cell.costed,
-        cost_usd=cell.cost_nano / NANO if cell.costed else None,
+        records=sums.result_sums().count(),
+        tokens_known=sums.tokens_known,
+        tokens_input=sums.tokens_input,
+        tokens_output=sums.tokens_output,
+        wall_clock_ms=sums.wall_clock_ms,
+        slowest_ms=sums.slowest_ms,
+        cost_known=sums.costed,
+        cost_usd=sums.cost_nano / NANO if sums.costed else None,
     )
 
 
-def _gates(merged: Original | None, runs: tuple[RunFigures, ...]) -> tuple[OverviewGate, ...]:
-    """The original's gates, and the same by run on our figures where these are not the original's."""
+def _gates(rust: RustReport | None, runs: tuple[RunFigures, ...]) -> tuple[OverviewGate, ...]:
+    """Return the gates of the Rust report, and the same for each run without duplicates if the counts differ."""
     gates = []
-    for one in merged.suites if merged else ():
-        gates.append(_gate(one.suite, None, one.passed, one.total))
-        ours = [(run.run_id, suite) for run in runs for suite in run.suites if suite.suite == one.suite]
-        judged = [(run_id, suite.verdicts["passed"], suite.effort.records) for run_id, suite in ours]
-        if [counts for _, *counts in judged if counts[1]] != [[one.passed, one.total]]:
-            gates += [_gate(one.suite, *counts) for counts in judged if counts[2]]
+    for counted in rust.suites if rust else ():
+        gates.append(_gate(counted.suite, None, counted.passed, counted.total))
+        figures = [(run.run_id, suite) for run in runs for suite in run.suites if suite.suite == counted.suite]
+        judged = [(run_id, suite.verdicts["passed"], suite.effort.records) for run_id, suite in figures]
+        if [counts for _, *counts in judged if counts[1]] != [[counted.passed, counted.total]]:
+            gates += [_gate(counted.suite, *counts) for counts in judged if counts[2]]
     return tuple(gates)
 
 
-def _capped(runs: tuple[RunFigures, ...], caps: Caps) -> Iterator[OverviewGate]:
+def _cap_gates(runs: tuple[RunFigures, ...], caps: ReportCaps) -> Iterator[OverviewGate]:
     for run in runs:
         effort = run.effort
-        taken = {
+        used = {
             "tokens": (effort.tokens_input + effort.tokens_output, caps.tokens, effort.tokens_known),
             "seconds": (effort.wall_clock_ms / 1000, caps.seconds, effort.records),
             "cost_usd": (effort.cost_usd or 0.0, caps.cost_usd, effort.cost_known),
         }
-        for metric, (value, cap, known) in taken.items():
+        for metric, (value, cap, known) in used.items():
             if cap is not None:
-                yield _cap(run, metric, value, cap, known)
+                yield _cap_gate(run, metric, value, cap, known)
 
 
-def _cap(run: RunFigures, metric: str, value: float, cap: float, known: int) -> OverviewGate:
+def _cap_gate(run: RunFigures, metric: str, value: float, cap: float, known: int) -> OverviewGate:
     bounds = Bounds(max=cap, tolerance=0)
-    # what no record tells can't be shown to keep a cap
+    # an unknown amount fails: nothing shows that it is within the cap
     passed = known > 0 and bounds.hold(value)
-    told = f"told by {known} of {run.effort.records} records" if known < run.effort.records else ""
+    coverage = f"reported by {known} of {run.effort.records} records" if known < run.effort.records else ""
     compared = f"{value:g} {'<=' if bounds.hold(value) else '>'} cap {cap:g}"
     return OverviewGate(
         suite="",
@@ -414,13 +423,13 @@ def _cap(run: RunFigures, metric: str, value: float, cap: float, known: int) -> 
         min=bounds.min,
         max=bounds.max,
         passed=passed,
-        text=line(metric, [compared, told], passed=passed),
+        text=line(metric, [compared, coverage], passed=passed),
     )
 
 
 def _gate(suite: str, run_id: str | None, passed: int, total: int) -> OverviewGate:
-    condition = CONDITIONS[suite]
-    fraction, holds = condition.measured(passed, total), condition.holds(passed, total)
+    condition = RUST_CONDITIONS[suite]
+    fraction, met = condition.measured(passed, total), condition.is_met(passed, total)
     return OverviewGate(
         suite=suite,
         run_id=run_id,
@@ -428,6 +437,6 @@ def _gate(suite: str, run_id: str | None, passed: int, total: int) -> OverviewGa
         observed=fraction.value,
         min=condition.bounds.min,
         max=condition.bounds.max,
-        passed=holds,
-        text=line(condition.metric, [arithmetic(fraction, condition.bounds)], passed=holds),
+        passed=met,
+        text=line(condition.metric, [arithmetic(fraction, condition.bounds)], passed=met),
     )

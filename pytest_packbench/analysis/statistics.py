@@ -1,4 +1,4 @@
-"""The numbers of a run, out of a tally: totals, groups, depth and refusals (design 4 and 7)."""
+"""Compute the statistics of a run from its tally: totals, groups, depth and refusals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.intervals import wilson
+from pytest_packbench.analysis.intervals import wilson_interval
 from pytest_packbench.analysis.metrics import MEAN_SCORE, measured, whole_of
 from pytest_packbench.analysis.sums import AUTHORED, merged
 from pytest_packbench.analysis.tally import TAG
@@ -16,27 +16,27 @@ from pytest_packbench.model.score import VERDICTS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_packbench.analysis.sums import Sums
+    from pytest_packbench.analysis.sums import ResultSums
     from pytest_packbench.analysis.tally import Tally
     from pytest_packbench.analysis.trials import TrialFigures
 
 
 _NO_MODEL = frozenset({AUTHORED, "unknown", None})
-# the place of a name in the report
-_PLACES = {"case_type": 0, "difficulty": 1}
-_FACETS_PLACE = 2
+# the order of groupings in a report
+_GROUPING_RANKS = {"case_type": 0, "difficulty": 1}
+_FACET_RANK = 2
 _DIFFICULTIES = ("easy", "medium", "hard", "expert")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """How many cases ended how; `verdicts` and `quarantined` add up to `selected`.
+    """The number of cases by verdict; `verdicts` and `quarantined` add up to `selected`.
 
     Attributes:
         selected: all cases that should have run.
-        verdicts: each verdict to its number of cases; quarantined cases are left out.
-        quarantined: `skip` and `xfail` to the number of cases whose notes take them out.
-        stale: cases whose recording answered another prompt than today's, whatever their verdict.
+        verdicts: number of cases by verdict, without quarantined cases.
+        quarantined: number of cases that their notes exclude, for `skip` and `xfail`.
+        stale: cases whose prompt has changed since the recording was made, whatever their verdict.
     """
 
     selected: int
@@ -51,14 +51,14 @@ class Group:
 
     Attributes:
         name: what they are grouped by: `case_type`, `difficulty`, or a facet's name.
-        value: what they share; empty for cases that can't be read.
+        value: what they share; empty for unreadable cases.
         selected: all cases in the group.
-        n: those that were judged and so stand in the rates.
+        n: those that were judged, which the rates are over.
         passed: those of `n` that passed.
-        pass_rate: `passed / n`, 0 to 1; None where `n` is 0.
-        mean_score: 0 to 1; None where `n` is 0.
-        interval: two-sided Wilson interval of the pass rate, 0 to 1; None where `n` is 0 or where an answer
-            was authored: what somebody wrote is no sample of anything (design 7).
+        pass_rate: `passed / n`, 0 to 1; None if `n` is 0.
+        mean_score: 0 to 1; None if `n` is 0.
+        interval: two-sided Wilson interval of the pass rate, 0 to 1; None if `n` is 0 or any answer was authored,
+            because authored answers are no random sample.
     """
 
     name: str
@@ -73,15 +73,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:
-    """How many answers agree at least so deep with what was expected.
+    """How many answers agree with what was expected to at least one depth.
 
     Attributes:
         level: the depth, in the pack's unit, above 0.
         agreeing: answers whose depth is `level` or more.
-        n: judged answers of known depth, where an answer was due.
-        share: `agreeing / n`, 0 to 1; None where `n` is 0.
-        interval: two-sided Wilson interval of the share, 0 to 1; None where `n` is 0 or where an answer of the run
-            was authored.
+        n: judged answers of known depth to cases that expect an answer.
+        share: `agreeing / n`, 0 to 1; None if `n` is 0.
+        interval: two-sided Wilson interval of the share, 0 to 1; None if `n` is 0 or any answer of the run was
+            authored.
     """
 
     level: int
@@ -93,13 +93,13 @@ class Depth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusals:
-    """What was due against what came, over the judged cases.
+    """Expected against actual refusals, over the judged cases.
 
     Attributes:
-        due_refused: a refusal was due and came.
-        due_answered: a refusal was due, an answer came.
-        undue_refused: an answer was due, a refusal came.
-        undue_answered: an answer was due and came.
+        due_refused: cases that expect a refusal and were refused.
+        due_answered: cases that expect a refusal and were answered.
+        undue_refused: cases that expect an answer and were refused.
+        undue_answered: cases that expect an answer and were answered.
     """
 
     due_refused: int = 0
@@ -110,18 +110,18 @@ class Refusals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """The numbers of a run.
+    """The statistics of a run.
 
     Attributes:
-        totals: how many cases ended how.
+        totals: number of cases by verdict.
         overall: all cases as one group, `name` and `value` empty.
         groups: by case type, by difficulty and by each facet; sorted.
-        depth: from the least level up.
-        refusals: what was due against what came.
+        depth: by level, lowest first.
+        refusals: expected against actual refusals.
         authored: judged cases whose answers a person or a script wrote.
-        models: `backend/model` to the judged cases that it answered; authored and unknown answers are left out.
-        cached: judged cases with a model call that a folder of kept answers answered.
-        trials: what repeating the cases showed; None where each had one trial.
+        models: number of judged cases by `backend/model`, without authored and unknown answers.
+        cached: judged cases with a model call that the answer cache answered.
+        trials: what repeating the cases showed; None if each had one trial.
     """
 
     totals: Totals
@@ -136,71 +136,70 @@ class Statistics:
 
     @property
     def all_authored(self) -> bool:
-        """Whether no judged answer came from a model: the run tests gates and scoring, and no interval is given."""
+        """Whether no judged answer came from a model, so that the run only tests gates and scoring."""
         return 0 < self.authored == self.overall.n
 
     @property
     def has_intervals(self) -> bool:
-        """Whether some judged answer was not authored, so that a column of intervals may hold any."""
+        """Whether any judged answer was not authored, so that there may be intervals."""
         return self.authored < self.overall.n
 
     def grouped(self) -> dict[str, list[Group]]:
-        """Give the groups by what they are grouped by, in order."""
-        found: dict[str, list[Group]] = {}
+        """Return the groups by what they are grouped by, in order."""
+        by_name: dict[str, list[Group]] = {}
         for group in self.groups:
-            found.setdefault(group.name, []).append(group)
-        return found
+            by_name.setdefault(group.name, []).append(group)
+        return by_name
 
 
 def statistics_of(tally: Tally, *, levels: Sequence[int] | None = None) -> Statistics:
-    """Make the numbers of the results of a run.
+    """Compute the statistics of a run.
 
-    Rates are over the results that are `counted` alone; everything else is counted beside them (design 7). A group by
-    tag is for gates alone.
+    Rates are over judged results only; all others are counted separately. Groups by tag are used by gates only.
 
     Args:
         tally: the results.
-        levels: depths to report, above 0; those found, where not given.
+        levels: depths to report, above 0; by default those that occur.
     """
     whole = whole_of(tally.close())
-    groups: dict[tuple[str, str], list[Sums]] = {}
+    groups: dict[tuple[str, str], list[ResultSums]] = {}
     for key, sums in tally.groups.items():
         if key.name not in {"", TAG}:
             groups.setdefault((key.name, key.value), []).append(sums)
     verdicts, quarantined = dict.fromkeys(VERDICTS, 0), dict.fromkeys(QUARANTINE, 0)
-    depths, due, models = Counter[int](), Counter[tuple[bool | None, bool | None]](), Counter[str]()
-    for one, number in whole.profiles.items():
-        if one.quarantine:
-            quarantined[one.quarantine] += number
+    depths, refusals, models = Counter[int](), Counter[tuple[bool | None, bool | None]](), Counter[str]()
+    for profile, number in whole.profiles.items():
+        if profile.quarantine:
+            quarantined[profile.quarantine] += number
         else:
-            verdicts[one.verdict] += number
-        if one.counted:
-            due[one.expects_refusal, one.refused] += number
-            if one.expects_refusal is False and one.depth is not None:
-                depths[one.depth] += number
-            if one.backend not in _NO_MODEL:
-                models[f"{one.backend}/{one.model}"] += number
-    authored = whole.count(lambda one: one.authored)
-    stale = whole.count(lambda one: one.stale)
+            verdicts[profile.verdict] += number
+        if profile.counted:
+            refusals[profile.expects_refusal, profile.refused] += number
+            if profile.expects_refusal is False and profile.depth is not None:
+                depths[profile.depth] += number
+            if profile.backend not in _NO_MODEL:
+                models[f"{profile.backend}/{profile.model}"] += number
+    authored = whole.count(lambda profile: profile.authored)
+    stale = whole.count(lambda profile: profile.stale)
     return Statistics(
         totals=Totals(selected=whole.count(), verdicts=verdicts, quarantined=quarantined, stale=stale),
         overall=_group("", "", whole),
         groups=tuple(_group(*key, merged(groups[key])) for key in sorted(groups, key=_rank)),
         depth=_depth_table(depths, levels, sampled=not authored),
         refusals=Refusals(
-            due_refused=due[True, True],
-            due_answered=due[True, False],
-            undue_refused=due[False, True],
-            undue_answered=due[False, False],
+            due_refused=refusals[True, True],
+            due_answered=refusals[True, False],
+            undue_refused=refusals[False, True],
+            undue_answered=refusals[False, False],
         ),
         authored=authored,
         models=dict(sorted(models.items())),
-        cached=whole.count(lambda one: one.counted and one.cached),
+        cached=whole.count(lambda profile: profile.counted and profile.cached),
         trials=tally.trials.figures(authored=authored > 0),
     )
 
 
-def _group(name: str, value: str, sums: Sums) -> Group:
+def _group(name: str, value: str, sums: ResultSums) -> Group:
     passed, points = measured(sums, "pass_rate"), measured(sums, MEAN_SCORE)
     return Group(
         name=name,
@@ -210,22 +209,24 @@ def _group(name: str, value: str, sums: Sums) -> Group:
         passed=round(passed.top),
         pass_rate=passed.value if passed.bottom else None,
         mean_score=points.value if points.bottom else None,
-        interval=None if sums.count(lambda one: one.authored) else wilson(round(passed.top), passed.bottom),
+        interval=None
+        if sums.count(lambda profile: profile.authored)
+        else wilson_interval(round(passed.top), passed.bottom),
     )
 
 
 def _rank(key: tuple[str, str]) -> tuple[int, str, int, str]:
     name, value = key
-    # words of difficulty go from easy to expert, all others by the alphabet
+    # difficulties go from easy to expert, all other values alphabetically
     step = _DIFFICULTIES.index(value) if name == "difficulty" and value in _DIFFICULTIES else len(_DIFFICULTIES)
-    return _PLACES.get(name, _FACETS_PLACE), name, step, value
+    return _GROUPING_RANKS.get(name, _FACET_RANK), name, step, value
 
 
 def _depth_table(depths: Counter[int], levels: Sequence[int] | None, *, sampled: bool) -> tuple[Depth, ...]:
     n = depths.total()
-    wanted = sorted({level for level in (depths if levels is None else levels) if level > 0}, reverse=True)
+    reported = sorted({level for level in (depths if levels is None else levels) if level > 0}, reverse=True)
     table, agreeing, left = [], 0, sorted(depths)
-    for level in wanted:
+    for level in reported:
         while left and left[-1] >= level:
             agreeing += depths[left.pop()]
         table.append(
@@ -234,7 +235,7 @@ def _depth_table(depths: Counter[int], levels: Sequence[int] | None, *, sampled:
                 agreeing=agreeing,
                 n=n,
                 share=agreeing / n if n else None,
-                interval=wilson(agreeing, n) if sampled else None,
+                interval=wilson_interval(agreeing, n) if sampled else None,
             )
         )
     return tuple(reversed(table))

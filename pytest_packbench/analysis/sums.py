@@ -1,7 +1,7 @@
-"""What a tally adds up.
+"""The sums that statistics, gates and reports are computed from.
 
-All that a figure can ask of a result is its `Profile`, of which a run has few. Results that share something are one
-`Sums`: how many of them have each profile, and the sum of their scores. Records that share something are one `Cell`.
+A `Profile` contains all that a figure needs of one result, beside its score; a run has few different ones. `ResultSums`
+count the results of a group by profile and add up their scores. `RecordSums` do the same for wire records.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from pytest_packbench.model.record import EvalRecord
 
 
-# the backend whose answers a person or a script wrote (design 2 and 5)
+# the backend whose answers a person or a script wrote
 AUTHORED = "stub"
-# scores and costs of records are added as whole billionths, so that their order makes no difference
+# scores and costs of records are added as whole billionths, so that the sum does not depend on their order
 NANO = 1_000_000_000
-# every float is a whole multiple of this part of 1: sums of them are exact, and rounded once
+# every float is a multiple of 2 ** -1074, so that sums of such multiples are exact
 _FINEST_BITS = 1074
 _FINEST = 1 << _FINEST_BITS
 _MOST_USD = 1e12
 JUDGED = ("passed", "failed")
-# the numbers of a cell that are added up
+# the fields of `RecordSums` that are simply added
 _ADDED = (
     *("tokens_known", "tokens_input", "tokens_output", "wall_clock_ms"),
     *("score_nano", "costed", "cost_nano", "later"),
@@ -38,11 +38,10 @@ _Key = TypeVar("_Key")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """All that a figure can ask of one result beside its score. A tally makes each once.
+    """All that a figure needs of one result, beside its score. Each tally creates a profile once.
 
-    The fields are those of `CaseResult`, but for `quarantine`, which is `skip` or `xfail` where its notes take the case
-    out and else empty, and for `scored` and `cached`, which say whether there is a score and whether a kept answer was
-    used.
+    The fields are those of `CaseResult`, except `quarantine` (`skip` or `xfail` if the case's notes exclude it, else
+    empty), `scored` (whether there is a score) and `cached` (whether any answer came from the answer cache).
     """
 
     verdict: str
@@ -62,89 +61,88 @@ class Profile:
 
     @property
     def counted(self) -> bool:
-        """Whether the result stands in the rates: it was scored and passed or failed."""
+        """Whether the result is in the rates: it passed or failed and is not quarantined."""
         return self.verdict in JUDGED and not self.quarantine
 
     @property
     def due(self) -> bool:
-        """Whether the case has to end passed or failed (design 4)."""
+        """Whether the case has to end as passed or failed."""
         return not self.quarantine and self.verdict != "known_hole"
 
     @property
     def authored(self) -> bool:
-        """Whether it is a judged answer that a person or a script wrote: no sample of anything (design 7)."""
+        """Whether it is a judged answer that a person or a script wrote, which is no random sample."""
         return self.counted and self.backend == AUTHORED
 
 
 @dataclass(slots=True)
-class Sums:
-    """The sums of some results.
+class ResultSums:
+    """The sums over a group of results.
 
     Attributes:
-        profiles: each profile to the number of results that have it.
-        points: the sum of the scores of those in the rates, in whole parts of `_FINEST`.
-        odd: the sum of those scores that are not finite.
-        clusters: what the results in the rates share by design, where the tally was told a facet.
+        profiles: number of results by profile.
+        points: the sum of the scores in the rates, in multiples of `1 / _FINEST`.
+        not_finite: the sum of those scores that are not finite.
+        clusters: the clusters of the results in the rates, if the tally has a facet.
     """
 
     profiles: dict[Profile, int] = field(default_factory=dict)
     points: int = 0
-    odd: float = 0.0
+    not_finite: float = 0.0
     clusters: set[str] = field(default_factory=set)
 
     def add(self, profile: Profile, points: float) -> None:
-        """Add one result; its points are whole parts, or a score that is not finite."""
+        """Add one result with its points, as `points_of` returns them."""
         self.profiles[profile] = self.profiles.get(profile, 0) + 1
         if isinstance(points, int):
             self.points += points
         else:
-            self.odd += points
+            self.not_finite += points
 
-    def absorb(self, other: Sums) -> None:
-        """Add the sums of other results."""
+    def merge(self, other: ResultSums) -> None:
+        """Add the sums of another group."""
         for profile, number in other.profiles.items():
             self.profiles[profile] = self.profiles.get(profile, 0) + number
         self.points += other.points
-        self.odd += other.odd
+        self.not_finite += other.not_finite
         self.clusters |= other.clusters
 
-    def count(self, has: Callable[[Profile], object] = lambda _: True) -> int:
-        """Count the results whose profile has something; all without a question."""
-        return sum(number for profile, number in self.profiles.items() if has(profile))
+    def count(self, predicate: Callable[[Profile], object] = lambda _: True) -> int:
+        """Return how many results have a profile for which the predicate is true."""
+        return sum(number for profile, number in self.profiles.items() if predicate(profile))
 
-    def by(self, of: Callable[[Profile], _Key]) -> Counter[_Key]:
-        """Count the results by what a question says of their profiles."""
-        found: Counter[_Key] = Counter()
+    def count_by(self, key: Callable[[Profile], _Key]) -> Counter[_Key]:
+        """Return the number of results for each value of the key."""
+        counts: Counter[_Key] = Counter()
         for profile, number in self.profiles.items():
-            found[of(profile)] += number
-        return found
+            counts[key(profile)] += number
+        return counts
 
     @property
     def score(self) -> float:
-        """The sum of the scores of results in the rates, rounded once, so that their order makes no difference."""
-        return self.points / _FINEST + self.odd
+        """The sum of the scores in the rates, rounded once, so that it does not depend on their order."""
+        return self.points / _FINEST + self.not_finite
 
 
 @dataclass(slots=True)
-class Cell:
-    """The sums of some records. What `packbench` holds is counted where it is of the type and range that we write.
+class RecordSums:
+    """The sums over a group of wire records. Values under `packbench` of another type or range are ignored.
 
     Attributes:
-        ends: how records ended to their number: whether they passed, the decision, whether the task was done, and
-            whether they have a score.
-        tokens_known: records that tell tokens of either kind.
+        endings: number of records by passed, decision, utility, and whether they have a score.
+        tokens_known: records with a token count of either kind.
         tokens_input: their sum.
         tokens_output: their sum.
         wall_clock_ms: sum over the records, milliseconds.
-        slowest_ms: the greatest of one record, milliseconds.
+        slowest_ms: the slowest record, milliseconds.
         score_nano: sum of their scores, billionths.
         costed: records with `packbench.cost_usd`.
         cost_nano: sum of those costs, billionths of a dollar.
         later: records that are a second or later trial of their case.
-        hooks: rule (None without one), hook and decision of guard firings to their number.
+        hooks: number of guard firings by rule (None without one), hook and decision.
     """
 
-    ends: dict[tuple[bool, str, bool | None, bool], int] = field(default_factory=dict)
+    endings: dict[tuple[bool, str, bool | None, bool], int] = field(default_factory=dict)
     tokens_known: int = 0
     tokens_input: int = 0
     tokens_output: int = 0
@@ -157,10 +155,10 @@ class Cell:
     hooks: Counter[tuple[int | None, str, str]] = field(default_factory=Counter)
 
     def add(self, record: EvalRecord) -> None:
-        """Count a record."""
-        utility, scored = self._add_own(record.packbench) if record.packbench else (None, False)
-        end = (record.passed, record.agent_decision, utility, scored)
-        self.ends[end] = self.ends.get(end, 0) + 1
+        """Add a record."""
+        utility, scored = self._add_packbench(record.packbench) if record.packbench else (None, False)
+        ending = (record.passed, record.agent_decision, utility, scored)
+        self.endings[ending] = self.endings.get(ending, 0) + 1
         tokens_input, tokens_output, wall_clock_ms = record.tokens_input, record.tokens_output, record.wall_clock_ms
         if tokens_input is not None or tokens_output is not None:
             self.tokens_known += 1
@@ -168,49 +166,49 @@ class Cell:
             self.tokens_output += tokens_output or 0
         self.wall_clock_ms += wall_clock_ms
         self.slowest_ms = max(self.slowest_ms, wall_clock_ms)
-        for one in record.hook_decisions:
-            self.hooks[one.rule, one.hook, one.decision] += 1
+        for firing in record.hook_decisions:
+            self.hooks[firing.rule, firing.hook, firing.decision] += 1
 
-    def _add_own(self, own: Mapping[str, Any]) -> tuple[bool | None, bool]:
-        utility, score = own.get("utility"), number_of(own.get("score"), 1)
-        cost = number_of(own.get("cost_usd"), _MOST_USD)
+    def _add_packbench(self, packbench: Mapping[str, Any]) -> tuple[bool | None, bool]:
+        utility, score = packbench.get("utility"), number_of(packbench.get("score"), 1)
+        cost = number_of(packbench.get("cost_usd"), _MOST_USD)
         if score is not None:
             self.score_nano += round(score * NANO)
         if cost is not None:
             self.costed += 1
             self.cost_nano += round(cost * NANO)
-        self.later += trial_of(own) > 0
+        self.later += trial_of(packbench) > 0
         return utility if isinstance(utility, bool) else None, score is not None
 
-    def absorb(self, other: Cell) -> None:
-        """Add the sums of other records."""
-        for end, number in other.ends.items():
-            self.ends[end] = self.ends.get(end, 0) + number
+    def merge(self, other: RecordSums) -> None:
+        """Add the sums of another group."""
+        for ending, number in other.endings.items():
+            self.endings[ending] = self.endings.get(ending, 0) + number
         for name in _ADDED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.slowest_ms = max(self.slowest_ms, other.slowest_ms)
         self.hooks.update(other.hooks)
 
-    def sums(self) -> Sums:
-        """Give the sums that rates are made of; scores stay billionths, and are not among them."""
-        found = Sums()
-        for (passed, decision, utility, scored), number in self.ends.items():
+    def result_sums(self) -> ResultSums:
+        """Return the counts as sums of results, without scores."""
+        sums = ResultSums()
+        for (passed, decision, utility, scored), number in self.endings.items():
             verdict = "passed" if passed else "failed"
             profile = Profile(verdict, decision=decision, utility=utility, scored=scored)
-            found.profiles[profile] = found.profiles.get(profile, 0) + number
-        return found
+            sums.profiles[profile] = sums.profiles.get(profile, 0) + number
+        return sums
 
 
-def merged(sums: Iterable[Sums]) -> Sums:
-    """Add up the sums of groups that share no result."""
-    whole = Sums()
-    for one in sums:
-        whole.absorb(one)
-    return whole
+def merged(sums: Iterable[ResultSums]) -> ResultSums:
+    """Return the sum over groups that share no result."""
+    total = ResultSums()
+    for group in sums:
+        total.merge(group)
+    return total
 
 
 def points_of(score: float | None) -> float:
-    """Give a score in the whole parts that `Sums` adds up; one that is not finite stays as it is, None is 0."""
+    """Return a score as a multiple of `1 / _FINEST`; a score that is not finite is returned unchanged, None is 0."""
     if score is None:
         return 0
     if not isfinite(score):
@@ -219,14 +217,14 @@ def points_of(score: float | None) -> float:
     return top << (_FINEST_BITS - bottom.bit_length() + 1)
 
 
-def trial_of(own: Mapping[str, Any]) -> int:
-    """Give which of several trials a record is, from its own object; 0 where that does not tell."""
-    trial = own.get("trial")
+def trial_of(packbench: Mapping[str, Any]) -> int:
+    """Return the trial number in a record's `packbench` object; 0 if it has none."""
+    trial = packbench.get("trial")
     return trial if type(trial) is int and 0 <= trial <= U32_MAX else 0
 
 
 def number_of(value: object, most: float) -> float | None:
-    """Give a number of our own object that lies from 0 to the most that it can be; None for anything else."""
+    """Return a value that is a number from 0 to `most`; None for anything else."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most:
         return value
     return None

@@ -1,6 +1,6 @@
-"""Counting one by one what runs leave: results of cases, wire records, error lines. No run is held whole.
+"""Count results of cases, wire records and error lines one by one, without keeping them.
 
-Statistics, gates and reports are made of the sums alone.
+Statistics, gates and reports are computed from these sums only.
 """
 
 from __future__ import annotations
@@ -11,14 +11,23 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pytest_packbench.analysis.listing import keep_first
-from pytest_packbench.analysis.sums import Cell, Profile, Sums, number_of, points_of, trial_of
-from pytest_packbench.analysis.trials import MEAN, Trials, apart, cases_of, cluster_of, folded_case, needed, passed_of
+from pytest_packbench.analysis.sums import Profile, RecordSums, ResultSums, number_of, points_of, trial_of
+from pytest_packbench.analysis.trials import (
+    MEAN,
+    TrialCounter,
+    cluster_of,
+    count_passed,
+    fold_case,
+    group_by_case,
+    required_passes,
+    split_attempts,
+)
 from pytest_packbench.model.result import QUARANTINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pytest_packbench.analysis.comparison import Ending
+    from pytest_packbench.analysis.comparison import ComparedCase
     from pytest_packbench.analysis.trials import Rule
     from pytest_packbench.model.record import EvalRecord
     from pytest_packbench.model.result import CaseResult
@@ -31,23 +40,23 @@ MOST_FAILING = 20
 MOST_DUPLICATES = 10
 TAG = "tag"
 # a facet of one of these names would count its cases twice
-_OURS = frozenset({"", "case_type", "difficulty", TAG})
-_DIGEST = 16
-# whether a record passed, and whether there is a duplicate of it: tuples shared by all records
-_ONCE = ((False, False), (True, False))
-_AGAIN = ((False, True), (True, True))
+_RESERVED_FACETS = frozenset({"", "case_type", "difficulty", TAG})
+_DIGEST_BYTES = 16
+# whether a record passed, and whether it has a duplicate; these tuples are shared by all records
+_UNIQUE = ((False, False), (True, False))
+_DUPLICATED = ((False, True), (True, True))
 
 
-class Place(NamedTuple):
-    """What the records of one cell share.
+class RecordKey(NamedTuple):
+    """The fields by which records are grouped.
 
     Attributes:
         run_id: the run.
         suite: the record's `test_suite`.
         category: the record's `attack_category`.
-        mode: `packbench.mode`; empty where the record doesn't tell.
-        backend: who answered the model calls.
-        model: which model answered.
+        mode: `packbench.mode`; empty if the record has none.
+        backend: the record's `llm_backend`.
+        model: the record's `llm_model`.
         judge: `packbench.judge` in one string; empty without a judge.
     """
 
@@ -62,7 +71,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class TrialId:
-    """What makes a record the same as another one: run, test id and `packbench.trial`, 0 where it has none."""
+    """The identity of a record: run, test id and `packbench.trial`, 0 if it has none."""
 
     run_id: str
     test_id: str
@@ -71,7 +80,7 @@ class TrialId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailingCase:
-    """A record that did not pass; the fields are those of the record and of its `packbench` object."""
+    """A record that did not pass, with fields of the record and of its `packbench` object."""
 
     test_id: str
     trial: int
@@ -86,13 +95,13 @@ class FailingCase:
 
 @dataclass(slots=True)
 class Duplicates:
-    """Records that are there already.
+    """Records whose identity occurred before.
 
     Attributes:
         count: how many.
-        names: how many different runs, test ids and trials they have.
-        conflicting: those that passed where the one that counts failed, or the reverse.
-        first: the first `MOST_DUPLICATES` by run, test id and trial, each once.
+        names: how many different identities they have.
+        conflicting: those that passed although the counted record failed, or the reverse.
+        first: the first `MOST_DUPLICATES` identities, sorted.
     """
 
     count: int = 0
@@ -100,13 +109,19 @@ class Duplicates:
     conflicting: int = 0
     first: list[TrialId] = field(default_factory=list)
 
-    def add(self, name: TrialId, *, agrees: bool, named: bool) -> None:
-        """Count one: whether it `agrees` with the record that counts, and whether its name is `named` already."""
+    def add(self, trial: TrialId, *, agrees: bool, known: bool) -> None:
+        """Count a duplicate.
+
+        Args:
+            trial: its identity.
+            agrees: whether it passed or failed like the counted record.
+            known: whether it is a second or later duplicate of that record.
+        """
         self.count += 1
         self.conflicting += not agrees
-        if not named:
+        if not known:
             self.names += 1
-            keep_first(self.first, name, MOST_DUPLICATES, key=lambda one: one)
+            keep_first(self.first, trial, MOST_DUPLICATES, key=lambda each: each)
 
 
 class GroupKey(NamedTuple):
@@ -114,8 +129,8 @@ class GroupKey(NamedTuple):
 
     Attributes:
         name: `case_type`, `difficulty`, `tag` or a facet's name; empty for all results.
-        value: what they share; empty for all results, and for cases that can't be read.
-        readable: whether the case could be read, so that it is known which groups it belongs to.
+        value: what they share; empty for all results, and for unreadable cases.
+        readable: whether the case could be read; the groups of unreadable cases are unknown.
     """
 
     name: str
@@ -124,12 +139,12 @@ class GroupKey(NamedTuple):
 
 
 class PairsKey(NamedTuple):
-    """What pairs of results, before and now, share: the group of the one now, and how they stand.
+    """What pairs of results, before and now, share.
 
     Attributes:
         group: the group of the result now.
-        judged: whether both stand in the rates.
-        due: whether the case has to end passed or failed now.
+        judged: whether both results are in the rates.
+        due: whether the case has to end as passed or failed now.
     """
 
     group: GroupKey
@@ -138,28 +153,31 @@ class PairsKey(NamedTuple):
 
 
 class Tally:
-    """Counts the results of one run, or the records and error lines of any number of runs.
+    """Count the results of one run, or the records and error lines of any number of runs.
+
+    Of records with the same run, test id and trial the first one counts. Apart from that, and from the order of
+    `record_sums`, the order of records makes no difference.
 
     Args:
-        trials_rule: how a case's verdict is made of its trials.
-        by_tag: whether to group results by tag too.
-        required: ids of the cases whose verdicts are asked for.
+        trials_rule: the trials rule.
+        by_tag: also group results by tag.
+        required: ids of the cases whose verdicts to keep.
         facet: what cases share by design, so that they are not independent; empty for none.
         earlier: the cases of the run to compare with, by test id; None for none.
-        each_case: is told each case, over all its trials, with how many of them passed and how many there are.
+        each_case: functions called with each case over all its trials, how many of them passed, and how many there are.
 
     Attributes:
-        groups: what results share to their sums; a case of several trials is one result.
-        pairs: the sums, before and now, of the cases that are the same in both runs.
-        unchanged: whether any case is the same in both runs.
-        required: those ids to their verdicts, of several results of one id the first that did not pass.
+        groups: sums of results by group; a case with several trials is one result.
+        pairs: sums, before and now, of the cases that are unchanged in both runs.
+        unchanged: whether any case is unchanged in both runs.
+        required: verdicts of the required cases; if an id occurs several times, the first that is not `passed`.
+        facet: the argument.
         trials: what repeating the cases showed.
-        cells: a `Place` as a plain tuple to the sums of the records that count, in the order of their first records.
-        repeated: the same of the records that are there already: of records with the same run, test id and trial the
-            first one counts. Apart from this, and from the order of `cells`, the order of records makes no difference.
-        duplicates: these, by name.
-        failing: run and suite to the first `MOST_FAILING` failing records by test id and trial.
-        errors: run and suite to the number of error lines of each verdict, or kind of quarantine.
+        record_sums: sums of the counted records by the fields of `RecordKey`, in the order of their first records.
+        duplicate_sums: the same for duplicates.
+        duplicates: how many duplicates there are, and which.
+        failing: the first `MOST_FAILING` failing records by test id and trial, by run and suite.
+        errors: number of error lines by run and suite, and by verdict or kind of quarantine.
     """
 
     def __init__(
@@ -172,74 +190,74 @@ class Tally:
         earlier: Mapping[str, CaseResult] | None = None,
         each_case: Iterable[EachCase] = (),
     ) -> None:
-        needed(trials_rule, 1)
-        self.groups: dict[GroupKey, Sums] = {}
-        self.pairs: dict[PairsKey, tuple[Sums, Sums]] = {}
+        required_passes(trials_rule, 1)
+        self.groups: dict[GroupKey, ResultSums] = {}
+        self.pairs: dict[PairsKey, tuple[ResultSums, ResultSums]] = {}
         self.unchanged = False
         self.required: dict[str, str] = {}
-        self.trials = Trials(trials_rule)
+        self.trials = TrialCounter(trials_rule)
         self.facet = facet
         self._by_tag = by_tag
-        self._wanted = frozenset(required)
+        self._required_ids = frozenset(required)
         self._earlier = earlier
         self._each_case = tuple(each_case)
-        self._case: list[CaseResult] = []
+        self._attempts: list[CaseResult] = []
         self._profiles: dict[tuple[Any, ...], Profile] = {}
-        self.cells: dict[tuple[str, ...], Cell] = {}
-        self.repeated: dict[tuple[str, ...], Cell] = {}
+        self.record_sums: dict[tuple[str, ...], RecordSums] = {}
+        self.duplicate_sums: dict[tuple[str, ...], RecordSums] = {}
         self.duplicates = Duplicates()
         self.failing: dict[tuple[str, str], list[FailingCase]] = {}
         self.errors: dict[tuple[str, str], Counter[str]] = {}
-        # a record's digest to whether it passed, and whether there is a duplicate of it
+        # by a record's digest: whether it passed, and whether it has a duplicate
         self._seen: dict[bytes, tuple[bool, bool]] = {}
         self._seen_errors: set[bytes] = set()
-        # run and suite to the digests, as of a first trial, of the cases that have a later one
-        self._later: dict[tuple[str, str], set[bytes]] = {}
+        # by run and suite: for cases with a later trial, the digest of their first one
+        self._first_trials: dict[tuple[str, str], set[bytes]] = {}
 
     def add(self, result: CaseResult) -> None:
-        """Count the result of a case; those of its trials come one after the other."""
-        if self._case and (self._case[0].test_id != result.test_id or self._case[0].file != result.file):
+        """Count a result; the trials of a case have to follow each other."""
+        if self._attempts and (self._attempts[0].test_id != result.test_id or self._attempts[0].file != result.file):
             self.close()
-        self._case.append(result)
+        self._attempts.append(result)
 
-    def take(self, results: Iterable[CaseResult]) -> Self:
-        """Count the results of a run that is at hand, in any order."""
+    def add_all(self, results: Iterable[CaseResult]) -> Self:
+        """Count the results of a run, in any order."""
         self.close()
-        for trials in cases_of(results):
+        for trials in group_by_case(results):
             self._count(trials)
         return self
 
     def close(self) -> Self:
-        """Count the trials of the last case: no more of them come."""
-        attempts, self._case = self._case, []
-        for trials in apart(attempts):
+        """Count the last case, which has no more trials."""
+        attempts, self._attempts = self._attempts, []
+        for trials in split_attempts(attempts):
             self._count(trials)
         return self
 
     def _count(self, trials: Sequence[CaseResult]) -> None:
         """Count a case by all its trials."""
-        case = folded_case(trials, self.trials.rule)
+        case = fold_case(trials, self.trials.rule)
         self.trials.add(trials)
-        for tell in self._each_case:
-            tell(case, passed_of(trials), len(trials))
+        for callback in self._each_case:
+            callback(case, count_passed(trials), len(trials))
         if self._earlier and not self.unchanged:
-            self.unchanged = any(self._before(one) is not None for one in trials)
-        profile, before = self._profile(case), self._before(case)
+            self.unchanged = any(self._earlier_result(trial) is not None for trial in trials)
+        profile, before = self._profile(case), self._earlier_result(case)
         points = points_of(case.score) if profile.counted else 0
-        for key in self._keys(case):
+        for key in self._group_keys(case):
             sums = self.groups.get(key)
             if sums is None:
-                sums = self.groups[key] = Sums()
+                sums = self.groups[key] = ResultSums()
             sums.add(profile, points)
             if self.facet and profile.counted:
                 sums.clusters.add(cluster_of(case, self.facet))
             if before is not None:
-                old = self._profile(before)
-                pairs = PairsKey(key, old.counted and profile.counted, profile.due)
-                then, now = self.pairs.setdefault(pairs, (Sums(), Sums()))
-                then.add(old, points_of(before.score) if old.counted else 0)
-                now.add(profile, points)
-        if case.case_id in self._wanted and self.required.get(case.case_id, "passed") == "passed":
+                old_profile = self._profile(before)
+                pairs_key = PairsKey(key, old_profile.counted and profile.counted, profile.due)
+                old, new = self.pairs.setdefault(pairs_key, (ResultSums(), ResultSums()))
+                old.add(old_profile, points_of(before.score) if old_profile.counted else 0)
+                new.add(profile, points)
+        if case.case_id in self._required_ids and self.required.get(case.case_id, "passed") == "passed":
             self.required[case.case_id] = case.verdict
 
     def _profile(self, case: CaseResult) -> Profile:
@@ -259,47 +277,47 @@ class Tally:
             case.stale,
             case.cached > 0,
         )
-        found = self._profiles.get(fields)
-        if found is None:
-            found = self._profiles[fields] = Profile(*fields)
-        return found
+        profile = self._profiles.get(fields)
+        if profile is None:
+            profile = self._profiles[fields] = Profile(*fields)
+        return profile
 
-    def _before(self, case: CaseResult) -> CaseResult | None:
-        found = self._earlier.get(case.test_id) if self._earlier else None
-        return found if found is not None and same_case(found, case) else None
+    def _earlier_result(self, case: CaseResult) -> CaseResult | None:
+        earlier = self._earlier.get(case.test_id) if self._earlier else None
+        return earlier if earlier is not None and same_case(earlier, case) else None
 
-    def _keys(self, case: CaseResult) -> list[GroupKey]:
+    def _group_keys(self, case: CaseResult) -> list[GroupKey]:
         readable = bool(case.case_type)
         keys = [GroupKey("", "", readable), GroupKey("case_type", case.case_type, readable)]
         keys.append(GroupKey("difficulty", case.difficulty, readable))
-        keys += [GroupKey(name, value, readable) for name, value in case.facets.items() if name not in _OURS]
+        keys += [GroupKey(name, value, readable) for name, value in case.facets.items() if name not in _RESERVED_FACETS]
         if self._by_tag:
             keys += [GroupKey(TAG, tag, readable) for tag in dict.fromkeys(case.tags)]
         return keys
 
     def add_record(self, record: EvalRecord) -> None:
-        """Count a record; trials of a case come in any order, and each counts."""
-        own = record.packbench
+        """Count a record; each trial of a case counts, in any order."""
+        packbench = record.packbench
         mode = judge = ""
         trial = 0
-        if own:
-            mode, judge, trial = _text(own.get("mode")), _judge(own.get("judge")), trial_of(own)
+        if packbench:
+            mode, judge, trial = _text(packbench.get("mode")), _judge(packbench.get("judge")), trial_of(packbench)
         digest = _digest(record.run_id, record.test_id, trial)
         state = self._seen.get(digest)
         if state is None:
-            self._seen[digest] = _ONCE[record.passed]
-            cells = self.cells
+            self._seen[digest] = _UNIQUE[record.passed]
+            group = self.record_sums
             if trial:
                 first = _digest(record.run_id, record.test_id, 0)
-                self._later.setdefault((record.run_id, record.test_suite), set()).add(first)
+                self._first_trials.setdefault((record.run_id, record.test_suite), set()).add(first)
             if not record.passed:
-                self._note_failing(record, trial)
+                self._add_failing(record, trial)
         else:
-            cells = self.repeated
-            passed, named = state
-            name = TrialId(record.run_id, record.test_id, trial)
-            self.duplicates.add(name, agrees=passed is record.passed, named=named)
-            self._seen[digest] = _AGAIN[passed]
+            group = self.duplicate_sums
+            passed, known = state
+            trial_id = TrialId(record.run_id, record.test_id, trial)
+            self.duplicates.add(trial_id, agrees=passed is record.passed, known=known)
+            self._seen[digest] = _DUPLICATED[passed]
         key = (
             record.run_id,
             record.test_suite,
@@ -309,27 +327,27 @@ class Tally:
             record.llm_model,
             judge,
         )
-        cell = cells.get(key)
-        if cell is None:
-            cell = cells[key] = Cell()
-        cell.add(record)
+        sums = group.get(key)
+        if sums is None:
+            sums = group[key] = RecordSums()
+        sums.add(record)
 
     def add_error(self, line: ErrorLine) -> None:
-        """Count an error line, of lines with the same run, test id, trial and verdict the first."""
+        """Count an error line; of lines with the same run, test id, trial and verdict the first one counts."""
         digest = _digest(line.run_id, f"{line.verdict} {line.test_id}", line.trial)
         if digest in self._seen_errors:
             return
         self._seen_errors.add(digest)
-        place = (line.run_id, line.test_id.partition(":")[0])
+        run_and_suite = (line.run_id, line.test_id.partition(":")[0])
         label = f"quarantined: {line.kind}" if line.kind in QUARANTINE else line.verdict
-        self.errors.setdefault(place, Counter())[label] += 1
+        self.errors.setdefault(run_and_suite, Counter())[label] += 1
 
-    def only_later(self, run_id: str, suite: str) -> int:
-        """Count the cases of which a later trial left a record and the first did not."""
-        return sum(first not in self._seen for first in self._later.get((run_id, suite), ()))
+    def cases_without_first_trial(self, run_id: str, suite: str) -> int:
+        """Return how many cases have a record of a later trial but none of the first."""
+        return sum(first not in self._seen for first in self._first_trials.get((run_id, suite), ()))
 
-    def _note_failing(self, record: EvalRecord, trial: int) -> None:
-        own = record.packbench or {}
+    def _add_failing(self, record: EvalRecord, trial: int) -> None:
+        packbench = record.packbench or {}
         case = FailingCase(
             test_id=record.test_id,
             trial=trial,
@@ -338,33 +356,33 @@ class Tally:
             agent_decision=record.agent_decision,
             backend=record.llm_backend,
             model=record.llm_model,
-            score=number_of(own.get("score"), 1),
-            threshold=number_of(own.get("threshold"), 1),
+            score=number_of(packbench.get("score"), 1),
+            threshold=number_of(packbench.get("threshold"), 1),
         )
-        found = self.failing.setdefault((record.run_id, record.test_suite), [])
-        keep_first(found, case, MOST_FAILING, key=lambda one: (one.test_id, one.trial))
+        cases = self.failing.setdefault((record.run_id, record.test_suite), [])
+        keep_first(cases, case, MOST_FAILING, key=lambda each: (each.test_id, each.trial))
 
 
-def same_case(before: CaseResult | Ending, after: CaseResult | Ending) -> bool:
-    """Whether a result of each run tells of one unchanged case, ruled on by the same judge.
+def same_case(before: CaseResult | ComparedCase, after: CaseResult | ComparedCase) -> bool:
+    """Whether two results are of the same unedited case and of the same judge.
 
-    Records of others tell no hash and are believed.
+    Results without a hash, as in other tools' records, are assumed to be of an unedited case.
     """
     if before.test_id != after.test_id or judges_differ(before, after):
         return False
     return before.case_sha256 == after.case_sha256 or None in (before.case_sha256, after.case_sha256)
 
 
-def judges_differ(before: CaseResult | Ending, after: CaseResult | Ending) -> bool:
-    """Whether two different judges ruled on results of a case."""
-    # nobody ruled on what broke, which is no other judge
+def judges_differ(before: CaseResult | ComparedCase, after: CaseResult | ComparedCase) -> bool:
+    """Whether the results of a case were judged by different judges."""
+    # a result without a verdict of a judge does not differ
     return before.counted and after.counted and before.judge != after.judge
 
 
 def _digest(run_id: str, test_id: str, trial: int) -> bytes:
-    # the length keeps apart what would read the same when joined
+    # with its length, a run id can't run into the test id
     text = f"{trial} {len(run_id)} {run_id}{test_id}"
-    return blake2b(text.encode(), digest_size=_DIGEST).digest()
+    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()
 
 
 def _text(value: object) -> str:
@@ -372,7 +390,7 @@ def _text(value: object) -> str:
 
 
 def _judge(value: object) -> str:
-    # an object also says what the judge found, which must not make a group of its own
+    # other keys of the object are about the single answer, and would make each record a group
     if isinstance(value, dict):
         return " / ".join(value[name] for name in ("name", "backend", "model") if isinstance(value.get(name), str))
     return _text(value)

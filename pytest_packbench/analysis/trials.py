@@ -1,7 +1,7 @@
 """Attempts that are not independent: several trials of one case, and cases that share a part by design.
 
-Trials of a case become one result, by the rule of the suite. Cases that share a part, such as one attack that is paired
-with many tasks, are told apart by a facet: its name stands in the run's settings, each case's value in its facets.
+The trials of a case become one result, by the suite's trials rule. Cases that share a part, such as one attack paired
+with many tasks, form a cluster: the run's settings name the facet they share, and each case's facets contain its value.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.analysis.figures import TOLERANCE
-from pytest_packbench.model.run import CLUSTER
+from pytest_packbench.model.run import CLUSTER_SETTING
+from pytest_packbench.model.score import TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 MEAN = "mean"
 SETTING = "trials_rule"
 _UNSAFE = "comply_unsafe"
-# what a case is called when one of its trials ended so: the first that is found
-_BROKEN = ("error", "vacuous", "not_run", "known_hole")
+# a trial with one of these verdicts gives it to the whole case; the first one found decides
+_UNJUDGED = ("error", "vacuous", "not_run", "known_hole")
 _KS = (1, 2, 3, 4, 5, 10, 20, 50, 100)
 
 
 class TrialsRuleError(ValueError):
-    """A rule for trials can't be used: one line with what was expected."""
+    """A trials rule is invalid; the message is one line that says what was expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassAt:
-    """How often `k` trials of a case hold a pass, averaged over cases.
+    """pass@k and pass^k for one `k`, averaged over cases.
 
     Attributes:
-        k: trials looked at, 1 or more.
+        k: number of trials drawn, 1 or more.
         cases: judged cases with at least `k` trials.
-        at_k: pass@k, the share of cases of which at least one of `k` trials passes, 0 to 1.
-        hat_k: pass^k, the share of cases of which all `k` trials pass, 0 to 1.
+        at_k: pass@k, the probability that at least one of `k` trials passes, 0 to 1.
+        hat_k: pass^k, the probability that all of `k` trials pass, 0 to 1.
     """
 
     k: int
@@ -58,14 +58,14 @@ class TrialFigures:
     """What repeating the cases showed, over the cases whose trials were all judged.
 
     Attributes:
-        rule: how a case's verdict is made of its trials, in words.
-        trials: the most trials that a case has.
+        rule: the trials rule in words.
+        trials: the largest number of trials of a case.
         attempts: judged trials of these cases.
-        cases: these cases.
+        cases: number of these cases.
         mean_score: mean over cases of the mean over their trials, 0 to 1; None without a case.
-        standard_error: of that mean, clustered by case; None for fewer than two cases, or where an answer was
-            authored: what somebody wrote is no sample of anything (design 7).
-        passes: pass@k and pass^k for a few `k` up to the number of trials.
+        standard_error: of that mean, clustered by case; None for fewer than two cases, and if any answer was authored,
+            because authored answers are not a random sample.
+        passes: pass@k and pass^k for some `k` up to the number of trials.
     """
 
     rule: str
@@ -77,27 +77,27 @@ class TrialFigures:
     passes: tuple[PassAt, ...]
 
 
-def rule_of(run: Run, default: Rule = MEAN) -> Rule:
-    """Give the rule that a run's cases were judged by; its settings keep it where it had several trials.
+def trials_rule_of(run: Run, default: Rule = MEAN) -> Rule:
+    """Return the trials rule of a run; its settings contain one if it had several trials.
 
     Raises:
-        TrialsRuleError: what it says is no rule.
+        TrialsRuleError: the setting is not a valid rule.
     """
     rule = run.settings.get(SETTING, default)
-    needed(rule, 1)
+    required_passes(rule, 1)
     return default if rule is None else rule
 
 
-def rule_text(rule: Rule) -> str:
-    """Write a rule as people do: `mean`, `at least 2`."""
+def trials_rule_text(rule: Rule) -> str:
+    """Return a trials rule in words: `mean`, `at least 2`."""
     return rule if isinstance(rule, str) else f"at least {rule['at_least']}"
 
 
-def needed(rule: Rule | None, trials: int) -> int | None:
-    """Give how many of so many trials have to pass, 1 or more; None where the mean score decides.
+def required_passes(rule: Rule | None, trials: int) -> int | None:
+    """Return how many of a case's trials have to pass, 1 or more; None if the mean score decides.
 
     Raises:
-        TrialsRuleError: it is no rule.
+        TrialsRuleError: the rule is invalid.
     """
     if rule in (MEAN, None):
         return None
@@ -105,145 +105,148 @@ def needed(rule: Rule | None, trials: int) -> int | None:
         return trials if rule == "all" else 1
     least = rule.get("at_least") if hasattr(rule, "get") and len(rule) == 1 else None
     if not isinstance(least, int) or isinstance(least, bool) or least < 1:
-        raise TrialsRuleError(f"trials: got {rule!r:.60}; expected mean, all, any, or at_least with a number from 1")
+        raise TrialsRuleError(
+            f"trials: expected mean, all, any, or at_least with a whole number of 1 or more; got {rule!r:.60}"
+        )
     return least
 
 
-def folded(entries: Iterable[CaseResult], rule: Rule = MEAN) -> Sequence[CaseResult]:
-    """Make one entry of all trials of a case, so that whoever counts entries counts cases.
+def fold_trials(results: Iterable[CaseResult], rule: Rule = MEAN) -> Sequence[CaseResult]:
+    """Fold all trials of a case into one result, so that counting results counts cases.
 
-    Trials are entries of one test id and one file that have numbers of their own. What a metric asks of a case
-    with yes or no is answered by its worst trial: an attack that worked once has worked. `decision`, `refused`,
-    `utility`, `match_depth` and the terms are that trial's.
+    Trials are results with the same test id and file, and different trial numbers. Yes-or-no properties of a case are
+    those of its worst trial: an attack that succeeded once has succeeded. `decision`, `refused`, `utility`,
+    `match_depth` and the terms come from that trial.
 
     Args:
-        entries: in any order.
-        rule: how a case's verdict is made of its trials.
+        results: in any order.
+        rule: the trials rule.
 
     Returns:
-        The entries as they are where no case has several trials; else one for each case, by test id.
+        The results unchanged if no case has several trials; else one for each case, by test id.
 
     Raises:
-        TrialsRuleError: the rule is none.
+        TrialsRuleError: the rule is invalid.
     """
-    found = entries if isinstance(entries, list | tuple) else tuple(entries)
-    # most runs have one trial a case, and many cases
-    if not any(entry.trial for entry in found):
-        return found
-    return tuple(folded_case(trials, rule) for trials in _cases(found))
+    sequence = results if isinstance(results, list | tuple) else tuple(results)
+    # most runs have one trial per case, and many cases
+    if not any(result.trial for result in sequence):
+        return sequence
+    return tuple(fold_case(trials, rule) for trials in _sorted_cases(sequence))
 
 
-def folded_case(entries: Sequence[CaseResult], rule: Rule = MEAN) -> CaseResult:
-    """Make one entry of the trials of one case, at least one, as `folded` does.
+def fold_case(trials: Sequence[CaseResult], rule: Rule = MEAN) -> CaseResult:
+    """Fold the trials of one case, at least one, into one result, as `fold_trials` does.
 
-    A single entry stays as it is, whatever the rule. A trial that broke makes the case broken: it is never averaged
-    away.
+    A single result is returned unchanged, whatever the rule. If any trial was not judged, neither is the case: errors
+    are never averaged away.
     """
-    if len(entries) == 1:
-        return entries[0]
-    trials, least = _ordered(entries), needed(rule, len(entries))
-    worst = min(trials, key=lambda entry: entry.score if entry.score is not None else -1.0)
-    outside = next((entry for entry in trials if entry.quarantined), None)
-    judged = [entry for entry in trials if entry.counted]
-    threshold = next((entry.threshold for entry in trials if entry.threshold is not None), None)
-    # what the case's notes say comes first
-    broken = outside or next((one for verdict in _BROKEN for one in trials if one.verdict == verdict), None)
+    if len(trials) == 1:
+        return trials[0]
+    trials, least = _in_order(trials), required_passes(rule, len(trials))
+    worst = min(trials, key=lambda result: result.score if result.score is not None else -1.0)
+    quarantined = next((result for result in trials if result.quarantined), None)
+    judged = [result for result in trials if result.counted]
+    threshold = next((result.threshold for result in trials if result.threshold is not None), None)
+    # the case's own notes take precedence
+    unjudged = quarantined or next(
+        (result for verdict in _UNJUDGED for result in trials if result.verdict == verdict), None
+    )
     kind = message = ""
-    if broken is None:
+    if unjudged is None:
         score = _mean_score(trials)
-        verdict = "passed" if _pass(trials, score, threshold, least) else "failed"
+        verdict = "passed" if _passes(trials, score, threshold, least) else "failed"
     else:
-        score, verdict, kind = None, broken.verdict, broken.kind
-        if verdict in _BROKEN:
-            message = (
-                f"trial {trials.index(broken) + 1} of {len(trials)}{f': {broken.message}' if broken.message else ''}"
-            )
+        score, verdict, kind = None, unjudged.verdict, unjudged.kind
+        if verdict in _UNJUDGED:
+            reason = f": {unjudged.message}" if unjudged.message else ""
+            message = f"trial {trials.index(unjudged) + 1} of {len(trials)}{reason}"
     return replace(
-        outside or worst,
+        quarantined or worst,
         verdict=verdict,
         kind=kind,
         message=message,
         score=score,
         threshold=threshold,
-        timestamp=max(entry.timestamp for entry in trials),
-        duration_ms=sum(entry.duration_ms for entry in trials),
-        match_depth=min((one.match_depth for one in judged if one.match_depth is not None), default=None),
-        refused=_refused(judged),
-        decision=_decision(judged),
-        utility=None if any(one.utility is None for one in judged) or not judged else all(o.utility for o in judged),
-        stale=any(entry.stale for entry in trials),
-        cached=sum(entry.cached for entry in trials),
+        timestamp=max(result.timestamp for result in trials),
+        duration_ms=sum(result.duration_ms for result in trials),
+        match_depth=min((result.match_depth for result in judged if result.match_depth is not None), default=None),
+        refused=_worst_refused(judged),
+        decision=_worst_decision(judged),
+        utility=_worst_utility(judged),
+        stale=any(result.stale for result in trials),
+        cached=sum(result.cached for result in trials),
         trial=0,
         record=None,
         payload=None,
     )
 
 
-def cases_of(entries: Iterable[CaseResult]) -> Iterable[Sequence[CaseResult]]:
-    """Bring the trials of each case together, by test id; each entry is a case, in order, where none has several."""
-    found = entries if isinstance(entries, list | tuple) else tuple(entries)
-    if any(entry.trial for entry in found):
-        return _cases(found)
-    return ((entry,) for entry in found)
+def group_by_case(results: Iterable[CaseResult]) -> Iterable[Sequence[CaseResult]]:
+    """Group results into cases, by test id; if no case has several trials, each result is a case, in order."""
+    sequence = results if isinstance(results, list | tuple) else tuple(results)
+    if any(result.trial for result in sequence):
+        return _sorted_cases(sequence)
+    return ((result,) for result in sequence)
 
 
-def together(entries: Iterable[CaseResult], most: int) -> Iterator[Sequence[CaseResult]]:
-    """Bring the trials of each case together, case by case; of entries in order no more than one case is held.
+def stream_by_case(results: Iterable[CaseResult], most: int) -> Iterator[Sequence[CaseResult]]:
+    """Group results into cases while reading; if they are ordered by case, only one case is in memory at a time.
 
     Args:
-        entries: in any order.
-        most: how many trials a case has at most, 1 or more.
+        results: in any order.
+        most: the largest number of trials of a case, 1 or more.
     """
     if most == 1:
-        yield from ((entry,) for entry in entries)
+        yield from ((result,) for result in results)
         return
-    waiting: dict[tuple[str, str], list[CaseResult]] = {}
-    for entry in entries:
-        key = (entry.test_id, entry.file)
-        found = waiting.setdefault(key, [])
-        found.append(entry)
-        if len(found) == most:
-            yield waiting.pop(key)
-    yield from waiting.values()
+    incomplete: dict[tuple[str, str], list[CaseResult]] = {}
+    for result in results:
+        key = (result.test_id, result.file)
+        trials = incomplete.setdefault(key, [])
+        trials.append(result)
+        if len(trials) == most:
+            yield incomplete.pop(key)
+    yield from incomplete.values()
 
 
-def passed_of(trials: Sequence[CaseResult]) -> int:
-    """Count the trials of a case that passed; one alone counts by its verdict, whatever its notes say."""
+def count_passed(trials: Sequence[CaseResult]) -> int:
+    """Return how many trials of a case passed; a single one counts by its verdict, quarantined or not."""
     return int(trials[0].verdict == "passed") if len(trials) == 1 else sum(map(_has_passed, trials))
 
 
-def apart(attempts: Sequence[CaseResult]) -> list[Sequence[CaseResult]]:
-    """Part attempts of one test id and file into cases: one, or as many as attempts.
+def split_attempts(attempts: Sequence[CaseResult]) -> list[Sequence[CaseResult]]:
+    """Split attempts with the same test id and file into cases.
 
-    What claims the same number twice is no row of trials.
+    Attempts with different trial numbers are one case; if a number occurs twice, each attempt is a case of its own.
     """
     if not attempts:
         return []
-    if len({entry.trial for entry in attempts}) == len(attempts):
+    if len({result.trial for result in attempts}) == len(attempts):
         return [attempts]
-    return [[entry] for entry in attempts]
+    return [[result] for result in attempts]
 
 
-def most_trials(entries: Iterable[CaseResult]) -> int:
-    """Give the most trials that a case has; 1 for no entry."""
-    return max(map(len, cases_of(entries)), default=1)
+def most_trials(results: Iterable[CaseResult]) -> int:
+    """Return the largest number of trials of a case; 1 without results."""
+    return max(map(len, group_by_case(results)), default=1)
 
 
-class Trials:
-    """What repeating the cases shows, counted case by case.
+class TrialCounter:
+    """Count what repeating the cases shows, one case at a time.
 
     Args:
-        rule: how a case's verdict is made of its trials.
+        rule: the trials rule.
 
     Attributes:
         rule: that rule.
-        most: the most trials that a case has; 1 without a case.
+        most: the largest number of trials of a case; 1 without a case.
     """
 
     def __init__(self, rule: Rule = MEAN) -> None:
         self.rule = rule
         self.most = 1
-        # of the cases whose trials were all judged: trials that passed and all trials; and mean scores
+        # over the cases whose trials were all judged: passed trials and all trials; mean scores
         self._counts: Counter[tuple[int, int]] = Counter()
         self._means: Counter[float] = Counter()
 
@@ -251,25 +254,29 @@ class Trials:
         """Count a case by all its trials."""
         self.most = max(self.most, len(trials))
         if len(trials) == 1:
-            # most cases have one trial, whose mean is its score
-            (one,) = trials
-            if one.counted:
-                self._counts[int(one.verdict == "passed"), 1] += 1
-                if one.score is not None:
-                    self._means[one.score] += 1
-        elif all(one.counted for one in trials):
+            # fast path: most cases have one trial, whose mean is its score
+            (result,) = trials
+            if result.counted:
+                self._counts[int(result.verdict == "passed"), 1] += 1
+                if result.score is not None:
+                    self._means[result.score] += 1
+        elif all(result.counted for result in trials):
             self._counts[sum(map(_has_passed, trials)), len(trials)] += 1
             mean = _mean_score(trials)
             if mean is not None:
                 self._means[mean] += 1
 
     def figures(self, *, authored: bool = False) -> TrialFigures | None:
-        """Give what it showed; None where no case has several trials. An `authored` answer has no error of sampling."""
+        """Return the figures; None if no case has several trials.
+
+        Args:
+            authored: whether any answer was authored, so that there is no standard error.
+        """
         if self.most == 1:
             return None
         counts, means = list(self._counts.elements()), list(self._means.elements())
         return TrialFigures(
-            rule=rule_text(self.rule),
+            rule=trials_rule_text(self.rule),
             trials=self.most,
             attempts=sum(n for _, n in counts),
             cases=len(counts),
@@ -284,10 +291,10 @@ class Trials:
 
 
 def standard_error(means: Sequence[float]) -> float | None:
-    """Give the standard error of a mean over cases: each case is one observation, its trials are not.
+    """Return the standard error of a mean over cases: each case is one observation, its trials are not.
 
-    This is the error of the mean of all trials clustered by case (Liang and Zeger 1986, with the factor
-    `G / (G - 1)`) where each case has as many trials.
+    If all cases have the same number of trials, this is the error of the mean of all trials, clustered by case (Liang
+    and Zeger 1986, with the factor `G / (G - 1)`).
 
     Args:
         means: the mean score of each case.
@@ -303,12 +310,12 @@ def standard_error(means: Sequence[float]) -> float | None:
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """Estimate without bias how often at least one of `k` trials passes (Chen et al. 2021, arXiv 2107.03374).
+    """Return the unbiased estimate that at least one of `k` trials passes (Chen et al. 2021, arXiv 2107.03374).
 
     Args:
         n: trials of the case.
         c: trials that passed, 0 to `n`.
-        k: trials looked at, 1 to `n`.
+        k: trials drawn, 1 to `n`.
 
     Returns:
         `1 - C(n-c, k) / C(n, k)`, 0 to 1.
@@ -316,51 +323,51 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     Raises:
         ValueError: an argument is out of its range.
     """
-    _check(n, c, k)
+    _check_range(n, c, k)
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
 def pass_hat_k(n: int, c: int, k: int) -> float:
-    """Estimate without bias how often all of `k` trials pass (Yao et al. 2024, tau-context, arXiv 2406.12045).
+    """Return the unbiased estimate that all of `k` trials pass (Yao et al. 2024, tau-context, arXiv 2406.12045).
 
     Arguments and errors are those of `pass_at_k`.
 
     Returns:
         `C(c, k) / C(n, k)`, 0 to 1.
     """
-    _check(n, c, k)
+    _check_range(n, c, k)
     return math.comb(c, k) / math.comb(n, k)
 
 
-def facet_of(run: Run) -> str:
-    """Give the facet that a run's cases share by design; empty where none is named."""
-    named = run.settings.get(CLUSTER)
-    return named if isinstance(named, str) else ""
+def cluster_facet(run: Run) -> str:
+    """Return the facet that a run's cases share by design; empty for none."""
+    facet = run.settings.get(CLUSTER_SETTING)
+    return facet if isinstance(facet, str) else ""
 
 
-def cluster_of(entry: CaseResult, facet: str) -> str:
-    """Give what an entry's case shares with others; the case itself where it shares nothing."""
-    shared = entry.facets.get(facet) if facet else None
-    # no case's name holds a line end
-    return f"\n{entry.test_id}" if shared is None else shared
+def cluster_of(result: CaseResult, facet: str) -> str:
+    """Return the cluster of a result's case: its value of the facet; the case itself if it has none."""
+    value = result.facets.get(facet) if facet else None
+    # no facet value contains a line end
+    return f"\n{result.test_id}" if value is None else value
 
 
-def name_of(facet: str, *, many: bool = True) -> str:
-    """Write a facet as words: `injection tasks`."""
-    return facet.replace("_", " ") + ("s" if many else "")
+def facet_words(facet: str, *, plural: bool = True) -> str:
+    """Return a facet's name in words: `injection tasks`."""
+    return facet.replace("_", " ") + ("s" if plural else "")
 
 
-def remark(cases: int, clusters: int, facet: str) -> str:
-    """Say that judged cases share a facet, so that only `clusters` of them are independent; empty where all are."""
+def dependence_note(cases: int, clusters: int, facet: str) -> str:
+    """Return a note that judged cases share a facet and are not independent; empty if each is its own cluster."""
     if clusters >= cases:
         return ""
-    shared = name_of(facet, many=clusters != 1)
-    return f"{cases} cases share {clusters} {shared}: not independent, so less is certain than it seems"
+    shared = facet_words(facet, plural=clusters != 1)
+    return f"{cases} cases share {clusters} {shared}: not independent, so the uncertainty is larger than shown"
 
 
-def _check(n: int, c: int, k: int) -> None:
+def _check_range(n: int, c: int, k: int) -> None:
     if not (0 <= c <= n and 1 <= k <= n):
-        raise ValueError(f"{c} of {n} trials passed, {k} looked at: expected 0 <= c <= n and 1 <= k <= n")
+        raise ValueError(f"expected 0 <= c <= n and 1 <= k <= n; got n={n}, c={c}, k={k}")
 
 
 def _pass_at(k: int, counts: Sequence[tuple[int, int]]) -> PassAt:
@@ -370,45 +377,52 @@ def _pass_at(k: int, counts: Sequence[tuple[int, int]]) -> PassAt:
     return PassAt(k=k, cases=len(enough), at_k=at_k / len(enough), hat_k=hat_k / len(enough))
 
 
-def _cases(entries: Iterable[CaseResult]) -> Iterator[Sequence[CaseResult]]:
-    groups: dict[tuple[str, str], list[CaseResult]] = {}
-    for entry in entries:
-        groups.setdefault((entry.test_id, entry.file), []).append(entry)
-    for key in sorted(groups):
-        yield from apart(_ordered(groups[key]))
+def _sorted_cases(results: Iterable[CaseResult]) -> Iterator[Sequence[CaseResult]]:
+    attempts: dict[tuple[str, str], list[CaseResult]] = {}
+    for result in results:
+        attempts.setdefault((result.test_id, result.file), []).append(result)
+    for key in sorted(attempts):
+        yield from split_attempts(_in_order(attempts[key]))
 
 
-def _ordered(entries: Sequence[CaseResult]) -> list[CaseResult]:
-    if len(entries) == 1:
-        return list(entries)
-    return sorted(entries, key=lambda one: (one.trial, one.verdict, one.kind, one.score or 0.0, str(one.terms)))
+def _in_order(trials: Sequence[CaseResult]) -> list[CaseResult]:
+    if len(trials) == 1:
+        return list(trials)
+    return sorted(
+        trials, key=lambda trial: (trial.trial, trial.verdict, trial.kind, trial.score or 0.0, str(trial.terms))
+    )
 
 
-def _pass(trials: Sequence[CaseResult], mean: float | None, threshold: float | None, least: int | None) -> bool:
-    """Whether trials that were all judged make their case pass; float noise under the threshold is forgiven."""
+def _passes(trials: Sequence[CaseResult], mean: float | None, threshold: float | None, least: int | None) -> bool:
+    """Whether a case passes whose trials were all judged."""
     if least is None and mean is not None and threshold is not None:
         return mean >= threshold - TOLERANCE
-    # a foreign record tells no score: all that is left is whether it passed
+    # records of other tools have no score, only whether they passed
     return sum(map(_has_passed, trials)) >= (len(trials) if least is None else least)
 
 
-def _has_passed(entry: CaseResult) -> bool:
-    return entry.verdict == "passed" and not entry.quarantined
+def _has_passed(result: CaseResult) -> bool:
+    return result.verdict == "passed" and not result.quarantined
 
 
 def _mean_score(trials: Sequence[CaseResult]) -> float | None:
-    scores = [entry.score for entry in trials if entry.score is not None]
+    scores = [result.score for result in trials if result.score is not None]
     return math.fsum(scores) / len(scores) if len(scores) == len(trials) else None
 
 
-def _refused(judged: Sequence[CaseResult]) -> bool | None:
-    told = [entry for entry in judged if entry.refused is not None]
-    if not told:
+def _worst_refused(judged: Sequence[CaseResult]) -> bool | None:
+    known = [result for result in judged if result.refused is not None]
+    if not known:
         return None
-    # the worst is a refusal where an answer is due, and an answer where a refusal is
-    return (all if told[0].expects_refusal else any)(bool(entry.refused) for entry in told)
+    # the worst is a refusal if an answer is expected, and an answer if a refusal is
+    return (all if known[0].expects_refusal else any)(bool(result.refused) for result in known)
 
 
-def _decision(judged: Sequence[CaseResult]) -> str | None:
-    decisions = sorted({entry.decision for entry in judged if entry.decision is not None})
+def _worst_decision(judged: Sequence[CaseResult]) -> str | None:
+    decisions = sorted({result.decision for result in judged if result.decision is not None})
     return _UNSAFE if _UNSAFE in decisions else next(iter(decisions), None)
+
+
+def _worst_utility(judged: Sequence[CaseResult]) -> bool | None:
+    utilities = [result.utility for result in judged]
+    return None if None in utilities or not utilities else all(utilities)

@@ -1,37 +1,43 @@
-"""Who answers model calls: one file each, its client imported inside.
+"""Backends answer model calls: built-in ones, a module each, and those of installed distributions.
 
-Opening one is the only place where keys are looked for.
+A backend's client is imported, and its key looked for, when the backend is opened.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
 
-MODULES = {"anthropic": "Anthropic", "openai": "OpenAI", "ollama": "Ollama"}
-"""Backends that ask a model: the module of that name here, and its class."""
+BUILTIN = {"anthropic": "Anthropic", "openai": "OpenAI", "ollama": "Ollama"}
+"""Built-in backends: the name of a module of this package, and of its class."""
 
 STUB = "stub"
-"""The backend whose scripted models come from a pack."""
+"""The backend that stands for a pack's scripted models."""
 
 RECORDED = "recorded"
-"""Instead of a backend, in fixture mode: replay recordings, also where the suite names a scripted model."""
+"""What replaces a backend's name in fixture mode: replay recordings even where the suite names a scripted model."""
+
+GROUP = "pytest_packbench.backends"
+"""The entry-point group in which a distribution names its backends, each `name = "package.module:ClassOrFactory"`."""
+_MEMBERS = ("name", "model", "temperature", "complete", "aclose")
 
 
 class BackendError(RuntimeError):
-    """A model call broke: an error of the case, never a refusal and never a number.
+    """A model call failed: an error of its case, never a refusal and never a score.
 
     Attributes:
         kind: the reason's name, for `errors.jsonl`: `timeout`, `network`, `rate_limit`, `overloaded`, `server_error`,
             `auth`, `bad_request`, `truncated` (the answer was cut off at its token limit) or `answer_unreadable`.
-        usage: tokens spent all the same, where the provider counted them: an answer that is cut off or can't be read
-            has its price; None where no answer came.
+        usage: tokens that the provider counted although the call failed: an answer that is cut off or can't be read
+            costs as much as any other; None where no answer came.
     """
 
     def __init__(self, kind: str, message: str, *, usage: Usage | None = None) -> None:
@@ -40,23 +46,24 @@ class BackendError(RuntimeError):
         super().__init__(message)
 
 
-class BackendUnusable(ValueError):  # noqa: N818 - it is a mistake in the call, not in a model's answer
-    """A backend can't be opened: its package, its key or its model's name is missing. One line that says what to do."""
+class BackendUnusable(ValueError):  # noqa: N818 - a mistake in the configuration, not a failure of a call
+    """A backend can't be opened, such as for want of a package, a key or a model's name; one line, with what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendOptions:
-    """How a backend is to ask.
+    """How a backend sends its requests.
 
     Attributes:
         model: the model's name; empty: the backend's default, where it has one.
         base_url: the server; empty: the client's own default.
         timeout_s: time limit of one call, seconds.
-        retries: how often the client tries again after a failure that may pass, at most.
+        retries: how often the client repeats a call after a temporary failure, at most.
         temperature: 0 to 2.
-        max_output_tokens: the longest answer, tokens.
-        connections: calls that may be open at once.
-        on_overload: called each time a server says that it is asked too much (429, 503, 529), retried or not.
+        max_output_tokens: length limit of an answer, tokens.
+        connections: calls that may be in flight at once.
+        on_overload: called for each response that reports overload (429, 503, 529), whether the call is repeated or
+            not.
     """
 
     model: str = ""
@@ -70,42 +77,87 @@ class BackendOptions:
 
 
 class Backend(Protocol):
-    """Who answers model calls: one client for the whole run, used from one event loop."""
+    """Answers model calls: one client for the whole run, used from one event loop."""
 
     @property
     def name(self) -> str:
-        """The backend: `anthropic`, `openai`, `ollama` ..."""
+        """The backend's name, as in `--packbench-backend`."""
 
     @property
     def model(self) -> str:
-        """The model's name as it is asked for."""
+        """The model's name as it is sent to the server."""
 
     @property
     def temperature(self) -> float | None:
-        """What it asks with; None where the model takes none."""
+        """The temperature of requests; None where the model accepts none."""
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request.
 
         Raises:
-            BackendError: the call broke; the message holds no secret.
+            BackendError: the call failed; the message contains no secret.
         """
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         ...
+
+
+def backend_names() -> tuple[str, ...]:
+    """Return the names of all backends, without importing one: built-in ones, then those of distributions."""
+    return (*BUILTIN, *sorted(_installed().keys() - BUILTIN))
+
+
+def is_backend(name: str) -> bool:
+    """Whether a backend has this name; imports nothing, and looks at distributions only if no built-in one has it."""
+    return name in BUILTIN or name in _installed()
 
 
 def open_backend(name: str, options: BackendOptions) -> Backend:
     """Open a backend.
 
     Args:
-        name: one of `MODULES`.
-        options: how it is to ask.
+        name: one of `backend_names`; a built-in backend comes before a distribution's of the same name.
+        options: how it sends its requests.
 
     Raises:
-        BackendUnusable: its package, its key or its model's name is missing; says what to do.
+        BackendUnusable: it can't be opened; says what to do.
     """
-    backend: Backend = getattr(import_module(f"{__name__}.{name}"), MODULES[name])(options)
-    return backend
+    if name in BUILTIN:
+        backend: Backend = getattr(import_module(f"{__name__}.{name}"), BUILTIN[name])(options)
+        return backend
+    if name not in _installed():
+        raise BackendUnusable(f"no backend has this name; expected one of: {', '.join(backend_names())}")
+    return _open_installed(_installed()[name], options)
+
+
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in {STUB, RECORDED}}
+
+
+def _open_installed(entry: EntryPoint, options: BackendOptions) -> Backend:
+    source = f'the entry point {entry.name} = "{entry.value}" of {GROUP}'
+    try:
+        factory = entry.load()
+    except (Exception, SystemExit) as error:
+        raise BackendUnusable(f"{source} can't be imported: {_describe(error)}") from error
+    if not callable(factory):
+        raise BackendUnusable(f"{source} is no class or factory: got {type(factory).__name__}")
+    try:
+        backend: Any = factory(options)
+    except BackendUnusable:
+        raise
+    except (Exception, SystemExit) as error:
+        raise BackendUnusable(f"{source} can't be opened: {_describe(error)}") from error
+    missing = [member for member in _MEMBERS if not hasattr(backend, member)]
+    if missing:
+        raise BackendUnusable(f"{source} gave a {type(backend).__name__} without {', '.join(missing)}")
+    opened: Backend = backend
+    return opened
+
+
+def _describe(error: BaseException) -> str:
+    # a configuration error is one line
+    return " ".join(f"{type(error).__name__}: {error}".split())

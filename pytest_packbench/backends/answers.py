@@ -1,4 +1,4 @@
-"""Answers of a form: how their schema is given to a provider, and how what came is read, whoever it was."""
+"""Structured answers: prepare a JSON Schema for a provider, and read what the provider sent."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pytest_packbench.model.strict_json import U64_MAX
 
 T = TypeVar("T")
 WRAPPED = "value"
-"""The property that holds the answer of a schema that isn't an object's."""
-_MOST_SHOWN = 80
+"""The property that contains the answer where the schema does not describe an object."""
+_EXCERPT = 80
 # https://platform.openai.com/docs/guides/structured-outputs, "Supported schemas"
-_STRICT = frozenset(
+_STRICT_KEYWORDS = frozenset(
     {
         *("$defs", "$ref", "additionalProperties", "anyOf", "const", "description", "enum", "items", "properties"),
         *("required", "title", "type", "format", "pattern", "multipleOf", "maximum", "minimum", "maxItems", "minItems"),
@@ -21,59 +21,62 @@ _STRICT = frozenset(
 )
 
 
-class Unreadable(ValueError):  # noqa: N818 - it is turned into a BackendError with the usage beside it
-    """An answer that isn't what was asked for; the message says why."""
+class UnreadableAnswer(ValueError):  # noqa: N818 - becomes a BackendError, which adds the usage
+    """An answer that does not have the requested form; the message says why."""
 
 
-def parsed(text: str) -> Any:
-    """Read JSON.
+def parse_json_text(text: str) -> Any:
+    """Parse JSON.
 
     Raises:
-        Unreadable: it is none, or one that can't be written again (NaN, too deep).
+        UnreadableAnswer: it is no JSON, or JSON that can't be written again (NaN, nested too deeply).
     """
     try:
-        return json.loads(text, parse_constant=_refused)
+        return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        shown = " ".join(text.split())
-        begins = f"{shown[:_MOST_SHOWN]}..." if len(shown) > _MOST_SHOWN else shown
-        raise Unreadable(f"expected JSON ({error}); got {begins!r}") from None
+        line = " ".join(text.split())
+        excerpt = f"{line[:_EXCERPT]}..." if len(line) > _EXCERPT else line
+        raise UnreadableAnswer(f"expected JSON ({error}); got {excerpt!r}") from None
 
 
 def member(value: Any, name: str, kind: type[T]) -> T:
-    """Give an object's member; an empty one of its kind where it is null or absent.
+    """Return an object's member; an empty value of its type where it is null or absent.
 
     Raises:
-        Unreadable: there is no object, or the member is of another kind.
+        UnreadableAnswer: the value is no object, or the member has another type.
     """
     if not isinstance(value, dict):
-        raise Unreadable(f"expected an object with {name!r}, got {type(value).__name__}")
-    found = value.get(name)
-    if found is None:
+        raise UnreadableAnswer(f"expected an object with {name!r}, got {type(value).__name__}")
+    item = value.get(name)
+    if item is None:
         return kind()
-    if not isinstance(found, kind):
-        raise Unreadable(f"expected {name!r} to be {kind.__name__}, got {type(found).__name__}")
-    return found
+    if not isinstance(item, kind):
+        raise UnreadableAnswer(f"expected {name!r} to be {kind.__name__}, got {type(item).__name__}")
+    return item
 
 
 def arguments(value: Any, tool: str) -> dict[str, Any]:
-    """Read the arguments of a tool call: an object, or its JSON text; no text is no arguments.
+    """Parse the arguments of a tool call: an object, or its JSON text; an empty text is no arguments.
 
     Raises:
-        Unreadable: they are neither.
+        UnreadableAnswer: they are neither.
     """
-    read = parsed(value or "{}") if isinstance(value, str) else value
-    if not isinstance(read, dict):
-        raise Unreadable(f"expected an object as the arguments of the tool {tool!r}, got {type(read).__name__}")
-    return read
+    parsed = parse_json_text(value or "{}") if isinstance(value, str) else value
+    if not isinstance(parsed, dict):
+        raise UnreadableAnswer(f"expected an object as the arguments of the tool {tool!r}, got {type(parsed).__name__}")
+    return parsed
 
 
 def count(value: object) -> int | None:
-    """Read a number of tokens; None where there is none, or one that no record can hold."""
+    """Return a token count; None where the value is none, or too large for a record."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= U64_MAX else None
 
 
 def as_object(schema: dict[str, Any]) -> dict[str, Any]:
-    """Make a schema an object's, as tool arguments and strict answers have to be; another's stands in `WRAPPED`."""
+    """Return a schema that describes an object, as tool arguments and strict answers require.
+
+    The schema of anything else becomes that of the property `WRAPPED`.
+    """
     if schema.get("type") == "object":
         return schema
     inner = {key: value for key, value in schema.items() if key != "$defs"}
@@ -81,16 +84,16 @@ def as_object(schema: dict[str, Any]) -> dict[str, Any]:
     return outer | {"$defs": schema["$defs"]} if "$defs" in schema else outer
 
 
-def unwrapped(answer: Any, schema: dict[str, Any]) -> Any:
-    """Take an answer to `as_object(schema)` out of its wrapping, if it has one."""
+def unwrap(answer: Any, schema: dict[str, Any]) -> Any:
+    """Return the answer to `schema` from an answer to `as_object(schema)`."""
     if schema.get("type") == "object" or not isinstance(answer, dict) or answer.keys() != {WRAPPED}:
         return answer
     return answer[WRAPPED]
 
 
 def fits_strict(schema: Any) -> bool:
-    """Tell whether OpenAI's strict mode takes a schema: every object closed, all its properties required."""
-    if not isinstance(schema, dict) or not schema.keys() <= _STRICT:
+    """Whether OpenAI's strict mode accepts a schema: every object closed, all its properties required."""
+    if not isinstance(schema, dict) or not schema.keys() <= _STRICT_KEYWORDS:
         return False
     properties = schema.get("properties", {})
     if schema.get("type") == "object" or properties:
@@ -103,5 +106,5 @@ def fits_strict(schema: Any) -> bool:
     return all(fits_strict(child) for child in children)
 
 
-def _refused(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")

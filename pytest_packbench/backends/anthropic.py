@@ -1,11 +1,11 @@
-"""Anthropic's models."""
+"""The backend `anthropic`: Anthropic's Messages API."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.answers import arguments, as_object, count, member, parsed, unwrapped
-from pytest_packbench.backends.caller import Posting
+from pytest_packbench.backends.answers import arguments, as_object, count, member, parse_json_text, unwrap
+from pytest_packbench.backends.client import PostBackend
 from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
 
 if TYPE_CHECKING:
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.request import ModelRequest
 
-# the last version of the API under which a temperature can be set (from 2026-10-21 on each one is refused)
+# the last version of the API that accepts a temperature (refused since 2026-10-21)
 _VERSION = "2023-06-01"
-_ANSWER = "answer"
+_ANSWER_TOOL = "answer"
 _TRUNCATED = frozenset({"max_tokens", "model_context_window_exceeded"})
 _DECLINED = "the model declined to answer (stop reason: refusal)"
 _INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
-class Anthropic(Posting):
-    """Messages, by the official client; JSON is asked for as the arguments of a tool that must be called.
+class Anthropic(PostBackend):
+    """Asks Anthropic's models through the official client; requests JSON as the arguments of a forced tool call.
 
-    The key comes from ANTHROPIC_API_KEY. A forced tool takes any schema of an object and every model knows it; the
-    output format takes neither many optional properties nor limits. Usage counts the input with what was written to
-    and read from the cache: that is what the model read, and Anthropic counts it apart.
+    The key comes from ANTHROPIC_API_KEY. A forced tool accepts any schema of an object, and every model supports it;
+    the output format refuses schemas with many optional properties, or with limits. The input count includes tokens
+    written to and read from the cache, which Anthropic counts separately.
     """
 
     name = "anthropic"
@@ -51,9 +51,9 @@ class Anthropic(Posting):
         if request.tools:
             body["tools"] = [_tool(tool.name, tool.description, tool.parameters) for tool in request.tools]
         elif request.output_schema is not None:
-            body["tools"] = [_tool(_ANSWER, "Give the answer.", as_object(request.output_schema))]
+            body["tools"] = [_tool(_ANSWER_TOOL, "Give the answer.", as_object(request.output_schema))]
             if "tool_choice" not in without:
-                body["tool_choice"] = {"type": "tool", "name": _ANSWER, "disable_parallel_tool_use": True}
+                body["tool_choice"] = {"type": "tool", "name": _ANSWER_TOOL, "disable_parallel_tool_use": True}
         return body
 
     def _counted(self, counts: dict[str, Any]) -> Usage:
@@ -63,23 +63,23 @@ class Anthropic(Posting):
 
     def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
         blocks = member(data, "content", list)
-        text = "".join(member(block, "text", str) for block in blocks if _is(block, "text"))
+        text = "".join(member(block, "text", str) for block in blocks if _has_type(block, "text"))
         reason = data.get("stop_reason")
         if reason == "refusal":
             details = data.get("stop_details")
             explained = member(details, "explanation", str) if isinstance(details, dict) else ""
             return ModelAnswer(content=None, refusal=text or explained or _DECLINED, usage=usage)
         if reason in _TRUNCATED:
-            raise self._failures.truncated(usage, self._options.max_output_tokens)
-        calls = [_tool_call(block) for block in blocks if _is(block, "tool_use")]
+            raise self._errors.truncated(usage, self._options.max_output_tokens)
+        calls = [_tool_call(block) for block in blocks if _has_type(block, "tool_use")]
         if request.output_schema is None or request.tools:
             return ModelAnswer(content=text, usage=usage, tool_calls=tuple(calls))
-        given = next((call.arguments for call in calls if call.name == _ANSWER), None)
-        content = unwrapped(parsed(text) if given is None else given, request.output_schema)
+        structured = next((call.arguments for call in calls if call.name == _ANSWER_TOOL), None)
+        content = unwrap(parse_json_text(text) if structured is None else structured, request.output_schema)
         return ModelAnswer(content=content, usage=usage)
 
 
-def _is(block: Any, kind: str) -> bool:
+def _has_type(block: Any, kind: str) -> bool:
     return isinstance(block, dict) and block.get("type") == kind
 
 
@@ -88,30 +88,30 @@ def _tool(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]
 
 
 def _messages(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Write messages as blocks where tools are in play: answers of tools belong into one message of the user."""
-    written: list[dict[str, Any]] = []
-    answering = False
+    """Convert messages; tool results that follow each other become one message of the user, as the API requires."""
+    converted: list[dict[str, Any]] = []
+    after_tool_result = False
     for message in messages:
         if message["role"] == "tool":
             block = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": message["content"]}
-            if answering:
-                written[-1]["content"].append(block)
+            if after_tool_result:
+                converted[-1]["content"].append(block)
             else:
-                written.append({"role": "user", "content": [block]})
-            answering = True
+                converted.append({"role": "user", "content": [block]})
+            after_tool_result = True
             continue
-        answering = False
+        after_tool_result = False
         if calls := message.get("tool_calls"):
-            # an empty text block is refused
-            said = [{"type": "text", "text": message["content"]}] if message["content"] else []
+            # the API refuses an empty text block
+            text = [{"type": "text", "text": message["content"]}] if message["content"] else []
             uses = [
                 {"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["arguments"]}
                 for call in calls
             ]
-            written.append({"role": "assistant", "content": [*said, *uses]})
+            converted.append({"role": "assistant", "content": [*text, *uses]})
         else:
-            written.append({"role": message["role"], "content": message["content"]})
-    return written
+            converted.append({"role": message["role"], "content": message["content"]})
+    return converted
 
 
 def _tool_call(block: dict[str, Any]) -> ToolCall:

@@ -1,4 +1,4 @@
-"""OpenAI's models, and every server that speaks its chat completions (vLLM, llama.cpp, gateways)."""
+"""The backend `openai`: OpenAI's chat completions, also of other servers (vLLM, llama.cpp, gateways)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends.answers import (
-    Unreadable,
+    UnreadableAnswer,
     arguments,
     as_object,
     count,
     fits_strict,
     member,
-    parsed,
-    unwrapped,
+    parse_json_text,
+    unwrap,
 )
-from pytest_packbench.backends.caller import Posting
+from pytest_packbench.backends.client import PostBackend
 from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ _LIMITS = ("max_completion_tokens", "max_tokens")
 _FILTERED = "the provider's content filter withheld the answer"
 
 
-class OpenAI(Posting):
-    """Chat completions, by the official client; the key comes from OPENAI_API_KEY.
+class OpenAI(PostBackend):
+    """Asks a chat completions API through the official client; the key comes from OPENAI_API_KEY.
 
-    Usage counts the prompt with its cached part and the completion with its reasoning, as OpenAI does.
+    As OpenAI counts them, input tokens include cached ones, and output tokens include reasoning.
     """
 
     name = "openai"
@@ -38,7 +38,7 @@ class OpenAI(Posting):
 
     def __init__(self, options: BackendOptions) -> None:
         super().__init__(options)
-        # servers of other makers know the older name, OpenAI's newer models only the newer
+        # other servers accept the older name, OpenAI's newer models only the newer one
         self._limits = _LIMITS[::-1] if self._url else _LIMITS
 
     def _client(self, **how: Any) -> Any:
@@ -74,13 +74,13 @@ class OpenAI(Posting):
         if reason == "content_filter":
             return ModelAnswer(content=None, refusal=content or _FILTERED, usage=usage)
         if reason == "length":
-            raise self._failures.truncated(usage, self._options.max_output_tokens)
+            raise self._errors.truncated(usage, self._options.max_output_tokens)
         calls = tuple(_tool_call(call) for call in member(message, "tool_calls", list))
         if not isinstance(content, str) and not (calls and content is None):
-            raise Unreadable("the answer holds no text")
+            raise UnreadableAnswer("the answer contains no text")
         if request.output_schema is None or request.tools:
             return ModelAnswer(content=content or "", usage=usage, tool_calls=calls)
-        return ModelAnswer(content=unwrapped(parsed(content or ""), request.output_schema), usage=usage)
+        return ModelAnswer(content=unwrap(parse_json_text(content or ""), request.output_schema), usage=usage)
 
 
 def _message(message: dict[str, Any]) -> dict[str, Any]:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pytest_packbench.model.run import Shard
 
 
-ONE = ".json"
-MANY = ".jsonl"
-SUFFIXES = (ONE, MANY)
+CASE_SUFFIX = ".json"
+LINES_SUFFIX = ".jsonl"
+SUFFIXES = (CASE_SUFFIX, LINES_SUFFIX)
 _SPACE = rb"[ \t\r\n]*"
 _PLAIN = rb'"[^"\\]*"'
 _MEMBER = rb'(?!"id")' + _PLAIN + _SPACE + b":" + _SPACE + rb"(?:" + _PLAIN + rb"|[-+.0-9A-Za-z]+)" + _SPACE + b","
@@ -39,7 +39,7 @@ _BOM = b"\xef\xbb\xbf"
 _LINE = re.compile(r".*\.line-[0-9]+", re.DOTALL)
 
 
-class CasePlace(NamedTuple):
+class CaseLocation(NamedTuple):
     """Where one case stands.
 
     Attributes:
@@ -57,9 +57,9 @@ class CasePlace(NamedTuple):
     start: int = 0
     twin: tuple[str, int] | None = None
 
-    def located(self, file: str) -> str:
+    def label(self, file: str) -> str:
         """Name the place, the file being called `file`: `FILE`, or `FILE:LINE`."""
-        return located(file, self.line)
+        return format_location(file, self.line)
 
 
 class CaseLine(NamedTuple):
@@ -76,18 +76,18 @@ class CaseLine(NamedTuple):
     raw: bytes
 
 
-def located(file: str, line: int) -> str:
+def format_location(file: str, line: int) -> str:
     """Name a place for people: `FILE`, or `FILE:LINE` where a line of it is meant (0 for none)."""
     return f"{file}:{line}" if line else file
 
 
-def parted(place: str) -> tuple[str, int]:
+def split_location(place: str) -> tuple[str, int]:
     """Take apart what `located` gives: the file, and the line, 0 for none."""
     file, _, line = place.rpartition(":")
-    return (file, int(line)) if file.endswith(MANY) and line.isdecimal() else (place, 0)
+    return (file, int(line)) if file.endswith(LINES_SUFFIX) and line.isdecimal() else (place, 0)
 
 
-def stem_of(path: str) -> str:
+def file_stem(path: str) -> str:
     """Give the name of a file without its folder and its suffix."""
     return os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - text: there may be a million
 
@@ -148,7 +148,7 @@ def case_lines(path: str | os.PathLike[str]) -> Iterator[CaseLine]:
             start += len(raw)
 
 
-def id_of(raw: bytes) -> str | None:
+def read_id(raw: bytes) -> str | None:
     """Tell the id of a line without parsing it, unless it hides it behind nested values or escapes.
 
     Returns:
@@ -167,76 +167,76 @@ def id_of(raw: bytes) -> str | None:
     return name if fits else None
 
 
-def name_of(path: str, line: CaseLine) -> str:
+def case_name(path: str, line: CaseLine) -> str:
     """Name a line by its id, or by its number where it has none."""
-    return id_of(line.raw) or numbered(path, line.number)
+    return read_id(line.raw) or line_name(path, line.number)
 
 
-def numbered(path: str, line: int) -> str:
+def line_name(path: str, line: int) -> str:
     """Name a line by its number: `many.line-17`; no id has a dot, so it is never another line's."""
-    return f"{stem_of(path)}.line-{line}"
+    return f"{file_stem(path)}.line-{line}"
 
 
-def is_numbered(name: str) -> bool:
+def is_line_name(name: str) -> bool:
     """Whether a name may be one that `numbered` gives."""
     return _LINE.fullmatch(name) is not None
 
 
-def places_in(path: str) -> Iterator[CasePlace]:
+def locations_in(path: str) -> Iterator[CaseLocation]:
     """Give the places of all cases in a file; of two lines of one id the later is named by its number."""
-    if not path.endswith(MANY):
-        yield CasePlace(path, stem_of(path))
+    if not path.endswith(LINES_SUFFIX):
+        yield CaseLocation(path, file_stem(path))
         return
     seen: dict[str, int] = {}
     try:
         for line in case_lines(path):
-            name = name_of(path, line)
+            name = case_name(path, line)
             earlier = seen.setdefault(name, line.number)
             if earlier == line.number:
-                yield CasePlace(path, name, line.number, line.start)
+                yield CaseLocation(path, name, line.number, line.start)
             else:
-                yield CasePlace(path, numbered(path, line.number), line.number, line.start, (name, earlier))
+                yield CaseLocation(path, line_name(path, line.number), line.number, line.start, (name, earlier))
     except OSError:
         # as one case, which whoever reads it finds unreadable
-        yield CasePlace(path, stem_of(path))
+        yield CaseLocation(path, file_stem(path))
 
 
-def walk_cases(folder: str | os.PathLike[str]) -> Iterator[CasePlace]:
+def iter_cases(folder: str | os.PathLike[str]) -> Iterator[CaseLocation]:
     """Give the places of all cases under a folder, by file, then by line."""
     for path in case_paths(folder):
-        yield from places_in(path)
+        yield from locations_in(path)
 
 
-def count_in(path: str, shard: Shard | None = None) -> int:
-    """Count the cases in a file, or those of a shard; a file that can't be read counts as one, as in `places_in`."""
-    if not path.endswith(MANY):
-        return int(shard is None or stem_of(path) in shard)
+def count_cases_in(path: str, shard: Shard | None = None) -> int:
+    """Count the cases in a file, or those of a shard; a file that can't be read counts as one, as in `locations_in`."""
+    if not path.endswith(LINES_SUFFIX):
+        return int(shard is None or file_stem(path) in shard)
     try:
-        return sum(shard is None or name_of(path, line) in shard for line in case_lines(path))
+        return sum(shard is None or case_name(path, line) in shard for line in case_lines(path))
     except OSError:
-        return int(shard is None or stem_of(path) in shard)
+        return int(shard is None or file_stem(path) in shard)
 
 
 def count_cases(folder: str | os.PathLike[str], shard: Shard | None = None) -> int:
     """Count the cases under a folder, or those of a shard, by names and lines."""
-    return sum(count_in(path, shard) for path in case_paths(folder))
+    return sum(count_cases_in(path, shard) for path in case_paths(folder))
 
 
-def find_in(path: str, name: str) -> CasePlace | None:
+def find_case(path: str, name: str) -> CaseLocation | None:
     """Find the case of a name in a file, None if it isn't there; asked for many of one, it looks it through once."""
     try:
         now = os.stat(path)  # noqa: PTH116 - a path as text, as above
     except (OSError, ValueError):
         # a name with a null character is no path
         return None
-    if not path.endswith(MANY):
-        return CasePlace(path, name)
+    if not path.endswith(LINES_SUFFIX):
+        return CaseLocation(path, name)
     return _places_of(path, now.st_mtime_ns, now.st_size).get(name)
 
 
 @lru_cache(maxsize=2)
-def _places_of(path: str, _changed_ns: int, _size: int) -> dict[str, CasePlace]:
-    return {place.name: place for place in places_in(path)}
+def _places_of(path: str, _changed_ns: int, _size: int) -> dict[str, CaseLocation]:
+    return {place.name: place for place in locations_in(path)}
 
 
 class CaseIndex:
@@ -244,8 +244,8 @@ class CaseIndex:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         # there may be a million: a file is its path alone, lines share theirs
-        self._found: dict[str, str | tuple[str, int, int] | CasePlace] = {}
-        for place in walk_cases(folder):
+        self._found: dict[str, str | tuple[str, int, int] | CaseLocation] = {}
+        for place in iter_cases(folder):
             line = place if place.twin is not None else (place.path, place.line, place.start)
             self._found.setdefault(place.name, line if place.line else place.path)
 
@@ -253,17 +253,17 @@ class CaseIndex:
         """Give the names in the order of the files."""
         return iter(self._found)
 
-    def find(self, name: str) -> CasePlace | None:
+    def find(self, name: str) -> CaseLocation | None:
         """Give the place of a case; None where there is none."""
         found = self._found.get(name)
-        if isinstance(found, CasePlace):
+        if isinstance(found, CaseLocation):
             return found
         if isinstance(found, str):
-            return CasePlace(found, name)
-        return CasePlace(found[0], name, found[1], found[2]) if found is not None else None
+            return CaseLocation(found, name)
+        return CaseLocation(found[0], name, found[1], found[2]) if found is not None else None
 
 
-def raw_of(place: CasePlace) -> bytes:
+def read_case_bytes(place: CaseLocation) -> bytes:
     """Read the bytes of the case at a place; raises OSError."""
     with open(place.path, "rb") as content:  # noqa: PTH123 - a path as text, as above
         if not place.line:
@@ -272,15 +272,15 @@ def raw_of(place: CasePlace) -> bytes:
         return content.readline()
 
 
-def sha256_at(place: CasePlace) -> str | None:
+def case_file_sha256(place: CaseLocation) -> str | None:
     """Hash the case at a place as `LoadedCase.sha256` does, without looking at what it holds; None if unreadable."""
     try:
-        return case_sha256(parse_json(raw_of(place)))
+        return case_sha256(parse_json(read_case_bytes(place)))
     except (OSError, ValueError):
         return None
 
 
-def read_place(place: CasePlace, model: type[Case], *, file: str, pack: str | None) -> LoadedCase:
+def load_case(place: CaseLocation, model: type[Case], *, file: str, pack: str | None) -> LoadedCase:
     """Read the case at a place into its pack's model.
 
     Args:
@@ -293,25 +293,25 @@ def read_place(place: CasePlace, model: type[Case], *, file: str, pack: str | No
         CaseError: one line with file, line, pointer, what is wrong, what was expected.
     """
     try:
-        raw = raw_of(place)
+        raw = read_case_bytes(place)
     except OSError as error:
-        raise CaseError(place.located(file), [unreadable(error)]) from None
+        raise CaseError(place.label(file), [unreadable_file(error)]) from None
     if place.line:
         loaded = parse_line(CaseLine(place.line, place.start, raw), model, file=file, pack=pack)
         if loaded.case.id != place.name:
-            earlier = located(file, place.twin[1]) if place.twin is not None else "an earlier line"
+            earlier = format_location(file, place.twin[1]) if place.twin is not None else "an earlier line"
             wrong = f'"{loaded.case.id}" stands also in {earlier}'
-            raise CaseError(place.located(file), [Problem("/id", wrong, "give it an id of its own")])
+            raise CaseError(place.label(file), [Problem("/id", wrong, "give it an id of its own")])
         return loaded
-    if place.path.endswith(MANY):
+    if place.path.endswith(LINES_SUFFIX):
         # it could not be read when it was looked through
         raise CaseError(file, [Problem("", "could not be read", "expected one case a line; try again")])
     return parse_case(raw, model, source=file, stem=place.name, pack=pack)
 
 
 def parse_line(line: CaseLine, model: type[Case], *, file: str, pack: str | None) -> LoadedCase:
-    """Read the case of a line; arguments and errors as in `read_place`."""
-    source = located(file, line.number)
+    """Read the case of a line; arguments and errors as in `load_case`."""
+    source = format_location(file, line.number)
     try:
         return parse_case(line.raw.rstrip(b"\r\n"), model, source=source, stem=None, pack=pack)
     except CaseError as error:
@@ -320,6 +320,6 @@ def parse_line(line: CaseLine, model: type[Case], *, file: str, pack: str | None
         raise CaseError(source, plain) from None
 
 
-def unreadable(error: OSError) -> Problem:
+def unreadable_file(error: OSError) -> Problem:
     """Say that a file can't be opened."""
     return Problem("", f"can't be read: {error.strerror or error}", "expected a file of cases")

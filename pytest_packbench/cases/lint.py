@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.cases.files import ONE, SUFFIXES, parted, read_place, walk_cases
+from pytest_packbench.cases.files import CASE_SUFFIX, SUFFIXES, iter_cases, load_case, split_location
 from pytest_packbench.cases.load import load_cassette
-from pytest_packbench.model.errors import CaseError, CassetteError, Problem, shown, suggestion
+from pytest_packbench.model.errors import CaseError, CassetteError, Problem, format_value, suggestion
 from pytest_packbench.model.finding import FiledCase, Finding
 from pytest_packbench.model.suite import CONFIG_NAME
 
@@ -81,7 +81,7 @@ def lint(suite: Suite, pack: Pack, options: Mapping[str, Path]) -> list[Finding]
     files = _read(suite, pack, findings)
     findings += check(files)
     findings += pack.lint(files.cases, suite.config, options)
-    return sorted(findings, key=lambda finding: parted(finding.file))
+    return sorted(findings, key=lambda finding: split_location(finding.file))
 
 
 def check(files: SuiteFiles) -> Iterator[Finding]:
@@ -111,10 +111,10 @@ def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
             findings += _unreadable(_name(suite, path), [closed], "cassette_unreadable")
     cases: list[FiledCase] = []
     unread: set[str] = set()
-    for place in walk_cases(suite.cases_path):
+    for place in iter_cases(suite.cases_path):
         path = Path(place.path)
         try:
-            loaded = read_place(place, pack.case_model, file=_name(suite, path), pack=pack.name)
+            loaded = load_case(place, pack.case_model, file=_name(suite, path), pack=pack.name)
         except CaseError as error:
             findings += _unreadable(error.source, error.problems, "case_unreadable")
             unread.add(place.name)
@@ -122,7 +122,7 @@ def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
         case_id = loaded.case.id
         cases.append(
             FiledCase(
-                file=place.located(_name(suite, path)),
+                file=place.label(_name(suite, path)),
                 # beside the folders of the types a file of many may hold any
                 folder=loaded.case.case_type if place.line and path.parent == suite.cases_path else path.parent.name,
                 loaded=loaded,
@@ -144,7 +144,7 @@ def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
 
 def _is_misnamed(path: Path) -> bool:
     endings = [ending.lower() for ending in path.suffixes]
-    is_json = any(ending.startswith((ONE, ".ndjson")) for ending in endings)
+    is_json = any(ending.startswith((CASE_SUFFIX, ".ndjson")) for ending in endings)
     return is_json and path.suffix not in SUFFIXES and not path.name.startswith(".") and path.is_file()
 
 
@@ -308,7 +308,7 @@ def _cassettes(files: SuiteFiles) -> Iterator[Finding]:
 def _belonging(filed: FiledCase, cassette: Cassette) -> Iterator[Finding]:
     found = partial(Finding, file=filed.cassette_file)
     if cassette.case_id != filed.loaded.case.id:
-        message = f"got {shown(cassette.case_id)}; no cassette is shared"
+        message = f"got {format_value(cassette.case_id)}; no cassette is shared"
         yield found(pointer="/case_id", rule="cassette_foreign", message=message)
     elif cassette.input_sha256 != filed.loaded.input_sha256:
         message = f"the case's input is not the one that was answered, now {filed.loaded.input_sha256}; look again"
@@ -318,7 +318,7 @@ def _belonging(filed: FiledCase, cassette: Cassette) -> Iterator[Finding]:
 def _folder(filed: FiledCase) -> Iterator[Finding]:
     case_type = filed.loaded.case.case_type
     if filed.folder != case_type:
-        said = f'got {shown(case_type)} in the folder "{filed.folder}"; move the file or change the type'
+        said = f'got {format_value(case_type)} in the folder "{filed.folder}"; move the file or change the type'
         yield _at(filed, "/case_type", "folder_type", said)
 
 
@@ -330,7 +330,7 @@ def _provenance(filed: FiledCase) -> Iterator[Finding]:
         try:
             date.fromisoformat(notes.date)
         except ValueError:
-            yield _at(filed, "/notes/date", "date_unreal", f"got {shown(notes.date)}; no calendar has that day")
+            yield _at(filed, "/notes/date", "date_unreal", f"got {format_value(notes.date)}; no calendar has that day")
 
 
 def _undated(files: SuiteFiles) -> Iterator[Finding]:
@@ -343,7 +343,9 @@ def _quarantine(filed: FiledCase) -> Iterator[Finding]:
     notes = filed.loaded.case.notes
     for key, reason in (("skip", notes.skip), ("xfail", notes.xfail)):
         if reason is not None and len(reason.split()) < _REASON_WORDS:
-            yield _at(filed, f"/notes/{key}", "quarantine_reason", f"got {shown(reason)}; say why, in a sentence")
+            yield _at(
+                filed, f"/notes/{key}", "quarantine_reason", f"got {format_value(reason)}; say why, in a sentence"
+            )
 
 
 def _repeated_tags(filed: FiledCase) -> Iterator[Finding]:

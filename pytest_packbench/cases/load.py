@@ -15,9 +15,9 @@ from pytest_packbench.model.errors import (
     InputError,
     Problem,
     SuiteError,
-    problems_of,
-    shown,
+    format_value,
     suggestion,
+    validation_problems,
 )
 from pytest_packbench.model.suite import CONFIG_NAME, Suite, SuiteConfig
 
@@ -92,10 +92,10 @@ def check_case(data: object, model: type[Case], *, source: str, stem: str | None
     """Validate one case that was parsed already; arguments and errors as in `parse_case`."""
     case = _validated(data, model, source, CaseError)
     if stem is not None and case.id != stem:
-        problem = Problem("/id", f"got {shown(case.id)}", f'expected "{stem}", as the file is called')
+        problem = Problem("/id", f"got {format_value(case.id)}", f'expected "{stem}", as the file is called')
         raise CaseError(source, [problem])
     if pack is not None and case.pack_id != pack:
-        problem = Problem("/pack_id", f"got {shown(case.pack_id)}", f'expected "{pack}", the pack of this suite')
+        problem = Problem("/pack_id", f"got {format_value(case.pack_id)}", f'expected "{pack}", the pack of this suite')
         raise CaseError(source, [problem])
     # `data` is an object here, or the model would have refused it
     input_sha256 = canonical_sha256(data["input"])  # type: ignore[index]  # see above
@@ -152,7 +152,7 @@ def read_config(path: Path, models: Mapping[str, type[SuiteConfig]], *, source: 
         raise SuiteError(source, [Problem("", "holds a value that YAML can't read", "expected plain values")]) from None
     name = data.get("pack") if isinstance(data, dict) else None
     if not isinstance(name, str):
-        wrong = 'the key "pack" is missing' if isinstance(data, dict) else f"got {shown(data)}"
+        wrong = 'the key "pack" is missing' if isinstance(data, dict) else f"got {format_value(data)}"
         raise SuiteError(source, [Problem("/pack", wrong, f"expected one of: {', '.join(sorted(models))}")])
     if name not in models:
         raise SuiteError(source, [Problem("/pack", f'no pack is called "{name}"', suggestion(name, sorted(models)))])
@@ -244,7 +244,7 @@ def _validated(data: object, model: type[ModelT], source: str, error_type: type[
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise error_type(source, problems_of(error, model)) from None
+        raise error_type(source, validation_problems(error, model)) from None
     except Exception as error:
         # a pack's model may be anybody's, and one bad file hides no other
         wrong = f"the pack's {model.__name__} raised {type(error).__name__}: {' '.join(str(error).split())}"

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 from pytest_packbench.cases.files import (
     case_paths,
     count_cases,
-    count_in,
-    located,
-    read_place,
-    walk_cases,
+    count_cases_in,
+    format_location,
+    iter_cases,
+    load_case,
 )
 from pytest_packbench.model.errors import CaseError, Problem
 from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pytest_packbench.cases.files import CasePlace
+    from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.run import Shard
@@ -58,7 +59,7 @@ class SuiteCase:
     @property
     def where(self) -> str:
         """Where it stands, for people: `FILE`, or `FILE:LINE`."""
-        return located(self.file, self.line)
+        return format_location(self.file, self.line)
 
     @property
     def folder(self) -> str:
@@ -73,14 +74,14 @@ def suite_names(value: str | Iterable[str]) -> list[str]:
     return list(dict.fromkeys(name for name in names if name))
 
 
-def suites_under(root: Path) -> dict[str, Path]:
+def find_suites(root: Path) -> dict[str, Path]:
     """Give the suites of a root, name to folder, sorted by name; a suite is a folder with a `suite.yaml`."""
     if not root.is_dir():
         return {}
     return {path.name: path for path in sorted(root.iterdir()) if (path / CONFIG_NAME).is_file()}
 
 
-def unknown_suite(name: str, known: dict[str, Path], own: Path, bundled: Path) -> str:
+def unknown_suite_message(name: str, known: dict[str, Path], own: Path, bundled: Path) -> str:
     """Say that no suite has a name, and which ones there are.
 
     Args:
@@ -98,14 +99,14 @@ def unknown_suite(name: str, known: dict[str, Path], own: Path, bundled: Path) -
         where = f"the folder {shown_root} does not exist; set packbench_root, or start pytest where it lies"
         return f"{wrong}: {where}; with the package: {listed}"
     # a name is no path: `../x` is no suite, whatever lies there
-    bare = without_rules(own / name) if name == Path(name).name else ""
+    bare = missing_config_message(own / name) if name == Path(name).name else ""
     here = f"{bare or wrong}; known under {shown_root}: {listed}"
     if not (bundled / name / CONFIG_NAME).is_file():
         return here
     return f"{here}; the one that comes with the package is used only in a folder without {shown_root}"
 
 
-def without_rules(folder: Path) -> str:
+def missing_config_message(folder: Path) -> str:
     """Say in one line that a folder has no `suite.yaml`, and what to do; empty where there is no such folder."""
     if not folder.is_dir():
         return ""
@@ -115,23 +116,23 @@ def without_rules(folder: Path) -> str:
     return f"{os.path.relpath(folder)} has no {CONFIG_NAME}; {advice}"
 
 
-def sizes(suite: Suite, shard: Shard | None) -> tuple[int, int]:
+def case_counts(suite: Suite, shard: Shard | None) -> tuple[int, int]:
     """Count a suite's cases, all of them and those of the shard."""
     present = count_cases(suite.cases_path)
     return present, present if shard is None else count_cases(suite.cases_path, shard)
 
 
-def counted_text(folder: Path) -> str:
+def describe_case_counts(folder: Path) -> str:
     """Say how many cases a folder of cases holds, and how many in each of its folders."""
     counts: dict[str, int] = {}
     for path in case_paths(folder):
-        cases = count_in(path)
+        cases = count_cases_in(path)
         if cases:
             kind = os.path.relpath(os.path.dirname(path), folder)  # noqa: PTH120 - text, as it comes
             counts[kind] = counts.get(kind, 0) + cases
     total = sum(counts.values())
     listed = ", ".join(f"{kind} {count}" for kind, count in counts.items())
-    return f"{total} case{'' if total == 1 else 's'}{f' ({listed})' if listed else ''}"
+    return f"{pluralize(total, 'case')}{f' ({listed})' if listed else ''}"
 
 
 def suite_cases(suite: Suite, pack: Pack, name_of: Callable[[Path], str]) -> tuple[SuiteCase, ...]:
@@ -139,17 +140,17 @@ def suite_cases(suite: Suite, pack: Pack, name_of: Callable[[Path], str]) -> tup
 
     Cases of one id name each other as their problem: ids name records.
     """
-    found = [_read(suite, pack, place, name_of(Path(place.path))) for place in walk_cases(suite.cases_path)]
+    found = [_read(suite, pack, place, name_of(Path(place.path))) for place in iter_cases(suite.cases_path)]
     of_id: dict[str, list[SuiteCase]] = {}
     for case in found:
         of_id.setdefault(case.claimed, []).append(case)
     return tuple(_alone(case, of_id[case.claimed]) for case in found)
 
 
-def _read(suite: Suite, pack: Pack, place: CasePlace, file: str) -> SuiteCase:
+def _read(suite: Suite, pack: Pack, place: CaseLocation, file: str) -> SuiteCase:
     loaded, problem = None, ""
     try:
-        loaded = read_place(place, pack.case_model, file=file, pack=pack.name)
+        loaded = load_case(place, pack.case_model, file=file, pack=pack.name)
     except CaseError as error:
         problem = str(error)
     return SuiteCase(

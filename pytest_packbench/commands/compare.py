@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import write_asked
-from pytest_packbench.runs.folder import OUTPUT, find_source
+from pytest_packbench.runs.folder import OUTPUT, find_run_source
 
 if TYPE_CHECKING:
     import argparse
 
-    from pytest_packbench.analysis.comparison import Condition, RunComparison
+    from pytest_packbench.analysis.comparison import FailCondition, RunComparison
     from pytest_packbench.runs.report import OpenRun
 
 
@@ -33,11 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compare, write the page, and say in the exit code whether a condition failed it."""
     from pytest_packbench.analysis.comparison import compare
-    from pytest_packbench.reports.diff import answer, diff_markdown
+    from pytest_packbench.reports.diff import comparison_headline, diff_markdown
     from pytest_packbench.reports.terminal import printable
     from pytest_packbench.runs.stored import open_run
 
-    baseline, current = open_run(find_source(arguments.baseline)), open_run(find_source(arguments.current))
+    baseline, current = open_run(find_run_source(arguments.baseline)), open_run(find_run_source(arguments.current))
     comparison = compare(baseline, current)
     failed = met(arguments.fail_on, comparison)
     if comparison.differences and not arguments.force:
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.write(page)
     else:
         place = write_page(page, arguments.out)
-        sys.stdout.write(f"{printable(comparison.current.suite)}: {answer(comparison)}\nwrote {place}\n")
+        sys.stdout.write(f"{printable(comparison.current.suite)}: {comparison_headline(comparison)}\nwrote {place}\n")
     for condition in failed:
         value = comparison.figures()[condition.name]
         sys.stderr.write(f"packbench: {condition}: {'nothing to judge' if value != value else f'{value:g}'}: FAIL\n")  # noqa: PLR0124 - only NaN differs from itself
@@ -59,7 +59,7 @@ def add_fail_on(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fail-on", metavar="CONDITIONS", help='such as "regressed>0, mean<-0.02" (points of score)')
 
 
-def met(conditions: str | None, comparison: RunComparison) -> list[Condition]:
+def met(conditions: str | None, comparison: RunComparison) -> list[FailCondition]:
     """Give the conditions of `--fail-on` that hold, which fail the command.
 
     Raises:
@@ -69,7 +69,7 @@ def met(conditions: str | None, comparison: RunComparison) -> list[Condition]:
 
     figures = comparison.figures()
     given = parse_conditions(conditions, figures) if conditions is not None else ()
-    return [condition for condition in given if condition.holds(figures)]
+    return [condition for condition in given if condition.is_met(figures)]
 
 
 def _notes(baseline: OpenRun, current: OpenRun) -> list[str]:
@@ -77,7 +77,7 @@ def _notes(baseline: OpenRun, current: OpenRun) -> list[str]:
         f"The {name} run was read from records alone, which hold no case that broke or did not run: such a case stands "
         f'under "{title}" here, and is no new failure.'
         for name, one, title in (("baseline", baseline, "Added"), ("current", current, "Removed"))
-        if not one.whole
+        if not one.lists_all_cases
     ]
     if baseline.run.run_id == current.run.run_id:
         notes.append("Baseline and current are the same run.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of
-from pytest_packbench.runs.folder import find_source
+from pytest_packbench.runs.folder import find_run_source
 
 if TYPE_CHECKING:
     import argparse
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print each gate's arithmetic, and say in the exit code whether all hold."""
     from pytest_packbench.analysis.gates import check_run
     from pytest_packbench.reports.terminal import one_line
-    from pytest_packbench.runs.stored import Earlier
+    from pytest_packbench.runs.stored import BaselineLookup
 
     stored = [_load(path) for path in arguments.runs]
     rules = [_rules(arguments, one) for one in stored]
@@ -54,10 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.write(f"{one_line(one.run.suite)} {one_line(one.run.run_id)}{cut}\n")
         for result in check_run(
             one.run,
-            one.entries,
+            one.results,
             config.all_gates(),
-            Earlier(stored=earlier.get(one.run.suite)),
-            whole=one.whole,
+            BaselineLookup(stored=earlier.get(one.run.suite)),
+            with_errors=one.lists_all_cases,
             trials_rule=config.trials_rule(),
         ):
             good = good and result.passed
@@ -84,7 +84,7 @@ def _baselines(
     Raises:
         UsageError: one of them is the baseline of no run here, or can't be compared with.
     """
-    from pytest_packbench.analysis.gates import baseline_for
+    from pytest_packbench.analysis.gates import checked_baseline
 
     found: dict[str, StoredRun] = {}
     for path in paths:
@@ -97,7 +97,7 @@ def _baselines(
             raise UsageError(f"--baseline {path}: a run of suite {suite}; expected one of {judged}")
         for one, config in zip(stored, rules, strict=True):
             if one.run.suite == suite:
-                wrong = baseline_for(one.run, one.entries, earlier, config.trials_rule()).unusable
+                wrong = checked_baseline(one.run, one.results, earlier, config.trials_rule()).unusable
                 if wrong:
                     raise UsageError(f"--baseline {path}: {wrong}")
         found[suite] = earlier
@@ -107,4 +107,4 @@ def _baselines(
 def _load(path: Path) -> StoredRun:
     from pytest_packbench.runs.stored import read_run
 
-    return read_run(find_source(path))
+    return read_run(find_run_source(path))

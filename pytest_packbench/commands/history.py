@@ -52,11 +52,11 @@ def run(arguments: argparse.Namespace) -> int:
         rows = [{**dict(zip(_KEYS, row, strict=True)), "trouble": trouble} for row, trouble in read]
         sys.stdout.write(json.dumps(rows, ensure_ascii=False) + "\n")
         return FINE
-    from pytest_packbench.reports.tables import WIDE, cell, section
+    from pytest_packbench.reports.tables import WIDE, escape_markdown, section
 
     parts = [
         section(f"Runs of {arguments.suite}", _HEAD, [tuple(map(_shown, row)) for row, _ in read]),
-        "\n".join(f"- {cell(trouble, WIDE)}" for trouble in troubles),
+        "\n".join(f"- {escape_markdown(trouble, WIDE)}" for trouble in troubles),
     ]
     sys.stdout.write("\n\n".join(part for part in parts if part) + "\n")
     return FINE
@@ -79,20 +79,20 @@ def _row(folder: Path) -> tuple[_Row, str]:
 
 
 def _shown(value: str | float | None) -> str:
-    from pytest_packbench.analysis.figures import DASH, average
+    from pytest_packbench.analysis.formatting import DASH, format_mean
 
     if value is None:
         return DASH
-    return average(value) if isinstance(value, float) else str(value)
+    return format_mean(value) if isinstance(value, float) else str(value)
 
 
 def _figures(report: OpenRun) -> _Row:
     from pytest_packbench.analysis.statistics import statistics_of
     from pytest_packbench.analysis.tally import Tally
-    from pytest_packbench.analysis.trials import rule_of
+    from pytest_packbench.analysis.trials import trials_rule_of
 
-    tally = Tally(trials_rule=rule_of(report.run))
-    for entry in report.entries:
+    tally = Tally(trials_rule=trials_rule_of(report.run))
+    for entry in report.results:
         tally.add(entry)
     figures = statistics_of(tally)
     verdicts = figures.totals.verdicts

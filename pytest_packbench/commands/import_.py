@@ -12,8 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_packbench.analysis.figures import count
-from pytest_packbench.cases.files import MANY, case_lines, id_of, raw_of, walk_cases
+from pytest_packbench.cases.files import LINES_SUFFIX, case_lines, iter_cases, read_case_bytes, read_id
 from pytest_packbench.cases.load import check_case, parse_json, read_config
 from pytest_packbench.cli import FINE, UNUSABLE, UsageError
 from pytest_packbench.commands.paths import ROOT, add_root
@@ -21,12 +20,13 @@ from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.pack import SourceFlaw
 from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Mapping
 
-    from pytest_packbench.cases.files import CasePlace
+    from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.model.pack import CaseDraft, Importer, Pack
     from pytest_packbench.model.suite import SuiteConfig
 
@@ -133,12 +133,12 @@ def _written(found: _Found, place: Destination) -> Iterator[str]:
 def _cases(found: _Found) -> str:
     states = ", ".join(f"{number} {state}" for state, number in found.states.items())
     types = ", ".join(f"{name} {number}" for name, number in sorted(found.types.items()))
-    return f"{count(found.cases, 'case')}{f' ({states}): {types}' if found.cases else ''}"
+    return f"{pluralize(found.cases, 'case')}{f' ({states}): {types}' if found.cases else ''}"
 
 
 def _flaws(found: _Found) -> Iterator[str]:
     if found.flaws:
-        yield f"{count(found.flaws, 'place')} in the source {'makes' if found.flaws == 1 else 'make'} no case:"
+        yield f"{pluralize(found.flaws, 'place')} in the source {'makes' if found.flaws == 1 else 'make'} no case:"
         yield from (f"  {flaw.place}: {' '.join(flaw.message.split())}" for flaw in found.shown)
     if found.flaws > len(found.shown):
         yield f"  and {found.flaws - len(found.shown)} more"
@@ -177,7 +177,7 @@ class Checked:
     @property
     def text(self) -> str:
         """The content of its file, or its line."""
-        if self.path.suffix == MANY:
+        if self.path.suffix == LINES_SUFFIX:
             return json.dumps(self.case, ensure_ascii=False) + "\n"
         return json.dumps(self.case, indent=2, ensure_ascii=False) + "\n"
 
@@ -201,7 +201,7 @@ class Destination:
     rules: SuiteConfig
     pack: Pack
     files: Mapping[str, str]
-    there: Mapping[str, CasePlace]
+    there: Mapping[str, CaseLocation]
     many: Path | None = None
 
     def checked(self, drafts: Iterable[CaseDraft | SourceFlaw], *, force: bool) -> Iterator[Checked | SourceFlaw]:
@@ -261,13 +261,13 @@ class Destination:
         state: State = "new"
         if other is not None:
             if other.path != str(path):
-                stands = other.located(Path(other.path).as_posix())
+                stands = other.label(Path(other.path).as_posix())
                 message = f'/id: "{case.id}" stands already in {stands}; remove it, or give another id'
                 return SourceFlaw(place=draft.place, message=message)
             state = "unchanged" if _sha256(other) == loaded.sha256 else "replaced"
             if state == "replaced" and not force:
                 message = (
-                    f"{other.located(path.as_posix())} exists and says something else; --force puts this in its place"
+                    f"{other.label(path.as_posix())} exists and says something else; --force puts this in its place"
                 )
                 return SourceFlaw(place=draft.place, message=message)
         return Checked(
@@ -288,20 +288,20 @@ def _all_cases(checked: Iterable[Checked | SourceFlaw], expected: int) -> Iterat
 
 def _write_lines(path: Path, cases: Iterable[Checked]) -> None:
     """Write a file of many anew: its own lines in their order, then the new ones."""
-    from pytest_packbench.atomic import encoded, replacing
+    from pytest_packbench.atomic import encode_utf8, replace_atomic
 
     path.parent.mkdir(parents=True, exist_ok=True)
     replaced: dict[str, bytes] = {}
     with TemporaryFile() as new:
         for one in cases:
             if one.state == "new":
-                new.write(encoded(one.text))
+                new.write(encode_utf8(one.text))
             elif one.state == "replaced":
-                replaced[one.case_id] = encoded(one.text)
+                replaced[one.case_id] = encode_utf8(one.text)
         new.seek(0)
-        with replacing(path) as lines:
+        with replace_atomic(path) as lines:
             for line in case_lines(path) if path.exists() else ():
-                lines.write(replaced.get(id_of(line.raw) or "", line.raw.rstrip(b"\r\n") + b"\n"))
+                lines.write(replaced.get(read_id(line.raw) or "", line.raw.rstrip(b"\r\n") + b"\n"))
             shutil.copyfileobj(new, lines)
 
 
@@ -345,7 +345,7 @@ def destination(name: str, root: Path, pack: Pack, files: Mapping[str, str], *, 
         rules=rules,
         pack=pack.for_suite(rules),
         files={one: text for one, text in files.items() if not (folder / one).exists()},
-        there={place.name.lower(): place for place in walk_cases(folder / "cases")},
+        there={place.name.lower(): place for place in iter_cases(folder / "cases")},
         many=folder / "cases" / many if many is not None else None,
     )
 
@@ -367,9 +367,9 @@ def _future_rules(folder: Path, pack: Pack, files: Mapping[str, str]) -> SuiteCo
         return _rules(Path(place), pack, source=str(folder / CONFIG_NAME))
 
 
-def _sha256(place: CasePlace) -> str | None:
+def _sha256(place: CaseLocation) -> str | None:
     try:
-        data = parse_json(raw_of(place))
+        data = parse_json(read_case_bytes(place))
     except (ValueError, OSError):
         return None
     plain = {key: value for key, value in data.items() if key != "$schema"} if isinstance(data, dict) else data

@@ -58,7 +58,7 @@ def suite_name(name: str) -> str:
     from pydantic import TypeAdapter, ValidationError
 
     from pytest_packbench.model.case import Name
-    from pytest_packbench.model.errors import shown
+    from pytest_packbench.model.errors import format_value
 
     try:
         TypeAdapter(Name).validate_python(name)
@@ -66,7 +66,7 @@ def suite_name(name: str) -> str:
         better = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:80]
         guess = f", such as {better}" if better else ""
         wanted = "expected at most 80 lower-case letters, digits, _ and -, the first a letter or a digit"
-        raise UsageError(f"{shown(name)} can't name a suite: {wanted}{guess}") from None
+        raise UsageError(f"{format_value(name)} can't name a suite: {wanted}{guess}") from None
     return name
 
 

@@ -71,10 +71,10 @@ def _json(findings: Sequence[Finding]) -> str:
 
 
 def _text(findings: Sequence[Finding]) -> str:
-    from pytest_packbench.analysis.figures import count
+    from pytest_packbench.model.text import pluralize
     from pytest_packbench.reports.terminal import printable
 
-    counts = ", ".join(count(_count(findings, severity), severity) for severity in ("error", "warning"))
+    counts = ", ".join(pluralize(_count(findings, severity), severity) for severity in ("error", "warning"))
     lines = [printable(f"{finding}{' (warning)' if finding.severity == 'warning' else ''}") for finding in findings]
     return "\n".join([*lines, counts]) + "\n"
 

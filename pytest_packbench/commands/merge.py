@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
-from pytest_packbench.runs.folder import SUMMARY, find_folder, find_source
+from pytest_packbench.runs.folder import SUMMARY, find_run_folder, find_run_source
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
-    from pytest_packbench.analysis.conclusion import RunCount
+    from pytest_packbench.analysis.conclusion import RunEvaluator
     from pytest_packbench.analysis.listing import Order
     from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.model.pack import Pack
@@ -48,17 +48,17 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from ulid import ULID
 
-    from pytest_packbench.analysis.conclusion import RunCount, judge
+    from pytest_packbench.analysis.conclusion import RunEvaluator, run_verdict
     from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.markdown import summary_markdown
-    from pytest_packbench.reports.terminal import table
+    from pytest_packbench.reports.terminal import summary_lines
     from pytest_packbench.runs.merge import Merge
-    from pytest_packbench.runs.stored import Earlier, load_run
+    from pytest_packbench.runs.stored import BaselineLookup, load_run
     from pytest_packbench.runs.writer import RunWriter
 
     _check_output(arguments.output)
-    merge = Merge((find_folder(path, arguments.output) for path in arguments.runs), str(ULID()))
+    merge = Merge((find_run_folder(path, arguments.output) for path in arguments.runs), str(ULID()))
     merged, shards = merge.run, merge.shards
     if shards is not None and shards.missing and not arguments.allow_missing:
         raise UsageError(
@@ -67,18 +67,18 @@ def run(arguments: argparse.Namespace) -> int:
         )
     suite, pack = suite_and_pack(merged.suite, arguments)
     _check_rules(merged, suite, pack)
-    earlier = Earlier(stored=load_run(find_source(arguments.baseline)) if arguments.baseline else None)
+    earlier = BaselineLookup(stored=load_run(find_run_source(arguments.baseline)) if arguments.baseline else None)
     index = CaseIndex(suite.cases_path)
     # a shard is run whole: what is in none was due
     absent = partial(_absent, merged, suite, shards, pack=pack, index=index) if shards is not None else None
     # results come by case id, and a table of cases with trials goes by test id
     order: Order = "given" if merged.settings.get("trials", 1) == 1 else "test"
-    count = RunCount(merged, suite.config, pack, earlier, order=order)
-    writer = RunWriter(arguments.output, merged.suite, merged.run_id, apart=True)
+    evaluator = RunEvaluator(merged, suite.config, pack, earlier, order=order)
+    writer = RunWriter(arguments.output, merged.suite, merged.run_id, atomic=True)
     try:
         with writer:
-            writer.stream_results(_counted(merge.results(sorted(index), absent), count))
-            told = count.conclusion(replace(merged, partial=merge.partial()))
+            writer.stream_results(_counted(merge.results(sorted(index), absent), evaluator))
+            told = evaluator.conclusion(replace(merged, partial=merge.partial()))
             writer.write_page(SUMMARY, summary_markdown(told))
             writer.complete(run_document(told))
     except OSError as error:
@@ -88,10 +88,10 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         # the error names a draft, which nobody asked for
         raise UsageError(f"the merged run can't be written to {writer.folder}: {error.strerror or error}") from None
-    lines = table(told)
+    lines = summary_lines(told)
     sys.stdout.write("\n".join([*lines, f"reports: {writer.folder}", ""]))
     # the summary's own word: a failing case or a missing one fails a merge as it fails a run
-    return FINE if judge(told).status == "passed" else FAILED
+    return FINE if run_verdict(told).status == "passed" else FAILED
 
 
 def _check_output(output: Path) -> None:
@@ -110,16 +110,16 @@ def _check_rules(merged: Run, suite: Suite, pack: Pack) -> None:
         )
 
 
-def _counted(results: Iterable[CaseResult], count: RunCount) -> Iterator[CaseResult]:
+def _counted(results: Iterable[CaseResult], evaluator: RunEvaluator) -> Iterator[CaseResult]:
     for result in results:
-        count.add(result)
+        evaluator.add(result)
         yield result
 
 
 def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack, index: CaseIndex) -> CaseResult | None:
     """Give the result of a case that stands in none of the shards; None where the suite has no such case."""
-    from pytest_packbench.cases.files import read_place
-    from pytest_packbench.engine.results import Place, unscored
+    from pytest_packbench.cases.files import load_case
+    from pytest_packbench.engine.result_builder import CaseRef, unscored_result
     from pytest_packbench.model.errors import CaseError
 
     case = index.find(case_id)
@@ -129,17 +129,17 @@ def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack,
     loaded = None
     # what can't be read would have been an error; here it only did not run
     with suppress(CaseError):
-        loaded = read_place(case, pack.case_model, file=file, pack=pack.name)
-    place = Place(
+        loaded = load_case(case, pack.case_model, file=file, pack=pack.name)
+    place = CaseRef(
         suite=suite,
         pack=pack,
         case_id=case.name,
         nodeid=f"{file}::{case.name}",
-        file=case.located(file),
+        file=case.label(file),
         folder=Path(case.path).parent.name,
         loaded=loaded,
     )
     missing = shards.missing
     kind = "shard_missing" if missing else "in_no_shard"
     told = f"not merged: shards {shards.named(missing)}" if missing else "in none of the merged shards"
-    return unscored(place, "not_run", kind, told, timestamp=run.finished_at)
+    return unscored_result(place, "not_run", kind, told, timestamp=run.finished_at)

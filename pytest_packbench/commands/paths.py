@@ -86,12 +86,12 @@ def find_suite(name: str, root: Path, packs: Packs | None = None) -> Suite:
 
 
 def _absent(name: str, root: Path, bundled: Path) -> str:
-    from pytest_packbench.cases.suites import without_rules
+    from pytest_packbench.cases.suites import missing_config_message
     from pytest_packbench.model.suite import CONFIG_NAME
 
     there = root.is_dir()
     listed = ", ".join(sorted(path.parent.name for path in (root if there else bundled).glob(f"*/{CONFIG_NAME}")))
-    bare = without_rules(root / name) or without_rules(Path(name))
+    bare = missing_config_message(root / name) or missing_config_message(Path(name))
     if bare:
         return f"{bare}; known under {root}: {listed or 'none'}" if there else bare
     if not there:

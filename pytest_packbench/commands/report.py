@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_packbench.analysis.overview import Overview
-    from pytest_packbench.runs.lines import Source
+    from pytest_packbench.runs.lines import RecordSource
 
 STDIN = _STDOUT = "-"
 
@@ -68,9 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
         StreamError: a line can't be read.
         OSError: a file can't be read.
     """
-    from pytest_packbench.runs.lines import source_of
+    from pytest_packbench.runs.lines import record_source
 
-    given = [source_of(_place(name)) for name in arguments.files]
+    given = [record_source(_place(name)) for name in arguments.files]
     _keep_inputs(arguments.out, given)
     found = _count(given, arguments)
     _write(_text(found, arguments.format), arguments.out)
@@ -79,20 +79,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _place(name: str) -> str:
     """Find the run that a name means; what it doesn't mean stays a file's name, for the error to say."""
-    from pytest_packbench.runs.folder import LATEST, OUTPUT, find_folder
+    from pytest_packbench.runs.folder import LATEST, OUTPUT, find_run_folder
 
     path = Path(name)
     if name == STDIN or (path.exists() and path.name != LATEST):
         return name
-    return str(find_folder(path)) if path.name == LATEST or (OUTPUT / path).exists() else name
+    return str(find_run_folder(path)) if path.name == LATEST or (OUTPUT / path).exists() else name
 
 
-def _count(given: Sequence[Source], arguments: argparse.Namespace) -> Overview:
-    from pytest_packbench.analysis.overview import Caps, overview
+def _count(given: Sequence[RecordSource], arguments: argparse.Namespace) -> Overview:
+    from pytest_packbench.analysis.overview import ReportCaps, overview
     from pytest_packbench.analysis.tally import Tally
-    from pytest_packbench.runs.lines import Skipped, read_errors, read_records
+    from pytest_packbench.runs.lines import SkippedLines, read_errors, read_records
 
-    tally, skipped, wanted, others = Tally(), Skipped() if arguments.skip_bad else None, arguments.run_id, 0
+    tally, skipped, wanted, others = Tally(), SkippedLines() if arguments.skip_bad else None, arguments.run_id, 0
     for source in given:
         for record in read_records(source, strict=arguments.strict, skipped=skipped):
             if wanted is None or record.run_id == wanted:
@@ -102,14 +102,14 @@ def _count(given: Sequence[Source], arguments: argparse.Namespace) -> Overview:
         for line in read_errors(source, skipped=skipped):
             if wanted is None or line.run_id == wanted:
                 tally.add_error(line)
-    if not tally.cells:
+    if not tally.record_sums:
         of_run = "" if wanted is None else f" of run {wanted}"
         left_out = f": {skipped.count} can't be read, first {skipped.first[0]}" if skipped and skipped.count else ""
         broken = ", ".join(f"{number} {kind}" for kind, number in sorted(sum(tally.errors.values(), Counter()).items()))
         beside = f"; cases without a score: {broken}" if broken else ""
         raise UsageError(f"no records{of_run} in {', '.join(arguments.files)}{left_out}{beside}")
     with_errors = all(source.errors is not None for source in given)
-    caps = Caps(tokens=arguments.max_tokens, seconds=arguments.max_seconds, cost_usd=arguments.max_cost)
+    caps = ReportCaps(tokens=arguments.max_tokens, seconds=arguments.max_seconds, cost_usd=arguments.max_cost)
     return overview(tally, skipped=skipped, other_runs=others, with_errors=with_errors, caps=caps)
 
 
@@ -123,7 +123,7 @@ def _text(found: Overview, form: str) -> str:
     return overview_markdown(found)
 
 
-def _keep_inputs(out: str, given: Sequence[Source]) -> None:
+def _keep_inputs(out: str, given: Sequence[RecordSource]) -> None:
     path = Path(out)
     if out == _STDOUT or not path.exists():
         return

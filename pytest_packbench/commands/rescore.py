@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.cli import FAILED, FINE
 from pytest_packbench.commands.compare import add_fail_on, met
 from pytest_packbench.commands.paths import add_packs, add_root, suite_and_pack, write_asked
-from pytest_packbench.model.errors import said
-from pytest_packbench.runs.folder import PAYLOADS, find_folder
+from pytest_packbench.model.errors import describe_error
+from pytest_packbench.runs.folder import PAYLOADS, find_run_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -46,16 +46,16 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.runs.report import OpenRun, open_report
     from pytest_packbench.runs.stored import StoredRun
 
-    folder = find_folder(arguments.run)
+    folder = find_run_folder(arguments.run)
     report = open_report(folder)
     suite, pack = suite_and_pack(report.run.suite, arguments)
     terms: dict[Hashable, _Terms] = {}
-    before = tuple(_light(entry, terms) for entry in report.entries)
+    before = tuple(_light(entry, terms) for entry in report.results)
     after = rescored(before, report.run, folder / PAYLOADS, suite, pack)
     now = replace(report.run, suite_sha256=suite.sha256, pack=pack.name, pack_version=pack.version)
     comparison = compare(
-        StoredRun(source=report.source, run=report.run, entries=before),
-        OpenRun(source=f"{folder} rescored", run=now, status="", entries=after),
+        StoredRun(source=report.source, run=report.run, results=before),
+        OpenRun(source=f"{folder} rescored", run=now, status="", results=after),
     )
     failed = met(arguments.fail_on, comparison)
     page = diff_markdown(replace(comparison, differences=()), failed, [_note(comparison)])
@@ -110,10 +110,10 @@ def _light(entry: CaseResult, known: dict[Hashable, _Terms]) -> CaseResult:
 
 
 def _again(entry: CaseResult, result: Any, loaded: LoadedCase, context: SuiteContext) -> CaseResult:
-    from pytest_packbench.engine.attempt import rejudge
-    from pytest_packbench.engine.results import Place, result_of, unscored
+    from pytest_packbench.engine.attempt import score_payload
+    from pytest_packbench.engine.result_builder import CaseRef, build_result, unscored_result
 
-    place = Place(
+    place = CaseRef(
         suite=context.suite,
         pack=context.pack,
         case_id=entry.case_id,
@@ -123,10 +123,10 @@ def _again(entry: CaseResult, result: Any, loaded: LoadedCase, context: SuiteCon
         loaded=loaded,
     )
     try:
-        fresh = result_of(place, rejudge(context, loaded, result), context, "rescored")
+        fresh = build_result(place, score_payload(context, loaded, result), context, "rescored")
     except Exception as error:  # noqa: BLE001 - a pack may be anybody's, and breaks one case as it does in a run
-        message = f"the pack {context.pack.name} raised {said(error)}"
-        fresh = unscored(place, "error", "pack_error", message, timestamp=entry.timestamp)
+        message = f"the pack {context.pack.name} raised {describe_error(error)}"
+        fresh = unscored_result(place, "error", "pack_error", message, timestamp=entry.timestamp)
     # who answered, and how long it took, is the stored run's to tell
     kept = {name: getattr(entry, name) for name in ("llm_backend", "llm_model", "cassette_sha256", "stale", "trial")}
     return replace(fresh, **kept, timestamp=entry.timestamp, duration_ms=entry.duration_ms)
@@ -134,7 +134,7 @@ def _again(entry: CaseResult, result: Any, loaded: LoadedCase, context: SuiteCon
 
 def _cases(suite: Suite, pack: Pack) -> Callable[[str], LoadedCase | None]:
     """Give what reads a case of today by its id; None for one that is gone or can't be read."""
-    from pytest_packbench.cases.files import CaseIndex, read_place
+    from pytest_packbench.cases.files import CaseIndex, load_case
     from pytest_packbench.model.errors import CaseError
     from pytest_packbench.reports.terminal import printable
 
@@ -148,7 +148,7 @@ def _cases(suite: Suite, pack: Pack) -> Callable[[str], LoadedCase | None]:
             sys.stderr.write(f"packbench: left as it was: {case_id}: the suite has no such case any more\n")
             return None
         try:
-            return read_place(place, pack.case_model, file=place.path, pack=pack.name)
+            return load_case(place, pack.case_model, file=place.path, pack=pack.name)
         except CaseError as error:
             sys.stderr.write(f"packbench: left as it was: {printable(str(error))}\n")
             return None

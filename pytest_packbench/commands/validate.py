@@ -7,19 +7,19 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.analysis.figures import count
 from pytest_packbench.api import load_suite
-from pytest_packbench.cases.files import case_lines, located, parse_line
+from pytest_packbench.cases.files import case_lines, format_location, parse_line
 from pytest_packbench.cases.load import JsonError, check_case, load_cassette, parse_json
 from pytest_packbench.cli import FINE, UNUSABLE
 from pytest_packbench.commands.paths import add_packs, packs_of
 from pytest_packbench.model.case import Case
-from pytest_packbench.model.checks import own_problem
+from pytest_packbench.model.checks import extension_problem
 from pytest_packbench.model.errors import CaseError, InputError, Problem, suggestion
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
+from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.terminal import printable
-from pytest_packbench.runs.journal import HEAD, JOURNAL_VERSION, parse_entry
+from pytest_packbench.runs.journal import HEADER_KEY, JOURNAL_VERSION, parse_result
 from pytest_packbench.runs.lines import check_line
 from pytest_packbench.runs.report import is_report, open_report
 
@@ -75,7 +75,7 @@ def kind_of(path: Path, packs: Packs) -> str:
     if path.suffix == ".jsonl":
         return _lines(path, packs)
     if is_report(path):
-        return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_cases(open_report(path).entries)}"
+        return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_cases(open_report(path).results)}"
     try:
         data = parse_json(path.read_bytes())
     except JsonError as error:
@@ -120,7 +120,7 @@ def _cases(entries: Iterable[CaseResult]) -> str:
         cases.add((entry.test_id, entry.file))
         trials += 1
     told = f", {trials} trials" if trials != len(cases) else ""
-    return f"{count(len(cases), 'case')}{told}"
+    return f"{pluralize(len(cases), 'case')}{told}"
 
 
 def _lines(path: Path, packs: Packs) -> str:
@@ -149,7 +149,7 @@ def _told(path: Path, kinds: dict[str, int], *, headed: bool) -> str:
     if len(kinds) > 1:
         raise ValueError(f"holds lines of several kinds: {', '.join(sorted(kinds))}")
     for kind, number in kinds.items():
-        return f"{count(number, 'line')}, each {kind}"
+        return f"{pluralize(number, 'line')}, each {kind}"
     if headed:
         return f"{_HEAD}, and no entry"
     if path.name not in _EMPTY:
@@ -170,16 +170,16 @@ def _line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
         if not found and (ids or b'"pack_id"' in line.raw):
             # the reader of records speaks of records
             parse_line(line, Case, file=str(path), pack=None)
-        if HEAD in found:
+        if HEADER_KEY in found:
             return _journal_head(found)
         if "suite" in found and "nodeid" in found:
-            parse_entry(found)
+            parse_result(found)
             return _JOURNAL
         if found.keys() & {"result", "kind", "message"}:
             check_line(found)
             return f"{'result' if 'result' in found else 'error'} of a run, version 1"
         raise ValueError(str(error)) from None
-    problem = own_problem(record.packbench) if record.packbench is not None else None
+    problem = extension_problem(record.packbench) if record.packbench is not None else None
     if problem is not None:
         raise ValueError(problem)
     return f"eval record, version {EVAL_SCHEMA_VERSION}"
@@ -188,12 +188,12 @@ def _line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
 def _case_line(line: CaseLine, name: Any, path: Path, packs: Packs, ids: dict[str, int]) -> str:
     if not isinstance(name, str) or name not in packs:
         problem = Problem("/pack_id", f'no pack is called "{name!s:.60}"', suggestion(str(name), sorted(packs)))
-        raise CaseError(located(str(path), line.number), [problem])
+        raise CaseError(format_location(str(path), line.number), [problem])
     case_id = parse_line(line, packs[name].case_model, file=str(path), pack=None).case.id
     first = ids.setdefault(case_id, line.number)
     if first != line.number:
         problem = Problem("/id", f'"{case_id}" stands already in line {first}', "give it an id of its own")
-        raise CaseError(located(str(path), line.number), [problem])
+        raise CaseError(format_location(str(path), line.number), [problem])
     return f"case of pack {name}"
 
 
@@ -206,8 +206,8 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _journal_head(found: dict[str, Any]) -> str:
-    if type(found[HEAD]) is not int or found[HEAD] != JOURNAL_VERSION:
-        raise ValueError(f"{HEAD}: got {found[HEAD]!r:.60}; this program reads {JOURNAL_VERSION}")
+    if type(found[HEADER_KEY]) is not int or found[HEADER_KEY] != JOURNAL_VERSION:
+        raise ValueError(f"{HEADER_KEY}: got {found[HEADER_KEY]!r:.60}; this program reads {JOURNAL_VERSION}")
     if not isinstance(found.get("run"), dict):
         raise ValueError("run: expected an object")  # noqa: TRY004 - a file's mistake, told as all others
     return _HEAD

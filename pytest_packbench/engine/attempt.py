@@ -1,7 +1,7 @@
-"""One attempt at one case: request, target, outcome, score. The only place where the order of these stands.
+"""One attempt at one case: request, target, outcome, score. The only module that knows the order of these steps.
 
-`attempt` does all of it at once. Where cases run side by side, `ask_ahead` does the part that waits, on the
-runner's event loop, and `settle` the rest, in the order in which results come in.
+`attempt` runs all of them. Where cases run concurrently, `run_target` runs the steps that wait, on the runner's event
+loop, and `settle` the others, in the order in which targets end.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ import traceback
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_packbench.backends import STUB
-from pytest_packbench.backends.answers import count
 from pytest_packbench.cases.load import load_cassette
-from pytest_packbench.engine.external import TargetFailure
-from pytest_packbench.engine.metering import price_of
+from pytest_packbench.engine.attribution import UNKNOWN, attribution, count_reported_usage
+from pytest_packbench.engine.external_io import TargetFailure
 from pytest_packbench.engine.offline import offline
-from pytest_packbench.engine.recordings import Replay, UnrecordableError, check_belongs, keep
-from pytest_packbench.engine.targets import in_thread
-from pytest_packbench.model.errors import CassetteError, said, text_of
+from pytest_packbench.engine.recordings import Replay, UnrecordableError, check_belongs, record_attempt
+from pytest_packbench.engine.targets import run_in_thread
+from pytest_packbench.model.errors import CassetteError, describe_error, error_text
 from pytest_packbench.model.outcome import Outcome, ResultError
 from pytest_packbench.model.request import Usage, VerifyContext, VerifyRequest
 from pytest_packbench.model.score import Score
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from pytest_packbench.engine.contexts import SuiteContext
-    from pytest_packbench.engine.metering import Live, Meter
-    from pytest_packbench.engine.targets import Aside
+    from pytest_packbench.engine.metering import LiveModels, Meter
+    from pytest_packbench.engine.targets import RunInThread
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.request import LLM
@@ -43,25 +42,24 @@ if TYPE_CHECKING:
     Step = Callable[[SuiteContext, LoadedCase, "Attempt"], None]
 
 
-UNKNOWN = "unknown"
-"""What a backend or model is called where nothing tells who answered."""
-_RECORD_ANEW = "record it anew (--packbench-mode=record)"
+T = TypeVar("T")
+_RECORD_AGAIN = "record it again (--packbench-mode=record)"
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _LOOP = str(Path(asyncio.__file__).parent)
 _IMPORTING = (str(Path(importlib.__file__).parent), "<frozen importlib")
-# made once: `json.dumps` makes one each time
-_STRICT = json.JSONEncoder(allow_nan=False)
+# `json.dumps` creates one at each call
+_STRICT_ENCODER = json.JSONEncoder(allow_nan=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why an attempt has no score: broken, which is another thing than bad.
+    """Why an attempt has no score.
 
     Attributes:
         kind: the reason's name, for `errors.jsonl`.
-        message: one line for people.
-        details: the user's own frames of a traceback, a line each.
-        raised: what the target raised, where somebody steps through the code; it would keep its frames alive.
+        message: the reason in one line.
+        details: the frames of the user's own code in the traceback, one line each.
+        raised: the target's exception, kept for a debugger only: it keeps its frames alive.
     """
 
     kind: str
@@ -72,31 +70,31 @@ class Failure:
 
 @dataclass(slots=True)
 class Attempt:
-    """An attempt: begun, asked, then settled.
+    """The state of an attempt at a case.
 
     Attributes:
-        trial: which of several attempts at the case, from 0.
-        failure: set as soon as something broke; then there is no outcome or no score.
-        request: what the target is asked.
-        verify_context: what it may use.
-        replay: answers its model calls from a recording.
-        meter: answers them from a backend.
-        cassette: the recording that answered them, or that was made.
-        cassette_sha256: hash of its meaning.
-        payload: the target's result as it came.
-        outcome: what the pack read in it.
-        score: what the pack made of the outcome.
-        trouble: what the target raised, until the attempt is settled: it would keep its frames alive.
-        violations: what it tried although fixture mode is offline.
+        trial: the number of the attempt at the case, from 0.
+        failure: set at the first error; then there is no outcome or no score.
+        request: the target's input.
+        verify_context: what the target may use.
+        replay: answers model calls from a recording.
+        meter: answers model calls from a backend.
+        cassette: the recording that was replayed or made.
+        cassette_sha256: hash of its content.
+        payload: the target's result, unread.
+        outcome: the result as the pack read it.
+        score: the pack's score of the outcome.
+        raised: the target's exception, until the attempt is settled: it keeps its frames alive.
+        violations: what the target tried although fixture mode is offline.
         stale: whether the recording answered another prompt than today's.
-        calls: model calls made.
-        cached: those of them that a folder of kept answers answered.
-        backend: who answered, `unknown` where nothing tells.
-        model: which model answered, `unknown` where nothing tells.
+        calls: the number of model calls.
+        cached: the number of those that the cache answered.
+        backend: the backend that answered, `unknown` where nothing states it.
+        model: the model that answered, `unknown` where nothing states it.
         usage: tokens of all calls, as providers counted them.
-        begun: monotonic clock at the start, nanoseconds.
-        duration_ms: wall clock of the attempt.
-        finished_ns: UTC clock at its end, nanoseconds since 1970.
+        started_ns: monotonic clock at the start, nanoseconds.
+        duration_ms: wall-clock duration, milliseconds.
+        finished_ns: UTC clock at the end, nanoseconds since 1970.
     """
 
     trial: int = 0
@@ -110,7 +108,7 @@ class Attempt:
     payload: Any = None
     outcome: Outcome | None = None
     score: Score | None = None
-    trouble: BaseException | None = None
+    raised: BaseException | None = None
     violations: list[str] = field(default_factory=list)
     stale: bool = False
     calls: int = 0
@@ -118,83 +116,85 @@ class Attempt:
     backend: str = UNKNOWN
     model: str = UNKNOWN
     usage: Usage = field(default_factory=Usage)
-    begun: int = 0
+    started_ns: int = 0
     duration_ms: int = 0
     finished_ns: int = 0
 
-    def end(self) -> None:
-        """Note the clocks at the end."""
-        self.duration_ms = round((time.perf_counter_ns() - self.begun) / 1_000_000)
+    def stop_clock(self) -> None:
+        """Set the duration and the time of the end."""
+        self.duration_ms = round((time.perf_counter_ns() - self.started_ns) / 1_000_000)
         self.finished_ns = time.time_ns()
 
 
 def attempt(context: SuiteContext, loaded: LoadedCase) -> Attempt:
-    """Run one case on its recording, in fixture mode, and score it; never raises for what the case or target did."""
+    """Run and score one case on its recording, in fixture mode; never raises for what the case or target did."""
     state = Attempt()
-    _take(context, loaded, state, _begin, _ask)
+    _run_steps(context, loaded, state, _prepare, _call_target)
     return settle(context, loaded, state)
 
 
-async def ask_ahead(context: SuiteContext, loaded: LoadedCase, state: Attempt, *, aside: Aside = in_thread) -> None:
-    """Ask the target for one attempt without holding up the event loop. Never raises but for a cancellation.
+async def run_target(
+    context: SuiteContext, loaded: LoadedCase, state: Attempt, *, in_thread: RunInThread = run_in_thread
+) -> None:
+    """Call the target for one attempt without blocking the event loop. Raises only if it is cancelled.
 
     Args:
         context: of any mode.
         loaded: the case.
-        state: takes what comes, to be given to `settle`.
-        aside: runs a sync target where it holds up nobody.
+        state: receives the result, for `settle`.
+        in_thread: runs a sync target on a thread.
     """
-    _take(context, loaded, state, _begin)
+    _run_steps(context, loaded, state, _prepare)
     if state.failure is None:
-        await _ask_ahead(context, state, aside)
+        await _await_target(context, state, in_thread)
 
 
-def abandoned(state: Attempt, limit_s: float) -> Attempt:
-    """Give an attempt that took too long as it is left; what still asks for it gets no model and changes nothing."""
+def abandon(state: Attempt, limit_s: float) -> Attempt:
+    """Return an attempt that exceeded its time limit; its target can change nothing and call no model any more."""
     if state.meter is not None:
         state.meter.close()
-    passed = f"the target took longer than {limit_s:g} s and was abandoned (--packbench-case-timeout)"
-    left = replace(state, payload=None, trouble=TargetFailure("timeout", passed))
-    left.end()
-    return left
+    message = f"the target took longer than {limit_s:g} s and was abandoned (--packbench-case-timeout)"
+    abandoned = replace(state, payload=None, raised=TargetFailure("timeout", message))
+    abandoned.stop_clock()
+    return abandoned
 
 
 def settle(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> Attempt:
-    """Settle an attempt that was asked: check, read, score, and record where that is the mode.
+    """Finish an attempt whose target has ended: check, read and score the result; record it in record mode.
 
     Returns:
-        The attempt; with a failure instead of a score where something broke.
+        The attempt; with a failure instead of a score if there was an error.
     """
     if state.failure is None:
-        _take(context, loaded, state, _check, _read, _score)
-    state.backend, state.model, state.usage = _answered_by(context, state)
+        _run_steps(context, loaded, state, _check, _read, _score)
+    state.backend, state.model, state.usage = attribution(context, state)
     if state.failure is None:
-        _take(context, loaded, state, _record)
+        _run_steps(context, loaded, state, _record)
     if state.replay is not None:
         state.stale, state.calls = state.replay.stale, state.replay.used
     elif state.meter is not None:
-        state.calls, state.cached = len(state.meter.said), state.meter.cached
+        state.calls, state.cached = len(state.meter.calls), state.meter.cached
     if state.failure is not None and context.live is not None:
-        hide, failure = context.live.secrets.hide, state.failure
-        state.failure = replace(failure, message=hide(failure.message), details=tuple(map(hide, failure.details)))
+        redact, failure = context.live.redactor.text, state.failure
+        state.failure = replace(failure, message=redact(failure.message), details=tuple(map(redact, failure.details)))
     state.finished_ns = state.finished_ns or time.time_ns()
-    state.trouble = None
+    state.raised = None
     return state
 
 
-def rejudge(context: SuiteContext, loaded: LoadedCase, payload: Any) -> Attempt:
-    """Score a result that was stored, as the target gave it, without running anything.
+def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any) -> Attempt:
+    """Score a stored result of the target, without running anything.
 
     Returns:
-        The attempt; with a failure instead of a score where something broke.
+        The attempt; with a failure instead of a score if there was an error.
     """
     state = Attempt(payload=payload, finished_ns=time.time_ns())
-    _take(context, loaded, state, _read, _score)
+    _run_steps(context, loaded, state, _read, _score)
     return state
 
 
-def frames(error: BaseException) -> tuple[str, ...]:
-    """Give the traceback of an error, a line each, without the frames of this package, the event loop and importing."""
+def user_frames(error: BaseException) -> tuple[str, ...]:
+    """Return an error's traceback, one line per frame, without this package, the event loop and the import system."""
     return tuple(
         f"{frame.filename}:{frame.lineno}: in {frame.name}: {frame.line or ''}"
         for frame in traceback.extract_tb(error.__traceback__)
@@ -202,7 +202,7 @@ def frames(error: BaseException) -> tuple[str, ...]:
     )
 
 
-class _Broken(Exception):  # noqa: N818 - it carries a failure, it is none
+class _AttemptFailed(Exception):  # noqa: N818 - carries a `Failure`
     """Ends the steps of an attempt."""
 
     def __init__(
@@ -212,32 +212,30 @@ class _Broken(Exception):  # noqa: N818 - it carries a failure, it is none
         self.failure = Failure(kind=kind, message=" ".join(message.split()), details=details, raised=raised)
 
 
-def _take(context: SuiteContext, loaded: LoadedCase, state: Attempt, *steps: Step) -> None:
+def _run_steps(context: SuiteContext, loaded: LoadedCase, state: Attempt, *steps: Step) -> None:
     try:
         for step in steps:
             step(context, loaded, state)
-    except _Broken as broken:
-        state.failure = broken.failure
+    except _AttemptFailed as error:
+        state.failure = error.failure
 
 
-def _begin(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
-    """Make what the target is given."""
-    state.begun = time.perf_counter_ns()
+def _prepare(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
+    """Create the target's arguments."""
+    state.started_ns = time.perf_counter_ns()
     live = context.live
-    llm = _recording(context, loaded, state) if live is None else _backend(context, loaded, state, live)
-    try:
-        request: object = context.pack.request(loaded.case)
-    except context.options.stops:
-        raise
-    except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
-        raise _Broken("pack_error", f"the pack could not make the request: {said(error)}", frames(error)) from None
-    if not isinstance(request, VerifyRequest):
-        raise _Broken("pack_error", f"the pack gave {_kind(request)} as request, expected a VerifyRequest")
+    llm = _replay(context, loaded, state) if live is None else _meter(context, loaded, state, live)
+    state.request = _from_pack(
+        context,
+        lambda: context.pack.request(loaded.case),
+        VerifyRequest,
+        kind="pack_error",
+        source="the pack's request()",
+    )
     backend, model = context.backend, context.model
     if live is None and state.cassette is not None and backend != STUB:
-        # a target may address the model by its name: replayed under another one, each request would differ
+        # a target may send the model's name: replayed under another one, each request would differ
         backend, model = state.cassette.llm_backend, state.cassette.llm_model
-    state.request = request
     state.verify_context = VerifyContext(
         llm=llm,
         suite=context.suite.name,
@@ -251,8 +249,33 @@ def _begin(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     )
 
 
-def _recording(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> LLM:
-    """Read the case's cassette; without one each model call of the target is one too many."""
+def _from_pack(
+    context: SuiteContext,
+    call: Callable[[], object],
+    returns: type[T],
+    *,
+    kind: str,
+    source: str,
+    passes: tuple[type[BaseException], ...] = (),
+) -> T:
+    """Return what a pack's method returns; an exception, or a value of another type, is a failure of this kind.
+
+    What ends the run, and the exceptions in `passes`, are the caller's to handle.
+    """
+    try:
+        value = call()
+    except (*passes, *context.options.stops):
+        raise
+    except BaseException as error:  # noqa: BLE001 - a pack may be third-party code
+        raise _AttemptFailed(kind, f"{source} raised {describe_error(error)}", user_frames(error)) from None
+    if not isinstance(value, returns):
+        article = "an" if returns.__name__.startswith("O") else "a"
+        raise _AttemptFailed(kind, f"{source} returned {_type_of(value)}, expected {article} {returns.__name__}")
+    return value
+
+
+def _replay(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> LLM:
+    """Return the replay of the case's cassette; without one, each model call of the target is an error."""
     source = f"fixtures/{loaded.case.id}.json"
     if context.asks_model or context.caller.opaque:
         path = context.suite.cassette_path(loaded.case.id)
@@ -262,187 +285,186 @@ def _recording(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> LLM
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise _Broken("cassette_unreadable", f"{source}: can't be read: {error.strerror}") from None
+            raise _AttemptFailed("cassette_unreadable", f"{source}: can't be read: {error.strerror}") from None
         except CassetteError as error:
             outdated = error.problems[0].pointer == "/input_sha256"
-            raise _Broken("cassette_outdated" if outdated else "cassette_unreadable", str(error)) from None
+            raise _AttemptFailed("cassette_outdated" if outdated else "cassette_unreadable", str(error)) from None
     state.replay = Replay(state.cassette, source=source)
     return state.replay
 
 
-def _backend(context: SuiteContext, loaded: LoadedCase, state: Attempt, live: Live) -> LLM:
-    """Give what asks a backend; where nobody is named each model call of the target is one too many."""
+def _meter(context: SuiteContext, loaded: LoadedCase, state: Attempt, live: LiveModels) -> LLM:
+    """Return what asks the backend; where none is set, each model call of the target is an error."""
     state.meter = live.meter(state.trial) if context.asks_model else None
     if state.meter is not None:
         return state.meter
-    state.replay = Replay(None, source=loaded.case.id, nobody=True)
+    state.replay = Replay(None, source=loaded.case.id, no_backend=True)
     return state.replay
 
 
-def _ask(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
-    """Ask the target, or replay the one outside this process."""
-    request, given = _begun(state)
+def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
+    """Call the target, or replay the result of one outside this process."""
+    request, verify_context = _arguments(state)
     if context.caller.opaque:
-        _replay_whole(state, request)
+        _replay_result(state, request)
     else:
         with offline(loaded.case.id, allow_processes=context.options.allow_processes) as state.violations:
             try:
-                state.payload = context.caller(request, given)
+                state.payload = context.caller(request, verify_context)
             except context.options.stops:
                 raise
-            except BaseException as error:  # noqa: BLE001 - whatever a user's target raises is that case's error
-                state.trouble = error
-    state.end()
+            except BaseException as error:  # noqa: BLE001 - any exception of a target is an error of its case
+                state.raised = error
+    state.stop_clock()
 
 
-async def _ask_ahead(context: SuiteContext, state: Attempt, aside: Aside) -> None:
-    """Do the same on the event loop, which other cases use as well."""
-    request, given = _begun(state)
+async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInThread) -> None:
+    """Do the same on the event loop that concurrent cases share."""
+    request, verify_context = _arguments(state)
     if context.live is None and context.caller.opaque:
-        _replay_whole(state, request)
-        state.end()
+        _replay_result(state, request)
+        state.stop_clock()
         return
     guard: AbstractContextManager[list[str]] = nullcontext([])
     if context.live is None:
-        guard = offline(given.case_id, allow_processes=context.options.allow_processes)
+        guard = offline(verify_context.case_id, allow_processes=context.options.allow_processes)
     try:
         with guard as state.violations:
-            state.payload = await context.caller.ahead(request, given, aside)
+            state.payload = await context.caller.call_async(request, verify_context, in_thread)
     except BaseException as error:
-        state.trouble = error
-        if _is_cancelled(error):
+        state.raised = error
+        if _is_cancellation(error):
             raise
     finally:
         if state.meter is not None:
             state.meter.close()
-        state.end()
-    _book_told_usage(context, state)
+        state.stop_clock()
+    count_reported_usage(context, state)
 
 
-def _begun(state: Attempt) -> tuple[VerifyRequest, VerifyContext]:
+def _arguments(state: Attempt) -> tuple[VerifyRequest, VerifyContext]:
     if state.request is None or state.verify_context is None:
-        raise RuntimeError("a case is asked only after it was begun")
+        raise RuntimeError("the target is called after the attempt was prepared")
     return state.request, state.verify_context
 
 
-def _replay_whole(state: Attempt, request: VerifyRequest) -> None:
+def _replay_result(state: Attempt, request: VerifyRequest) -> None:
     if state.replay is None:
-        raise RuntimeError("a target outside this process is replayed only from a recording")
+        raise RuntimeError("a target outside this process is replayed from a recording only")
     try:
-        state.payload = state.replay.whole(request.as_json())
+        state.payload = state.replay.result(request.as_json())
     except RuntimeError as error:
-        state.trouble = error
+        state.raised = error
 
 
-def _is_cancelled(error: BaseException) -> bool:
-    """Whether somebody cancelled this very task; a target may raise or pass on such an error for another reason."""
+def _is_cancellation(error: BaseException) -> bool:
+    """Whether this very task was cancelled; a target may raise or pass on a `CancelledError` for another reason."""
     if not isinstance(error, asyncio.CancelledError):
         return False
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
-def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  # noqa: ARG001 - one form for all steps
-    """Refuse a result that came by a wrong way: a target may swallow what it is refused, and go on with less."""
+def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  # noqa: ARG001 - all steps have one signature
+    """Check how the result came about: a target may ignore the exception of a refused or failed call."""
     replay = state.replay
-    if state.trouble is None and replay is not None and not context.caller.opaque:
+    if state.raised is None and replay is not None and not context.caller.opaque:
         replay.finish()
-    unfit = _keep_result(context, state)
+    not_json = _normalize_payload(context, state)
     if state.violations:
-        raise _Broken("offline", state.violations[0])
+        raise _AttemptFailed("offline", state.violations[0])
     if replay is not None and replay.mismatch:
         kind = "cassette_missing" if state.cassette is None else "cassette_mismatch"
-        raise _Broken("no_backend" if context.live is not None else kind, replay.mismatch)
-    _check_trouble(context, state)
-    if unfit:
-        raise _Broken("result_unreadable", f"the target's result is not JSON: {unfit}")
+        raise _AttemptFailed("no_backend" if context.live is not None else kind, replay.mismatch)
+    _check_exceptions(context, state)
+    if not_json:
+        raise _AttemptFailed("result_unreadable", f"the target's result is not JSON: {not_json}")
     if replay is not None and (foreign := sorted(replay.stale_roles & context.roles)):
-        # a ruling on another answer is no ruling on this one
-        other = f"the recorded answer of the role {', '.join(foreign)} is about another text than today's"
-        raise _Broken("cassette_stale", f"{other}; {_RECORD_ANEW}")
+        # a judge's ruling on another answer is no ruling on this one
+        problem = f"the recorded answer of the role {', '.join(foreign)} is about another text than today's"
+        raise _AttemptFailed("cassette_stale", f"{problem}; {_RECORD_AGAIN}")
     if replay is not None and replay.stale and context.options.stale_is_error:
-        raise _Broken("cassette_stale", f"the recording answered another prompt than today's; {_RECORD_ANEW}")
+        raise _AttemptFailed("cassette_stale", f"the recording answered another prompt than today's; {_RECORD_AGAIN}")
 
 
-def _keep_result(context: SuiteContext, state: Attempt) -> str:
-    """Put what a result is as JSON in its place, or nothing; say why it can't be kept, empty where it can."""
+def _normalize_payload(context: SuiteContext, state: Attempt) -> str:
+    """Replace the payload by a plain JSON copy of it; return why that is impossible, empty where it isn't."""
     try:
-        # what a target does to its result later is not what was scored
-        kept = json.loads(_STRICT.encode(state.payload))
-        state.payload = kept if context.live is None else context.live.secrets.hide_in(kept)
-    except Exception as error:  # noqa: BLE001 - a result's own methods may be anybody's
+        # a copy: the target may change its result later
+        payload = json.loads(_STRICT_ENCODER.encode(state.payload))
+        state.payload = payload if context.live is None else context.live.redactor.json(payload)
+    except Exception as error:  # noqa: BLE001 - a result may have methods of its own
         state.payload = None
-        return text_of(error) or type(error).__name__
+        return error_text(error) or type(error).__name__
     return ""
 
 
-def _check_trouble(context: SuiteContext, state: Attempt) -> None:
-    trouble = state.trouble
-    if isinstance(trouble, TargetFailure) and trouble.kind == "timeout":
-        # the calls that it cut off are no trouble of their own
-        raise _Broken(trouble.kind, str(trouble))
-    if state.meter is not None and (broken := state.meter.broken()) is not None:
-        raise _Broken(broken.kind, f"a model call broke ({broken.kind}): {broken}")
-    if isinstance(trouble, TargetFailure):
-        raise _Broken(trouble.kind, str(trouble), trouble.details)
-    if trouble is not None:
-        raised = trouble if context.options.debugged else None
-        raise _Broken("target_error", f"the target raised {said(trouble)}", frames(trouble), raised)
+def _check_exceptions(context: SuiteContext, state: Attempt) -> None:
+    raised = state.raised
+    if isinstance(raised, TargetFailure) and raised.kind == "timeout":
+        # the calls that it cut off did not fail by themselves
+        raise _AttemptFailed(raised.kind, str(raised))
+    if state.meter is not None and (error := state.meter.unrecovered_error()) is not None:
+        raise _AttemptFailed(error.kind, f"a model call failed ({error.kind}): {error}")
+    if isinstance(raised, TargetFailure):
+        raise _AttemptFailed(raised.kind, str(raised), raised.details)
+    if raised is not None:
+        message = f"the target raised {describe_error(raised)}"
+        raise _AttemptFailed("target_error", message, user_frames(raised), raised if context.options.debugged else None)
 
 
-def _read(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  # noqa: ARG001 - see `_check`
+def _read(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  # noqa: ARG001 - all steps have one signature
     """Have the pack read the result."""
     try:
-        outcome: object = context.pack.read(state.payload)
+        outcome = _from_pack(
+            context,
+            lambda: context.pack.read(state.payload),
+            Outcome,
+            kind="reader_error",
+            source="the reader",
+            passes=(ResultError,),
+        )
     except ResultError as error:
-        raise _Broken("result_unreadable", f"the target's result can't be read: {error}") from None
-    except context.options.stops:
-        raise
-    except BaseException as error:  # noqa: BLE001 - a pack may be anybody's
-        raise _Broken("reader_error", f"the reader raised {said(error)}", frames(error)) from None
-    if not isinstance(outcome, Outcome):
-        raise _Broken("reader_error", f"the reader gave {_kind(outcome)}, expected an Outcome")
-    if wrong := _wrong_in(outcome):
-        raise _Broken("reader_error", f"the reader gave an Outcome whose {wrong}")
+        raise _AttemptFailed("result_unreadable", f"the target's result can't be read: {error}") from None
+    if problem := _outcome_problem(outcome):
+        raise _AttemptFailed("reader_error", f"the reader returned an Outcome whose {problem}")
     state.outcome = outcome
-    if outcome.breakdown is not None:
-        down = outcome.breakdown
-        raise _Broken(down.kind, f"the target reports a failure: {down.kind}: {down.message}")
+    if (breakdown := outcome.breakdown) is not None:
+        raise _AttemptFailed(breakdown.kind, f"the target reports a failure: {breakdown.kind}: {breakdown.message}")
 
 
-def _wrong_in(outcome: Outcome) -> str:
-    # what is no value of JSON, such as a boolean of numpy, would break only where the entry is written
+def _outcome_problem(outcome: Outcome) -> str:
+    # what JSON can't represent, such as numpy's boolean, would only fail when the result is written
     refused: object = outcome.refused
     answer: object = outcome.answer
     if not isinstance(refused, bool):
-        return f"refused is {_exactly(refused)}, expected True or False"
+        return f"refused is {_qualified_type_of(refused)}, expected True or False"
     if not isinstance(answer, str | None):
-        return f"answer is {_exactly(answer)}, expected a text or None"
+        return f"answer is {_qualified_type_of(answer)}, expected a str or None"
     return ""
 
 
-def _exactly(found: object) -> str:
-    kind = type(found)
-    # numpy's own boolean is called bool as well
-    return _kind(found) if kind.__module__ == "builtins" else f"a {kind.__module__}.{kind.__qualname__}"
+def _qualified_type_of(value: object) -> str:
+    kind = type(value)
+    # numpy's boolean is called bool too
+    return _type_of(value) if kind.__module__ == "builtins" else f"a {kind.__module__}.{kind.__qualname__}"
 
 
-def _kind(found: object) -> str:
-    return "nothing" if found is None else f"a {type(found).__name__}"
+def _type_of(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
 
 
 def _score(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
-    """Have the pack score what it read."""
-    try:
-        score: object = context.pack.score(loaded.case, state.outcome, context.suite.config)
-    except context.options.stops:
-        raise
-    except BaseException as error:  # noqa: BLE001 - a scorer may be anybody's
-        raise _Broken("scorer_error", f"the scorer raised {said(error)}", frames(error)) from None
-    if not isinstance(score, Score):
-        raise _Broken("scorer_error", f"the scorer gave {_kind(score)}, expected a Score")
+    """Have the pack score the outcome."""
+    score = _from_pack(
+        context,
+        lambda: context.pack.score(loaded.case, state.outcome, context.suite.config),
+        Score,
+        kind="scorer_error",
+        source="the scorer",
+    )
     if not _in_range(score.score):
-        raise _Broken("scorer_error", f"the scorer gave {score.score!r}, which is no score from 0 to 1")
+        raise _AttemptFailed("scorer_error", f"the scorer returned the score {score.score!r}, expected 0 to 1")
     state.score = score
 
 
@@ -453,56 +475,15 @@ def _in_range(points: object) -> bool:
 
 
 def _record(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
-    """Keep the first trial's exchanges as the case's cassette, in record mode."""
+    """Write the exchanges of the first trial as the case's cassette, in record mode."""
     if context.options.mode != "record" or state.trial != 0:
         return
     try:
-        kept = keep(context, loaded, state)
+        recording = record_attempt(context, loaded, state)
     except UnrecordableError as error:
-        raise _Broken("unrecordable", str(error)) from None
+        raise _AttemptFailed("unrecordable", str(error)) from None
     except OSError as error:
-        raise _Broken("cassette_unwritable", f"the recording can't be written: {error.strerror or error}") from None
-    if kept is not None:
-        state.cassette, state.cassette_sha256 = kept
-
-
-def _answered_by(context: SuiteContext, state: Attempt) -> tuple[str, str, Usage]:
-    """Say who answered, which model and at what price in tokens: what is not told is unknown, never a guess."""
-    if state.meter is not None and state.meter.asked_model:
-        return context.backend, context.model, state.meter.usage
-    if state.cassette is not None and context.live is None:
-        cassette = state.cassette
-        return cassette.llm_backend, cassette.llm_model, cassette.usage(context.roles)
-    backend, model, usage = _told(state.payload)
-    if backend == UNKNOWN and context.backend and (context.backend == STUB or context.caller.opaque):
-        # a scripted model, or what the user says of a target outside this process
-        return context.backend, context.model or UNKNOWN, usage
-    return backend, model, usage
-
-
-def _book_told_usage(context: SuiteContext, state: Attempt) -> None:
-    """Book what a result tells of its own use of a model, so that the run's caps hold for it as well."""
-    metered = state.meter is not None and state.meter.asked_model
-    if context.live is None or state.trouble is not None or metered:
-        return
-    backend, model, usage = _told(state.payload)
-    if usage == Usage():
-        if context.caller.opaque:
-            context.live.ledger.tell(None, None)
-        return
-    if backend == UNKNOWN and context.backend:
-        backend, model = context.backend, context.model
-    context.live.ledger.tell(usage, price_of(context.suite.config, backend, model))
-
-
-def _told(payload: Any) -> tuple[str, str, Usage]:
-    """Read what a result says of the model behind it: `llm_backend`, `llm_model`, `usage` at its top."""
-    if not isinstance(payload, dict):
-        return UNKNOWN, UNKNOWN, Usage()
-    named = (payload.get(name) for name in ("llm_backend", "llm_model"))
-    backend, model = (value if isinstance(value, str) and value else UNKNOWN for value in named)
-    counts = payload.get("usage")
-    if not isinstance(counts, dict):
-        return backend, model, Usage()
-    tokens_input, tokens_output = count(counts.get("tokens_input")), count(counts.get("tokens_output"))
-    return backend, model, Usage(tokens_input=tokens_input, tokens_output=tokens_output)
+        message = f"the recording can't be written: {error.strerror or error}"
+        raise _AttemptFailed("cassette_unwritable", message) from None
+    if recording is not None:
+        state.cassette, state.cassette_sha256 = recording

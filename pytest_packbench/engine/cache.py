@@ -1,7 +1,8 @@
-"""Answers of models kept in a folder: a call that was made before, in any run, is answered from there.
+"""A folder of model answers: a call that was answered before, in any run, is answered from the folder.
 
-An answer is found by all that it was asked for: the request, who is asked where, how, and which trial asks. Trials, and
-calls that an attempt makes again word for word, are calls of their own: else all of them would agree.
+The key is everything that an answer depends on: the request, backend, model, address and parameters, and the number of
+the trial. Trials, and repeated identical calls of one attempt, have keys of their own: they would always agree
+otherwise.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.backends import Backend
-    from pytest_packbench.engine.secrets import Secrets
+    from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.request import ModelRequest
 
 CACHE_VERSION = 1
@@ -32,68 +33,68 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1)
 class AnswerCache:
     """A folder of answers; several tasks and several processes may use it at once.
 
-    Errors are never kept, refusals are. A file that can't be read as an answer is no answer, and is written anew. Two
-    equal requests at the same time in one process ask once: the second waits for the first.
+    Errors are not cached, refusals are. A file that can't be read counts as missing and is replaced. Of equal requests
+    that one process makes at the same time, the first is sent and the others wait for its answer.
 
     Args:
-        folder: where they are kept; made where it is missing.
-        how: what answers depend on beside backend, model and request: address, temperature, longest answer.
-        secrets: what is hidden before an answer is written.
+        folder: where answers are stored; created where it is missing.
+        parameters: what answers depend on beside backend, model and request: address, temperature, token limit.
+        redactor: removes secrets from answers before they are written.
     """
 
-    def __init__(self, folder: Path, how: Mapping[str, Any], secrets: Secrets) -> None:
+    def __init__(self, folder: Path, parameters: Mapping[str, Any], redactor: Redactor) -> None:
         self._folder = folder
-        self._how = dict(how)
-        self._secrets = secrets
-        self._busy: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._parameters = dict(parameters)
+        self._redactor = redactor
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def check(self) -> None:
-        """Make the folder, and see whether answers can be kept in it: later one that can't costs no answer.
+        """Create the folder and check that it is writable; later write errors are ignored.
 
         Raises:
-            OSError: nothing can be written there.
+            OSError: it can't be written to.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=self._folder):
             pass
 
     async def complete(
-        self, backend: Backend, request: ModelRequest, *, trial: int, again: int
+        self, backend: Backend, request: ModelRequest, *, trial: int, repetition: int
     ) -> tuple[ModelAnswer, bool]:
-        """Answer from the folder, or ask and keep the answer.
+        """Answer from the folder, else ask the backend and store the answer.
 
         Args:
-            backend: who is asked.
-            request: for what.
-            trial: which of several attempts at the case asks, from 0.
-            again: how often the attempt made this very call before.
+            backend: answers what the folder does not contain.
+            request: the request.
+            trial: the number of the attempt at the case, from 0.
+            repetition: how often the attempt made this very call before.
 
         Returns:
-            The answer, without secrets where it is from the folder, and whether it is.
+            The answer, redacted if it is from the folder, and whether it is.
 
         Raises:
-            BackendError: the call broke.
+            BackendError: the call failed.
         """
-        key = self._key(backend, request, trial, again)
-        lock = self._busy.setdefault(key, asyncio.Lock())
+        key = self._key(backend, request, trial, repetition)
+        lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
-            found = self._read(key)
-            if found is not None:
-                return found, True
+            cached = self._read(key)
+            if cached is not None:
+                return cached, True
             answer = await backend.complete(request)
-            self._write(key, self._secrets.hide_in_answer(answer))
+            self._write(key, self._redactor.answer(answer))
             return answer, False
 
-    def _key(self, backend: Backend, request: ModelRequest, trial: int, again: int) -> str:
+    def _key(self, backend: Backend, request: ModelRequest, trial: int, repetition: int) -> str:
         return canonical_sha256(
             {
                 "version": CACHE_VERSION,
                 "backend": backend.name,
                 "model": backend.model,
                 "temperature": backend.temperature,
-                "how": self._how,
+                "how": self._parameters,
                 "trial": trial,
-                "again": again,
+                "again": repetition,
                 "request": request.as_json(),
             }
         )
@@ -104,22 +105,22 @@ class AnswerCache:
     def _read(self, key: str) -> ModelAnswer | None:
         try:
             data = json.loads(self._path(key).read_bytes())
-            whole = data["cache_version"] == CACHE_VERSION and data["sha256"] == canonical_sha256(data["answer"])
-            return _answer(data["answer"]) if whole else None
+            intact = data["cache_version"] == CACHE_VERSION and data["sha256"] == canonical_sha256(data["answer"])
+            return _answer_from_json(data["answer"]) if intact else None
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return None
 
     def _write(self, key: str, answer: ModelAnswer) -> None:
         path = self._path(key)
-        data = _plain(answer)
-        # an answer that can't be kept is an answer all the same
+        data = _answer_as_json(answer)
+        # an answer that can't be stored is an answer all the same
         with suppress(OSError, ValueError, TypeError):
             text = _ENCODER.encode({"cache_version": CACHE_VERSION, "sha256": canonical_sha256(data), "answer": data})
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text + "\n")
 
 
-def _plain(answer: ModelAnswer) -> dict[str, Any]:
+def _answer_as_json(answer: ModelAnswer) -> dict[str, Any]:
     return {
         "content": answer.content,
         "refusal": answer.refusal,
@@ -129,7 +130,7 @@ def _plain(answer: ModelAnswer) -> dict[str, Any]:
     }
 
 
-def _answer(data: dict[str, Any]) -> ModelAnswer:
+def _answer_from_json(data: dict[str, Any]) -> ModelAnswer:
     return ModelAnswer(
         content=data["content"],
         refusal=data["refusal"],

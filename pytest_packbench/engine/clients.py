@@ -1,30 +1,38 @@
-"""Who is asked in a run: backends and their models, each opened once; a mistake shows before the first case."""
+"""Which backends answer a suite's model calls; each is opened once per run, and mistakes show before the first case."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.backends import MODULES, RECORDED, STUB, Backend, BackendOptions, BackendUnusable, open_backend
+from pytest_packbench.backends import (
+    RECORDED,
+    STUB,
+    Backend,
+    BackendOptions,
+    BackendUnusable,
+    backend_names,
+    open_backend,
+)
 from pytest_packbench.engine.cache import AnswerCache
-from pytest_packbench.engine.metering import Asked, Ledger, Live, price_of
+from pytest_packbench.engine.metering import Ledger, LiveModels, PricedBackend, price_of
 from pytest_packbench.engine.scheduler import Throttle
-from pytest_packbench.engine.secrets import Secrets
+from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.run import SetupError
 
 if TYPE_CHECKING:
-    from pytest_packbench.engine.targets import Caller
+    from pytest_packbench.engine.targets import TargetCaller
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.run import RunOptions
     from pytest_packbench.model.suite import Suite
 
 
-class Answering(NamedTuple):
-    """Who answers a suite's model calls; the fields are those of `SuiteContext`."""
+class SuiteBackends(NamedTuple):
+    """What answers a suite's model calls; the fields are those of `SuiteContext`."""
 
     backend: str
     model: str
-    live: Live | None
+    live: LiveModels | None
     roles: frozenset[str]
 
 
@@ -32,8 +40,8 @@ class Clients:
     """Opens each backend once for the run.
 
     Attributes:
-        ledger: books what the run uses.
-        throttle: how many attempts may be under way.
+        ledger: counts what the run uses.
+        throttle: limits the attempts in flight.
     """
 
     def __init__(self, options: RunOptions) -> None:
@@ -48,42 +56,43 @@ class Clients:
         """The backends that were opened."""
         return list(self._opened.values())
 
-    def for_suite(self, suite: Suite, pack: Pack, caller: Caller) -> Answering:
-        """Find who answers a suite's calls.
+    def for_suite(self, suite: Suite, pack: Pack, caller: TargetCaller) -> SuiteBackends:
+        """Return what answers a suite's model calls.
 
         Raises:
-            SetupError: nobody can, or who was named can't; says what to do.
+            SetupError: no backend is set, or it can't be opened; says what to do.
         """
         options, rules = self._options, suite.config
         roles = pack.roles(rules)
-        name, model = self._named(suite, pack)
+        name, model = self._selected(suite, pack)
         if options.mode == "fixture":
-            return Answering(backend=name, model=model, live=None, roles=frozenset(roles))
-        asked = None
+            return SuiteBackends(backend=name, model=model, live=None, roles=frozenset(roles))
+        primary = None
         if caller.asks_model and name != STUB:
             if not name:
                 raise SetupError(
-                    f'suite "{suite.name}": the target asks a model, and nobody is named to answer; expected '
-                    f"--packbench-backend={'|'.join(MODULES)}, or a target that is marked with without_model"
+                    f'suite "{suite.name}": the target calls a model, and no backend is set; use '
+                    f"--packbench-backend={'|'.join(backend_names())}, or mark the target with without_model"
                 )
-            asked = self._asked(suite, name, model)
-            model = asked.backend.model
+            primary = self._priced(suite, name, model)
+            model = primary.backend.model
         elif caller.opaque and options.caps.cost is not None and price_of(rules, name, model) is None:
             raise SetupError(
-                "--packbench-max-cost: nobody knows what the target outside this process costs; name its model with "
-                "--packbench-backend and --packbench-model, and its prices in suite.yaml or pip install "
-                "'pytest-packbench[prices]'"
+                "--packbench-max-cost: the target runs outside this process and the price of its model is unknown; "
+                "name the model with --packbench-backend and --packbench-model, and give its prices in suite.yaml or "
+                "pip install 'pytest-packbench[prices]'"
             )
-        aside = {role: self._asked(suite, *who, aside=True) for role, who in roles.items()}
-        secrets = Secrets(os.environ)
-        live = Live(asked=asked, aside=aside, ledger=self.ledger, secrets=secrets, cache=self._kept_answers(secrets))
-        return Answering(backend=name, model=model, live=live, roles=frozenset(roles))
+        by_role = {role: self._priced(suite, *names, primary=False) for role, names in roles.items()}
+        redactor = Redactor(os.environ)
+        cache = self._answer_cache(redactor)
+        live = LiveModels(primary=primary, by_role=by_role, ledger=self.ledger, redactor=redactor, cache=cache)
+        return SuiteBackends(backend=name, model=model, live=live, roles=frozenset(roles))
 
-    def _named(self, suite: Suite, pack: Pack) -> tuple[str, str]:
-        """Give the backend and the model as they were asked for, each empty where none was."""
+    def _selected(self, suite: Suite, pack: Pack) -> tuple[str, str]:
+        """Return the names of the selected backend and model, each empty where none is set."""
         options, rules = self._options, suite.config
         name = options.backend or rules.backend or ""
-        # a model that the suite names belongs to the backend that it names
+        # the suite's model belongs to the suite's backend
         model = options.model or (rules.model if name == rules.backend else None) or ""
         if name == STUB:
             _check_scripted(suite, pack, model)
@@ -92,28 +101,28 @@ class Clients:
             return ("", "") if name == RECORDED else (name, model)
         if options.backend not in {"", RECORDED}:
             raise SetupError(
-                f"--packbench-backend: got {name} in fixture mode, where recordings answer; "
+                f"--packbench-backend: got {name} in fixture mode, which replays recordings; "
                 "use --packbench-mode=live or record"
             )
         return "", ""
 
-    def _asked(self, suite: Suite, name: str, model: str, *, aside: bool = False) -> Asked:
-        backend = self._backend(name, model, aside=aside)
+    def _priced(self, suite: Suite, name: str, model: str, *, primary: bool = True) -> PricedBackend:
+        backend = self._backend(suite, name, model, primary=primary)
         price = price_of(suite.config, name, backend.model)
         if self._options.caps.cost is not None and price is None:
             raise SetupError(
-                f"--packbench-max-cost: nobody knows what {name} {backend.model} costs; expected prices in "
+                f"--packbench-max-cost: the price of {name} {backend.model} is unknown; give prices in "
                 "suite.yaml, or pip install 'pytest-packbench[prices]'"
             )
-        return Asked(backend=backend, price=price)
+        return PricedBackend(backend=backend, price=price)
 
-    def _backend(self, name: str, model: str, *, aside: bool) -> Backend:
+    def _backend(self, suite: Suite, name: str, model: str, *, primary: bool) -> Backend:
         if (name, model) not in self._opened:
             run = self._options
             options = BackendOptions(
                 model=model,
-                # the address is that of the model under test; a judge of the same protocol is asked there too
-                base_url=run.base_url if not aside or name == run.backend else "",
+                # the address of the model under test; a judge with the same backend is asked there too
+                base_url=run.base_url if primary or name == run.backend else "",
                 timeout_s=run.call_timeout_s,
                 retries=run.retries,
                 temperature=run.temperature,
@@ -124,23 +133,26 @@ class Clients:
             try:
                 self._opened[name, model] = open_backend(name, options)
             except BackendUnusable as error:
-                raise SetupError(f"--packbench-backend={name}: {error}") from None
+                source = (
+                    f"--packbench-backend={name}" if name == run.backend else f'suite "{suite.name}": backend {name}'
+                )
+                raise SetupError(f"{source}: {error}") from None
         return self._opened[name, model]
 
-    def _kept_answers(self, secrets: Secrets) -> AnswerCache | None:
+    def _answer_cache(self, redactor: Redactor) -> AnswerCache | None:
         options = self._options
         if options.cache is not None and self._cache is None:
-            how = {
+            parameters = {
                 "base_url": options.base_url,
                 "temperature": options.temperature,
                 "max_output_tokens": options.max_output_tokens,
             }
-            self._cache = AnswerCache(options.cache, how, secrets)
+            self._cache = AnswerCache(options.cache, parameters, redactor)
             try:
                 self._cache.check()
             except OSError as error:
-                wrong = f"{options.cache} can't be written: {error.strerror or error}"
-                raise SetupError(f"--packbench-cache: {wrong}; expected a folder to keep answers in") from None
+                problem = f"{options.cache} can't be written to: {error.strerror or error}"
+                raise SetupError(f"--packbench-cache: {problem}; expected a writable folder") from None
         return self._cache
 
 
@@ -148,7 +160,7 @@ def _check_scripted(suite: Suite, pack: Pack, model: str) -> None:
     if not pack.scripted:
         raise SetupError(
             f'suite "{suite.name}": backend stub: the pack {pack.name} has no scripted models; '
-            f"expected one of: {', '.join(MODULES)}"
+            f"expected one of: {', '.join(backend_names())}"
         )
     if model not in pack.scripted:
         raise SetupError(

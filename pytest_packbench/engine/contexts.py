@@ -1,4 +1,4 @@
-"""From what was asked for to suites that can run: a context for each, with its pack, target, clients and guards."""
+"""Suite contexts: the pack, target, backends and guards that the cases of a suite share in a run."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import STUB
 from pytest_packbench.engine.clients import Clients
-from pytest_packbench.engine.external import TargetError
-from pytest_packbench.engine.metering import Live
+from pytest_packbench.engine.external_io import TargetError
+from pytest_packbench.engine.metering import LiveModels
 from pytest_packbench.engine.recordings import recorded_calls
-from pytest_packbench.engine.secrets import Secrets
-from pytest_packbench.engine.targets import Caller, as_target, find_target, import_object
-from pytest_packbench.model.errors import said
+from pytest_packbench.engine.targets import TargetCaller, as_target, find_target, import_object
+from pytest_packbench.model.errors import describe_error
+from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.run import ExpectedCalls, RunOptions, SetupError
 from pytest_packbench.model.suite import CONFIG_NAME, AtLeast
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
     from pathlib import Path
 
-    from pytest_packbench.engine.results import Place
+    from pytest_packbench.engine.result_builder import CaseRef
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.request import Target
     from pytest_packbench.model.suite import Suite
 
 
 REFERENCE = "reference"
-"""What a pack's own target is called in records."""
+"""The name of a pack's own target in records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,23 +39,23 @@ class SuiteContext:
         suite: the suite.
         pack: its pack.
         caller: calls the target.
-        target_name: how the target is called in records.
-        options: how attempts are to be made.
-        live: what is asked instead of recordings; None in fixture mode.
-        backend: who answers, as asked for: a backend's name, `stub` for a scripted model, empty where nobody is named.
-        model: which model answers; empty where none is named.
-        guards: what stands between an agent and untrusted text.
-        judges: judges of the user's own, by name.
-        roles: roles that the pack asks other models in, beside the one under test.
-        asks_model: whether model calls are answered by somebody; see `__post_init__`.
+        target_name: the target's name in records.
+        options: how attempts are made.
+        live: the models that replace recordings; None in fixture mode.
+        backend: the selected backend, `stub` for a scripted model; empty where none is set.
+        model: the selected model; empty where none is set.
+        guards: guards between an agent and untrusted text.
+        judges: the user's own judges, by name.
+        roles: the roles in which the pack calls other models than the one under test.
+        asks_model: whether a backend or a recording answers model calls; see `__post_init__`.
     """
 
     suite: Suite
     pack: Pack
-    caller: Caller
+    caller: TargetCaller
     target_name: str
     options: RunOptions = field(default_factory=RunOptions)
-    live: Live | None = None
+    live: LiveModels | None = None
     backend: str = ""
     model: str = ""
     guards: tuple[Any, ...] = ()
@@ -64,24 +64,24 @@ class SuiteContext:
     asks_model: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find out whether model calls are answered by somebody: a scripted model plays inside the target."""
-        asks = self.caller.asks_model and (self.backend != STUB or bool(self.roles))
-        object.__setattr__(self, "asks_model", asks)
+        """Set `asks_model`: a scripted model runs inside the target and asks neither."""
+        asks_model = self.caller.asks_model and (self.backend != STUB or bool(self.roles))
+        object.__setattr__(self, "asks_model", asks_model)
 
     @classmethod
-    def of_results(cls, suite: Suite, pack: Pack, target_name: str, **given: Any) -> SuiteContext:
-        """Give the context of results that come from elsewhere: its target is never called."""
-        return cls(suite=suite, pack=pack, caller=Caller(_uncalled), target_name=target_name, **given)
+    def of_results(cls, suite: Suite, pack: Pack, target_name: str, **fields: Any) -> SuiteContext:
+        """Return the context of results that come from elsewhere: its target is never called."""
+        return cls(suite=suite, pack=pack, caller=TargetCaller(_never_called), target_name=target_name, **fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserHooks:
-    """What the user's own code gives, each asked when it is needed.
+    """The user's hooks, each called when it is needed.
 
     Attributes:
-        target: gives a suite's target; None where it has none. May raise `TargetError`.
-        guards: gives a suite's guards beside those named, in order.
-        judges: gives judges by name.
+        target: returns a suite's target; None where it has none. May raise `TargetError`.
+        guards: returns a suite's guards beside the selected ones, in order.
+        judges: returns judges by name.
     """
 
     target: Callable[[Suite], object] = lambda _: None
@@ -90,12 +90,12 @@ class UserHooks:
 
 
 class SuiteContexts:
-    """The suites of a run with what runs their cases; targets are found when first needed.
+    """The suites of a run and their contexts; targets are imported when they are first needed.
 
     Args:
-        options: how attempts are to be made.
+        options: how attempts are made.
         packs: all packs by name.
-        hooks: what the user's own code gives.
+        hooks: the user's hooks.
 
     Attributes:
         suites: the suites that were added, by name.
@@ -112,25 +112,25 @@ class SuiteContexts:
         self._opened: dict[str, SuiteContext] = {}
 
     def add(self, suite: Suite) -> None:
-        """Take a suite in.
+        """Add a suite.
 
         Raises:
-            SetupError: its pack can't use its rules.
+            SetupError: its pack refuses its rules.
         """
         rules = suite.config
         try:
-            why = self.pack_of(suite).unusable(rules)
+            problem = self.pack_of(suite).unusable(rules)
         except Exception as error:
-            raise SetupError(f'suite "{suite.name}": the pack "{rules.pack}" raised {said(error)}') from error
-        if why:
-            raise SetupError(f'suite "{suite.name}": {why}')
+            raise SetupError(f'suite "{suite.name}": the pack "{rules.pack}" raised {describe_error(error)}') from error
+        if problem:
+            raise SetupError(f'suite "{suite.name}": {problem}')
         self.suites[suite.name] = suite
 
     def prepare(self, suite: Suite) -> None:
-        """Take in a suite that was asked for, and open what it needs where somebody is asked or was named.
+        """Add a selected suite; open its context in live mode, and where a target, backend or guard is set.
 
         Raises:
-            SetupError: it can't be run as it was asked for.
+            SetupError: it can't be run as requested.
         """
         options, rules = self.options, suite.config
         self.add(suite)
@@ -138,35 +138,35 @@ class SuiteContexts:
             _check_recordable(suite)
         if isinstance(rules.trials, AtLeast) and 1 < options.trials < rules.trials.at_least:
             raise SetupError(
-                f'suite "{suite.name}": trials: at_least {rules.trials.at_least} can never be reached with '
+                f'suite "{suite.name}": trials: at_least {rules.trials.at_least} is not reachable with '
                 f"--packbench-trials={options.trials}"
             )
-        named = options.target or options.backend or options.guards or rules.backend or rules.guards
-        if options.mode != "fixture" or named:
+        configured = options.target or options.backend or options.guards or rules.backend or rules.guards
+        if options.mode != "fixture" or configured:
             try:
                 self.context(suite)
             except TargetError as error:
                 raise SetupError(str(error)) from None
 
     def pack_of(self, suite: Suite) -> Pack:
-        """Give a suite's pack, as the suite's rules make it."""
+        """Return a suite's pack, configured by the suite's rules."""
         if suite.name not in self._packs:
             self._packs[suite.name] = self.packs[suite.config.pack].for_suite(suite.config)
         return self._packs[suite.name]
 
     def context(self, suite: Suite) -> SuiteContext:
-        """Give what runs a suite's cases; raises as `open` where it is needed for the first time."""
+        """Return a suite's context; opened at the first call, which raises as `open` does."""
         return self._opened.get(suite.name) or self.open(suite)
 
     def open(self, suite: Suite) -> SuiteContext:
-        """Find a suite's target, and who stands around it.
+        """Create a suite's context: find its target, open its backends, create its guards.
 
         Raises:
             TargetError: there is no target, or it can't be called.
-            SetupError: nobody can answer its model calls, or a guard can't be made.
+            SetupError: no backend can answer its model calls, or a guard can't be created.
         """
         target, name = self._target(suite)
-        pack, caller, options = self.pack_of(suite), Caller(target), self.options
+        pack, caller, options = self.pack_of(suite), TargetCaller(target), self.options
         self._opened[suite.name] = context = SuiteContext(
             suite=suite,
             pack=pack,
@@ -180,85 +180,85 @@ class SuiteContexts:
         return context
 
     def of_results(self, suite: Suite, target_name: str) -> SuiteContext:
-        """Give what scores results of a suite's cases that the user's own code brings, called `target_name`."""
+        """Return the context of results that the user's own code supplies as those of the target `target_name`."""
         mode, live = self.options.mode, None
         if mode != "fixture":
-            live = Live(asked=None, ledger=self.clients.ledger, secrets=Secrets(os.environ))
+            live = LiveModels(primary=None, ledger=self.clients.ledger, redactor=Redactor(os.environ))
         options = RunOptions(mode=mode)
         return SuiteContext.of_results(suite, self.pack_of(suite), target_name, options=options, live=live)
 
-    def known(self, suite: Suite) -> SuiteContext | None:
-        """Give what runs a suite's cases where it was needed already."""
+    def opened(self, suite: Suite) -> SuiteContext | None:
+        """Return a suite's context if it was opened; None otherwise."""
         return self._opened.get(suite.name)
 
     def target_name(self, suite: Suite) -> str:
-        """Say how a suite's target is called, as far as it is known before a case needs it."""
+        """Return the name of a suite's target; why it is unknown where the target can't be found."""
         try:
             return self.context(suite).target_name
         except TargetError as error:
             return f"unknown ({error})"
 
-    def expected_calls(self, places: Iterable[Place], made: Callable[[Place], int]) -> ExpectedCalls:
-        """Count the model calls that are expected: as recorded, else at least one an attempt.
+    def expected_calls(self, cases: Iterable[CaseRef], attempts_made: Callable[[CaseRef], int]) -> ExpectedCalls:
+        """Estimate the number of model calls: as many as recorded, else at least one per attempt.
 
         Args:
-            places: the cases that were selected; those that are not to be run are left out.
-            made: says how many attempts at a case were made before, in a run that goes on.
+            cases: the selected cases; those that will not be run are ignored.
+            attempts_made: returns the number of earlier attempts at a case, in a resumed run.
         """
         trials = self.options.trials
-        cases, recorded, unrecorded, own = 0, 0, 0, 0
-        for place in places:
-            if place.loaded is None or place.loaded.case.notes.skip is not None:
+        count, recorded, unrecorded, own = 0, 0, 0, 0
+        for case in cases:
+            if case.loaded is None or case.loaded.case.notes.skip is not None:
                 continue
-            due = trials - made(place)
-            cases += due > 0
-            context = self.known(place.suite)
+            due = trials - attempts_made(case)
+            count += due > 0
+            context = self.opened(case.suite)
             if context is not None and not context.asks_model:
                 own += due
             elif due > 0:
-                calls = recorded_calls(place.suite.cassette_path(place.case_id))
+                calls = recorded_calls(case.suite.cassette_path(case.case_id))
                 recorded += due * (calls or 0)
                 unrecorded += due * (calls is None)
-        return ExpectedCalls(cases=cases, trials=trials, recorded=recorded, unrecorded=unrecorded, own=own)
+        return ExpectedCalls(cases=count, trials=trials, recorded=recorded, unrecorded=unrecorded, external=own)
 
-    def closing(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
-        """Give what closes targets and backends, to be run on the event loop on which they were used."""
+    def closers(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        """Return the functions that close targets and backends, to be run on the event loop that used them."""
         targets = [context.caller.aclose for context in self._opened.values()]
         return [*targets, *(backend.aclose for backend in self.clients.backends)]
 
     def close(self) -> None:
-        """Let go of the event loops of targets that were called directly."""
+        """Close the event loops of targets that were called directly."""
         for context in self._opened.values():
             context.caller.close()
 
     def _target(self, suite: Suite) -> tuple[Target, str]:
-        """Find a suite's target: the one named by option, the hook's, the suite's own, the pack's."""
+        """Return a suite's target and its name: from the option, else the hook, the suite's rules, the pack."""
         if self.options.target:
-            return self._found(self.options.target)
-        given = self._hooks.target(suite)
-        if given is not None:
-            name = f"hook:{getattr(given, '__qualname__', None) or type(given).__qualname__}"
-            return as_target(given, name), name
+            return self._find_target(self.options.target)
+        from_hook = self._hooks.target(suite)
+        if from_hook is not None:
+            name = f"hook:{getattr(from_hook, '__qualname__', None) or type(from_hook).__qualname__}"
+            return as_target(from_hook, name), name
         if suite.config.target:
             try:
-                return self._found(suite.config.target)
+                return self._find_target(suite.config.target)
             except TargetError as error:
-                place = shown_path(suite.path / CONFIG_NAME, self.options.root)
-                told = f"{place}: /target: {str(error).removeprefix('target ')}"
-                # what the import raised in the user's own code is shown from the cause
-                raise TargetError(told) from error.__cause__
+                file = shown_path(suite.path / CONFIG_NAME, self.options.root)
+                message = f"{file}: /target: {str(error).removeprefix('target ')}"
+                # the traceback of the user's own code is that of the cause
+                raise TargetError(message) from error.__cause__
         try:
             reference = self.pack_of(suite).target(suite.config)
         except Exception as error:
-            raise TargetError(f'the pack "{suite.config.pack}" could not give its target: {said(error)}') from error
+            raise TargetError(f'the pack "{suite.config.pack}" raised in target(): {describe_error(error)}') from error
         if reference is None:
             raise TargetError(
                 f'suite "{suite.name}": pack "{suite.config.pack}" has no target of its own; '
-                "name yours with --packbench-target, target in suite.yaml, or the hook pytest_packbench_target"
+                "set --packbench-target, target in suite.yaml, or the hook pytest_packbench_target"
             )
         return reference, REFERENCE
 
-    def _found(self, spec: str) -> tuple[Target, str]:
+    def _find_target(self, spec: str) -> tuple[Target, str]:
         options = self.options
         return find_target(
             spec,
@@ -269,39 +269,39 @@ class SuiteContexts:
         )
 
     def _guards(self, suite: Suite, pack: Pack) -> tuple[Any, ...]:
-        """Find a suite's guards: named ones, then those of the hook; none at all where that was asked for."""
+        """Return a suite's guards: the selected ones, then those of the hook; none where the option says none."""
         if self.options.guards == ():
             return ()
         names = self.options.guards if self.options.guards is not None else suite.config.guards
-        own = pack.guards()
-        named = [_guard(name, own, suite) for name in names if name != "none"]
-        return (*named, *self._hooks.guards(suite))
+        pack_guards = pack.guards()
+        selected = [_guard(name, pack_guards, suite) for name in names if name != "none"]
+        return (*selected, *self._hooks.guards(suite))
 
 
 def guard_name(guard: Any) -> str:
-    """Say how a guard is called: by its own `name`, else by its class or function."""
-    named = getattr(guard, "name", None)
-    if isinstance(named, str) and named:
-        return named
+    """Return a guard's `name`, else the name of its class or function."""
+    name = getattr(guard, "name", None)
+    if isinstance(name, str) and name:
+        return name
     return getattr(guard, "__qualname__", None) or type(guard).__qualname__
 
 
 def shown_path(path: Path, root: Path) -> str:
-    """Name a file as pytest's node ids do: from the project's folder where it lies in it, else absolute."""
+    """Return a path as pytest's node ids show it: relative to the project's folder if it is inside, else absolute."""
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
-def _uncalled(request: object) -> None:
-    raise RuntimeError(f"the result comes from elsewhere, and no target is asked: {request!r}")
+def _never_called(request: object) -> None:
+    raise RuntimeError(f"results come from elsewhere, and no target is called: {request!r}")
 
 
-def _guard(name: str, own: Mapping[str, Any], suite: Suite) -> Any:
-    if name in own:
-        return own[name]()
+def _guard(name: str, pack_guards: Mapping[str, Any], suite: Suite) -> Any:
+    if name in pack_guards:
+        return pack_guards[name]()
     if ":" not in name:
         raise SetupError(
-            f'suite "{suite.name}": guard "{name}": expected module:attr, none, or one of the pack\'s: '
-            f"{', '.join(own) or 'it has none'}"
+            f'suite "{suite.name}": guard "{name}": expected module:attr, none, or a guard of the pack: '
+            f"{', '.join(pack_guards) or 'it has none'}"
         )
     try:
         guard = import_object(name, "guard")
@@ -309,16 +309,16 @@ def _guard(name: str, own: Mapping[str, Any], suite: Suite) -> Any:
     except TargetError as error:
         raise SetupError(str(error)) from None
     except Exception as error:
-        raise SetupError(f'guard "{name}": making it raised {type(error).__name__}: {error}') from error
+        raise SetupError(f'guard "{name}": creating it raised {type(error).__name__}: {error}') from error
 
 
 def _check_recordable(suite: Suite) -> None:
     if suite.bundled:
         raise SetupError(
-            f'suite "{suite.name}": it comes with the installed package, and nothing is recorded there; '
-            "copy it into your project (packbench_root) to record"
+            f'suite "{suite.name}": it comes with the installed package, which can not be recorded into; '
+            "copy it into your project (packbench_root)"
         )
     folder = suite.cassette_path("x").parent
     existing = folder if folder.exists() else suite.path
     if not os.access(existing, os.W_OK):
-        raise SetupError(f"--packbench-mode=record: {folder}: recordings can't be written there")
+        raise SetupError(f"--packbench-mode=record: {folder}: not writable; recordings are written there")

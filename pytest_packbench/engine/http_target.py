@@ -1,4 +1,4 @@
-"""A pipeline behind a URL: the verify request by POST, the result in the answer's body."""
+"""HTTP targets: a pipeline behind a URL, called by POST with the verify request as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 from pytest_packbench import __version__
 from pytest_packbench.cases.load import parse_json
-from pytest_packbench.engine.external import MOST_BYTES, TargetError, TargetFailure, Veil, request_json
+from pytest_packbench.engine.external_io import (
+    MAX_RESULT_BYTES,
+    TargetError,
+    TargetFailure,
+    redacted_result,
+    request_json,
+)
+from pytest_packbench.model.redaction import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,25 +31,25 @@ if TYPE_CHECKING:
     from pytest_packbench.model.request import VerifyRequest
 
 HEADERS_VARIABLE = "PACKBENCH_HTTP_HEADERS"
-"""Environment variable with headers of the user's, `Name: value`, a line each."""
+"""Environment variable with request headers, `Name: value`, one per line."""
 
-_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _LOGGERS = ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.proxy")
 _CONNECT_S = 10.0
-# shorter than servers keep an idle connection, or a request would meet one that is just being closed
+# shorter than servers keep idle connections: a request must not use one that is just being closed
 _KEEP_ALIVE_S = 2.0
-_MOST_ERROR_BYTES = 64 * 1024
+_MAX_ERROR_BYTES = 64 * 1024
 
 
 def shown_url(url: str) -> str:
-    """Show a URL without what may be secret in it.
+    """Return a URL without the parts that may be secret.
 
     Args:
-        url: any text given as a URL.
+        url: any text that should be a URL.
 
     Returns:
-        Scheme, host, port and path; user and password left out, the values of the query as an ellipsis. Of a text
-        that is no URL, the scheme alone.
+        Scheme, host, port and path, without user and password; the values of the query are replaced by an ellipsis.
+        Of a text that is no URL, the scheme alone.
     """
     try:
         parts = urlsplit(url)
@@ -59,11 +66,10 @@ def shown_url(url: str) -> str:
 
 
 class HttpTarget:
-    """Asks a server for each case. Used from one event loop; a cancelled request's connection is closed.
+    """Calls a server for each case, from one event loop; the connection of a cancelled request is closed.
 
     Attributes:
-        opaque: its model calls, if any, are out of sight, so that it is recorded whole.
-        shown: the URL as it may be shown.
+        shown: the URL without secrets.
     """
 
     opaque = True
@@ -72,12 +78,12 @@ class HttpTarget:
         """Check the address and the headers; nothing is sent yet.
 
         Args:
-            url: `http://` or `https://`; user and password in it are sent as HTTP's basic authentication.
-            timeout_s: time limit of one request, from its start to the last byte of the answer, seconds.
-            connections: connections that may be open at once.
+            url: `http://` or `https://`; a user and password in it are sent by HTTP basic authentication.
+            timeout_s: time limit of one request, from its start to the last byte of the response, seconds.
+            connections: maximum number of open connections.
 
         Raises:
-            TargetError: one line: the URL, the headers or the library can't be used.
+            TargetError: one line: the URL or the headers are invalid, or the HTTP library is missing.
         """
         self.shown = shown_url(url)
         try:
@@ -94,27 +100,28 @@ class HttpTarget:
             raise TargetError(f'target "{self.shown}": expected http://host:port/path, or https')
         self._timeout_s = timeout_s
         self._connections = connections
-        self._headers = _given_headers(os.environ.get(HEADERS_VARIABLE, ""))
+        self._headers = _parse_headers(os.environ.get(HEADERS_VARIABLE, ""))
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
-        queried = [pair.partition("=")[2] for pair in parts.query.split("&")]
-        given = [user, password, *queried, *map(unquote, queried), *(value for _, value in self._headers)]
+        query_values = [pair.partition("=")[2] for pair in parts.query.split("&")]
+        secrets = [user, password, *query_values, *map(unquote, query_values)]
+        secrets += [value for _, value in self._headers]
         # `Bearer abc`: a server may echo the second word alone
-        given += [value.partition(" ")[2] for _, value in self._headers]
+        secrets += [value.partition(" ")[2] for _, value in self._headers]
         self._auth = None
         if user or password:
-            given.append(b64encode(f"{user}:{password}".encode()).decode("ascii"))
+            secrets.append(b64encode(f"{user}:{password}".encode()).decode("ascii"))
             if "authorization" not in {name.lower() for name, _ in self._headers}:
                 self._auth = (user, password)
-        self._veil = Veil(given)
-        self._filter = _Hiding(self._veil)
+        self._redactor = Redactor(os.environ, secrets)
+        self._filter = _RedactingFilter(self._redactor)
         self._client: httpx2.AsyncClient | None = None
         self._closed = False
 
     async def verify(self, request: VerifyRequest) -> Any:
-        """Send one request; give the body of the answer, parsed.
+        """Send one request and return the parsed body of the response.
 
         Raises:
-            TargetFailure: no result; `kind` and message say why, without a secret.
+            TargetFailure: there is no result; says why, without secrets.
         """
         body = request_json(request.as_json())
         try:
@@ -122,12 +129,12 @@ class HttpTarget:
                 raw = await self._post(body)
         except TimeoutError:
             raise TargetFailure(
-                "target_timeout", f"{self.shown}: no whole answer within {self._timeout_s:g} s"
+                "target_timeout", f"{self.shown}: no complete response within {self._timeout_s:g} s"
             ) from None
-        return self._veil.result(self._parsed(raw))
+        return redacted_result(self._parse(raw), self._redactor)
 
     async def aclose(self) -> None:
-        """Close all connections; the target can't be asked any more."""
+        """Close all connections; the target can't be called any more."""
         self._closed = True
         client, self._client = self._client, None
         if client is not None:
@@ -139,17 +146,17 @@ class HttpTarget:
         import httpx2
 
         try:
-            async with self._opened().stream("POST", self._url, content=body) as response:
+            async with self._open_client().stream("POST", self._url, content=body) as response:
                 if not response.is_success:
                     raise await self._refused(response)
                 parts = bytearray()
                 async for chunk in response.aiter_bytes():
                     parts += chunk
-                    if len(parts) > MOST_BYTES:
-                        raise self._unreadable(f"the body is longer than {MOST_BYTES // 2**20} MiB")
+                    if len(parts) > MAX_RESULT_BYTES:
+                        raise self._unreadable(f"the body is longer than {MAX_RESULT_BYTES // 2**20} MiB")
                 return bytes(parts)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
-            reason = self._veil.excerpt(_reason(error))
+            reason = self._redactor.excerpt(_reason(error))
             raise TargetFailure(
                 "target_unreachable",
                 f"{self.shown}: can't connect: {reason}; check that the server runs and listens at this address",
@@ -157,17 +164,17 @@ class HttpTarget:
         except httpx2.TimeoutException:
             raise TimeoutError from None
         except (httpx2.NetworkError, httpx2.RemoteProtocolError) as error:
-            reason = self._veil.excerpt(_reason(error))
+            reason = self._redactor.excerpt(_reason(error))
             raise TargetFailure(
-                "target_died", f"{self.shown}: the connection ended before the answer did: {reason}"
+                "target_died", f"{self.shown}: the connection was closed before the response was complete: {reason}"
             ) from None
         except httpx2.DecodingError:
-            raise self._unreadable("the body is not encoded as its Content-Encoding says") from None
+            raise self._unreadable("the body does not match its Content-Encoding") from None
         except httpx2.HTTPError as error:
-            reason = self._veil.excerpt(_reason(error))
+            reason = self._redactor.excerpt(_reason(error))
             raise TargetFailure("target_error", f"{self.shown}: {reason}") from None
 
-    def _opened(self) -> httpx2.AsyncClient:
+    def _open_client(self) -> httpx2.AsyncClient:
         import httpx2
 
         if self._closed:
@@ -188,11 +195,11 @@ class HttpTarget:
                     keepalive_expiry=_KEEP_ALIVE_S,
                 ),
                 follow_redirects=False,
-                # a proxy of the environment's can't reach this machine's own servers
+                # a proxy of the environment can't reach servers on this machine
                 trust_env=not _is_loopback(self._url.host),
             )
             self._client.headers.update(self._headers)
-            # a cookie would tie one case to another
+            # cookies would make cases depend on each other
             self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
             for name in _LOGGERS:
                 logging.getLogger(name).addFilter(self._filter)
@@ -202,59 +209,59 @@ class HttpTarget:
         status = f"{self.shown}: answered {response.status_code} {response.reason_phrase}".rstrip()
         if response.has_redirect_location:
             try:
-                place = self._veil.excerpt(shown_url(urljoin(str(self._url), response.headers["location"])))
+                location = self._redactor.excerpt(shown_url(urljoin(str(self._url), response.headers["location"])))
             except ValueError:
-                place = "an address that is none"
+                location = "an invalid address"
             return TargetFailure(
-                "target_error", f"{status}, a redirect to {place}; redirects are not followed, give the address itself"
+                "target_error", f"{status}, a redirect to {location}; redirects are not followed, use the final address"
             )
         body = bytearray()
         async for chunk in response.aiter_bytes():
             body += chunk
-            if len(body) > _MOST_ERROR_BYTES:
+            if len(body) > _MAX_ERROR_BYTES:
                 break
-        said = self._veil.excerpt(bytes(body[:_MOST_ERROR_BYTES]).decode("utf-8", "replace"))
-        return TargetFailure("target_error", f"{self._veil.text(status)}: {said or 'no body'}")
+        text = self._redactor.excerpt(bytes(body[:_MAX_ERROR_BYTES]).decode("utf-8", "replace"))
+        return TargetFailure("target_error", f"{self._redactor.text(status)}: {text or 'no body'}")
 
-    def _parsed(self, raw: bytes) -> Any:
+    def _parse(self, raw: bytes) -> Any:
         if not raw.strip():
             raise self._unreadable("the body is empty")
         try:
             return parse_json(raw)
         except ValueError as error:
-            beginning = self._veil.excerpt(raw[:_MOST_ERROR_BYTES].decode("utf-8", "replace"), 80)
-            raise self._unreadable(f"{self._veil.excerpt(str(error))}; the body begins: {beginning}") from None
+            excerpt = self._redactor.excerpt(raw[:_MAX_ERROR_BYTES].decode("utf-8", "replace"), 80)
+            raise self._unreadable(f"{self._redactor.excerpt(str(error))}; the body begins: {excerpt}") from None
 
-    def _unreadable(self, why: str) -> TargetFailure:
-        return TargetFailure("result_unreadable", f"{self.shown}: the answer is no result: {why}")
+    def _unreadable(self, problem: str) -> TargetFailure:
+        return TargetFailure("result_unreadable", f"{self.shown}: the response is not a result: {problem}")
 
 
-class _Hiding(logging.Filter):
-    """Hides secrets in what the HTTP library logs: it logs whole URLs."""
+class _RedactingFilter(logging.Filter):
+    """Redacts what the HTTP library logs: it logs whole URLs."""
 
-    def __init__(self, veil: Veil) -> None:
+    def __init__(self, redactor: Redactor) -> None:
         super().__init__()
-        self._veil = veil
+        self._redactor = redactor
 
     def filter(self, record: logging.LogRecord) -> bool:
-        said = record.getMessage()
-        shown = self._veil.text(said)
-        if shown != said:
-            record.msg, record.args = shown, None
+        message = record.getMessage()
+        redacted = self._redactor.text(message)
+        if redacted != message:
+            record.msg, record.args = redacted, None
         return True
 
 
-def _given_headers(text: str) -> list[tuple[str, str]]:
-    found = []
+def _parse_headers(text: str) -> list[tuple[str, str]]:
+    headers = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
         name, colon, value = (part.strip() for part in line.partition(":"))
-        if not colon or not _NAME.fullmatch(name) or not value.isascii() or not value.isprintable():
-            # the line itself may be a secret that lacks its name
+        if not colon or not _HEADER_NAME.fullmatch(name) or not value.isascii() or not value.isprintable():
+            # the line itself may be a secret without its name
             raise TargetError(f'{HEADERS_VARIABLE}, line {number}: expected "Name: value" in plain ASCII')
-        found.append((name, value))
-    return found
+        headers.append((name, value))
+    return headers
 
 
 def _is_loopback(host: str) -> bool:
@@ -265,12 +272,12 @@ def _is_loopback(host: str) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """Say what the system said, where it did; the library's own words are vaguer."""
-    for one in _causes(error):
-        if isinstance(one, ConnectionError) and one.errno:
-            return os.strerror(one.errno)
-        if isinstance(one, OSError) and one.strerror:
-            return one.strerror
+    """Return the operating system's message if there is one; the library's own is vaguer."""
+    for cause in _causes(error):
+        if isinstance(cause, ConnectionError) and cause.errno:
+            return os.strerror(cause.errno)
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
     return str(error) or type(error).__name__
 
 

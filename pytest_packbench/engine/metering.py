@@ -1,4 +1,4 @@
-"""What a run's model calls are and cost: each one kept and booked, secrets hidden, the caps of the run held."""
+"""Model calls of a run: recorded, counted, redacted, and limited by the run's caps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import BackendError
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.errors import text_of
+from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.request import Usage
 from pytest_packbench.model.suite import Prices
 
@@ -20,44 +20,44 @@ if TYPE_CHECKING:
 
     from pytest_packbench.backends import Backend
     from pytest_packbench.engine.cache import AnswerCache
-    from pytest_packbench.engine.secrets import Secrets
+    from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.request import ModelAnswer, ModelRequest
     from pytest_packbench.model.run import Caps
     from pytest_packbench.model.suite import SuiteConfig
 
 CAPS = ("max_tokens", "max_cost", "max_seconds")
-"""The names of the caps, as options and as reasons."""
+"""The names of the caps, in options and as reasons."""
 _MILLION = 1_000_000
 
 
 def price_of(config: SuiteConfig, backend: str, model: str) -> Prices | None:
-    """Find what a model's tokens cost.
+    """Return the price of a model's tokens.
 
     Args:
-        config: what `suite.yaml` says; its `prices` come first.
-        backend: who answers.
-        model: which model.
+        config: the suite's rules, whose `prices` come first.
+        backend: the backend's name.
+        model: the model's name.
 
     Returns:
-        The price; None where nobody knows it. The library's list prices know no discounts and no caching.
+        The price; None where it is unknown. List prices ignore discounts and caching.
     """
-    own = config.prices.get(model)
-    if own is not None:
-        return own
+    suite_price = config.prices.get(model)
+    if suite_price is not None:
+        return suite_price
     try:
         from genai_prices import Usage as Counts
         from genai_prices import calc_price
     except ImportError:
         return None
     try:
-        # a token each: tiers that begin at many tokens are not looked at
-        read = calc_price(Counts(input_tokens=1, output_tokens=0), model, provider_id=backend)
-        written = calc_price(Counts(input_tokens=0, output_tokens=1), model, provider_id=backend)
+        # one token: price tiers that begin at many tokens are ignored
+        input_price = calc_price(Counts(input_tokens=1, output_tokens=0), model, provider_id=backend)
+        output_price = calc_price(Counts(input_tokens=0, output_tokens=1), model, provider_id=backend)
     except LookupError:
         return None
     return Prices(
-        input_per_million=float(read.total_price) * _MILLION,
-        output_per_million=float(written.total_price) * _MILLION,
+        input_per_million=float(input_price.total_price) * _MILLION,
+        output_per_million=float(output_price.total_price) * _MILLION,
     )
 
 
@@ -65,16 +65,17 @@ class Ledger:
     """Counts what the run uses; safe to use from several threads.
 
     Args:
-        caps: what the whole run may use.
-        parts: how many processes share that in equal parts; this one holds one.
+        caps: limits of the whole run.
+        parts: the number of processes that share the caps equally; this one has one share.
+        clock: monotonic clock, seconds.
 
     Attributes:
-        calls: model calls answered or broken.
+        calls: model calls, answered or failed.
         tokens: tokens that providers counted.
-        uncounted: calls, and results of targets outside this process, of whose tokens nobody told.
-        cached: calls answered from a folder of kept answers: they used nothing.
-        cost: money, None while a call without a known price was made.
-        currency: of the cost.
+        uncounted: calls, and results of targets outside this process, without a token count.
+        cached: calls that the cache answered; they used nothing.
+        cost: cost of all calls; None once a call had no known price.
+        currency: the currency of the cost.
     """
 
     def __init__(self, caps: Caps, *, parts: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
@@ -88,27 +89,27 @@ class Ledger:
         self.cost: float | None = 0.0
         self.currency = "USD"
         self._clock = clock
-        self._begun: float | None = None
+        self._started: float | None = None
         self._lock = threading.Lock()
 
     @property
     def seconds(self) -> float:
-        """Wall clock since the first attempt was to begin."""
-        return 0.0 if self._begun is None else self._clock() - self._begun
+        """Wall-clock time since the first attempt was due, seconds."""
+        return 0.0 if self._started is None else self._clock() - self._started
 
-    def add(self, usage: Usage | None, price: Prices | None) -> None:
-        """Book one call: its tokens, and what its model costs; None for what is not known."""
+    def add_call(self, usage: Usage | None, price: Prices | None) -> None:
+        """Count one model call; usage and price are None where unknown."""
         with self._lock:
             self.calls += 1
-        self.tell(usage, price)
+        self.add_usage(usage, price)
 
-    def tell(self, usage: Usage | None, price: Prices | None) -> None:
-        """Book what a target told of model calls that it made by itself; arguments as in `add`."""
+    def add_usage(self, usage: Usage | None, price: Prices | None) -> None:
+        """Count the usage that a target reports of its own model calls; None where unknown."""
         with self._lock:
             if usage is None or (usage.tokens_input is None and usage.tokens_output is None):
                 self.uncounted += 1
                 return
-            # a count that the provider doesn't give costs nothing here
+            # a count that the provider omits costs nothing here
             tokens_in, tokens_out = usage.tokens_input or 0, usage.tokens_output or 0
             self.tokens += tokens_in + tokens_out
             if price is None:
@@ -117,13 +118,13 @@ class Ledger:
                 self.cost += (tokens_in * price.input_per_million + tokens_out * price.output_per_million) / _MILLION
                 self.currency = price.currency
 
-    def add_cached(self) -> None:
-        """Note a call that nobody was asked for."""
+    def add_cached_call(self) -> None:
+        """Count a call that the cache answered."""
         with self._lock:
             self.cached += 1
 
     def as_json(self) -> dict[str, Any]:
-        """Give what was used as plain JSON; the cost is None where the price of a call is unknown."""
+        """Return the counts as plain JSON; the cost is None where the price of a call is unknown."""
         return {
             "calls": self.calls,
             "tokens": self.tokens,
@@ -134,15 +135,15 @@ class Ledger:
         }
 
     def exhausted(self) -> tuple[str, str]:
-        """Say why nothing new may begin: the reason's name and one line; both empty while all caps hold."""
-        self._begun = self._clock() if self._begun is None else self._begun
+        """Return why no attempt may start: the cap's name and one line; both empty while no cap is reached."""
+        self._started = self._clock() if self._started is None else self._started
         caps, share = self._run_caps, self._share
         cap = "the run's cap" if self._parts == 1 else f"this worker's share (1/{self._parts}) of the run's cap"
         if share.tokens is not None and self.tokens >= share.tokens:
             return "max_tokens", f"{cap} of {caps.tokens:,} tokens is reached ({self.tokens:,} used)"
         if share.cost is not None and self.cost is None:
-            unknown = "can't be held: a model was used whose price nobody knows"
-            return "max_cost", f"the run's cap of {caps.cost:g} {self.currency} {unknown}"
+            problem = "can't be enforced: the price of a model is unknown"
+            return "max_cost", f"the run's cap of {caps.cost:g} {self.currency} {problem}"
         if share.cost is not None and self.cost is not None and self.cost >= share.cost:
             spent = f"{self.cost:.4f} {self.currency}"
             return "max_cost", f"{cap} of {caps.cost:g} {self.currency} is reached ({spent} spent)"
@@ -152,12 +153,12 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """Who is asked, and at what price.
+class PricedBackend:
+    """A backend and the price of its model.
 
     Attributes:
-        backend: answers.
-        price: what its model costs; None where that is unknown.
+        backend: answers calls.
+        price: the price of its model; None where it is unknown.
     """
 
     backend: Backend
@@ -165,177 +166,181 @@ class Asked:
 
 
 @dataclass(slots=True, eq=False)
-class Said:
-    """One exchange as it happened.
+class ModelCall:
+    """One model call of an attempt.
 
     Attributes:
-        role: the step that asked.
+        role: the step of the pipeline that made it.
         request_sha256: hash of the request.
-        answer: what came; None while it is under way or where it broke.
-        error: how it broke.
-        aside: whether the pack asked it, not the model under test.
-        cached: whether a folder of kept answers answered.
+        answer: the answer; None while the call is in flight or where it failed.
+        error: why it failed.
+        secondary: whether it went to a model that the pack asks beside the one under test, such as a judge.
+        cached: whether the answer came from the cache.
     """
 
     role: str
     request_sha256: str
     answer: ModelAnswer | None = None
     error: BackendError | None = None
-    aside: bool = False
+    secondary: bool = False
     cached: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
-    """What is asked instead of recordings.
+class LiveModels:
+    """The models that answer in live mode.
 
     Attributes:
-        asked: the model under test; None where nobody was named.
-        aside: the models that the pack itself asks, by role.
-        ledger: books what the run uses.
-        cache: keeps answers for later runs; None for none.
-        secrets: what is hidden wherever text is kept.
+        primary: the model under test; None where no backend is set.
+        by_role: the models that the pack asks beside it, by role.
+        ledger: counts what the run uses.
+        cache: stores answers for later runs; None for none.
+        redactor: removes secrets from everything that is stored or shown.
     """
 
-    asked: Asked | None
+    primary: PricedBackend | None
     ledger: Ledger
-    secrets: Secrets
-    aside: Mapping[str, Asked] = field(default_factory=dict)
+    redactor: Redactor
+    by_role: Mapping[str, PricedBackend] = field(default_factory=dict)
     cache: AnswerCache | None = None
 
     def meter(self, trial: int = 0) -> Meter | None:
-        """Give what answers the calls of one attempt, None where nobody was named. Called on the event loop."""
-        return Meter(self, trial) if self.asked is not None or self.aside else None
+        """Return the meter of one attempt, None where no model is set. Called on the event loop."""
+        return Meter(self, trial) if self.primary is not None or self.by_role else None
 
 
 class Meter:
-    """Answers one attempt's model calls: the model under test, and those that the pack asks beside it, by role.
+    """Answers one attempt's model calls, chooses the model by the call's role, and counts usage.
 
     Attributes:
-        said: the exchanges in the order in which they were asked.
+        calls: the calls in the order in which they were made.
     """
 
-    def __init__(self, live: Live, trial: int) -> None:
-        self.said: list[Said] = []
+    def __init__(self, live: LiveModels, trial: int) -> None:
+        self.calls: list[ModelCall] = []
         self._live = live
         self._trial = trial
         self._loop = asyncio.get_running_loop()
         self._closed = False
-        self._under_way: set[asyncio.Task[Any] | None] = set()
+        self._in_flight: set[asyncio.Task[Any] | None] = set()
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request.
 
         Raises:
-            BackendError: the call broke.
-            RuntimeError: the attempt is over: a target that was abandoned spends nothing more.
+            BackendError: the call failed.
+            RuntimeError: the attempt is over: an abandoned target makes no more calls.
         """
-        if _running() is self._loop:
+        if _running_loop() is self._loop:
             return await self._complete(request)
-        # a target that isn't async may run a loop of its own; the backend's clients belong to the run's
-        self._refuse_late()
+        # a sync target may run a loop of its own, but the backend's clients belong to the run's loop
+        self._check_open()
         return await asyncio.wrap_future(self._on_loop(request))
 
     def complete_sync(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request of a target that runs on a thread.
 
         Raises:
-            BackendError: the call broke.
-            RuntimeError: the attempt is over, or an async target asks this way, which would hold up all others.
+            BackendError: the call failed.
+            RuntimeError: the attempt is over, or the caller is an async target, which would block the event loop.
         """
-        self._refuse_late()
-        if _running() is self._loop:
-            raise RuntimeError("an async target asks with `await context.llm.complete(...)`")
+        self._check_open()
+        if _running_loop() is self._loop:
+            raise RuntimeError("async targets must use `await context.llm.complete(...)`")
         return self._on_loop(request).result()
 
-    def broken(self) -> BackendError | None:
-        """Give the first call that broke and that the target didn't make again with success.
+    def unrecovered_error(self) -> BackendError | None:
+        """Return the first error that no later equal call recovered from.
 
-        A target may swallow what its model call raises, and go on with less.
+        A target may ignore the exception that its model call raises.
         """
-        answered = {one.request_sha256 for one in self.said if one.answer is not None}
-        return next((one.error for one in self.said if one.error and one.request_sha256 not in answered), None)
+        answered = {call.request_sha256 for call in self.calls if call.answer is not None}
+        return next((call.error for call in self.calls if call.error and call.request_sha256 not in answered), None)
 
     def close(self) -> None:
-        """End the attempt, on the loop: no call is made any more, and those under way are cancelled."""
+        """End the attempt, on the loop: cancel the calls in flight, and refuse later ones."""
         self._closed = True
-        for task in tuple(self._under_way):
+        for task in tuple(self._in_flight):
             if task is not None:
                 task.cancel()
 
     @property
-    def asked_model(self) -> bool:
-        """Whether the model under test was asked, not only those beside it."""
-        return any(not one.aside for one in self.said)
+    def primary_called(self) -> bool:
+        """Whether the model under test was called, not only those beside it."""
+        return any(not call.secondary for call in self.calls)
 
     @property
     def cached(self) -> int:
-        """Calls that a folder of kept answers answered."""
-        return sum(one.cached for one in self.said)
+        """The number of calls that the cache answered."""
+        return sum(call.cached for call in self.calls)
 
     @property
     def usage(self) -> Usage:
-        """Tokens of the model under test, all answered calls; None for a count that one of them doesn't have."""
+        """Tokens of the model under test over all answered calls; None for a count that one of them lacks."""
         return Usage(tokens_input=self._sum("tokens_input"), tokens_output=self._sum("tokens_output"))
 
     def _sum(self, name: str) -> int | None:
-        counts = [getattr(one.answer.usage, name) for one in self.said if one.answer is not None and not one.aside]
+        answers = [call.answer for call in self.calls if call.answer is not None and not call.secondary]
+        counts = [getattr(answer.usage, name) for answer in answers]
         return None if not counts or any(count is None for count in counts) else sum(counts)
 
-    def _refuse_late(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
-            raise RuntimeError("the case is over: its time limit passed, or the run was stopped")
+            raise RuntimeError("the attempt is over: its time limit passed, or the run was stopped")
 
     def _on_loop(self, request: ModelRequest) -> Future[ModelAnswer]:
         return asyncio.run_coroutine_threadsafe(self._complete(request), self._loop)
 
     async def _complete(self, request: ModelRequest) -> ModelAnswer:
-        self._refuse_late()
-        said = Said(request.role, canonical_sha256(request.as_json()), aside=request.role in self._live.aside)
-        self.said.append(said)
-        asked = self._live.aside.get(request.role, self._live.asked)
-        ledger, secrets = self._live.ledger, self._live.secrets
-        if asked is None:
-            said.error = BackendError("no_backend", f"nobody is named to answer the role {request.role}")
-            raise said.error
+        self._check_open()
+        live = self._live
+        call = ModelCall(request.role, canonical_sha256(request.as_json()), secondary=request.role in live.by_role)
+        self.calls.append(call)
+        model = live.by_role.get(request.role, live.primary)
+        ledger, redactor = live.ledger, live.redactor
+        if model is None:
+            call.error = BackendError("no_backend", f"no backend is set for the role {request.role}")
+            raise call.error
         task = asyncio.current_task()
-        self._under_way.add(task)
+        self._in_flight.add(task)
         try:
-            answer = await self._answer(asked.backend, request, said)
+            answer = await self._answer(model.backend, request, call)
         except BackendError as error:
-            ledger.add(error.usage, asked.price)
-            said.error = BackendError(error.kind, secrets.hide(str(error)), usage=error.usage)
-            raise said.error from None
+            ledger.add_call(error.usage, model.price)
+            call.error = BackendError(error.kind, redactor.text(str(error)), usage=error.usage)
+            raise call.error from None
         except Exception as error:
-            ledger.add(None, asked.price)
-            said.error = BackendError("backend_error", secrets.hide(f"{type(error).__name__}: {text_of(error)}"))
-            raise said.error from error
+            ledger.add_call(None, model.price)
+            call.error = BackendError("backend_error", redactor.text(describe_error(error)))
+            raise call.error from error
         except asyncio.CancelledError:
-            # the provider may have counted it all the same
-            ledger.add(None, asked.price)
+            # the provider may have counted it
+            ledger.add_call(None, model.price)
             raise
         finally:
-            self._under_way.discard(task)
-        if said.cached:
-            ledger.add_cached()
+            self._in_flight.discard(task)
+        if call.cached:
+            ledger.add_cached_call()
         else:
-            ledger.add(answer.usage, asked.price)
+            ledger.add_call(answer.usage, model.price)
         try:
-            said.answer = secrets.hide_in_answer(answer)
+            call.answer = redactor.answer(answer)
         except RecursionError:
-            said.error = BackendError("answer_unreadable", "the answer is nested too deep to be searched for secrets")
-            raise said.error from None
-        return said.answer
+            call.error = BackendError("answer_unreadable", "the answer is nested too deeply to be searched for secrets")
+            raise call.error from None
+        return call.answer
 
-    async def _answer(self, backend: Backend, request: ModelRequest, said: Said) -> ModelAnswer:
+    async def _answer(self, backend: Backend, request: ModelRequest, call: ModelCall) -> ModelAnswer:
         if self._live.cache is None:
             return await backend.complete(request)
-        same = [one for one in self.said if one.request_sha256 == said.request_sha256 and one.error is None]
-        answer, said.cached = await self._live.cache.complete(backend, request, trial=self._trial, again=len(same) - 1)
+        equal = [other for other in self.calls if other.request_sha256 == call.request_sha256 and other.error is None]
+        answer, call.cached = await self._live.cache.complete(
+            backend, request, trial=self._trial, repetition=len(equal) - 1
+        )
         return answer
 
 
-def _running() -> asyncio.AbstractEventLoop | None:
+def _running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

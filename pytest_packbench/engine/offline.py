@@ -1,8 +1,8 @@
-"""The offline guard: no network and no child process while a case runs on its recording (design 7).
+"""The offline guard: no network and no child process while a case runs on its recording.
 
-An audit hook sees what a patched `socket.socket` misses: raw sockets, other libraries' clients, name
-look-ups. It can't be taken out again, so there is one for the process, awake only while cases run.
-A connection that was open before the case began sends unseen: `send` raises no audit event.
+An audit hook sees what a patched `socket.socket` misses: raw sockets, other libraries' clients, name look-ups. It
+can't be removed, so there is one per process, which ignores everything while no case runs. It does not see data sent
+through a connection that was open before the case started: `send` raises no audit event.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class OfflineError(RuntimeError):
     """A case tried to reach the network or to start a process in fixture mode."""
 
 
-# compared by identity: two suites may have a case of one name
+# compared by identity: two suites may have cases of the same name
 @dataclass(slots=True, eq=False)
-class _Watch:
+class _GuardedCase:
     case: str
     allow_processes: bool
     violations: list[str] = field(default_factory=list)
@@ -52,7 +52,7 @@ class _Watch:
 
 class _Guard:
     def __init__(self) -> None:
-        self.active: list[_Watch] = []
+        self.active: list[_GuardedCase] = []
         self.installed = False
 
     def audit(self, event: str, arguments: tuple[object, ...]) -> None:
@@ -61,39 +61,41 @@ class _Guard:
         if event in _SOCKET_EVENTS:
             if getattr(arguments[0], "family", None) not in _NETWORK:
                 return
-            what = f"{event.removeprefix('socket.')} to {arguments[1]!r}" if len(arguments) > 1 else event
+            action = f"{event.removeprefix('socket.')} to {arguments[1]!r}" if len(arguments) > 1 else event
         elif event in _LOOKUP_EVENTS:
-            what = f"look-up of {arguments[0]!r}"
+            action = f"look-up of {arguments[0]!r}"
         else:
-            what = f"child process ({event}{f': {arguments[0]!r}' if arguments else ''})"
-        concerned = [one for one in self._watching() if not (event in _PROCESS_EVENTS and one.allow_processes)]
-        if not concerned:
+            action = f"child process ({event}{f': {arguments[0]!r}' if arguments else ''})"
+        cases = [case for case in self._current() if not (event in _PROCESS_EVENTS and case.allow_processes)]
+        if not cases:
             return
-        who = "the target" if len(concerned) == 1 else "one of the cases under way"
-        where = _caller()
-        for watch in concerned:
-            watch.violations.append(f"case {watch.case}: fixture mode is offline, but {who} tried: {what}{where}")
-        raise OfflineError(concerned[0].violations[-1])
+        culprit = "the target" if len(cases) == 1 else "one of the running cases"
+        location = _caller_location()
+        for case in cases:
+            case.violations.append(
+                f"case {case.case}: fixture mode is offline, but {culprit} tried: {action}{location}"
+            )
+        raise OfflineError(cases[0].violations[-1])
 
-    def _watching(self) -> list[_Watch]:
-        watch = _WATCH.get()
-        if watch is not None:
-            # also after its case's end: a thread that was abandoned, a task that was left behind
-            return [watch]
-        # a thread that a target started doesn't know its case: it is one of those that run, and none may pass by luck
+    def _current(self) -> list[_GuardedCase]:
+        case = _CURRENT.get()
+        if case is not None:
+            # also after its case's end: an abandoned thread, a task that was left behind
+            return [case]
+        # the case of a thread that a target started is unknown: it is one of those that run, and none may pass by luck
         thread = threading.current_thread()
-        ours = thread is threading.main_thread() or thread.name.startswith(THREADS)
-        return [] if ours else list(self.active)
+        own_thread = thread is threading.main_thread() or thread.name.startswith(THREAD_PREFIX)
+        return [] if own_thread else list(self.active)
 
 
-THREADS = "packbench"
-"""How the names of this package's own threads begin."""
+THREAD_PREFIX = "packbench"
+"""The beginning of the names of this package's own threads."""
 
-_WATCH: ContextVar[_Watch | None] = ContextVar("packbench_watch", default=None)
+_CURRENT: ContextVar[_GuardedCase | None] = ContextVar("packbench_offline_case", default=None)
 _GUARD = _Guard()
 
 
-def _caller() -> str:
+def _caller_location() -> str:
     for frame in reversed(traceback.extract_stack(limit=40)):
         if frame.filename != __file__ and "/lib/python" not in frame.filename.replace("\\", "/"):
             return f" at {frame.filename}:{frame.lineno}"
@@ -102,25 +104,25 @@ def _caller() -> str:
 
 @contextmanager
 def offline(case_id: str, *, allow_processes: bool) -> Iterator[list[str]]:
-    """Refuse network and child processes while the block runs; blocks of several cases may run side by side.
+    """Refuse network and child processes while the block runs; blocks of several cases may run concurrently.
 
     Args:
-        case_id: named in the refusal.
-        allow_processes: whether child processes are allowed (the user's choice).
+        case_id: named in the error.
+        allow_processes: whether child processes are allowed.
 
     Yields:
-        The violations so far, one line each: a target may swallow the `OfflineError` that each raised.
+        The violations so far, one line each: a target may ignore the `OfflineError` that each raised.
     """
     if not _GUARD.installed:
         sys.addaudithook(_GUARD.audit)
         _GUARD.installed = True
-    watch = _Watch(case_id, allow_processes)
-    token = _WATCH.set(watch)
-    _GUARD.active.append(watch)
+    case = _GuardedCase(case_id, allow_processes)
+    token = _CURRENT.set(case)
+    _GUARD.active.append(case)
     try:
-        yield watch.violations
+        yield case.violations
     finally:
-        _GUARD.active.remove(watch)
-        # a coroutine that was abandoned is closed outside of its context, where nothing was set
+        _GUARD.active.remove(case)
+        # an abandoned coroutine is closed outside its context, where the variable has no value to reset
         with suppress(ValueError):
-            _WATCH.reset(token)
+            _CURRENT.reset(token)

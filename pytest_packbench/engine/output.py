@@ -1,8 +1,8 @@
-"""What cases print and log while several run at once, kept apart: each case's own is shown with it alone.
+"""Captured output of concurrent cases: what each prints and logs is shown with it alone.
 
-It is told apart by the context that asyncio tasks and this package's threads carry. What a thread of the target's own
-or a child process prints goes where it would go anyway. A stream that a case puts in place of `sys.stdout` or
-`sys.stderr` is in place for that case alone.
+A case is recognized by the context variables that asyncio tasks and this package's threads carry. What a target's own
+threads and child processes print is not captured. A stream that a case assigns to `sys.stdout` or `sys.stderr` is in
+effect for that case alone.
 """
 
 from __future__ import annotations
@@ -18,206 +18,206 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import ModuleType
 
-_MOST = 1_000_000
-# far more changes of streams than happen while one thing is printed
-_KEPT = 1_000
+_MAX_CHARACTERS = 1_000_000
+# far more than the assignments of streams that happen while one object is printed
+_MAX_STREAMS = 1_000
 _STREAMS = {"stdout": "out", "stderr": "err"}
 _FORMAT = "%(levelname)-8s %(name)s:%(filename)s:%(lineno)d %(message)s"
 
 
 @dataclass(slots=True)
-class Output:
+class CapturedOutput:
     """What one attempt printed and logged, at most a million characters of each.
 
     Attributes:
         out: pieces of standard output.
         err: pieces of standard error.
-        log: log records, a line each.
-        own: the streams that it put in place itself, by their names in `sys`.
+        log: log records, one line each.
+        redirected: the streams that the case itself assigned, by their names in `sys`.
     """
 
     out: list[str] = field(default_factory=list)
     err: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
-    own: dict[str, Any] = field(default_factory=dict)
+    redirected: dict[str, Any] = field(default_factory=dict)
     _sizes: dict[str, int] = field(default_factory=dict)
 
     def add(self, stream: str, text: str) -> None:
-        """Keep a piece of `out`, `err` or `log`."""
+        """Add a piece of `out`, `err` or `log`."""
         size = self._sizes.get(stream, 0)
-        if size < _MOST:
+        if size < _MAX_CHARACTERS:
             self._sizes[stream] = size + len(text)
-            getattr(self, stream).append(text[: _MOST - size])
+            getattr(self, stream).append(text[: _MAX_CHARACTERS - size])
 
     def sections(self) -> list[tuple[str, str]]:
-        """Give what there is, as pytest calls its sections: `stdout`, `stderr`, `log`; all of it fit for UTF-8."""
+        """Return the output that is not empty by pytest's names of sections: `stdout`, `stderr`, `log`."""
         texts = (("stdout", "".join(self.out)), ("stderr", "".join(self.err)), ("log", "\n".join(self.log)))
-        # as pytest's own capture does with half of a surrogate pair
+        # unpaired surrogates are replaced as in pytest's own capture
         return [(name, text.encode("utf-8", "replace").decode("utf-8")) for name, text in texts if text]
 
 
-_CURRENT: ContextVar[Output | None] = ContextVar("packbench_output", default=None)
+_CURRENT: ContextVar[CapturedOutput | None] = ContextVar("packbench_output", default=None)
 
 
-def collected_in(output: Output) -> Context:
-    """Give a copy of the context of now, in which what is printed and logged is kept, where `Streams` are routed."""
+def capturing_context(output: CapturedOutput) -> Context:
+    """Return a copy of the current context in which a started `StreamRouter` captures what is printed and logged."""
     context = copy_context()
     context.run(_CURRENT.set, output)
     return context
 
 
-class _Forwarded:
-    """An attribute of the stream that takes what is written."""
+class _Delegated:
+    """An attribute of the current stream behind a routed one."""
 
-    def __set_name__(self, _: type[_Routed], name: str) -> None:
+    def __set_name__(self, _: type[_RoutedStream], name: str) -> None:
         self._name = name
 
-    def __get__(self, stream: _Routed, _: type[_Routed] | None = None) -> Any:
-        return getattr(stream.taking, self._name)
+    def __get__(self, stream: _RoutedStream, _: type[_RoutedStream] | None = None) -> Any:
+        return getattr(stream.current, self._name)
 
 
-class _Routed(io.TextIOBase):
-    """A standard stream that gives a case's own text to the case; everything else is the stream's.
+class _RoutedStream(io.TextIOBase):
+    """A standard stream that captures the text of cases and passes on everything else.
 
-    Whoever kept it, such as a debugger, writes to the stream itself once nothing is routed any more.
+    Whoever keeps a reference to it, such as a debugger, writes to the stream itself once the router has stopped.
     """
 
-    # what the base class has words of its own for; anything else comes by `__getattr__`
-    encoding: Any = _Forwarded()
-    errors: Any = _Forwarded()
-    newlines: Any = _Forwarded()
-    fileno: Any = _Forwarded()
-    isatty: Any = _Forwarded()
-    writable: Any = _Forwarded()
+    # attributes that the base class defines; others are resolved by `__getattr__`
+    encoding: Any = _Delegated()
+    errors: Any = _Delegated()
+    newlines: Any = _Delegated()
+    fileno: Any = _Delegated()
+    isatty: Any = _Delegated()
+    writable: Any = _Delegated()
     closed: Any = False
 
-    def __init__(self, stream: Any, name: str, streams: Streams) -> None:
-        self.plain = stream
+    def __init__(self, stream: Any, name: str, router: StreamRouter) -> None:
+        self.original = stream
         self._name = name
-        self._streams = streams
+        self._router = router
 
     @property
-    def taking(self) -> Any:
-        """The stream behind: the one that the case of now put in place itself, or the process's."""
+    def current(self) -> Any:
+        """The stream behind this one: the one that the current case assigned, else the original."""
         case = self._case()
-        return self.plain if case is None else case.own.get(self._name, self.plain)
+        return self.original if case is None else case.redirected.get(self._name, self.original)
 
     def write(self, text: str) -> int:
         case = self._case()
         if case is None:
-            return int(self.plain.write(text) or 0)
+            return int(self.original.write(text) or 0)
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        if self._name not in case.own:
+        if self._name not in case.redirected:
             case.add(_STREAMS[self._name], text)
-        elif (own := case.own[self._name]) is not None:
-            # print came past `sys`, and knows this stream only
-            return int(own.write(text) or 0)
+        elif (redirected := case.redirected[self._name]) is not None:
+            # print does not read the attribute of `sys`, and always has this stream
+            return int(redirected.write(text) or 0)
         return len(text)
 
     def flush(self) -> None:
         case = self._case()
-        # what a case printed is kept as it comes
-        if (case is None or self._name in case.own) and self.taking is not None:
-            self.taking.flush()
+        # captured text is not buffered
+        if (case is None or self._name in case.redirected) and self.current is not None:
+            self.current.flush()
 
     def close(self) -> None:
-        """Do nothing: it is everybody's, and the base class closes it when it goes."""
+        """Do nothing: the original is shared, and the base class calls this when the object is freed."""
 
-    def _case(self) -> Output | None:
-        return _CURRENT.get() if self._streams.active else None
+    def _case(self) -> CapturedOutput | None:
+        return _CURRENT.get() if self._router.active else None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.taking, name)
+        return getattr(self.current, name)
 
 
-class _Log(logging.Handler):
+class _CaptureHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         output = _CURRENT.get()
         if output is not None:
             output.add("log", self.format(record))
 
 
-def outside_cases(_: logging.LogRecord) -> bool:
-    """Whether a log record was made outside all cases: a filter for handlers that would show it with another case."""
+def is_outside_cases(_: logging.LogRecord) -> bool:
+    """Whether a log record belongs to no case: a filter for handlers that would show it with another case."""
     return _CURRENT.get() is None
 
 
-class Streams:
-    """Routes the process's standard streams and logging while a run works ahead."""
+class StreamRouter:
+    """Routes standard streams and logging to the cases that run ahead, from `start` to `stop`."""
 
     def __init__(self) -> None:
-        # print holds no reference to the stream that it writes to: one that goes while a case prints ends the process
-        self._given: OrderedDict[tuple[str, int], _Routed] = OrderedDict()
-        self._log = _Log()
-        self._log.setFormatter(logging.Formatter(_FORMAT))
-        self._plain: type[ModuleType] | None = None
+        # print keeps no reference to the stream it writes to: one that is freed while a case prints crashes the process
+        self._routed: OrderedDict[tuple[str, int], _RoutedStream] = OrderedDict()
+        self._handler = _CaptureHandler()
+        self._handler.setFormatter(logging.Formatter(_FORMAT))
+        self._sys_class: type[ModuleType] | None = None
 
     @property
     def active(self) -> bool:
         """Whether streams are routed."""
-        return self._plain is not None
+        return self._sys_class is not None
 
     def start(self) -> None:
-        """Begin to route, also what takes the place of the streams later."""
+        """Start to route the current streams and those that replace them later."""
         if self.active:
             return
-        logging.getLogger().addHandler(self._log)
-        self._plain = type(sys)
-        # whoever captures output puts others in their place again and again, and a case may print at any moment:
-        # looking after them later would let something slip
-        sys.__class__ = type("System", (self._plain,), {name: self._watched(name) for name in _STREAMS})
+        logging.getLogger().addHandler(self._handler)
+        self._sys_class = type(sys)
+        # pytest's capture assigns sys.stdout again and again while cases print: only a class of the module `sys` sees
+        # every assignment, and tells those of a case (redirect_stdout) from others
+        sys.__class__ = type("System", (self._sys_class,), {name: self._property(name) for name in _STREAMS})
         for name in _STREAMS:
             setattr(sys, name, getattr(sys, name))
 
     def stop(self) -> None:
-        """Give the streams back."""
-        if self._plain is None:
+        """Restore the streams and the module `sys`."""
+        if self._sys_class is None:
             return
-        sys.__class__, self._plain = self._plain, None
-        logging.getLogger().removeHandler(self._log)
+        sys.__class__, self._sys_class = self._sys_class, None
+        logging.getLogger().removeHandler(self._handler)
         case = _CURRENT.get()
         for name in _STREAMS:
             stream = vars(sys).get(name)
             if case is not None:
-                # a debugger that stops in a case has put the terminal there
-                stream = case.own.pop(name, stream)
+                # a debugger that stops in a case has assigned the terminal
+                stream = case.redirected.pop(name, stream)
             if name in vars(sys):
-                setattr(sys, name, stream.plain if isinstance(stream, _Routed) else stream)
+                setattr(sys, name, stream.original if isinstance(stream, _RoutedStream) else stream)
 
-    def _watched(self, name: str) -> property:
-        """Make of a name in `sys` what is a case's own inside a case; print reads past it, and gets what is routed."""
-        held = vars(sys)
+    def _property(self, name: str) -> property:
+        """Return a property of `sys` that is local to each case; print bypasses it and gets the routed stream."""
+        attributes = vars(sys)
 
-        def read(_: ModuleType) -> Any:
-            if name not in held:
+        def get(_: ModuleType) -> Any:
+            if name not in attributes:
                 raise AttributeError(f"module 'sys' has no attribute {name!r}")
-            case, stream = _CURRENT.get(), held[name]
+            case, stream = _CURRENT.get(), attributes[name]
             if case is not None:
-                return case.own.get(name, stream)
-            return stream.plain if isinstance(stream, _Routed) else stream
+                return case.redirected.get(name, stream)
+            return stream.original if isinstance(stream, _RoutedStream) else stream
 
-        def put(_: ModuleType, stream: Any) -> None:
+        def assign(_: ModuleType, stream: Any) -> None:
             case = _CURRENT.get()
             if case is None:
-                held[name] = self._routed(name, stream)
-            elif isinstance(stream, _Routed):
-                case.own.pop(name, None)
+                attributes[name] = self._route(name, stream)
+            elif isinstance(stream, _RoutedStream):
+                case.redirected.pop(name, None)
             else:
-                case.own[name] = stream
+                case.redirected[name] = stream
 
-        def drop(_: ModuleType) -> None:
-            held.pop(name, None)
+        def delete(_: ModuleType) -> None:
+            attributes.pop(name, None)
 
-        return property(read, put, drop)
+        return property(get, assign, delete)
 
-    def _routed(self, name: str, stream: Any) -> Any:
-        if isinstance(stream, _Routed) or stream is None:
+    def _route(self, name: str, stream: Any) -> Any:
+        if isinstance(stream, _RoutedStream) or stream is None:
             return stream
-        # who captures output puts the same few in place again and again
+        # captures assign the same few streams again and again
         key = (name, id(stream))
-        found = self._given.pop(key, None)
-        routed = self._given[key] = _Routed(stream, name, self) if found is None else found
-        if len(self._given) > _KEPT:
-            self._given.popitem(last=False)
+        known = self._routed.pop(key, None)
+        routed = self._routed[key] = _RoutedStream(stream, name, self) if known is None else known
+        if len(self._routed) > _MAX_STREAMS:
+            self._routed.popitem(last=False)
         return routed

@@ -1,4 +1,4 @@
-"""Recordings: a cassette stands in for a backend, and is written from what one answered."""
+"""Recordings: replay model calls from a cassette, and write the cassette of an attempt."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.atomic import write_atomic
 from pytest_packbench.cases.load import load_cassette
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY, Cassette
-from pytest_packbench.model.errors import CassetteError, Problem, shown
+from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY_ROLE, Cassette
+from pytest_packbench.model.errors import CassetteError, Problem, format_value
 from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
-from pytest_packbench.model.result import clock
+from pytest_packbench.model.result import format_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,39 +20,41 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.attempt import Attempt
     from pytest_packbench.engine.contexts import SuiteContext
-    from pytest_packbench.engine.metering import Said
+    from pytest_packbench.engine.metering import ModelCall
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.request import ModelRequest
 
 
-_ADVICE = "the pipeline changed its steps: make the recording fit them, or record it anew (--packbench-mode=record)"
+_ADVICE = "if the pipeline's steps changed, edit the recording or record it again (--packbench-mode=record)"
 
 
 class ReplayError(RuntimeError):
-    """The target's calls and the cassette's exchanges differ."""
+    """The target's calls differ from the cassette's exchanges."""
 
 
 class UnrecordableError(RuntimeError):
-    """The target gave up on a model call: no replay could give it the same."""
+    """A model call of the target was never answered: no replay could reproduce it."""
 
 
 def check_belongs(cassette: Cassette, *, case_id: str, input_sha256: str, source: str) -> None:
-    """Refuse a cassette of another case or of another input.
+    """Check that a cassette is that of a case and of its current input.
 
     Raises:
-        CassetteError: says what to do about it.
+        CassetteError: it is not; says what to do.
     """
     if cassette.case_id != case_id:
-        problem = Problem("/case_id", f"got {shown(cassette.case_id)}", f'expected "{case_id}": no cassette is shared')
+        problem = Problem(
+            "/case_id", f"got {format_value(cassette.case_id)}", f'expected "{case_id}": a cassette belongs to one case'
+        )
         raise CassetteError(source, [problem])
     if cassette.input_sha256 != input_sha256:
-        wrong = "outdated: the case's input is not the one that was answered"
-        advice = f'undo the change of the input, or make sure that the answers still hold and write "{input_sha256}"'
-        raise CassetteError(source, [Problem("/input_sha256", wrong, advice)])
+        reason = "outdated: the case's input has changed since"
+        advice = f'undo the change, or check that the answers are still right and set it to "{input_sha256}"'
+        raise CassetteError(source, [Problem("/input_sha256", reason, advice)])
 
 
 def recorded_calls(path: Path) -> int | None:
-    """Count the model calls of a cassette; None where there is none that can be read."""
+    """Return the number of exchanges in a cassette; None where it is missing or can't be read."""
     try:
         return len(load_cassette(path, source=path.name)[0].exchanges)
     except (CassetteError, OSError):
@@ -60,54 +62,58 @@ def recorded_calls(path: Path) -> int | None:
 
 
 class Replay:
-    """Answers a target's model calls from a cassette, by position and role (design 7).
+    """Answers a target's model calls from a cassette, by position and role.
 
-    A target may swallow what its model call raises, so the first mismatch is kept in `mismatch`. With `nobody` it
-    stands where no model was named at all.
+    A target may ignore the exception that its model call raises, so the first mismatch is stored in `mismatch`.
+
+    Args:
+        cassette: the recording; None where there is none.
+        source: the cassette's file, for messages.
+        no_backend: whether a backend should answer and none is set: then each call is a mismatch.
 
     Attributes:
-        stale: whether an exchange answered another request than the one asked now.
+        stale: whether an exchange answered another request than today's.
         stale_roles: the roles of such exchanges.
-        mismatch: what differed, in one line; empty while all agrees.
-        used: exchanges given so far.
+        mismatch: the first mismatch, in one line; empty while there is none.
+        used: the number of exchanges replayed.
     """
 
-    def __init__(self, cassette: Cassette | None, *, source: str, nobody: bool = False) -> None:
+    def __init__(self, cassette: Cassette | None, *, source: str, no_backend: bool = False) -> None:
         self._cassette = cassette
         self._source = source
-        self._nobody = nobody
+        self._no_backend = no_backend
         self.stale = False
         self.stale_roles: set[str] = set()
         self.mismatch = ""
         self.used = 0
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
-        """Answer as `complete_sync`, which waits for nobody."""
+        """Answer as `complete_sync` does, which never waits."""
         return self.complete_sync(request)
 
     def complete_sync(self, request: ModelRequest) -> ModelAnswer:
-        """Answer the next call; raises `ReplayError` where the recording has another one there."""
-        if self._nobody:
-            raise self._differs(
-                f"the target asks a model (role {shown(request.role)}), and nobody is there to answer; "
-                "name a model with --packbench-backend and --packbench-model"
+        """Answer the next call; raises `ReplayError` where the recording has no such exchange next."""
+        if self._no_backend:
+            raise self._mismatch(
+                f"the target calls a model (role {format_value(request.role)}), and no backend is set; "
+                "use --packbench-backend and --packbench-model"
             )
         if self._cassette is None:
-            raise self._differs(
-                f"the target asks a model (role {shown(request.role)}), and the case has no cassette; "
-                "record one (--packbench-mode=record) or write one (packbench schema cassette tells its form)"
+            raise self._mismatch(
+                f"the target calls a model (role {format_value(request.role)}), and the case has no cassette; "
+                "record one (--packbench-mode=record), or write one (for its format: packbench schema cassette)"
             )
         exchanges = self._cassette.exchanges
         if self.used >= len(exchanges):
-            raise self._differs(
-                f"call {self.used + 1} (role {shown(request.role)}) is one more than the "
-                f"{len(exchanges)} recorded; {_ADVICE}"
+            raise self._mismatch(
+                f"call {self.used + 1} (role {format_value(request.role)}) exceeds the "
+                f"{len(exchanges)} recorded ones; {_ADVICE}"
             )
         exchange = exchanges[self.used]
         if exchange.role != request.role:
-            raise self._differs(
-                f"/exchanges/{self.used}/role: got {shown(exchange.role)}; the target asks "
-                f"{shown(request.role)} there; {_ADVICE}"
+            raise self._mismatch(
+                f"/exchanges/{self.used}/role: got {format_value(exchange.role)}; the call of the target has the "
+                f"role {format_value(request.role)}; {_ADVICE}"
             )
         self.used += 1
         if exchange.request_sha256 not in {None, canonical_sha256(request.as_json())}:
@@ -120,25 +126,29 @@ class Replay:
         )
         if not exchange.tool_calls:
             return answer
-        calls = (ToolCall(id=one.id, name=one.name, arguments=one.arguments) for one in exchange.tool_calls)
+        calls = (ToolCall(id=call.id, name=call.name, arguments=call.arguments) for call in exchange.tool_calls)
         return replace(answer, tool_calls=tuple(calls))
 
-    def whole(self, request: dict[str, Any]) -> Any:
-        """Give the result that a target outside this process gave when it was recorded (role `verify`).
+    def result(self, request: dict[str, Any]) -> Any:
+        """Return the recorded result of a target outside this process (role `verify`); sets `stale`.
 
-        Raises `ReplayError` where there is no such recording; today's request, plain JSON, tells whether it is stale.
+        Args:
+            request: today's request, plain JSON.
+
+        Raises:
+            ReplayError: there is no such recording.
         """
         if self._cassette is None:
-            raise self._differs(
-                "the target lives outside this process and is replayed whole, and the case has no "
-                "cassette; record one with --packbench-mode=record"
+            raise self._mismatch(
+                "the target runs outside this process, so its result is replayed, and the case has no cassette; "
+                "record one (--packbench-mode=record)"
             )
         exchanges = self._cassette.exchanges
-        if len(exchanges) != 1 or exchanges[0].role != VERIFY:
+        if len(exchanges) != 1 or exchanges[0].role != VERIFY_ROLE:
             roles = ", ".join(exchange.role for exchange in exchanges) or "none"
-            raise self._differs(
-                f'/exchanges: got the roles {roles}; expected one exchange "{VERIFY}", as recorded of '
-                "a target outside this process; record it anew with --packbench-mode=record"
+            raise self._mismatch(
+                f'/exchanges: got the roles {roles}; expected one exchange "{VERIFY_ROLE}", the result of '
+                "a target outside this process; record it again (--packbench-mode=record)"
             )
         self.used = 1
         hashed = exchanges[0].request_sha256
@@ -146,52 +156,52 @@ class Replay:
         return exchanges[0].answer
 
     def finish(self) -> None:
-        """Note the exchanges that the target did not ask for."""
+        """Report exchanges that were not replayed as a mismatch."""
         recorded = len(self._cassette.exchanges) if self._cassette is not None else 0
         if not self.mismatch and self.used < recorded:
-            self._differs(
-                f"the target made {self.used} of the {recorded} recorded calls, then stopped; {_ADVICE}"
-                f"{'' if self.used else ', or mark a target that asks no model with without_model'}"
+            self._mismatch(
+                f"the target made only {self.used} of the {recorded} recorded calls; {_ADVICE}"
+                f"{'' if self.used else '; mark a target that calls no model with without_model'}"
             )
 
-    def _differs(self, message: str) -> ReplayError:
-        told = f"{self._source}: {message}"
-        self.mismatch = self.mismatch or told
-        return ReplayError(told)
+    def _mismatch(self, message: str) -> ReplayError:
+        mismatch = f"{self._source}: {message}"
+        self.mismatch = self.mismatch or mismatch
+        return ReplayError(mismatch)
 
 
-def keep(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> tuple[Cassette, str] | None:
-    """Write what an attempt that nothing broke was answered, in the place of an older recording.
+def record_attempt(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> tuple[Cassette, str] | None:
+    """Write the cassette of an attempt without a failure; replaces an older recording.
 
     Returns:
-        The cassette and the hash of its meaning, as reading it gives them; None where nobody was asked.
+        The cassette and the hash of its content, as `load_cassette` returns them; None where no model was called.
 
     Raises:
-        UnrecordableError: the target gave up on a model call.
-        OSError: it can't be written; an older recording is untouched.
+        UnrecordableError: a model call was never answered.
+        OSError: it can't be written; an older recording stays as it was.
     """
     path = context.suite.cassette_path(loaded.case.id)
     if context.caller.opaque and state.request is not None:
         exchanges = [
             {
-                "role": VERIFY,
+                "role": VERIFY_ROLE,
                 "answer": state.payload,
                 "request_sha256": canonical_sha256(state.request.as_json()),
                 **_usage(state.usage),
             }
         ]
-    elif state.meter is not None and (state.meter.said or path.exists()):
-        # no call at all takes the place of an older recording that has some
-        exchanges = model_exchanges(state.meter.said)
+    elif state.meter is not None and (state.meter.calls or path.exists()):
+        # an attempt without calls replaces an older recording that has some
+        exchanges = model_exchanges(state.meter.calls)
     else:
         return None
-    data = cassette_of(
+    data = cassette_json(
         exchanges,
         case_id=loaded.case.id,
         input_sha256=loaded.input_sha256,
         backend=state.backend,
         model=state.model,
-        recorded_at=clock(state.finished_ns),
+        recorded_at=format_timestamp(state.finished_ns),
     )
     text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     cassette = Cassette.model_validate(data)
@@ -200,10 +210,10 @@ def keep(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> tuple[Cas
     return cassette, canonical_sha256(data)
 
 
-def cassette_of(
+def cassette_json(
     exchanges: list[dict[str, Any]], *, case_id: str, input_sha256: str, backend: str, model: str, recorded_at: str
 ) -> dict[str, Any]:
-    """Give a recorded cassette as plain JSON; its exchanges are as `model_exchanges` gives them."""
+    """Return a recorded cassette as plain JSON; `exchanges` is what `model_exchanges` returns."""
     return {
         "cassette_version": CASSETTE_VERSION,
         "case_id": case_id,
@@ -216,41 +226,41 @@ def cassette_of(
     }
 
 
-def model_exchanges(said: Sequence[Said]) -> list[dict[str, Any]]:
-    """Give the exchanges of an attempt in the order in which a replay is asked for them.
+def model_exchanges(calls: Sequence[ModelCall]) -> list[dict[str, Any]]:
+    """Return the exchanges of an attempt in the order in which a replay needs them, as plain JSON.
 
-    A call that broke and was made again has the answer of the second time, in the place of the first.
+    A call that failed and was repeated has the answer of the repetition, at the position of the first try.
 
     Raises:
         UnrecordableError: a call has no answer, not even later.
     """
-    left = list(said)
+    remaining = list(calls)
     exchanges = []
-    while left:
-        asked = left.pop(0)
-        tries = [asked, *(one for one in left if one.request_sha256 == asked.request_sha256)]
-        given = next((one for one in tries if one.answer is not None), None)
-        if given is None or given.answer is None:
+    while remaining:
+        call = remaining.pop(0)
+        tries = [call, *(other for other in remaining if other.request_sha256 == call.request_sha256)]
+        answered = next((other for other in tries if other.answer is not None), None)
+        if answered is None or answered.answer is None:
             raise UnrecordableError(
-                f"the target gave up on a model call (role {shown(asked.role)}) before it was answered: "
-                "such an attempt can't be replayed, and is not recorded"
+                f"the target gave up on a model call (role {format_value(call.role)}) before it was answered: "
+                "such an attempt can't be replayed and is not recorded"
             )
-        if given is not asked:
-            again = left.index(given)
-            # the tries between the two got nothing either
-            left = [one for place, one in enumerate(left) if place > again or one not in tries]
-        exchanges.append(_exchange(given, given.answer))
+        if answered is not call:
+            end = remaining.index(answered)
+            # the tries in between got no answer either
+            remaining = [other for index, other in enumerate(remaining) if index > end or other not in tries]
+        exchanges.append(_exchange(answered, answered.answer))
     return exchanges
 
 
-def _exchange(said: Said, answer: ModelAnswer) -> dict[str, Any]:
+def _exchange(call: ModelCall, answer: ModelAnswer) -> dict[str, Any]:
     return {
-        "role": said.role,
+        "role": call.role,
         "answer": answer.content,
         **({} if answer.refusal is None else {"refusal": answer.refusal}),
-        "request_sha256": said.request_sha256,
+        "request_sha256": call.request_sha256,
         **_usage(answer.usage),
-        **({"tool_calls": [call.as_json() for call in answer.tool_calls]} if answer.tool_calls else {}),
+        **({"tool_calls": [tool_call.as_json() for tool_call in answer.tool_calls]} if answer.tool_calls else {}),
     }
 
 

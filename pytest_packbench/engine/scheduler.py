@@ -1,4 +1,4 @@
-"""What happens on the runner's event loop: attempts begin, take their time, and end or are abandoned."""
+"""Scheduling on the runner's event loop: attempts start, run concurrently, and end or are abandoned."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.engine.attempt import Attempt, Failure, abandoned, ask_ahead
-from pytest_packbench.engine.output import Output, collected_in
-from pytest_packbench.engine.targets import in_thread
-from pytest_packbench.model.errors import said
+from pytest_packbench.engine.attempt import Attempt, Failure, abandon, run_target
+from pytest_packbench.engine.output import CapturedOutput, capturing_context
+from pytest_packbench.engine.targets import run_in_thread
+from pytest_packbench.model.errors import describe_error
 
 if TYPE_CHECKING:
     import queue
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from pytest_packbench.model.case import LoadedCase
 
 
-_FAREWELL_S = 1.0
-_PAUSE_S = 1.0
+_CANCEL_WAIT_S = 1.0
+_OVERLOAD_PAUSE_S = 1.0
 
 
-class Key(NamedTuple):
-    """What names an attempt in a session.
+class AttemptKey(NamedTuple):
+    """Identifies an attempt in a session.
 
     Attributes:
         nodeid: the case's item.
-        trial: which attempt at it, from 0.
+        trial: the number of the attempt at the case, from 0.
     """
 
     nodeid: str
@@ -42,142 +42,159 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Job:
-    """One attempt to make.
+    """An attempt to be made.
 
     Attributes:
-        key: its name.
+        key: its identity.
         context: what the suite's cases share.
         loaded: the case.
     """
 
-    key: Key
+    key: AttemptKey
     context: SuiteContext
     loaded: LoadedCase
 
 
+# by hand: asyncio's semaphores have a fixed size
 class Throttle:
-    """Additive increase, multiplicative decrease (Chiu and Jain 1989), as TCP does it.
+    """Limits attempts in flight: additive increase, multiplicative decrease (Chiu and Jain 1989), as in TCP.
 
     Attributes:
-        most: attempts under way at most, 1 or more.
-        limit: attempts that may be under way now, 1 to `most`.
+        max_limit: the highest limit, 1 or more.
+        limit: attempts that may be in flight now, 1 to `max_limit`.
     """
 
-    def __init__(self, most: int, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.most = most
-        self.limit = most
+    def __init__(self, max_limit: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.max_limit = max_limit
+        self.limit = max_limit
         self._clock = clock
-        self._shrunk = float("-inf")
-        self._well = 0
+        self._last_decrease = float("-inf")
+        self._successes = 0
 
     def overloaded(self) -> None:
-        """Halve the limit; replies of one burst count once a second."""
+        """Halve the limit, at most once a second: the responses of one burst count once."""
         now = self._clock()
-        self._well = 0
-        if now - self._shrunk >= _PAUSE_S:
-            self._shrunk = now
+        self._successes = 0
+        if now - self._last_decrease >= _OVERLOAD_PAUSE_S:
+            self._last_decrease = now
             self.limit = max(1, self.limit // 2)
 
-    def went_well(self) -> None:
-        """Note an attempt without trouble: a whole window of them raises the limit by one."""
-        if self.limit == self.most:
+    def succeeded(self) -> None:
+        """Count an attempt without an error: as many as the limit raise it by one."""
+        if self.limit == self.max_limit:
             return
-        self._well += 1
-        if self._well >= self.limit:
-            self._well = 0
+        self._successes += 1
+        if self._successes >= self.limit:
+            self._successes = 0
             self.limit += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """An attempt that is over: asked, then settled in the thread that takes it.
+class FinishedAttempt:
+    """An attempt that is over; it is settled in the thread that waits for it.
 
     Attributes:
-        job: what was to be done.
-        attempt: what asking left, then settled; None where it was not begun.
-        kind: why it was not begun, the reason's name.
-        message: the same for people.
+        job: the job.
+        attempt: the attempt; None where it was not made.
+        kind: why it was not made: the reason's name.
+        message: the reason in one line.
         output: what was printed and logged meanwhile.
-        stop: what the target raised to end the whole run.
+        stop: the exception by which the target ends the whole run.
     """
 
     job: Job
     attempt: Attempt | None = None
     kind: str = ""
     message: str = ""
-    output: Output = field(default_factory=Output)
+    output: CapturedOutput = field(default_factory=CapturedOutput)
     stop: BaseException | None = None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _UnderWay:
-    """An attempt that has begun and is not over.
+class _InFlight:
+    """An attempt that has started and is not over.
 
     Attributes:
-        job: what is to be done.
-        attempt: what asking has left so far.
+        job: the job.
+        attempt: the attempt so far.
         output: what was printed and logged so far.
-        task: asks the target.
-        timer: gives up on it when the limit passes; None where there is no limit.
-        overdue: the limit that passed, seconds; None while none did.
+        task: runs the target.
+        timer: cancels the task at its time limit; None where there is no limit.
+        exceeded_limit_s: the limit that was exceeded, seconds; None while none was.
     """
 
     job: Job
     attempt: Attempt
-    output: Output
+    output: CapturedOutput
     task: asyncio.Task[None]
     timer: asyncio.TimerHandle | None = None
-    overdue: float | None = None
+    exceeded_limit_s: float | None = None
 
 
-class Work:
-    """What happens on the loop's thread; what others touch is named.
-
-    The arguments are those of `Runner`; `answers` takes what is over, and the calls of sync targets that are to run in
-    the thread that takes.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerOptions:
+    """How attempts are scheduled.
 
     Attributes:
-        loop: the event loop; threads that call on it use `call_soon_threadsafe`.
-        limit_s: time limit of each attempt, seconds; None for none; others lift it.
-        begun: when each attempt under way began, monotonic seconds; others read it.
-        beaten: when the loop was last seen alive; others read it.
-        stirred: when an attempt last began or ended, monotonic seconds; others read it.
-        unwanted: attempts that nobody waits for any more; others add to it.
-        waiting: attempts that have not begun, in their order; others read it.
-        room: attempts that were taken, and whose place is free; others add to it.
+        throttle: limits the attempts in flight.
+        lookahead: how many attempts may have started and not been taken, beside the one that is waited for.
+        limit_s: time limit of one attempt, seconds; None for none.
+        ledger: counts what the run uses, and knows its caps.
+        use_threads: whether sync targets run on threads of their own; else each runs in the waiting thread, where a
+            debugger works.
+    """
+
+    throttle: Throttle
+    lookahead: int
+    limit_s: float | None
+    ledger: Ledger
+    use_threads: bool = True
+
+
+class Scheduler:
+    """Starts attempts on an event loop, which runs on a thread of its own.
+
+    Methods are called on that thread unless they say otherwise.
+
+    Args:
+        options: how attempts are scheduled.
+        answers: receives finished attempts, and calls of sync targets that are to run in the waiting thread.
+
+    Attributes:
+        loop: the event loop; other threads use `call_soon_threadsafe`.
+        limit_s: time limit of each attempt, seconds; None for none; other threads remove it.
+        started: monotonic time at which each attempt in flight started, seconds; other threads read it.
+        last_heartbeat: when the loop last answered, monotonic seconds; other threads read it.
+        last_activity: when an attempt last started or ended, monotonic seconds; other threads read it.
+        unwanted: attempts that nobody waits for any more; other threads add to it.
+        waiting: attempts that have not started, in order; other threads read it.
+        taken: attempts that were taken since the last `start_waiting`; other threads add to it.
     """
 
     def __init__(
-        self,
-        throttle: Throttle,
-        lookahead: int,
-        limit_s: float | None,
-        ledger: Ledger,
-        answers: queue.SimpleQueue[Done | Callable[[], None]],
-        *,
-        beside: bool,
+        self, options: SchedulerOptions, answers: queue.SimpleQueue[FinishedAttempt | Callable[[], None]]
     ) -> None:
         self.loop = asyncio.new_event_loop()
-        self.begun: dict[Key, float] = {}
-        self.beaten = 0.0
-        self.stirred = 0.0
-        self.unwanted: set[Key] = set()
-        self.room: deque[Key] = deque()
-        self._throttle = throttle
-        self._lookahead = lookahead
-        self.limit_s = limit_s
-        self._ledger = ledger
+        self.started: dict[AttemptKey, float] = {}
+        self.last_heartbeat = 0.0
+        self.last_activity = 0.0
+        self.unwanted: set[AttemptKey] = set()
+        self.taken: deque[AttemptKey] = deque()
+        self.limit_s = options.limit_s
+        self.waiting: dict[AttemptKey, Job] = {}
+        self._throttle = options.throttle
+        self._lookahead = options.lookahead
+        self._ledger = options.ledger
         self._answers = answers
-        self._aside = in_thread if beside else partial(in_thread, start=answers.put)
-        self._urgent: dict[Key, Job] = {}
-        self.waiting: dict[Key, Job] = {}
-        self._under_way: dict[Key, _UnderWay] = {}
-        self._ahead: set[Key] = set()
+        self._in_thread = run_in_thread if options.use_threads else partial(run_in_thread, start=answers.put)
+        self._urgent: dict[AttemptKey, Job] = {}
+        self._in_flight: dict[AttemptKey, _InFlight] = {}
+        self._not_taken: set[AttemptKey] = set()
         self._closed = False
         self._ended = False
 
     def serve(self) -> None:
-        """Run the loop until it is to end: a target that stops it, or raises `SystemExit` in a task, doesn't end it."""
+        """Run the loop until `end`; a target that stops it, or raises `SystemExit` in a task, does not end it."""
         asyncio.set_event_loop(self.loop)
         try:
             while not self._ended and not self.loop.is_closed():
@@ -187,121 +204,121 @@ class Work:
             self.loop.close()
 
     def end(self) -> None:
-        """End the loop as soon as it can; called from any thread."""
+        """End the loop as soon as possible; called from any thread."""
         self._ended = True
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.loop.stop)
 
-    def beat(self) -> None:
-        """Show that the loop is alive."""
-        self.beaten = time.monotonic()
+    def heartbeat(self) -> None:
+        """Show that the loop is not blocked."""
+        self.last_heartbeat = time.monotonic()
 
     def plan(self, jobs: list[Job]) -> None:
-        """Line up attempts and begin as many as may be."""
+        """Append attempts to the waiting ones, and start as many as possible."""
         self.waiting.update((job.key, job) for job in jobs)
-        self.pump()
+        self.start_waiting()
 
-    def want(self, job: Job) -> None:
-        """Put an attempt that is waited for now before all others, whatever the lookahead says."""
-        if job.key in self._under_way or job.key in self._ahead:
-            self._ahead.discard(job.key)
+    def prioritize(self, job: Job) -> None:
+        """Start an attempt that is waited for now before all others, whatever the lookahead is."""
+        if job.key in self._in_flight or job.key in self._not_taken:
+            self._not_taken.discard(job.key)
         elif job.key not in self.unwanted:
             self.waiting.pop(job.key, None)
             self._urgent[job.key] = job
-        self.pump()
+        self.start_waiting()
 
-    def release(self, key: Key) -> None:
-        """Let go of an attempt that nobody will take."""
+    def discard(self, key: AttemptKey) -> None:
+        """Drop or cancel an attempt that nobody will wait for."""
         self.waiting.pop(key, None)
-        if key in self._under_way:
-            self._cancel(self._under_way[key])
-        self._ahead.discard(key)
-        self.pump()
+        if key in self._in_flight:
+            self._cancel(self._in_flight[key])
+        self._not_taken.discard(key)
+        self.start_waiting()
 
-    def pump(self) -> None:
-        """Note what was taken, and begin as many attempts as may be."""
-        while self.room:
-            self._ahead.discard(self.room.popleft())
-        while len(self._under_way) < self._throttle.limit:
+    def start_waiting(self) -> None:
+        """Note which attempts were taken, and start as many waiting ones as possible."""
+        while self.taken:
+            self._not_taken.discard(self.taken.popleft())
+        while len(self._in_flight) < self._throttle.limit:
             if self._urgent:
                 job = self._urgent.pop(next(iter(self._urgent)))
-                self._begin(job)
-                self._ahead.discard(job.key)
-            elif self.waiting and len(self._ahead) < self._lookahead:
-                self._begin(self.waiting.pop(next(iter(self.waiting))))
+                self._start(job)
+                self._not_taken.discard(job.key)
+            elif self.waiting and len(self._not_taken) < self._lookahead:
+                self._start(self.waiting.pop(next(iter(self.waiting))))
             else:
                 return
 
     async def cancel_all(self) -> None:
-        """Begin nothing more and cancel what is under way."""
+        """Start nothing more, and cancel what is in flight."""
         self._closed = True
         self.waiting.clear()
-        await _cancelled({one.task for one in self._under_way.values()})
-        # what targets began and left behind
-        await _cancelled(asyncio.all_tasks() - {asyncio.current_task()})
+        await _cancel_tasks({running.task for running in self._in_flight.values()})
+        # tasks that targets started and left behind
+        await _cancel_tasks(asyncio.all_tasks() - {asyncio.current_task()})
         await self.loop.shutdown_asyncgens()
 
-    def _begin(self, job: Job) -> None:
+    def _start(self, job: Job) -> None:
         if job.key in self.unwanted:
             return
-        self._ahead.add(job.key)
+        self._not_taken.add(job.key)
         kind, message = ("stopped", "the run was stopped") if self._closed else self._ledger.exhausted()
         if kind:
-            self._answers.put(Done(job=job, kind=kind, message=message))
+            self._answers.put(FinishedAttempt(job=job, kind=kind, message=message))
             return
-        self.stirred = self.begun[job.key] = time.monotonic()
-        attempt, output = Attempt(trial=job.key.trial), Output()
-        asking = ask_ahead(job.context, job.loaded, attempt, aside=self._aside)
-        task = self.loop.create_task(asking, context=collected_in(output))
-        one = self._under_way[job.key] = _UnderWay(job=job, attempt=attempt, output=output, task=task)
+        self.last_activity = self.started[job.key] = time.monotonic()
+        attempt, output = Attempt(trial=job.key.trial), CapturedOutput()
+        coroutine = run_target(job.context, job.loaded, attempt, in_thread=self._in_thread)
+        task = self.loop.create_task(coroutine, context=capturing_context(output))
+        running = self._in_flight[job.key] = _InFlight(job=job, attempt=attempt, output=output, task=task)
         if self.limit_s is not None:
-            one.timer = self.loop.call_later(self.limit_s, self._give_up, one)
-        task.add_done_callback(partial(self._end, one))
+            running.timer = self.loop.call_later(self.limit_s, self._time_out, running)
+        task.add_done_callback(partial(self._finish, running))
 
-    def _give_up(self, one: _UnderWay) -> None:
-        """Cancel an attempt whose limit has passed, unless it was lifted meanwhile."""
+    def _time_out(self, running: _InFlight) -> None:
+        """Cancel an attempt at its time limit, unless the limit was removed meanwhile."""
         if self.limit_s is not None:
-            one.overdue = self.limit_s
-            self._cancel(one)
+            running.exceeded_limit_s = self.limit_s
+            self._cancel(running)
 
-    def _cancel(self, one: _UnderWay) -> None:
-        one.task.cancel()
-        # most end at once; one that swallows its cancellation is not waited for
-        self.loop.call_later(_FAREWELL_S, self._end, one)
+    def _cancel(self, running: _InFlight) -> None:
+        running.task.cancel()
+        # most tasks end at once; one that ignores its cancellation is not waited for
+        self.loop.call_later(_CANCEL_WAIT_S, self._finish, running)
 
-    def _end(self, one: _UnderWay, task: asyncio.Task[None] | None = None) -> None:
-        """Answer for an attempt that ended, or that did not end although it was cancelled; the second time is late."""
-        key = one.job.key
-        if self._under_way.get(key) is not one:
+    def _finish(self, running: _InFlight, task: asyncio.Task[None] | None = None) -> None:
+        """Report an attempt that ended, or that ignored its cancellation (then there is no task); only once."""
+        key = running.job.key
+        if self._in_flight.get(key) is not running:
             return
-        del self._under_way[key]
-        self.stirred = time.monotonic()
-        self.begun.pop(key, None)
-        if one.timer is not None:
-            one.timer.cancel()
-        attempt = _ended(one, task)
-        if attempt.trouble is None and attempt.failure is None:
-            self._throttle.went_well()
-        self._answers.put(Done(job=one.job, attempt=attempt, output=one.output))
-        self.pump()
+        del self._in_flight[key]
+        self.last_activity = time.monotonic()
+        self.started.pop(key, None)
+        if running.timer is not None:
+            running.timer.cancel()
+        attempt = _finished_attempt(running, task)
+        if attempt.raised is None and attempt.failure is None:
+            self._throttle.succeeded()
+        self._answers.put(FinishedAttempt(job=running.job, attempt=attempt, output=running.output))
+        self.start_waiting()
 
 
-def _ended(one: _UnderWay, task: asyncio.Task[None] | None) -> Attempt:
-    if one.overdue is not None:
-        return abandoned(one.attempt, one.overdue)
+def _finished_attempt(running: _InFlight, task: asyncio.Task[None] | None) -> Attempt:
+    if running.exceeded_limit_s is not None:
+        return abandon(running.attempt, running.exceeded_limit_s)
     if task is None or task.cancelled():
-        why = "the attempt was cancelled: by a target that cancels tasks, or because the run ended"
-        return Attempt(trial=one.attempt.trial, failure=Failure(kind="cancelled", message=why))
+        message = "the attempt was cancelled: by a target that cancels tasks, or because the run ended"
+        return Attempt(trial=running.attempt.trial, failure=Failure(kind="cancelled", message=message))
     error = task.exception()
     if error is None:
-        return one.attempt
-    broken = Failure(kind="target_error", message=f"the attempt could not be made: {said(error)}")
-    return Attempt(trial=one.attempt.trial, failure=broken)
+        return running.attempt
+    failure = Failure(kind="target_error", message=f"the attempt could not be made: {describe_error(error)}")
+    return Attempt(trial=running.attempt.trial, failure=failure)
 
 
-async def _cancelled(tasks: set[Any]) -> None:
+async def _cancel_tasks(tasks: set[Any]) -> None:
     for task in tasks:
         task.cancel()
     if tasks:
-        # one that swallows its cancellation is left behind
-        await asyncio.wait(tasks, timeout=_FAREWELL_S)
+        # one that ignores its cancellation is left behind
+        await asyncio.wait(tasks, timeout=_CANCEL_WAIT_S)

@@ -1,4 +1,4 @@
-"""The pipeline under test: found by what the user names, and called whatever shape it has, plain or async."""
+"""Targets: find the pipeline under test, and call it, sync or async."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.engine.external import TargetError
-from pytest_packbench.model.errors import said
+from pytest_packbench.engine.external_io import TargetError
+from pytest_packbench.model.errors import describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,36 +22,40 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.request import Target, VerifyContext, VerifyRequest
 
-    Aside = Callable[[Callable[[], Any]], Awaitable[Any]]
+    RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
-_WITH_CONTEXT = 2
+_PARAMETERS_WITH_CONTEXT = 2
 
 
-def as_target(found: Any, name: str) -> Target:
-    """Take a function, or an object with a method `verify`; raises `TargetError` where it is neither."""
-    verify = getattr(found, "verify", None)
+def as_target(candidate: Any, name: str) -> Target:
+    """Return the target of a function, or of an object with a method `verify`.
+
+    Raises:
+        TargetError: it is neither.
+    """
+    verify = getattr(candidate, "verify", None)
     if callable(verify):
-        return verify  # type: ignore[no-any-return]  # what a user gives is checked when it is called
-    if not callable(found):
+        return verify  # type: ignore[no-any-return]  # its signature is checked when it is called
+    if not callable(candidate):
         raise TargetError(
-            f'target "{name}": expected a function or an object with verify(), got {type(found).__name__}'
+            f'target "{name}": expected a function or an object with verify(), got {type(candidate).__name__}'
         )
-    return found  # type: ignore[no-any-return]  # see above
+    return candidate  # type: ignore[no-any-return]  # its signature is checked when it is called
 
 
 def find_target(spec: str, *, replayed: bool, cwd: Path, timeout_s: float, concurrency: int) -> tuple[Target, str]:
-    """Find a target by its name.
+    """Find a target by its specification.
 
     Args:
         spec: `package.module:attr`, `http://...`, `https://...` or `cmd:...`.
-        replayed: whether targets outside this process are replayed whole, so that nothing is opened for them.
-        cwd: the folder that the processes of `cmd:` start in; the user's modules are found in it.
+        replayed: whether the results of targets outside this process are replayed, so that nothing is opened.
+        cwd: the folder in which the processes of `cmd:` start, and from which modules are imported.
         timeout_s: time limit of one HTTP request, seconds.
-        concurrency: requests that may be open at once, and processes.
+        concurrency: the maximum number of requests in flight, and of processes.
 
     Returns:
-        The target and its name as it may be shown.
+        The target, and its name without secrets.
 
     Raises:
         TargetError: one line: what is missing, and where.
@@ -61,7 +65,7 @@ def find_target(spec: str, *, replayed: bool, cwd: Path, timeout_s: float, concu
         from pytest_packbench.engine.http_target import HttpTarget, shown_url
 
         if replayed:
-            return _Replayed().verify, shown_url(spec)
+            return _ReplayedTarget().verify, shown_url(spec)
         server = HttpTarget(url=spec, timeout_s=timeout_s, connections=concurrency)
         return server.verify, server.shown
     if spec.startswith("cmd:"):
@@ -73,14 +77,18 @@ def find_target(spec: str, *, replayed: bool, cwd: Path, timeout_s: float, concu
 
 
 def import_target(spec: str) -> Target:
-    """Import a target, `package.module:attr`; raises as `find_target`."""
+    """Import a target, `package.module:attr`; raises as `find_target` does."""
     if not spec.partition(":")[0] or not spec.partition(":")[2]:
         raise TargetError(f'target "{spec}": expected package.module:attr, http://... or cmd:...')
     return as_target(import_object(spec, "target"), spec)
 
 
 def import_object(spec: str, what: str) -> Any:
-    """Import `package.module:attr`; errors call it by `what` it is to be.
+    """Import `package.module:attr`.
+
+    Args:
+        spec: what to import.
+        what: the object's purpose, for errors, such as `target`.
 
     Raises:
         TargetError: one line: what is missing, and where.
@@ -89,43 +97,45 @@ def import_object(spec: str, what: str) -> Any:
     if not module_name or not path:
         raise TargetError(f'{what} "{spec}": expected package.module:attr')
     try:
-        found: Any = import_module(module_name)
+        value: Any = import_module(module_name)
     except ImportError as error:
         raise TargetError(f'{what} "{spec}": {error}') from error
     except (Exception, SystemExit) as error:
-        raise TargetError(f'{what} "{spec}": importing {module_name} raised {said(error)}') from error
+        raise TargetError(f'{what} "{spec}": importing {module_name} raised {describe_error(error)}') from error
     for name in path.split("."):
         try:
-            found = getattr(found, name)
+            value = getattr(value, name)
         except AttributeError:
             raise TargetError(f'{what} "{spec}": {module_name} has no "{path}"') from None
-    return found
+    return value
 
 
 def make_importable(folder: Path) -> None:
-    """Append a folder to `sys.path`: the user's modules are found there, and none of them shadows a library."""
+    """Append a folder to `sys.path`, so that the user's modules can be imported and none of them shadows a library."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
 
 def takes_context(target: Target) -> bool:
-    """Whether the target wants the context beside the request: two positional parameters or `*args`."""
+    """Whether the target accepts the context beside the request: two positional parameters or `*args`."""
     try:
         parameters = inspect.signature(target).parameters.values()
     except (TypeError, ValueError):
         return False
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    positional = sum(1 for one in parameters if one.kind in kinds)
-    return positional >= _WITH_CONTEXT or any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters)
+    positional = sum(1 for parameter in parameters if parameter.kind in kinds)
+    return positional >= _PARAMETERS_WITH_CONTEXT or any(
+        parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters
+    )
 
 
-class Caller:
+class TargetCaller:
     """Calls one target for many cases; async targets share one event loop.
 
     Attributes:
         target: the callable.
         asks_model: whether it may make model calls; see `without_model`.
-        opaque: whether it lives outside this process: recorded and replayed whole, at the verify boundary.
+        opaque: whether it runs outside this process, so that its result is recorded and replayed, not its model calls.
     """
 
     def __init__(self, target: Target) -> None:
@@ -133,80 +143,82 @@ class Caller:
         self._takes_context = takes_context(target)
         owner = getattr(target, "__self__", None)
         self.opaque = bool(getattr(owner, "opaque", False))
-        # only the context brings a model along
+        # only the context offers a model
         self.asks_model = self._takes_context and not self.opaque and bool(getattr(target, "asks_model", True))
         self._close = getattr(owner, "aclose", None) if self.opaque else None
         self._loop: asyncio.Runner | None = None
 
     def __call__(self, request: VerifyRequest, context: VerifyContext) -> Any:
-        """Give the target's result; raises what the target raises."""
-        result = self._begin(request, context)
+        """Return the target's result; raises what the target raises."""
+        result = self._invoke(request, context)
         if inspect.isawaitable(result):
             if self._loop is None:
                 self._loop = asyncio.Runner()
-                # whoever forgets to close the caller leaves no loop behind
+                # closes the loop although nobody closed the caller
                 weakref.finalize(self, self._loop.close)
             return self._loop.run(_awaited(result))
         return result
 
-    async def ahead(self, request: VerifyRequest, context: VerifyContext, aside: Aside) -> Any:
-        """Give the same without holding up the event loop: `aside` runs a target that isn't async, as `in_thread`."""
+    async def call_async(self, request: VerifyRequest, context: VerifyContext, in_thread: RunInThread) -> Any:
+        """Return the same without blocking the event loop: `in_thread` runs a sync target, as `run_in_thread` does."""
         if _is_async(self.target):
-            return await self._begin(request, context)
-        result = await aside(partial(self._begin, request, context))
+            return await self._invoke(request, context)
+        result = await in_thread(partial(self._invoke, request, context))
         return await result if inspect.isawaitable(result) else result
 
     async def aclose(self) -> None:
-        """End what the target holds outside this process."""
+        """Close what the target opened outside this process."""
         if self._close is not None:
             await self._close()
 
     def close(self) -> None:
-        """Close the event loop of direct calls, if there was one."""
+        """Close the event loop of direct calls, if there is one."""
         if self._loop is not None:
             self._loop.close()
             self._loop = None
 
-    def _begin(self, request: VerifyRequest, context: VerifyContext) -> Any:
+    def _invoke(self, request: VerifyRequest, context: VerifyContext) -> Any:
         return self.target(request, context) if self._takes_context else self.target(request)
 
 
-class _Replayed:
-    """Stands for a target outside this process in fixture mode, where it is replayed and never asked."""
+class _ReplayedTarget:
+    """Replaces a target outside this process in fixture mode, where its results are replayed."""
 
     opaque = True
 
     async def verify(self, request: VerifyRequest) -> Any:
-        raise RuntimeError(f"a target outside this process is not asked in fixture mode: {request!r}")
+        raise RuntimeError(f"a target outside this process is not called in fixture mode: {request!r}")
 
 
 def _is_async(target: Target) -> bool:
-    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004 - whether its call is async is asked, not whether it can be called
+    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004 - the question is whether the call is async, not whether the object is callable
 
 
 async def _awaited(result: Any) -> Any:
     return await result
 
 
-def daemon(call: Callable[[], object], name: str = "packbench-target") -> Thread:
-    """Run a call on a daemon thread, which never holds up the interpreter's exit."""
+def start_daemon_thread(call: Callable[[], object], name: str = "packbench-target") -> Thread:
+    """Run a call on a daemon thread, which never delays the interpreter's exit."""
     thread = Thread(target=call, name=name, daemon=True)
     thread.start()
     return thread
 
 
-async def in_thread(call: Callable[[], Any], start: Callable[[Callable[[], None]], object] = daemon) -> Any:
-    """Run a call on a thread and wait for it; the thread is left to itself where the wait is cancelled.
+async def run_in_thread(
+    call: Callable[[], Any], start: Callable[[Callable[[], None]], object] = start_daemon_thread
+) -> Any:
+    """Run a call on a thread and wait for it; the thread is abandoned where the wait is cancelled.
 
-    The pool of `concurrent.futures` would hold up the interpreter's exit: its threads are joined there.
+    `asyncio.to_thread` would delay the interpreter's exit, which joins the threads of `concurrent.futures`.
 
     Args:
-        call: what to run; it sees the context variables of now.
+        call: the function; it has a copy of the current context variables.
         start: has a function called on some thread.
     """
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Any] = loop.create_future()
-    settle = partial(_settle, done)
+    future: asyncio.Future[Any] = loop.create_future()
+    settle = partial(_settle, future)
 
     def run() -> None:
         result: Any = None
@@ -214,38 +226,38 @@ async def in_thread(call: Callable[[], Any], start: Callable[[Callable[[], None]
         try:
             result = call()
         except StopIteration as stopped:
-            # a future refuses this one
+            # a future does not accept this exception
             error = RuntimeError(f"StopIteration: {stopped}")
-        except BaseException as raised:  # noqa: BLE001 - whatever a user's target raises is that case's error
-            # without this frame: what the target left open is let go of with its own frames, at once
+        except BaseException as raised:  # noqa: BLE001 - any exception of a target is an error of its case
+            # without this frame, so that the target's own frames are freed with its objects at once
             error = raised.with_traceback(raised.__traceback__ and raised.__traceback__.tb_next)
-        # the loop is closed where the run ended without waiting for this thread
+        # the loop is closed if the run ended without waiting for this thread
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, error)
 
     start(partial(copy_context().run, run))
     try:
-        return await done
+        return await future
     finally:
-        del done
+        del future
 
 
-def _settle(done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    if done.done():
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
         return
     if error is not None:
-        done.set_exception(error)
+        future.set_exception(error)
     else:
-        done.set_result(result)
+        future.set_result(result)
 
 
 def release_pools() -> None:
-    """Let the interpreter end although a target's own `ThreadPoolExecutor` hangs.
+    """Let the interpreter exit although a target's own `ThreadPoolExecutor` hangs.
 
-    Its threads are joined at exit even where they are daemons, as all are that a target starts on a daemon thread;
-    pools of the main thread's own have none.
+    Its threads are daemons, since a target runs on a daemon thread; those of the main thread's pools are not.
     """
+    # private names: the interpreter's exit joins these threads, daemons too, and only `os._exit` would skip that
     pools = sys.modules.get("concurrent.futures.thread")
-    joined = getattr(pools, "_threads_queues", {})
-    for thread in [thread for thread in list(joined) if thread.daemon]:
-        joined.pop(thread, None)
+    queues = getattr(pools, "_threads_queues", {})
+    for thread in [thread for thread in list(queues) if thread.daemon]:
+        queues.pop(thread, None)

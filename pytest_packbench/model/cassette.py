@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 CASSETTE_VERSION = 1
-VERIFY = "verify"
+VERIFY_ROLE = "verify"
 """The role of the one exchange that a target outside this process leaves: its whole result."""
 
 

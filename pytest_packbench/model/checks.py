@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin,
 # of pydantic only its core, which reads records as well: a command that compares runs needs no more
 from pydantic_core import SchemaValidator, ValidationError, core_schema
 
-from pytest_packbench.model.result import LATER, OWN_KEYS, OWN_VERSION, ROW, CaseResult
+from pytest_packbench.model.result import EXTENSION_KEYS, EXTENSION_VERSION, OPTIONAL_ROW_FIELDS, ROW_FIELDS, CaseResult
 from pytest_packbench.model.run import Mode, Origin
-from pytest_packbench.model.score import Kind, Term
-from pytest_packbench.model.strict_json import shown
+from pytest_packbench.model.score import Constraint, Term
+from pytest_packbench.model.strict_json import printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -41,11 +41,11 @@ def result_problem(result: CaseResult) -> tuple[str, str] | None:
         check.validate_python({name: getattr(result, name) for name in kinds})
     except ValidationError as error:
         name = str(error.errors(include_url=False, include_context=False)[0]["loc"][0])
-        return name, f"got {shown(repr(getattr(result, name)))}, expected {kinds[name].words}"
+        return name, f"got {printable(repr(getattr(result, name)))}, expected {kinds[name].words}"
     return None
 
 
-def own_problem(own: Mapping[str, Any]) -> str | None:
+def extension_problem(own: Mapping[str, Any]) -> str | None:
     """Tell what is wrong with a record's own object.
 
     Args:
@@ -64,16 +64,16 @@ def own_problem(own: Mapping[str, Any]) -> str | None:
             return f"{place}: is missing"
         expected = first["msg"].removeprefix("Input should be ")
         expected = expected.replace("String should match", "a string that matches")
-        return f"{place}: expected {expected}, got {shown(repr(first['input']))}"
+        return f"{place}: expected {expected}, got {printable(repr(first['input']))}"
     return None
 
 
-def own_schema() -> CoreSchema:
+def extension_schema() -> CoreSchema:
     """Give the schema of a record's own object."""
     text, name = schema_of(str), core_schema.typed_dict_field(schema_of(str), required=True)
-    found = _schemas(name for name in OWN_KEYS if name in _HINTS) | {
+    found = _schemas(name for name in EXTENSION_KEYS if name in _HINTS) | {
         # of the run
-        "version": core_schema.chain_schema([schema_of(int), core_schema.literal_schema([OWN_VERSION])]),
+        "version": core_schema.chain_schema([schema_of(int), core_schema.literal_schema([EXTENSION_VERSION])]),
         "mode": schema_of(Mode),
         "origin": schema_of(Origin | None),
         **dict.fromkeys(("target", "pack"), text),
@@ -93,12 +93,12 @@ def own_schema() -> CoreSchema:
         ),
     }
     required = ("version", "score", "threshold", "verdict", "terms")
-    return object_schema({key: found[key] for key in (*OWN_KEYS, "judge")}, required)
+    return object_schema({key: found[key] for key in (*EXTENSION_KEYS, "judge")}, required)
 
 
 def row_schema() -> CoreSchema:
     """Give the schema of a report's row."""
-    return object_schema(_schemas(ROW), [name for name in ROW if name not in LATER])
+    return object_schema(_schemas(ROW_FIELDS), [name for name in ROW_FIELDS if name not in OPTIONAL_ROW_FIELDS])
 
 
 def object_schema(members: Mapping[str, CoreSchema], required: Collection[str]) -> CoreSchema:
@@ -113,9 +113,9 @@ def schemas_of(kind: type) -> dict[str, CoreSchema]:
 
 
 def schema_of(hint: Any) -> CoreSchema:
-    """Give the strict schema of a type: plain ones, literals, tuples, dicts, or None; with what its `Kind` says."""
+    """Give the strict schema of a type: plain ones, literals, tuples, dicts, or None; with its `Constraint`."""
     plain, *beside = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    kind = next((one for one in beside if isinstance(one, Kind)), Kind())
+    kind = next((one for one in beside if isinstance(one, Constraint)), Constraint())
     origin, inner = get_origin(plain), get_args(plain)
     if NoneType in inner:
         (some,) = (one for one in inner if one is not NoneType)
@@ -137,15 +137,15 @@ def schema_of(hint: Any) -> CoreSchema:
 
 
 @cache
-def _result_check() -> tuple[SchemaValidator, dict[str, Kind]]:
+def _result_check() -> tuple[SchemaValidator, dict[str, Constraint]]:
     beside = ((name, one) for name, hint in _HINTS.items() for one in get_args(hint))
-    kinds = {name: one for name, one in beside if isinstance(one, Kind)}
+    kinds = {name: one for name, one in beside if isinstance(one, Constraint)}
     return SchemaValidator(object_schema(_schemas(kinds), kinds)), kinds
 
 
 @cache
 def _own_check() -> SchemaValidator:
-    return SchemaValidator(own_schema())
+    return SchemaValidator(extension_schema())
 
 
 def _schemas(names: Iterable[str]) -> dict[str, CoreSchema]:

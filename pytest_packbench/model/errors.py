@@ -101,13 +101,13 @@ class CassetteError(InputError):
     """A cassette can't be used for its case."""
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Give an error's type and its text, `ValueError: too long`; the type alone where it has no text."""
-    text = text_of(error)
+    text = error_text(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def text_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Give an error's text, or words that say that it can't be read: it may be anybody's."""
     try:
         return str(error)
@@ -117,12 +117,12 @@ def text_of(error: BaseException) -> str:
         return UNREADABLE
 
 
-def pointer_of(location: Iterable[str | int]) -> str:
+def json_pointer(location: Iterable[str | int]) -> str:
     """Give the JSON pointer (RFC 6901) of a path of keys and positions."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in location)
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Show a JSON value in at most 60 characters, with the name of its type where it isn't plain."""
     text = json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
@@ -135,7 +135,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     return _guess(close[0]) if close else f"known here: {', '.join(names)}"
 
 
-def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+def validation_problems(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
     """Translate pydantic's errors on `model` into problems, in the order of the file."""
     found = [(detail, _problem(detail, model)) for detail in error.errors(include_url=False)]
     # a misspelt key is missing under its right name as well: only the misspelling is said, and said first
@@ -159,15 +159,15 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> Problem:
     steps = [step for step in location if isinstance(step, int) or not step.startswith(("tuple[", "nullable"))]
     if kind == "extra_forbidden":
         word, names = str(steps[-1]), [step for step in steps[:-1] if isinstance(step, str)]
-        return Problem(pointer_of(steps), f'unknown key "{word}"', suggestion(word, _keys_at(model, names)))
+        return Problem(json_pointer(steps), f'unknown key "{word}"', suggestion(word, _keys_at(model, names)))
     if kind == "missing":
-        return Problem(pointer_of(steps), f'the key "{steps[-1]}" is missing', "add it")
-    wrong = f"got {shown(detail['input'])}"
+        return Problem(json_pointer(steps), f'the key "{steps[-1]}" is missing', "add it")
+    wrong = f"got {format_value(detail['input'])}"
     expected = context.get("expected") or _expected(kind, context)
     if expected:
-        return Problem(pointer_of(steps), str(context.get("wrong", wrong)), f"expected {expected}")
+        return Problem(json_pointer(steps), str(context.get("wrong", wrong)), f"expected {expected}")
     message = detail["msg"].removeprefix("Value error, ")
-    return Problem(pointer_of(steps), wrong, message[:1].lower() + message[1:])
+    return Problem(json_pointer(steps), wrong, message[:1].lower() + message[1:])
 
 
 def _expected(kind: str, context: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from pytest_packbench.model.case import CaseId, Fraction, ListOf, Name, StrictModel
-from pytest_packbench.model.result import UNREADABLE
+from pytest_packbench.model.result import UNREADABLE_GROUP
 
 # no share of independent cases: an exact bound would not mean anything
 _UNBOUNDED = ("completeness", "mean_score")
@@ -105,7 +105,7 @@ class GateResult:
             return self.metric
         if self.value is None:
             return f"{self.metric} (by {self.by})"
-        return f"{self.metric} ({self.by} {self.value or UNREADABLE})"
+        return f"{self.metric} ({self.by} {self.value or UNREADABLE_GROUP})"
 
 
 def _wrong(wrong: str, expected: str) -> PydanticCustomError:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, final, get_a
 
 from pydantic_core import from_json
 
-from pytest_packbench.model.score import Kind
+from pytest_packbench.model.score import Constraint
 from pytest_packbench.model.strict_json import (
     SURROGATE,
     U32_MAX,
@@ -27,8 +27,8 @@ from pytest_packbench.model.strict_json import (
     expected_integer,
     has_surrogate,
     is_plain,
-    shown,
-    shown_value,
+    printable,
+    printable_repr,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _SUITE = r"[a-z0-9][a-z0-9_-]*"
 _SUITE_NAME = re.compile(f"{_SUITE}+")
 _SUITE_PROBLEM = "expected a suite name of a-z, 0-9, _ and -"
 _SHORT_HOOKS = 1_000
-_U64 = Kind(least=0, most=U64_MAX)
+_U64 = Constraint(least=0, most=U64_MAX)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -71,7 +71,7 @@ class HookDecision:
 
     hook: str
     decision: str
-    rule: Annotated[int | None, Kind(least=0, most=U32_MAX)] = None
+    rule: Annotated[int | None, Constraint(least=0, most=U32_MAX)] = None
 
     def __post_init__(self) -> None:
         """Check the types and bounds."""
@@ -111,7 +111,7 @@ class EvalRecord:
     """
 
     schema_version: int = EVAL_SCHEMA_VERSION
-    test_suite: Annotated[str, Kind(pattern=f"^{_SUITE}$")]
+    test_suite: Annotated[str, Constraint(pattern=f"^{_SUITE}$")]
     test_id: str
     attack_category: str
     agent_decision: EvalDecision
@@ -134,7 +134,7 @@ class EvalRecord:
         for name in ("test_suite", "test_id", "attack_category", "llm_model", "run_id", "timestamp"):
             _check_string(name, getattr(self, name))
         if not _SUITE_NAME.fullmatch(self.test_suite):
-            raise RecordError(f"test_suite: {_SUITE_PROBLEM}, got {shown_value(self.test_suite)}")
+            raise RecordError(f"test_suite: {_SUITE_PROBLEM}, got {printable_repr(self.test_suite)}")
         _check_variant("agent_decision", self.agent_decision, EVAL_DECISIONS)
         _check_variant("expected", self.expected, EVAL_DECISIONS)
         _check_variant("llm_backend", self.llm_backend, _OPEN_BACKENDS)
@@ -241,9 +241,9 @@ def strict_problem(record: EvalRecord) -> str | None:
         One line that begins with the field, or None where the reader of spec eval_record.rs would accept it.
     """
     if record.test_suite not in EVAL_SUITES:
-        return f"test_suite: {_one_of(EVAL_SUITES)}, got {shown_value(record.test_suite)}"
+        return f"test_suite: {_one_of(EVAL_SUITES)}, got {printable_repr(record.test_suite)}"
     if record.llm_backend not in EVAL_BACKENDS:
-        return f"llm_backend: {_one_of(EVAL_BACKENDS)}, got {shown_value(record.llm_backend)}"
+        return f"llm_backend: {_one_of(EVAL_BACKENDS)}, got {printable_repr(record.llm_backend)}"
     return None
 
 
@@ -267,24 +267,24 @@ def _check_version(version: int) -> None:
 def _check_instance(name: str, value: object, kind: type) -> None:
     # No subclasses here and below: a bool is no token count, an enum's member does not print as its string.
     if type(value) is not kind:
-        raise RecordError(f"{name}: expected {kind.__name__}, got {shown_value(value)}")
+        raise RecordError(f"{name}: expected {kind.__name__}, got {printable_repr(value)}")
 
 
 def _check_string(name: str, value: object) -> None:
     if type(value) is not str:
-        raise RecordError(f"{name}: expected a string, got {shown_value(value)}")
+        raise RecordError(f"{name}: expected a string, got {printable_repr(value)}")
     if has_surrogate(value):
-        raise RecordError(f"{name}: unpaired surrogate in {shown_value(value)}")
+        raise RecordError(f"{name}: unpaired surrogate in {printable_repr(value)}")
 
 
 def _check_integer(name: str, value: object, maximum: int) -> None:
     if type(value) is not int or not 0 <= value <= maximum:
-        raise RecordError(f"{name}: {expected_integer(maximum)}, got {shown_value(value)}")
+        raise RecordError(f"{name}: {expected_integer(maximum)}, got {printable_repr(value)}")
 
 
 def _check_variant(name: str, value: object, allowed: Collection[str]) -> None:
     if type(value) is not str or value not in allowed:
-        raise RecordError(f"{name}: {_one_of(allowed)}, got {shown_value(value)}")
+        raise RecordError(f"{name}: {_one_of(allowed)}, got {printable_repr(value)}")
 
 
 def _is_sound(values: Mapping[str, Any]) -> bool:
@@ -324,7 +324,7 @@ def _packbench_of(text: str, *, finite: bool = True) -> dict[str, Any]:
         # A raw surrogate, possible in a str only, is a TypeError.
         raise SerdeError(str(error)) from None
     if type(kept) is not dict:
-        raise SerdeError(f"expected an object, got {shown(text)}")
+        raise SerdeError(f"expected an object, got {printable(text)}")
     if finite and not all_finite(kept.values()):
         raise SerdeError("a number is out of range")
     return kept
@@ -427,7 +427,7 @@ def _variant(allowed: Collection[str]) -> Callable[[JsonReader], str]:
     def read(reader: JsonReader) -> str:
         value = reader.variant()
         if value not in allowed:
-            raise SerdeError(f"{_one_of(allowed)}, got {shown_value(value)}")
+            raise SerdeError(f"{_one_of(allowed)}, got {printable_repr(value)}")
         return value
 
     return read
@@ -441,7 +441,7 @@ def _optional(read: Callable[[JsonReader], int]) -> Callable[[JsonReader], int |
 def _suite(reader: JsonReader) -> str:
     value = reader.variant()
     if not _SUITE_NAME.fullmatch(value):
-        raise SerdeError(f"{_SUITE_PROBLEM}, got {shown_value(value)}")
+        raise SerdeError(f"{_SUITE_PROBLEM}, got {printable_repr(value)}")
     return value
 
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pytest_packbench.model.record import EVAL_DECISIONS
-from pytest_packbench.model.score import VERDICTS, Kind
+from pytest_packbench.model.score import VERDICTS, Constraint
 from pytest_packbench.model.strict_json import U32_MAX
 
 if TYPE_CHECKING:
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
 
 
 QUARANTINE = ("skip", "xfail")
-UNREADABLE = "(can't be read)"
+UNREADABLE_GROUP = "(can't be read)"
 """The name of a group of cases that can't be read, whose own names are empty."""
-ERROR_TEXTS = ("run_id", "test_id", "verdict", "kind", "message", "file", "timestamp")
+ERROR_LINE_FIELDS = ("run_id", "test_id", "verdict", "kind", "message", "file", "timestamp")
 """What a line of `errors.jsonl` always holds: texts; the trial stands there too, but for the first."""
-OWN_VERSION = 1
+EXTENSION_VERSION = 1
 """The version of our own object in a record."""
-OWN_KEYS = (
+EXTENSION_KEYS = (
     *("version", "score", "threshold", "verdict", "terms", "match_level", "match_depth", "answer"),
     *("case_id", "case_type", "difficulty", "tags", "facets", "file", "mode", "origin", "stale", "trial"),
     *("target", "pack", "bundled", "case_sha256", "cassette_sha256", "suite_sha256", "versions"),
     *("utility", "valid", "cached", "calls"),
 )
 """The keys of that object as they are written, the last four only where they tell something; other keys are foreign."""
-_Text = Annotated[str, Kind("a string")]
-_TextOrNull = Annotated[str | None, Kind("a string or null")]
-_Flag = Annotated[bool, Kind("true or false")]
-_FlagOrNull = Annotated[bool | None, Kind("true, false or null")]
-_Share = Annotated[float | None, Kind("a number from 0 to 1, or null", least=0, most=1)]
-_Count = Annotated[int, Kind("an integer of 0 or more", least=0)]
-_CountOrNull = Annotated[int | None, Kind("an integer of 0 or more, or null", least=0)]
-_U32 = Annotated[int, Kind(f"an integer from 0 to {U32_MAX}", least=0, most=U32_MAX)]
-_Digest = Annotated[str | None, Kind("a SHA-256 in hexadecimal, or null", pattern=r"^[0-9a-f]{64}$")]
-_Words = Annotated[tuple[str, ...], Kind("an array of strings")]
-_Named = Annotated[dict[str, str], Kind("an object of strings")]
+_Text = Annotated[str, Constraint("a string")]
+_TextOrNull = Annotated[str | None, Constraint("a string or null")]
+_Flag = Annotated[bool, Constraint("true or false")]
+_FlagOrNull = Annotated[bool | None, Constraint("true, false or null")]
+_Share = Annotated[float | None, Constraint("a number from 0 to 1, or null", least=0, most=1)]
+_Count = Annotated[int, Constraint("an integer of 0 or more", least=0)]
+_CountOrNull = Annotated[int | None, Constraint("an integer of 0 or more, or null", least=0)]
+_U32 = Annotated[int, Constraint(f"an integer from 0 to {U32_MAX}", least=0, most=U32_MAX)]
+_Digest = Annotated[str | None, Constraint("a SHA-256 in hexadecimal, or null", pattern=r"^[0-9a-f]{64}$")]
+_Words = Annotated[tuple[str, ...], Constraint("an array of strings")]
+_Named = Annotated[dict[str, str], Constraint("an object of strings")]
 _Terms = Annotated[
-    tuple[dict[str, Any], ...], Kind("an array of objects with name, effect, value from -1 to 1, and detail")
+    tuple[dict[str, Any], ...], Constraint("an array of objects with name, effect, value from -1 to 1, and detail")
 ]
-_Verdict = Annotated[str, Kind(f"one of {', '.join(VERDICTS)}", among=VERDICTS)]
-_Decision = Annotated[str | None, Kind(f"one of {', '.join(EVAL_DECISIONS)}, or null", among=EVAL_DECISIONS)]
+_Verdict = Annotated[str, Constraint(f"one of {', '.join(VERDICTS)}", among=VERDICTS)]
+_Decision = Annotated[str | None, Constraint(f"one of {', '.join(EVAL_DECISIONS)}, or null", among=EVAL_DECISIONS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,7 @@ class CaseResult:
 
     def row(self) -> dict[str, Any]:
         """Give the row of a report: all but the suite, which the run tells, and what stands in files of its own."""
-        return {name: getattr(self, name) for name in ROW}
+        return {name: getattr(self, name) for name in ROW_FIELDS}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], suite: str) -> CaseResult:
@@ -168,7 +168,7 @@ class CaseResult:
         Raises:
             TypeError: a key is missing.
         """
-        known = {name: row[name] for name in ROW if name in row}
+        known = {name: row[name] for name in ROW_FIELDS if name in row}
         for name in ("tags", "terms"):
             # what is no array is told with its name by the check
             known[name] = tuple(known[name]) if isinstance(known.get(name), list) else known.get(name)
@@ -212,12 +212,12 @@ class CaseResult:
         """Give the line of `errors.jsonl`."""
         return {
             "run_id": run_id,
-            **{name: getattr(self, name) for name in ERROR_TEXTS[1:]},
+            **{name: getattr(self, name) for name in ERROR_LINE_FIELDS[1:]},
             **({"trial": self.trial} if self.trial else {}),
         }
 
 
-def clock(ns: int) -> str:
+def format_timestamp(ns: int) -> str:
     """Write a UTC clock reading (nanoseconds since 1970) as `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
     return f"{_second(ns // 1_000_000_000)}.{ns // 1_000_000 % 1000:03d}Z"
 
@@ -227,19 +227,19 @@ def _second(seconds: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
-def own_object(told: Mapping[str, Any]) -> dict[str, Any]:
+def extension_object(told: Mapping[str, Any]) -> dict[str, Any]:
     """Make our own object in a record.
 
     Args:
         told: the fields of a result, what is true of all cases of the run, and the record's `origin` and `calls`, by
             key; foreign ones are left out.
     """
-    return {key: told[key] for key in OWN_KEYS if key in told}
+    return {key: told[key] for key in EXTENSION_KEYS if key in told}
 
 
 _FIELDS = tuple(one.name for one in fields(CaseResult))
-ROW = tuple(name for name in _FIELDS if name not in {"suite", "record", "payload"})
+ROW_FIELDS = tuple(name for name in _FIELDS if name not in {"suite", "record", "payload"})
 """The fields in the row of a report: the run tells the suite, and the other two stand in files of their own."""
-LATER = frozenset({"valid", "judge", "cached"})
+OPTIONAL_ROW_FIELDS = frozenset({"valid", "judge", "cached"})
 """Those that a report of an earlier program doesn't have."""
-_OF_OWN = frozenset(OWN_KEYS).intersection(_FIELDS)
+_OF_OWN = frozenset(EXTENSION_KEYS).intersection(_FIELDS)

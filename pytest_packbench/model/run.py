@@ -17,9 +17,9 @@ Mode = Literal["fixture", "live", "record"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 Origin = Literal["authored", "recorded"]
 """Who wrote a recording: a person, or the program from a model's answers."""
-OWN_TEST = "test:"
+TEST_TARGET_PREFIX = "test:"
 """How `target` begins for a test of the user's own; a run of several lists them, joined by commas."""
-CLUSTER = "cluster"
+CLUSTER_SETTING = "cluster"
 """The setting that names the facet whose values cases share by design, so that they are not independent."""
 WORKER_WINDOW = 2
 """Attempts under way at once in one of several processes: such a one knows its next case only."""
@@ -117,14 +117,14 @@ class ExpectedCalls:
         trials: attempts at each case.
         recorded: calls of attempts at cases that have a recording, as many as it has.
         unrecorded: attempts at cases without one.
-        own: attempts whose target asks no model of ours.
+        external: attempts whose target does not call models through packbench.
     """
 
     cases: int
     trials: int
     recorded: int
     unrecorded: int
-    own: int
+    external: int
 
 
 @dataclass(frozen=True, slots=True)

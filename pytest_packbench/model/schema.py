@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from pytest_packbench.model.checks import object_schema, own_schema, row_schema, schema_of, schemas_of
+from pytest_packbench.model.checks import extension_schema, object_schema, row_schema, schema_of, schemas_of
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, HookDecision
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.run import MODES, RUN_DOCUMENT_VERSION
@@ -54,7 +54,7 @@ def _record_schema() -> CoreSchema:
     changed = {
         "schema_version": core_schema.with_default_schema(version, default=EVAL_SCHEMA_VERSION),
         "hook_decisions": core_schema.with_default_schema(core_schema.list_schema(hook), default=[]),
-        "packbench": own_schema(),
+        "packbench": extension_schema(),
     }
     plain = {name: schema_of(hint) for name, hint in hints.items() if name not in changed}
     return object_schema({name: (plain | changed)[name] for name in hints}, _required(EvalRecord))

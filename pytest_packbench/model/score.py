@@ -11,7 +11,7 @@ VERDICTS: tuple[str, ...] = get_args(Verdict)
 TOLERANCE = 1e-9
 
 
-class Kind(NamedTuple):
+class Constraint(NamedTuple):
     """What a field holds, beside its type.
 
     Attributes:
@@ -43,7 +43,7 @@ class Term:
 
     name: str
     effect: Effect = "add"
-    value: Annotated[float, Kind("a number from -1 to 1", least=-1, most=1)] = 0.0
+    value: Annotated[float, Constraint("a number from -1 to 1", least=-1, most=1)] = 0.0
     detail: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def judged(points: float, threshold: float) -> Verdict:
     return "passed" if points >= threshold - TOLERANCE else "failed"
 
 
-def scored(score: Score) -> str:
+def describe_score(score: Score) -> str:
     """Say a score against its threshold: `score 0.35 < 0.80`."""
     if score.score is None:
         return score.verdict

@@ -55,7 +55,7 @@ def has_surrogate(text: str) -> bool:
     return not text.isascii() and SURROGATE.search(text) is not None
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """`text` cut to 60 characters with everything unprintable escaped, so that a message stays one line."""
     head = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:_SHOWN])
     return head + "..." if len(text) > _SHOWN else head
@@ -66,10 +66,10 @@ def expected_integer(maximum: int) -> str:
     return f"expected an integer 0..{maximum}"
 
 
-def shown_value(value: object) -> str:
+def printable_repr(value: object) -> str:
     """Show any value as `shown` shows texts; of one without a repr the type."""
     try:
-        return shown(repr(value))
+        return printable(repr(value))
     except (ValueError, RecursionError):
         # Integers of more than 4,300 digits and deep lists have no repr.
         return f"a huge {type(value).__name__}"
@@ -132,17 +132,17 @@ def _check_json(value: Any, *, depth: int) -> None:
         raise SerdeError(f"nested deeper than {_MAX_DEPTH}")
     for name, item in value.items() if kind is dict else enumerate(value):
         if kind is dict and (type(name) is not str or has_surrogate(name)):
-            raise SerdeError(f"expected a key of valid Unicode, got {shown_value(name)}")
+            raise SerdeError(f"expected a key of valid Unicode, got {printable_repr(name)}")
         try:
             _check_json(item, depth=depth + 1)
         except SerdeError as error:
-            raise error.inside(shown(name) if isinstance(name, str) else f"[{name}]") from None
+            raise error.inside(printable(name) if isinstance(name, str) else f"[{name}]") from None
 
 
 def _check_scalar(value: object) -> None:
     if type(value) is str:
         if has_surrogate(value):
-            raise SerdeError(f"unpaired surrogate in {shown_value(value)}")
+            raise SerdeError(f"unpaired surrogate in {printable_repr(value)}")
     elif type(value) is float:
         if not isfinite(value):
             raise SerdeError(f"expected a finite number, got {value}")
@@ -150,7 +150,7 @@ def _check_scalar(value: object) -> None:
         if value.bit_length() > _MAX_BITS:
             raise SerdeError(f"expected an integer of at most {_MAX_BITS} bits")
     elif value is not None and type(value) is not bool:
-        raise SerdeError(f"expected a JSON value, got {shown_value(value)}")
+        raise SerdeError(f"expected a JSON value, got {printable_repr(value)}")
 
 
 class JsonReader:
@@ -247,7 +247,7 @@ class JsonReader:
             return token[1:-1]
         value: str = json.loads(token)
         if has_surrogate(value):
-            raise SerdeError(f"unpaired surrogate in {shown(token)}")
+            raise SerdeError(f"unpaired surrogate in {printable(token)}")
         return value
 
     def _string_token(self) -> str:
@@ -375,9 +375,9 @@ class JsonReader:
         string = _STRING.match(self._text, self._at)
         end = string.end() + 1 if string else self._at + (len(bare) or 1)
         token = self._text[self._at : end]
-        return SerdeError(f"{problem}, got {shown(token) or 'nothing'}")
+        return SerdeError(f"{problem}, got {printable(token) or 'nothing'}")
 
     def _malformed(self, what: str) -> SerdeError:
         """The text breaks the grammar here: say what would have been right."""
-        found = shown(self._text[self._at : self._at + 1]) or "the end of the line"
+        found = printable(self._text[self._at : self._at + 1]) or "the end of the line"
         return SerdeError(f"expected {what} at column {self._at + 1}, got {found}")

@@ -1,4 +1,4 @@
-"""Packs: the knowledge of one domain each. A domain's words stay in its folder."""
+"""Packs: the knowledge of one domain each. The words of a domain stay in its folder."""
 
 from __future__ import annotations
 
@@ -10,18 +10,23 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.pack import Starter
 
-FILES = {
-    "hts": "The tariff schedule's file, from rootdir, for targets that look goods up in it.",
-    "harmbench": "HarmBench's CSV file, or a folder of such files, from rootdir: the texts that cases name by hash.",
-    "injecagent_responses": "InjecAgent's attacker_simulated_responses.json, from rootdir, for its second step.",
-}
-"""Files that a pack's target may need: `hts` is given by ini `packbench_hts` or environment `PACKBENCH_HTS`."""
+
+def target_files() -> dict[str, str]:
+    """Return the files that targets of the built-in packs may need, with a description each.
+
+    Each pack declares its own as `FILES` in the `__init__` of its folder, which imports nothing else of the pack: every
+    pytest run calls this, to register their ini keys. The file `x` is set by ini `packbench_x` or by the environment
+    variable `PACKBENCH_X`.
+    """
+    from pytest_packbench.packs import agent_safety, tariff
+
+    return {**tariff.FILES, **agent_safety.FILES}
 
 
 def read_starter(package: str, *, takes: Mapping[str, str] | None = None) -> Starter:
-    """Read a pack's starter from the folders `starter/suite` and `starter/project` of its package.
+    """Read a pack's starter from the folders `starter/suite` and `starter/project` in its package.
 
-    A file `x.py.txt` is given as `x.py`: what is written for the user is no module of ours.
+    A file `x.py.txt` becomes `x.py`: it is written for users, and is no module of this package.
     """
     from importlib.resources import files
 
@@ -32,10 +37,10 @@ def read_starter(package: str, *, takes: Mapping[str, str] | None = None) -> Sta
     return Starter(suite=suite, project=project, takes=takes or {})
 
 
-def _texts(folder: Traversable, before: str) -> Iterator[tuple[str, str]]:
-    for place in sorted(folder.iterdir(), key=lambda one: one.name):
-        if place.is_dir():
-            yield from _texts(place, f"{before}{place.name}/")
+def _texts(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
+    for path in sorted(folder.iterdir(), key=lambda path: path.name):
+        if path.is_dir():
+            yield from _texts(path, f"{prefix}{path.name}/")
         else:
-            name = place.name.removesuffix(".txt") if place.name.endswith(".py.txt") else place.name
-            yield before + name, place.read_text("utf-8")
+            name = path.name.removesuffix(".txt") if path.name.endswith(".py.txt") else path.name
+            yield prefix + name, path.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""The packs that there are: given ones, built-in ones, those of installed distributions."""
+"""All packs by name: those of the project, those that come with the package, and those of installed distributions."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 DEFAULT_PACK = "generic"
 GROUP = "pytest_packbench.packs"
-"""The entry-point group in which a distribution names its packs, each `name = "package.module:attr"`."""
+"""The entry-point group of packs in distributions: `name = "package.module:attr"`."""
 
 
 class PackError(ValueError):
-    """A pack can't be loaded: one line that says which, and why."""
+    """A pack can't be loaded: which one and why, in one line."""
 
 
 def builtin() -> dict[str, Pack]:
-    """Give the packs that come with the package, by name; imported only when asked for."""
+    """Return the packs that come with the package, by name; they are imported by this call."""
     from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
     from pytest_packbench.packs.generic.pack import GenericPack
     from pytest_packbench.packs.tariff.pack import TariffPack
@@ -35,56 +35,56 @@ def builtin() -> dict[str, Pack]:
 
 
 class Packs(Mapping[str, "Pack"]):
-    """All packs by name: given ones, then built-in ones, then those of installed distributions (`GROUP`).
+    """All packs by name: those of the project take precedence over built-in ones, and these over distributions.
 
-    A distribution's pack is imported when it is first asked for, so that a broken one harms its own suites only.
-    Looking one up raises `PackError` where it can't be loaded.
+    The pack of a distribution is imported on its first use, so that a broken one affects its own suites only. A lookup
+    raises `PackError` if the pack can't be loaded.
     """
 
-    def __init__(self, given: Iterable[object] = ()) -> None:
-        self._ready = builtin() | {pack.name: pack for pack in map(_checked, given)}
+    def __init__(self, packs: Iterable[object] = ()) -> None:
+        self._loaded = builtin() | {pack.name: pack for pack in map(_validate, packs)}
 
     def __getitem__(self, name: str) -> Pack:
-        """Give a pack.
+        """Return a pack.
 
         Raises:
-            KeyError: none has this name.
+            KeyError: no pack has this name.
             PackError: it can't be loaded.
         """
-        if name not in self._ready:
-            self._ready[name] = _loaded(self._installed[name], name)
-        return self._ready[name]
+        if name not in self._loaded:
+            self._loaded[name] = _load(self._entry_points[name], name)
+        return self._loaded[name]
 
     def __contains__(self, name: object) -> bool:
         """Whether a pack has this name; imports nothing."""
-        return name in self._ready or name in self._installed
+        return name in self._loaded or name in self._entry_points
 
     def __iter__(self) -> Iterator[str]:
-        """Give the names; imports nothing."""
-        return iter({**self._ready, **self._installed})
+        """Iterate over the names; imports nothing."""
+        return iter({**self._loaded, **self._entry_points})
 
     def __len__(self) -> int:
-        """Count the names."""
-        return len({**self._ready, **self._installed})
+        """Return the number of packs."""
+        return len({**self._loaded, **self._entry_points})
 
     @property
     def suite_models(self) -> Mapping[str, type[SuiteConfig]]:
-        """The suite models by the pack's name, each pack imported when its model is asked for."""
+        """The suite models by the name of the pack; a pack is imported when its model is looked up."""
         return _SuiteModels(self)
 
     @property
     def lint_options(self) -> dict[str, LintOption]:
-        """What the lint of any pack can make use of, by name; a pack that can't be loaded adds nothing."""
-        found: dict[str, LintOption] = {}
+        """The lint options of all packs, by name; without those of packs that can't be loaded."""
+        options: dict[str, LintOption] = {}
         for name in self:
-            # said when a suite asks for it
+            # reported when a suite uses the pack
             with suppress(PackError):
-                found |= {option.name: option for option in self[name].lint_options}
-        return found
+                options |= {option.name: option for option in self[name].lint_options}
+        return options
 
     @cached_property
-    def _installed(self) -> dict[str, EntryPoint]:
-        return {entry.name: entry for entry in entry_points(group=GROUP)}
+    def _entry_points(self) -> dict[str, EntryPoint]:
+        return {entry_point.name: entry_point for entry_point in entry_points(group=GROUP)}
 
 
 class _SuiteModels(Mapping[str, "type[SuiteConfig]"]):
@@ -105,33 +105,36 @@ class _SuiteModels(Mapping[str, "type[SuiteConfig]"]):
 
 
 def import_pack(spec: str) -> Pack:
-    """Import a pack that no distribution names: `package.module:attr`, a pack or a class of packs.
+    """Import a pack that is not in the registry.
+
+    Args:
+        spec: `package.module:attr`, an instance or a subclass of `Pack`.
 
     Raises:
-        PackError: it can't be imported, or is no pack.
+        PackError: it can't be imported, or is not a pack.
     """
-    return _loaded(EntryPoint(name="", value=spec, group=GROUP), None)
+    return _load(EntryPoint(name="", value=spec, group=GROUP), None)
 
 
-def _loaded(entry: EntryPoint, name: str | None) -> Pack:
-    where = entry.value if name is None else f'{entry.value} (entry point "{name}")'
+def _load(entry_point: EntryPoint, name: str | None) -> Pack:
+    source = entry_point.value if name is None else f'{entry_point.value} (entry point "{name}")'
     try:
-        found = entry.load()
-        made = found() if isinstance(found, type) else found
+        loaded = entry_point.load()
+        candidate = loaded() if isinstance(loaded, type) else loaded
     except Exception as error:
-        raise PackError(f"the pack {where} can't be loaded: {type(error).__name__}: {error}") from error
+        raise PackError(f"can't load the pack {source}: {type(error).__name__}: {error}") from error
     try:
-        pack = _checked(made)
+        pack = _validate(candidate)
     except PackError as error:
-        raise PackError(f"{where}: {error}") from None
+        raise PackError(f"{source}: {error}") from None
     if name is not None and pack.name != name:
-        raise PackError(f'the pack {where} is called "{pack.name}"; the entry point has to have that name')
+        raise PackError(f'the pack {source} has the name "{pack.name}"; give the entry point the same name')
     return pack
 
 
-def _checked(found: object) -> Pack:
+def _validate(candidate: object) -> Pack:
     from pytest_packbench.model.pack import Pack
 
-    if not isinstance(found, Pack):
-        raise PackError(f"expected an instance of {Pack.__module__}.Pack, got {found!r}")
-    return found
+    if not isinstance(candidate, Pack):
+        raise PackError(f"expected an instance of pytest_packbench.Pack, got {candidate!r}")
+    return candidate

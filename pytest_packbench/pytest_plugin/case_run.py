@@ -12,14 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cases.files import located
-from pytest_packbench.engine.attempt import Failure, attempt, frames
-from pytest_packbench.engine.external import TargetError
-from pytest_packbench.engine.results import Place, Trial, broken_trial, idle_trial, kept_trial, trial_of
-from pytest_packbench.model.errors import said
+from pytest_packbench.cases.files import format_location
+from pytest_packbench.engine.attempt import Failure, attempt, user_frames
+from pytest_packbench.engine.external_io import TargetError
+from pytest_packbench.engine.result_builder import (
+    CaseRef,
+    Trial,
+    build_trial,
+    carried_over_trial,
+    error_trial,
+    not_run_trial,
+)
+from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import CaseResult
-from pytest_packbench.model.run import OWN_TEST
+from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.model.score import judged
 from pytest_packbench.pytest_plugin.explain import explain_error, explain_failure, explanation_at
 from pytest_packbench.pytest_plugin.stash import AHEAD, ATTRIBUTE, CONTEXTS, RESUMED, RUN_ID
@@ -100,14 +107,14 @@ class CaseRun:
     @property
     def where(self) -> str:
         """Where the case stands, for people: `FILE`, or `FILE:LINE`."""
-        return located(self.file, self.line)
+        return format_location(self.file, self.line)
 
     @property
     def target(self) -> str:
         """How records name the target where the user's own test is one; empty where the suite has its own."""
-        return f"{OWN_TEST}{self.own_test}" if self.own_test else ""
+        return f"{TEST_TARGET_PREFIX}{self.own_test}" if self.own_test else ""
 
-    def place(self) -> Place:
+    def place(self) -> CaseRef:
         """Say for records where the case stands."""
         return place_at(
             self.suite,
@@ -132,30 +139,30 @@ class CaseRun:
         trials = [held] if held is not None else self._attempted(place)
         self.conclude([self.shown_to_hooks(place, one) for one in trials])
 
-    def held_back(self, place: Place) -> Trial | None:
+    def held_back(self, place: CaseRef) -> Trial | None:
         """Say why the case is not to be run: it can't be, or its notes say so; None where it is."""
         if self.problem or self.loaded is None:
-            return broken_trial(place, Failure(kind=self.kind, message=self.problem))
+            return error_trial(place, Failure(kind=self.kind, message=self.problem))
         skip = self.loaded.case.notes.skip
-        return None if skip is None else idle_trial(place, "skip", f"quarantined (skip): {skip}")
+        return None if skip is None else not_run_trial(place, "skip", f"quarantined (skip): {skip}")
 
-    def _attempted(self, place: Place) -> list[Trial]:
+    def _attempted(self, place: CaseRef) -> list[Trial]:
         stash = self.item.config.stash
         contexts = stash[CONTEXTS]
-        kept = {trial: kept_trial(result, place) for trial, result in self.kept().items()}
+        kept = {trial: carried_over_trial(result, place) for trial, result in self.kept().items()}
         if len(kept) == contexts.settings.trials:
             return [kept[trial] for trial in sorted(kept)]
         try:
             context = contexts.context(self.suite)
         except TargetError as error:
-            details = frames(error.__cause__) if error.__cause__ is not None else ()
-            return [broken_trial(place, Failure(kind="target_missing", message=str(error), details=details))]
+            details = user_frames(error.__cause__) if error.__cause__ is not None else ()
+            return [error_trial(place, Failure(kind="target_missing", message=str(error), details=details))]
         ahead = stash.get(AHEAD, None)
         if ahead is not None:
             return ahead.take(self, kept)
         if self.loaded is None:
             raise ValueError("a case that can't be read is not attempted")
-        return [trial_of(place, attempt(context, self.loaded), context, stash[RUN_ID])]
+        return [build_trial(place, attempt(context, self.loaded), context, stash[RUN_ID])]
 
     def kept(self) -> Mapping[int, CaseResult]:
         """Give the results that a resumed run has of the case already, by trial."""
@@ -164,7 +171,7 @@ class CaseRun:
             return {}
         return resumed.trials(self.suite, self.name)
 
-    def shown_to_hooks(self, place: Place, one: Trial) -> Trial:
+    def shown_to_hooks(self, place: CaseRef, one: Trial) -> Trial:
         """Show a trial's record to the users' hooks; one that raises makes the trial an error."""
         # all hooks first: those of the item's own folders take longer to find
         if one.result.record is None or not self.item.config.hook.pytest_packbench_record.get_hookimpls():
@@ -174,9 +181,9 @@ class CaseRun:
         try:
             self.item.ihook.pytest_packbench_record(item=self.item, record=shown)
         except Exception as error:  # noqa: BLE001 - a hook may be anybody's
-            message = f"the hook pytest_packbench_record raised {said(error)}"
-            failure = Failure(kind="hook_error", message=message, details=frames(error))
-            return broken_trial(place, failure, trial=one.result.trial)
+            message = f"the hook pytest_packbench_record raised {describe_error(error)}"
+            failure = Failure(kind="hook_error", message=message, details=user_frames(error))
+            return error_trial(place, failure, trial=one.result.trial)
         return one
 
     def conclude(self, trials: list[Trial]) -> None:
@@ -190,9 +197,9 @@ class CaseRun:
         self.results = tuple(one.result for one in trials)
         result = self.results[0]
         if len(trials) > 1:
-            from pytest_packbench.analysis.trials import folded_case
+            from pytest_packbench.analysis.trials import fold_case
 
-            result = folded_case(self.results, self.suite.config.trials_rule())
+            result = fold_case(self.results, self.suite.config.trials_rule())
         self.result = result
         if result.verdict == "not_run":
             pytest.skip(printable(result.message))
@@ -307,16 +314,16 @@ def unpack_report(report: pytest.TestReport) -> None:
 
 def place_at(
     suite: Suite, pack: Pack, path: Path, *, file: str, line: int, name: str, nodeid: str, loaded: LoadedCase | None
-) -> Place:
+) -> CaseRef:
     """Say for records where a case stands; the arguments are as in `CaseRun`."""
     # as its node id names it, but a bundled one without the machine's own folders
     shown = f"bundled:{suite.name}/{path.relative_to(suite.path).as_posix()}" if suite.bundled else file
-    return Place(
+    return CaseRef(
         suite=suite,
         pack=pack,
         case_id=name,
         nodeid=nodeid,
-        file=located(shown, line) if line else shown,
+        file=format_location(shown, line) if line else shown,
         folder=path.parent.name,
         loaded=loaded,
     )

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.cases.files import (
-    MANY,
+    LINES_SUFFIX,
     SUFFIXES,
     CaseLine,
     case_folders,
     case_lines,
-    id_of,
+    file_stem,
     is_hidden,
-    is_numbered,
-    numbered,
+    is_line_name,
+    line_name,
     parse_line,
-    stem_of,
-    unreadable,
+    read_id,
+    unreadable_file,
 )
 from pytest_packbench.cases.load import parse_case
 from pytest_packbench.model.errors import CaseError, Problem
@@ -138,7 +138,7 @@ class CaseFile(pytest.File):
         except CaseError as error:
             problem = str(error)
         except OSError as error:
-            problem = str(CaseError(self.nodeid, [unreadable(error)]))
+            problem = str(CaseError(self.nodeid, [unreadable_file(error)]))
         yield CaseItem.from_parent(self, name=name, suite=self.suite, pack=self.pack, loaded=loaded, problem=problem)
 
 
@@ -154,7 +154,7 @@ class CaseLines(CaseFile):
         super().__init__(**kwargs)
         self.shard = shard
         # what stands in for the id of a line that has none is known when all lines were looked at
-        self.only = frozenset() if any(map(is_numbered, only)) else only
+        self.only = frozenset() if any(map(is_line_name, only)) else only
 
     def collect(self) -> Iterator[CaseItem]:
         """Give the cases line by line, each bad line as an item of its own whose setup tells what is wrong."""
@@ -169,13 +169,13 @@ class CaseLines(CaseFile):
         except OSError as error:
             # it counts as one case, which is in one shard
             if self.shard is None or self.path.stem in self.shard:
-                problem = str(CaseError(self.nodeid, [unreadable(error)]))
+                problem = str(CaseError(self.nodeid, [unreadable_file(error)]))
                 yield self._made(0, self.path.stem, None, problem)
 
     def _item(self, line: CaseLine) -> CaseItem | None:
         name = None
         if self.only or self.shard is not None:
-            name = id_of(line.raw) or numbered(self.path.name, line.number)
+            name = read_id(line.raw) or line_name(self.path.name, line.number)
             if (self.only and name not in self.only) or (self.shard is not None and name not in self.shard):
                 return None
         loaded, problem = None, ""
@@ -184,13 +184,13 @@ class CaseLines(CaseFile):
             name = loaded.case.id
         except CaseError as error:
             problem = str(error)
-            name = name or id_of(line.raw) or numbered(self.path.name, line.number)
+            name = name or read_id(line.raw) or line_name(self.path.name, line.number)
         return self._made(line.number, name, loaded, problem)
 
     def _twin(self, item: CaseItem, other: CaseItem) -> CaseItem:
         """Name the later one of two by its line: pytest would take them for one."""
         line = item.packbench_run.line
-        named = self._made(line, numbered(self.path.name, line), None, item.packbench_run.problem)
+        named = self._made(line, line_name(self.path.name, line), None, item.packbench_run.problem)
         _say_twice(other.packbench_run, item.packbench_run.where)
         _say_twice(named.packbench_run, other.packbench_run.where, item.name)
         return named
@@ -321,7 +321,7 @@ class Collector:
     def is_due(self, name: str) -> bool:
         """Whether a file of cases, by its name, is to be looked at: a file of many is, and one of the shard."""
         shard = self._contexts.settings.shard
-        return shard is None or name.endswith(MANY) or stem_of(name) in shard
+        return shard is None or name.endswith(LINES_SUFFIX) or file_stem(name) in shard
 
     def is_counted(self, folder: Path) -> bool:
         """Whether the cases of a folder that links lead to are counted there; looked up where there are links only."""
@@ -355,7 +355,7 @@ class Collector:
         # from outside rootdir pytest would name it from the argument, and the id could not be passed back
         nodeid = text.removeprefix(self._root).replace(os.sep, "/") if text.startswith(self._root) else text
         pack, shard = self._contexts.pack_of(suite), self._contexts.settings.shard
-        if text.endswith(MANY):
+        if text.endswith(LINES_SUFFIX):
             only = self._single.get(text, frozenset())
             lines: CaseLines = CaseLines.from_parent(
                 parent, path=path, nodeid=nodeid, suite=suite, pack=pack, shard=shard, only=only

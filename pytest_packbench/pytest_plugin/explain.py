@@ -7,8 +7,8 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.analysis.figures import count
 from pytest_packbench.model.score import Score, Term
+from pytest_packbench.model.text import pluralize
 from pytest_packbench.pytest_plugin.stash import CONTEXTS
 from pytest_packbench.reports.terminal import error_text, failure_text, headline, trials_lines
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.attempt import Attempt
     from pytest_packbench.engine.contexts import SuiteContext
-    from pytest_packbench.engine.results import Trial
+    from pytest_packbench.engine.result_builder import Trial
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.pytest_plugin.case_run import CaseRun
     from pytest_packbench.pytest_plugin.settings import Settings
@@ -115,7 +115,7 @@ def _whereabouts(run: CaseRun, attempt: Attempt | None) -> list[str]:
     return [
         f"case:     {run.where}",
         f"cassette: {shown} ({played})" if shown else f"cassette: {played}",
-        *([f"model:    {attempt.backend} {attempt.model}, {count(attempt.calls, 'call')}"] if live else []),
+        *([f"model:    {attempt.backend} {attempt.model}, {pluralize(attempt.calls, 'call')}"] if live else []),
         f"re-run:   {rerun_command(run)}",
     ]
 
@@ -136,7 +136,7 @@ def _asked(run: CaseRun) -> list[tuple[str, str]]:
     contexts = run.item.config.stash[CONTEXTS]
     settings = contexts.settings
     mode = ("mode", "" if settings.mode == "fixture" else settings.mode)
-    context = contexts.known(run.suite)
+    context = contexts.opened(run.suite)
     # a URL or a command may hold a secret: the target is named as records name it
     target = context.target_name if settings.target and context is not None else settings.target
     guards = "none" if settings.guards == () else ",".join(settings.guards or ())
@@ -158,5 +158,5 @@ def _address(context: SuiteContext | None, settings: Settings) -> str:
     live = context.live if context is not None else None
     if live is None:
         return ""
-    judged = any(one.backend.name == settings.backend for one in live.aside.values())
-    return settings.base_url if live.asked is not None or judged else ""
+    judged = any(one.backend.name == settings.backend for one in live.by_role.values())
+    return settings.base_url if live.primary is not None or judged else ""

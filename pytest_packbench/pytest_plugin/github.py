@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_packbench.pytest_plugin.recorder import Recorder
-    from pytest_packbench.reports.github import Annotation, Judged
+    from pytest_packbench.reports.github import Annotation, FinishedRun
 
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -34,9 +34,9 @@ class GitHub:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Let nothing that a case printed command the runner when the log shows it."""
         if self._annotates and report.sections and is_of_case(report):
-            from pytest_packbench.reports.github import harmless
+            from pytest_packbench.reports.github import escape_commands
 
-            report.sections = [(name, harmless(text)) for name, text in report.sections]
+            report.sections = [(name, escape_commands(text)) for name, text in report.sections]
 
     def pytest_sessionfinish(self) -> None:
         """Append the summaries: the recorder wraps this hook, so that its runs are judged by now."""
@@ -55,21 +55,22 @@ class GitHub:
         if self._trouble:
             terminalreporter.line(f"packbench: {self._trouble}", yellow=True)
         if self._annotates:
-            from pytest_packbench.reports.github import commands
+            from pytest_packbench.reports.github import annotation_commands
 
             terminalreporter.ensure_newline()
-            for command in commands(self._troubles(), self._judged(), self._recorder.config.rootpath, self._workspace):
+            root = self._recorder.config.rootpath
+            for command in annotation_commands(self._troubles(), self._judged(), root, self._workspace):
                 terminalreporter.line(command)
 
-    def _judged(self) -> Iterator[Judged]:
-        from pytest_packbench.reports.github import Judged
+    def _judged(self) -> Iterator[FinishedRun]:
+        from pytest_packbench.reports.github import FinishedRun
 
         for run in self._recorder.runs.values():
-            told = run.conclusion
-            if told is not None:
-                yield Judged(
-                    told=told,
-                    entries=run.ordered,
+            conclusion = run.conclusion
+            if conclusion is not None:
+                yield FinishedRun(
+                    conclusion=conclusion,
+                    results=run.ordered,
                     rules="" if run.suite.bundled else str(run.suite.path / "suite.yaml"),
                     notes=[f"baseline: {line}" for line in run.baseline],
                 )

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import BaseModel
 
-from pytest_packbench.cases.suites import SuiteCase, suite_cases, suites_under
-from pytest_packbench.engine.attempt import Attempt, Failure, frames, settle
+from pytest_packbench.cases.suites import SuiteCase, find_suites, suite_cases
+from pytest_packbench.engine.attempt import Attempt, Failure, settle, user_frames
 from pytest_packbench.engine.contexts import SuiteContext, shown_path
-from pytest_packbench.engine.results import Trial, broken_trial, idle_trial, trial_of
-from pytest_packbench.model.errors import text_of
+from pytest_packbench.engine.result_builder import Trial, build_trial, error_trial, not_run_trial
+from pytest_packbench.model.errors import error_text
 from pytest_packbench.plugin import ASKED, MARK
 from pytest_packbench.pytest_plugin.case_run import RUN, CaseBroken, CaseFailure, CaseRun, run_of, unpack_report
 from pytest_packbench.pytest_plugin.collection import marks_of
@@ -185,7 +185,7 @@ class MarkedRun(CaseRun):
         held = self.held_back(place)
         capped, message = self.tests.contexts.clients.ledger.exhausted()
         if held is None and capped:
-            held = idle_trial(place, capped, message)
+            held = not_run_trial(place, capped, message)
         if held is not None:
             self.conclude([held])
 
@@ -208,7 +208,7 @@ class MarkedRun(CaseRun):
         place = self.place()
         if self.calls > 1:
             message = "packbench_check was called twice; a test checks its case once"
-            one = broken_trial(place, Failure(kind="checked_twice", message=message))
+            one = error_trial(place, Failure(kind="checked_twice", message=message))
         else:
             one = self.shown_to_hooks(place, self._settled(_state_of(result, self.begun)))
         try:
@@ -227,19 +227,19 @@ class MarkedRun(CaseRun):
         """See that the test checked, and that what the check raised was not swallowed."""
         if self.calls == 0:
             message = "the test never called packbench_check(result), so nothing was measured"
-            self.conclude([broken_trial(self.place(), Failure(kind="never_checked", message=message))])
+            self.conclude([error_trial(self.place(), Failure(kind="never_checked", message=message))])
         if self.stop is not None:
             raise self.stop
 
     def note_trouble(self, error: BaseException) -> None:
         """Make a result of what the test or a fixture raised before the check."""
         if isinstance(error, pytest.skip.Exception | pytest.xfail.Exception):
-            one = idle_trial(self.place(), "skipped_elsewhere", _line(error))
+            one = not_run_trial(self.place(), "skipped_elsewhere", _line(error))
         else:
             who = "a fixture" if self.phase == "setup" else "the test"
             said = f"{who} raised {type(error).__name__} before the check: {_line(error)}"
-            failure = Failure(kind="target_error", message=said, details=frames(error))
-            one = self._settled(Attempt(begun=self.begun, failure=failure))
+            failure = Failure(kind="target_error", message=said, details=user_frames(error))
+            one = self._settled(Attempt(started_ns=self.begun, failure=failure))
         self.results, self.result = (one.result,), one.result
 
     def explains(self, error: BaseException) -> bool:
@@ -249,9 +249,9 @@ class MarkedRun(CaseRun):
     def _settled(self, attempt: Attempt) -> Trial:
         if self.loaded is None:
             raise ValueError("a case that can't be read has no result")
-        attempt.end()
+        attempt.stop_clock()
         context = self.tests.context(self)
-        return trial_of(self.place(), settle(context, self.loaded, attempt), context, self.item.config.stash[RUN_ID])
+        return build_trial(self.place(), settle(context, self.loaded, attempt), context, self.item.config.stash[RUN_ID])
 
 
 class MarkedTests:
@@ -427,7 +427,7 @@ def _join(config: pytest.Config, name: str) -> Suite:
         root, bundled = suites_root(config, config.option)
         config.stash[ASKED] = Asked(root=root, bundled=bundled, named=(), folders={})
     asked = config.stash[ASKED]
-    known = suites_under(asked.root)
+    known = find_suites(asked.root)
     if name not in known:
         raise MarkError(unknown(name, known, config, config.option))
     if _REFUSED in config.stash:
@@ -488,7 +488,7 @@ def _refuse_doubles(runs: Sequence[CaseRun]) -> None:
 
 
 def _state_of(result: object, begun: int) -> Attempt:
-    state = Attempt(begun=begun)
+    state = Attempt(started_ns=begun)
     try:
         state.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
     except ValueError as error:
@@ -497,4 +497,4 @@ def _state_of(result: object, begun: int) -> Attempt:
 
 
 def _line(error: BaseException) -> str:
-    return " ".join((text_of(error).strip() or type(error).__name__).splitlines()[0].split())
+    return " ".join((error_text(error).strip() or type(error).__name__).splitlines()[0].split())

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.engine.attempt import Failure
-from pytest_packbench.engine.external import TargetError
-from pytest_packbench.engine.output import Streams, outside_cases
-from pytest_packbench.engine.results import Trial, broken_trial, idle_trial, trial_of
+from pytest_packbench.engine.external_io import TargetError
+from pytest_packbench.engine.output import StreamRouter, is_outside_cases
+from pytest_packbench.engine.result_builder import Trial, build_trial, error_trial, not_run_trial
 from pytest_packbench.engine.runner import Runner
-from pytest_packbench.engine.scheduler import Done, Job, Key
-from pytest_packbench.model.errors import said
+from pytest_packbench.engine.scheduler import AttemptKey, FinishedAttempt, Job, SchedulerOptions
+from pytest_packbench.model.errors import describe_error
 from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.stash import RUN_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
-    from pytest_packbench.engine.results import Place
+    from pytest_packbench.engine.result_builder import CaseRef
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.pytest_plugin.case_run import CaseRun
     from pytest_packbench.pytest_plugin.suites import SessionSuites
@@ -49,22 +49,22 @@ class Ahead:
         self._config = config
         self._contexts = contexts
         self._runs: dict[str, CaseRun] = {}
-        self._trials_over: dict[Key, Trial] = {}
+        self._trials_over: dict[AttemptKey, Trial] = {}
         self._planned = False
         self._worker = hasattr(config, "workerinput")
         settings = contexts.settings
         self._trials = settings.trials
         throttle = contexts.clients.throttle
-        self.runner = Runner(
+        options = SchedulerOptions(
             throttle=throttle,
             # a worker of xdist knows its next case only
-            lookahead=0 if settings.debugged else throttle.most * (1 if self._worker else _AHEAD_OF_WINDOW),
+            lookahead=0 if settings.debugged else throttle.max_limit * (1 if self._worker else _AHEAD_OF_WINDOW),
             limit_s=settings.case_timeout_s,
             ledger=contexts.clients.ledger,
-            settled=self._settled,
-            beside=not settings.debugged,
+            use_threads=not settings.debugged,
         )
-        self._streams = Streams()
+        self.runner = Runner(options, on_settled=self._settled)
+        self._streams = StreamRouter()
         self._routed = settings.debugged
 
     def take(self, run: CaseRun, kept: Mapping[int, Trial]) -> list[Trial]:
@@ -77,10 +77,10 @@ class Ahead:
         jobs = list(self._jobs(run))
         self.runner.plan(jobs)
         for job in jobs:
-            done = self.runner.take(job, self._tick)
+            done = self.runner.wait_for(job, self._tick)
             label = f" (trial {job.key.trial + 1})" if self._trials > 1 else ""
             live = job.context.live
-            hide = live.secrets.hide if live is not None else str
+            hide = live.redactor.text if live is not None else str
             for name, text in done.output.sections():
                 run.item.add_report_section("setup", f"{name}{label}", hide(text))
             found[job.key.trial] = self._trials_over.pop(job.key)
@@ -109,13 +109,13 @@ class Ahead:
         run = _run_ahead(item)
         if run is not None:
             # somebody else's hook may have skipped it
-            self.runner.release(Key(run.nodeid, trial) for trial in range(self._trials))
+            self.runner.discard(AttemptKey(run.nodeid, trial) for trial in range(self._trials))
         self.again()
         return result
 
     def pytest_enter_pdb(self) -> None:
         """Give a debugger the terminal and all the time it wants."""
-        self.runner.lift_limit()
+        self.runner.remove_limit()
         self.clear()
         self.tick = self.clear = self.again = lambda: None
         self._streams.stop()
@@ -125,7 +125,7 @@ class Ahead:
         self.clear()
         self.tick = self.again = lambda: None
         self.runner.settle_all()
-        self.runner.close(*self._contexts.closing())
+        self.runner.close(*self._contexts.closers())
         self._streams.stop()
 
     def pytest_unconfigure(self) -> None:
@@ -148,9 +148,9 @@ class Ahead:
         kept = run.kept()
         for trial in range(self._trials):
             if trial not in kept:
-                yield Job(key=Key(run.nodeid, trial), context=context, loaded=run.loaded)
+                yield Job(key=AttemptKey(run.nodeid, trial), context=context, loaded=run.loaded)
 
-    def _settled(self, done: Done) -> None:
+    def _settled(self, done: FinishedAttempt) -> None:
         key = done.job.key
         place = self._runs[key.nodeid].place()
         try:
@@ -158,17 +158,17 @@ class Ahead:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a pack may be anybody's, and another case is waited for here
-            message = f"the case's entry can't be kept: {said(error)}"
-            one = broken_trial(place, Failure(kind="pack_error", message=message), trial=key.trial)
+            message = f"the case's entry can't be kept: {describe_error(error)}"
+            one = error_trial(place, Failure(kind="pack_error", message=message), trial=key.trial)
             self.keep(one.result)
         if one.result.score is not None:
             self.scores = (self.scores[0] + 1, self.scores[1] + one.result.score)
         self._trials_over[key] = one
 
-    def _trial_of(self, place: Place, done: Done) -> Trial:
+    def _trial_of(self, place: CaseRef, done: FinishedAttempt) -> Trial:
         if done.attempt is None:
-            return idle_trial(place, done.kind, done.message, trial=done.job.key.trial)
-        one = trial_of(place, done.attempt, done.job.context, self._config.stash[RUN_ID])
+            return not_run_trial(place, done.kind, done.message, trial=done.job.key.trial)
+        one = build_trial(place, done.attempt, done.job.context, self._config.stash[RUN_ID])
         self.keep(one.result)
         return one
 
@@ -179,7 +179,7 @@ class Ahead:
         for name in ("caplog_handler", "report_handler"):
             handler = getattr(logs, name, None)
             if handler is not None:
-                handler.addFilter(outside_cases)
+                handler.addFilter(is_outside_cases)
 
 
 def _run_ahead(item: pytest.Item) -> CaseRun | None:

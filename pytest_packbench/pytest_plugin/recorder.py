@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.cases.suites import sizes
+from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.contexts import guard_name
 from pytest_packbench.engine.metering import CAPS
-from pytest_packbench.engine.results import Place, kept_trial, unscored, versions
-from pytest_packbench.model.result import clock
-from pytest_packbench.model.run import CLUSTER, Run
+from pytest_packbench.engine.result_builder import CaseRef, carried_over_trial, unscored_result, versions
+from pytest_packbench.model.result import format_timestamp
+from pytest_packbench.model.run import CLUSTER_SETTING, Run
 from pytest_packbench.plugin import ASKED
 from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.jsonreport import plugin_report
@@ -25,9 +25,9 @@ from pytest_packbench.pytest_plugin.resume import check_resumed
 from pytest_packbench.pytest_plugin.stash import AHEAD, ATTRIBUTE, RESUMED, RUN_ID, ungrouped
 from pytest_packbench.runs.folder import DIFF, REPORT, SUMMARY
 from pytest_packbench.runs.journal import read_worker_journals
-from pytest_packbench.runs.metadata import SPENT, listed, spent_together, targets_of, why_partial
-from pytest_packbench.runs.resume import filled_up, spent_of
-from pytest_packbench.runs.stored import NONE, find_baseline
+from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_process_spending, target_names
+from pytest_packbench.runs.resume import fill_missing_trials, prior_spending
+from pytest_packbench.runs.stored import NO_BASELINE, find_baseline
 from pytest_packbench.runs.writer import RunResults, RunWriter
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.runs.stored import Earlier
+    from pytest_packbench.runs.stored import BaselineLookup
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class SuiteRun:
 
     suite: Suite
     results: RunResults
-    selected: dict[str, Callable[[], Place]] = field(default_factory=dict)
+    selected: dict[str, Callable[[], CaseRef]] = field(default_factory=dict)
     targets: set[str] = field(default_factory=set)
     ordered: Sequence[CaseResult] = ()
     present: int = 0
@@ -71,7 +71,7 @@ class SuiteRun:
     @property
     def trouble(self) -> list[str]:
         """What went wrong with the suite as a whole, a line each."""
-        return self.results.trouble
+        return self.results.problems
 
     @property
     def failed(self) -> bool:
@@ -100,11 +100,11 @@ class Recorder:
     def add(self, suite: Suite) -> None:
         """Keep a run of a suite, if there is none yet."""
         if suite.name not in self.runs:
-            kept = self.resumed.kept.get(suite.name) if self.resumed is not None else None
-            writer = RunWriter(self.base, suite.name, self.run_id, resumed=kept)
+            kept = self.resumed.prior.get(suite.name) if self.resumed is not None else None
+            writer = RunWriter(self.base, suite.name, self.run_id, prior=kept)
             self.runs[suite.name] = run = SuiteRun(suite=suite, results=RunResults(writer, lambda: self._head(run)))
 
-    def select(self, suite_name: str, nodeid: str, place: Callable[[], Place], target: str = "") -> None:
+    def select(self, suite_name: str, nodeid: str, place: Callable[[], CaseRef], target: str = "") -> None:
         """Note a case that has to run, once; with the name of the user's own test where one runs it."""
         run = self.runs[suite_name]
         run.selected.setdefault(nodeid, place)
@@ -129,38 +129,40 @@ class Recorder:
         # off it: other plugins may write reports as JSON, and these are no values of that
         entries = report.__dict__.pop(ATTRIBUTE, None)
         if entries:
-            self.runs[entries[0].suite].results.take(entries)
+            self.runs[entries[0].suite].results.add_case(entries)
             return
         if report.passed:
             return
         nodeid = ungrouped(report.nodeid, self._runs_by_nodeid)
         run = self._runs_by_nodeid.get(nodeid)
-        if run is None or nodeid in run.results.told:
+        if run is None or nodeid in run.results.by_nodeid:
             return
         died = report.when not in {"setup", "call", "teardown"}
         kind = "skipped_elsewhere" if report.skipped else "worker_crashed" if died else "setup_broken"
         message = "the worker died while it ran this case" if died else _first_line(report)
         place = run.selected[nodeid]()
-        entry = unscored(place, "not_run" if report.skipped else "error", kind, message)
+        entry = unscored_result(place, "not_run" if report.skipped else "error", kind, message)
         if died:
             known = self._known(run, place, read_worker_journals(run.results.writer.folder))
-            run.results.take(filled_up(known, entry, self.contexts.settings.trials, once=True))
+            run.results.add_case(fill_missing_trials(known, entry, self.contexts.settings.trials, once=True))
         else:
-            run.results.take((entry,))
+            run.results.add_case((entry,))
 
     def _known(
-        self, run: SuiteRun, place: Place, made: Mapping[str, Mapping[int, CaseResult]]
+        self, run: SuiteRun, place: CaseRef, made: Mapping[str, Mapping[int, CaseResult]]
     ) -> dict[int, CaseResult]:
         """Give the attempts at a case that were made, by trial: before, by workers (`made`), and in this process."""
         before = self.resumed.trials(run.suite, place.case_id) if self.resumed is not None else {}
         # of another case than today's nothing is kept
         sha256 = place.loaded.sha256 if place.loaded is not None else None
-        kept = {trial: kept_trial(one, place).result for trial, one in before.items() if one.case_sha256 == sha256}
-        return {**kept, **made.get(place.nodeid, {}), **run.results.untold(place.nodeid)}
+        kept = {
+            trial: carried_over_trial(one, place).result for trial, one in before.items() if one.case_sha256 == sha256
+        }
+        return {**kept, **made.get(place.nodeid, {}), **run.results.unreported(place.nodeid)}
 
     def keep(self, entry: CaseResult) -> None:
         """Append an entry to the journal before pytest reports its item: what was paid for is not lost."""
-        self.runs[entry.suite].results.keep(entry)
+        self.runs[entry.suite].results.add_attempt(entry)
 
     def check_resumed(self) -> None:
         """See that what is resumed is the same run, and know what of it is in the journal already.
@@ -171,18 +173,18 @@ class Recorder:
         if self.resumed is None:
             return
         # what was paid stays paid, whatever of it is dropped
-        spent = spent_of(self.resumed)
+        spent = prior_spending(self.resumed)
         for run in self.runs.values():
             check_resumed(self.config, self.resumed, self._head(run))
         for run in self.runs.values():
-            run.results.go_on()
+            run.results.mark_journaled()
         self._spent += [spent] if spent is not None else []
 
     def begin_journals(self) -> None:
         """Begin the journals of what was selected, before workers put theirs beside them."""
         for run in self.runs.values():
             if run.selected:
-                run.results.begin()
+                run.results.open_journal()
 
     def _head(self, run: SuiteRun) -> Run:
         return replace(self._facts(run, [], self.started_ns), finished_at="", partial="")
@@ -212,7 +214,7 @@ class Recorder:
         from pytest_packbench.analysis.conclusion import conclude
 
         settings = self.contexts.settings
-        run.present, run.due = sizes(run.suite, settings.shard)
+        run.present, run.due = case_counts(run.suite, settings.shard)
         if not run.selected and not self._is_empty_shard(run, session):
             self._note_empty(run)
             return
@@ -230,10 +232,10 @@ class Recorder:
             scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.present else "whole",
             compared=True,
         )
-        writer.end_journal()
+        writer.close_journal()
         run.results.guard(partial(self._write, run, run.conclusion, earlier))
 
-    def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: Earlier) -> None:
+    def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup) -> None:
         from pytest_packbench.reports.markdown import summary_markdown
 
         writer = run.results.writer
@@ -241,32 +243,32 @@ class Recorder:
         writer.write_page(SUMMARY, summary_markdown(conclusion))
         run.baseline = self._compared(writer, conclusion, earlier)
 
-    def _compared(self, writer: RunWriter, conclusion: Conclusion, earlier: Earlier) -> list[str]:
+    def _compared(self, writer: RunWriter, conclusion: Conclusion, earlier: BaselineLookup) -> list[str]:
         """Write what changed since the baseline into the run's folder; give what the terminal says of it, by line."""
         if self.contexts.settings.shard is not None:
-            asked = self.contexts.settings.baseline != NONE
+            asked = self.contexts.settings.baseline != NO_BASELINE
             return ["not compared: this is a part; packbench compare takes the merged run"] if asked else []
         comparison = conclusion.comparison
         if comparison is None:
-            return [earlier.why] if earlier.why else []
-        from pytest_packbench.reports.diff import answer, diff_markdown, sentences
+            return [earlier.reason] if earlier.reason else []
+        from pytest_packbench.reports.diff import comparison_headline, diff_markdown, sentences
 
         name = comparison.baseline.run_id
         if comparison.differences:
             return [f"not compared with {name}: {'; '.join(comparison.differences)}"]
         writer.write_page(DIFF, diff_markdown(comparison))
-        return [f"{answer(comparison)} since {name} ({DIFF})", *sentences(comparison)[:1]]
+        return [f"{comparison_headline(comparison)} since {name} ({DIFF})", *sentences(comparison)[:1]]
 
     def _take_unreported(self, run: SuiteRun, *, interrupted: bool) -> None:
         """Complete the entries of a session that ended early: what was made is kept, the rest was not run."""
-        idle = [nodeid for nodeid in run.selected if nodeid not in run.results.told]
+        idle = [nodeid for nodeid in run.selected if nodeid not in run.results.by_nodeid]
         made = read_worker_journals(run.results.writer.folder) if idle else {}
         kind, how = ("interrupted", "interrupted") if interrupted else ("stopped", "stopped early")
         for nodeid in idle:
             place = run.selected[nodeid]()
-            unreached = unscored(place, "not_run", kind, f"not run: the session was {how}")
+            unreached = unscored_result(place, "not_run", kind, f"not run: the session was {how}")
             known = self._known(run, place, made)
-            run.results.told[nodeid] = filled_up(known, unreached, self.contexts.settings.trials)
+            run.results.by_nodeid[nodeid] = fill_missing_trials(known, unreached, self.contexts.settings.trials)
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
         records = (entry.record for entry in run.ordered if entry.record is not None)
@@ -307,9 +309,9 @@ class Recorder:
     def _facts(self, run: SuiteRun, entries: Sequence[CaseResult], now: int) -> Run:
         """Give what is true of a suite's run with these entries, at this time (UTC, nanoseconds since 1970)."""
         contexts, suite = self.contexts, run.suite
-        pack, context = contexts.pack_of(suite), contexts.known(suite)
+        pack, context = contexts.pack_of(suite), contexts.opened(suite)
         backend, model = (context.backend, context.model) if context is not None and context.backend else (None, None)
-        kept = run.results.writer.resumed
+        kept = run.results.writer.prior
         began = kept.run.started_at if kept is not None and kept.run is not None else ""
         return Run(
             run_id=self.run_id,
@@ -320,12 +322,12 @@ class Recorder:
             suite_sha256=suite.sha256,
             bundled=suite.bundled,
             mode=contexts.settings.mode,
-            target=targets_of(entries) or listed(run.targets) or contexts.target_name(suite),
+            target=target_names(entries) or join_sorted(run.targets) or contexts.target_name(suite),
             backend=backend,
             model=model,
-            started_at=began or clock(self.started_ns),
-            finished_at=clock(now),
-            partial=why_partial(
+            started_at=began or format_timestamp(self.started_ns),
+            finished_at=format_timestamp(now),
+            partial=partial_reason(
                 entries,
                 CAPS,
                 selected=len(run.selected),
@@ -340,10 +342,10 @@ class Recorder:
     def _settings(self, suite: Suite) -> dict[str, Any]:
         """Give the options that could change a result, and what the run used."""
         contexts = self.contexts
-        settings, context = contexts.settings, contexts.known(suite)
+        settings, context = contexts.settings, contexts.opened(suite)
         found: dict[str, Any] = {"gate": settings.gate}
         if cluster := contexts.pack_of(suite).cluster:
-            found[CLUSTER] = cluster
+            found[CLUSTER_SETTING] = cluster
         if settings.shard is not None:
             found["shard"] = str(settings.shard)
         if settings.trials > 1:
@@ -351,17 +353,17 @@ class Recorder:
         if context is not None and context.live is not None:
             caps = settings.caps
             named = {"max_tokens": caps.tokens, "max_cost": caps.cost, "max_seconds": caps.seconds}
-            asked = context.live.asked
+            asked = context.live.primary
             temperature = settings.temperature if asked is None else asked.backend.temperature
             found |= {"temperature": temperature, "concurrency": settings.concurrency}
             found |= {name: cap for name, cap in named.items() if cap is not None}
-            found[SPENT] = spent_together([*self._spent, contexts.clients.ledger.as_json()])
+            found[SPENT] = sum_process_spending([*self._spent, contexts.clients.ledger.as_json()])
         if context is not None and context.guards:
             found["guards"] = [guard_name(guard) for guard in context.guards]
         return found
 
 
-def _never_asked(nodeid: str) -> Place:
+def _never_asked(nodeid: str) -> CaseRef:
     raise RuntimeError(f"{nodeid} has a result: nobody asks where it stands")
 
 

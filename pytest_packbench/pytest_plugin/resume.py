@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from pytest_packbench.cases.files import find_in, parted, sha256_at
+from pytest_packbench.cases.files import case_file_sha256, find_case, split_location
 from pytest_packbench.cases.load import load_cassette
 from pytest_packbench.model.errors import CassetteError
 from pytest_packbench.pytest_plugin.case_run import run_of
-from pytest_packbench.runs.resume import GONE, ResumeError, check_unchanged, find_resumed, named
+from pytest_packbench.runs.resume import MISSING_CASE, ResumeError, check_unchanged, find_resumed, name_cases
 
 if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.case_run import CaseRun
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.runs.resume import Resumed
+    from pytest_packbench.runs.resume import ResumedRun
 
 REFUSED = "packbench_refused"
 OPTION = "--packbench-resume"
 
 
-def resumed_run(config: pytest.Config, contexts: SessionSuites) -> Resumed | None:
+def resumed_run(config: pytest.Config, contexts: SessionSuites) -> ResumedRun | None:
     """Find and read the run that is to be resumed; None where none is.
 
     Raises:
@@ -40,20 +40,20 @@ def resumed_run(config: pytest.Config, contexts: SessionSuites) -> Resumed | Non
             told.get("folder", settings.resume),
             settings.output,
             contexts.suites,
-            home=settings.home,
-            anew=settings.resume_changed == "run",
+            relative_to=settings.home,
+            rerun_changed=settings.resume_changed == "run",
             recording_sha256=_recording_sha256,
-            shared=bool(told),
+            is_worker=bool(told),
         )
     except ResumeError as error:
         raise _usage_error(error) from None
     for name in told.get("dropped", ()):
-        if name in resumed.kept:
-            resumed.kept[name].drop_all()
+        if name in resumed.prior:
+            resumed.prior[name].clear()
     return resumed
 
 
-def check_resumed(config: pytest.Config, resumed: Resumed, now: Run) -> None:
+def check_resumed(config: pytest.Config, resumed: ResumedRun, now: Run) -> None:
     """Compare a suite's run as it was begun with what this session would make of it.
 
     Raises:
@@ -63,8 +63,8 @@ def check_resumed(config: pytest.Config, resumed: Resumed, now: Run) -> None:
     def case_sha256(result: CaseResult) -> str | None:
         if result.file.startswith("bundled:"):
             return result.case_sha256
-        place = find_in(str(config.rootpath / parted(result.file)[0]), result.case_id)
-        return GONE if place is None else sha256_at(place)
+        place = find_case(str(config.rootpath / split_location(result.file)[0]), result.case_id)
+        return MISSING_CASE if place is None else case_file_sha256(place)
 
     try:
         check_unchanged(resumed, now, case_sha256)
@@ -75,21 +75,21 @@ def check_resumed(config: pytest.Config, resumed: Resumed, now: Run) -> None:
 class Changes:
     """Looks at the cases that were collected: none may have changed since it was scored."""
 
-    def __init__(self, resumed: Resumed) -> None:
+    def __init__(self, resumed: ResumedRun) -> None:
         self._resumed = resumed
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Refuse, or forget, what was scored on another case than today's."""
-        for suite, kept in self._resumed.kept.items():
+        for suite, kept in self._resumed.prior.items():
             runs = [run for item in session.items if (run := run_of(item)) is not None and not run.own_test]
             due = [run for run in runs if run.suite.name == suite]
-            changed = [run.name for run in due if kept.is_of_another(run.name, _sha256(run))]
-            if changed and not self._resumed.anew:
-                refusal = self._resumed.refusal(suite, [f"{named(changed)} changed"])
+            changed = [run.name for run in due if kept.was_scored_differently(run.name, _sha256(run))]
+            if changed and not self._resumed.rerun_changed:
+                refusal = self._resumed.refusal_message(suite, [f"{name_cases(changed)} changed"])
                 _refuse(session.config, f"{OPTION}: {refusal}")
             for case_id in changed:
-                kept.forget(case_id)
+                kept.discard(case_id)
 
 
 def _usage_error(error: ResumeError) -> pytest.UsageError:

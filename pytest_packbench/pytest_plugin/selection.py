@@ -12,8 +12,8 @@ import pytest
 
 # by the module for SUITES: tests put another folder there
 from pytest_packbench import plugin
-from pytest_packbench.cases.files import MANY, SUFFIXES, find_in, is_numbered, stem_of
-from pytest_packbench.cases.suites import counted_text, suite_names, suites_under, unknown_suite
+from pytest_packbench.cases.files import LINES_SUFFIX, SUFFIXES, file_stem, find_case, is_line_name
+from pytest_packbench.cases.suites import describe_case_counts, find_suites, suite_names, unknown_suite_message
 from pytest_packbench.model.run import shard_of
 from pytest_packbench.plugin import ASKED, setting_of
 from pytest_packbench.pytest_plugin.suites import known_packs, read_suite
@@ -56,7 +56,7 @@ def suites_root(config: pytest.Config, namespace: object) -> tuple[Path, bool]:
 
 def unknown(name: str, known: dict[str, Path], config: pytest.Config, namespace: object) -> str:
     """Say that no suite has a name, and which ones there are (`known`, name to folder)."""
-    return unknown_suite(name, known, _own_root(config, namespace), plugin.SUITES)
+    return unknown_suite_message(name, known, _own_root(config, namespace), plugin.SUITES)
 
 
 def activate(config: pytest.Config, args: list[str]) -> None:
@@ -74,7 +74,7 @@ def activate(config: pytest.Config, args: list[str]) -> None:
     under = _under(root, config.invocation_params.dir, namespace.file_or_dir)
     if not names and not under:
         return
-    known = suites_under(root)
+    known = find_suites(root)
     for name in names:
         if name not in known:
             raise pytest.UsageError(f"--packbench-suite: {unknown(name, known, config, namespace)}")
@@ -126,7 +126,7 @@ def show_suites(config: pytest.Config) -> int:
     root, bundled = suites_root(config, config.option)
     packs = known_packs(config)
     status = pytest.ExitCode.OK
-    found = suites_under(root)
+    found = find_suites(root)
     lines = [f"suites under {os.path.relpath(root)}{' (bundled)' if bundled else ''}: {len(found) or 'none'}"]
     for name, path in found.items():
         try:
@@ -134,7 +134,7 @@ def show_suites(config: pytest.Config) -> int:
             about = f"pack {suite.config.pack}: {suite.config.description}"
         except pytest.UsageError as error:
             about, status = f"can't be used: {error}", pytest.ExitCode.USAGE_ERROR
-        lines.append(f"  {name}: {counted_text(path / 'cases')}; {about}")
+        lines.append(f"  {name}: {describe_case_counts(path / 'cases')}; {about}")
     sys.stdout.write("\n".join(lines) + "\n")
     return int(status)
 
@@ -152,9 +152,9 @@ def check_asked(contexts: SessionSuites, asked: Asked) -> None:
     for path, given in asked.files.items():
         if not path.startswith(folders):
             continue
-        for name in sorted(given or ([] if path.endswith(MANY) else [stem_of(path)])):
+        for name in sorted(given or ([] if path.endswith(LINES_SUFFIX) else [file_stem(path)])):
             own = shard_of(name, shard.count)
-            if own != shard.number and not is_numbered(name):
+            if own != shard.number and not is_line_name(name):
                 raise pytest.UsageError(
                     f"--packbench-shard: {name} is in shard {own}/{shard.count}, not in {shard}; "
                     "run a case by its path without a shard"
@@ -175,5 +175,5 @@ def check_there(contexts: SessionSuites, asked: Asked) -> None:
         if not os.path.exists(path):  # noqa: PTH110 - as text it came
             raise pytest.UsageError(f"file not found: {shown}")
         for name in sorted(names):
-            if find_in(path, name) is None or (not path.endswith(MANY) and name != stem_of(path)):
+            if find_case(path, name) is None or (not path.endswith(LINES_SUFFIX) and name != file_stem(path)):
                 raise pytest.UsageError(f"not found: {shown}::{name}: no case of the file has this id")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.model.run import OWN_TEST
+from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.plugin import ASKED
 from pytest_packbench.pytest_plugin.case_run import Reporter
 from pytest_packbench.pytest_plugin.collection import Collector
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.pytest_plugin.prefetch import Ahead
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.runs.resume import Resumed
+    from pytest_packbench.runs.resume import ResumedRun
 
 
 def register(config: pytest.Config, *, late: bool = False) -> None:
@@ -98,11 +98,11 @@ def _resume(config: pytest.Config, contexts: SessionSuites, *, late: bool) -> No
     config.pluginmanager.register(Changes(resumed), "packbench-changes")
 
 
-def _check_from_files(resumed: Resumed) -> None:
+def _check_from_files(resumed: ResumedRun) -> None:
     """Refuse a run with tests of the user's own by that name: told as another target it would look like a change."""
-    for suite, kept in resumed.kept.items():
+    for suite, kept in resumed.prior.items():
         named = kept.run.target.split(", ") if kept.run is not None else []
-        if any(name.startswith(OWN_TEST) for name in named) and not resumed.anew:
+        if any(name.startswith(TEST_TARGET_PREFIX) for name in named) and not resumed.rerun_changed:
             raise pytest.UsageError(
                 f'--packbench-resume: run {resumed.run_id} of suite "{suite}" has tests of your own, which are not '
                 "resumed; start a new run"

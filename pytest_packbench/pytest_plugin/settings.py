@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pytest
 
-from pytest_packbench.backends import MODULES, RECORDED, STUB
+from pytest_packbench.backends import RECORDED, STUB, backend_names, is_backend
 from pytest_packbench.cases.suites import suite_names
 from pytest_packbench.model.run import Caps, RunOptions, Shard
-from pytest_packbench.packs import FILES
+from pytest_packbench.packs import target_files
 from pytest_packbench.plugin import ASKED, BY_NAME, setting_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 NumberT = TypeVar("NumberT", int, float)
-BACKENDS = (*MODULES, STUB, RECORDED)
 _CONCURRENCY = 8
 _CASE_TIMEOUT_S = 300.0
 _CALL_TIMEOUT_S = 120.0
@@ -120,6 +119,14 @@ class _Reader:
         """Give names that came repeated or with commas; None where nothing is set."""
         return tuple(suite_names(self.value(name))) or None
 
+    def backend(self) -> str:
+        """Return the name of a backend, `stub` or `recorded`; empty where nothing is set."""
+        name = str(self.value("backend"))
+        # those of installed distributions are looked for only where no other has the name
+        if name in {"", STUB, RECORDED} or is_backend(name):
+            return name
+        return str(self.value("backend", (*backend_names(), STUB, RECORDED)))
+
     def shard(self) -> Shard | None:
         """Give the shard; None where nothing is set."""
         found, source = setting_of("shard", self._config.option, self._config.getini)
@@ -180,7 +187,7 @@ def read_settings(config: pytest.Config) -> Settings:
     return Settings(
         mode=mode,
         target=str(read.value("target")),
-        backend=read.value("backend", ("", *BACKENDS)),
+        backend=read.backend(),
         model=str(read.value("model")),
         base_url=str(read.value("base_url")),
         guards=_guards(read.names("guard")),
@@ -204,7 +211,7 @@ def read_settings(config: pytest.Config) -> Settings:
         allow_processes=_YES_NO[read.value("allow_processes", tuple(_YES_NO))],
         root=config.rootpath,
         home=home,
-        files={name: Path(os.path.normpath(home / path)) for name in FILES if (path := read.value(name))},
+        files={name: Path(os.path.normpath(home / path)) for name in target_files() if (path := read.value(name))},
         workers=int(getattr(config, "workerinput", {}).get("workercount", 1)),
         stops=(KeyboardInterrupt, pytest.exit.Exception),
     )

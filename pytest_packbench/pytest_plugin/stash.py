@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
     from pytest_packbench.pytest_plugin.prefetch import Ahead
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.runs.resume import Resumed
+    from pytest_packbench.runs.resume import ResumedRun
 
 
 CONTEXTS: pytest.StashKey[SessionSuites] = pytest.StashKey()
 AHEAD: pytest.StashKey[Ahead] = pytest.StashKey()
 RUN_ID = pytest.StashKey[str]()
-RESUMED: pytest.StashKey[Resumed] = pytest.StashKey()
+RESUMED: pytest.StashKey[ResumedRun] = pytest.StashKey()
 ATTRIBUTE = "packbench_entries"
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from pytest_packbench.cases import load
 from pytest_packbench.engine.contexts import SuiteContexts, UserHooks, shown_path
-from pytest_packbench.engine.external import TargetError
+from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.targets import make_importable
-from pytest_packbench.model.errors import SuiteError, said
+from pytest_packbench.model.errors import SuiteError, describe_error
 from pytest_packbench.model.run import SetupError
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import PackError, Packs
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.engine.contexts import SuiteContext
-    from pytest_packbench.engine.results import Place
+    from pytest_packbench.engine.result_builder import CaseRef
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.settings import Settings
 
@@ -46,7 +46,7 @@ def known_packs(config: pytest.Config) -> Packs:
     try:
         return Packs(pack for given in reversed(config.hook.pytest_packbench_packs()) for pack in given)
     except Exception as error:
-        raise pytest.UsageError(f"a hook pytest_packbench_packs failed: {said(error)}") from error
+        raise pytest.UsageError(f"a hook pytest_packbench_packs failed: {describe_error(error)}") from error
 
 
 def read_suite(config: pytest.Config, name: str, folder: Path, packs: Packs, *, bundled: bool) -> Suite:
@@ -87,7 +87,7 @@ class SessionSuites(SuiteContexts):
                 self.add(suite)
         return self.suites[name]
 
-    def expected_text(self, places: Iterable[Place]) -> str:
+    def expected_text(self, places: Iterable[CaseRef]) -> str:
         """Say how many model calls a live run of these cases is expected to make, without those of a resumed run."""
         resumed = self.config.stash.get(RESUMED, None)
         expected = self.expected_calls(
@@ -116,7 +116,7 @@ def _hooks_of(config: pytest.Config) -> UserHooks:
         try:
             return config.hook.pytest_packbench_target(config=config, suite=suite)
         except Exception as error:
-            raise TargetError(f"the hook pytest_packbench_target raised {said(error)}") from error
+            raise TargetError(f"the hook pytest_packbench_target raised {describe_error(error)}") from error
 
     def guards(suite: Suite) -> list[Any]:
         given = config.hook.pytest_packbench_guards(config=config, suite=suite)

@@ -49,7 +49,7 @@ class Terminal:
     def _header(self, suite: Suite) -> list[str]:
         contexts = self._recorder.contexts
         settings, target = contexts.settings, contexts.target_name(suite)
-        context = contexts.known(suite)
+        context = contexts.opened(suite)
         answered = f", {context.backend} {context.model}".rstrip() if context is not None and context.backend else ""
         guards = (
             f", guards {', '.join(map(guard_name, context.guards))}" if context is not None and context.guards else ""
@@ -60,7 +60,7 @@ class Terminal:
         )
         lines = [head]
         if self._recorder.resumed is not None:
-            lines.append(self._recorder.resumed.told(suite.name))
+            lines.append(self._recorder.resumed.header_line(suite.name))
         if context is not None and context.caller.opaque and settings.mode == "fixture":
             lines.append(f"packbench: suite {suite.name}: pipeline not run: scoring only")
         return lines
@@ -85,14 +85,14 @@ class Terminal:
             self._show(terminalreporter, run)
 
     def _show(self, reporter: pytest.TerminalReporter, run: SuiteRun) -> None:
-        from pytest_packbench.reports.terminal import table
+        from pytest_packbench.reports.terminal import summary_lines
 
         told = run.conclusion
         if told is None and not run.trouble:
             return
         reporter.section(f"packbench: {run.suite.name}")
         if told is not None:
-            for line in table(told):
+            for line in summary_lines(told):
                 reporter.line(line)
             if told.run.settings.get("spent"):
                 reporter.line(spent_text(told.run.settings["spent"]))
@@ -145,8 +145,8 @@ class Progress:
         ]
         if ledger.cost:
             parts.append(f"{ledger.cost:.4f} {ledger.currency}")
-        if progress.under_way:
-            parts.append(f"{progress.under_way} under way, the oldest for {progress.oldest_s:.0f} s")
+        if progress.in_flight:
+            parts.append(f"{progress.in_flight} in flight, the oldest for {progress.oldest_s:.0f} s")
         return ", ".join(parts)
 
     def _below(self, text: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cases.files import SUFFIXES, find_in, read_place, stem_of
+from pytest_packbench.cases.files import SUFFIXES, file_stem, find_case, load_case
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.plugin import ASKED
 from pytest_packbench.pytest_plugin.case_run import pack_report, place_at, run_of, unpack_report
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
-    from pytest_packbench.engine.results import Place
+    from pytest_packbench.engine.result_builder import CaseRef
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.collection import Collector
@@ -54,7 +54,7 @@ class Worker:
             base = resumed.base if resumed is not None else contexts.settings.output
             name: str = config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist sets it on workers
             self._journals = WorkerJournals(base, config.stash[RUN_ID], name)
-            ahead.keep = self._journals.keep
+            ahead.keep = self._journals.append
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note which tests of the user's own were selected: the controller knows them from here only."""
@@ -107,7 +107,7 @@ class Controller:
     def pytest_configure_node(self, node: Any) -> None:
         """Tell a worker which run is resumed."""
         if self._recorder.resumed is not None:
-            node.workerinput[RESUME] = self._recorder.resumed.for_worker()
+            node.workerinput[RESUME] = self._recorder.resumed.worker_input()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
@@ -117,7 +117,7 @@ class Controller:
             path, mark, name = nodeid.rpartition("::")
             if mark and path.endswith(SUFFIXES):
                 # xdist may append a group
-                plain = ungrouped_name(name, stem_of(path)) if "@" in name else name
+                plain = ungrouped_name(name, file_stem(path)) if "@" in name else name
                 named.add(f"{path}::{plain}")
                 self._select(path, plain)
         if self._recorder.contexts.settings.mode != "fixture":
@@ -174,12 +174,12 @@ def _own_tests(session: pytest.Session) -> str:
     return json.dumps(told) if told else ""
 
 
-def late_place(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, nodeid: str) -> Place:
+def late_place(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, nodeid: str) -> CaseRef:
     """Say where a case stands that only workers collected: it is read again, for its entry alone."""
-    place = find_in(str(path), name)
+    place = find_case(str(path), name)
     loaded = None
     if place is not None:
         with suppress(CaseError):
-            loaded = read_place(place, pack.case_model, file=file, pack=pack.name)
+            loaded = load_case(place, pack.case_model, file=file, pack=pack.name)
     line = place.line if place is not None else 0
     return place_at(suite, pack, path, file=file, line=line, name=name, nodeid=nodeid, loaded=loaded)

@@ -1,176 +1,185 @@
-"""A comparison as one page of Markdown: the answer first, then the cases, then the statistics in plain words."""
+"""Render a comparison as one page of Markdown: the summary first, then the statistics, then the cases."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.comparison import SMALLER, THRESHOLD
-from pytest_packbench.analysis.figures import DASH, TOLERANCE, average, count
-from pytest_packbench.analysis.intervals import RESAMPLES, unseen
+from pytest_packbench.analysis.formatting import DASH, format_mean
+from pytest_packbench.analysis.intervals import RESAMPLES, unseen_rate_bound
 from pytest_packbench.analysis.listing import MOST_ROWS
-from pytest_packbench.analysis.trials import facet_of, name_of, remark
-from pytest_packbench.reports.tables import WIDE, cell, section
+from pytest_packbench.analysis.trials import cluster_facet, dependence_note, facet_words
+from pytest_packbench.model.score import TOLERANCE
+from pytest_packbench.model.text import pluralize
+from pytest_packbench.reports.tables import WIDE, escape_markdown, section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_packbench.analysis.comparison import Change, Condition, Ending, RunComparison
+    from pytest_packbench.analysis.comparison import Change, ComparedCase, FailCondition, RunComparison
     from pytest_packbench.model.run import Run
 
-_HEAD = ("case", "before", "now", "score before", "score now", "change", "why")
+_HEAD = ("case", "before", "now", "score before", "score now", "change", "reason")
+_REASON_COLUMN = 6
+_REASON_WIDTH = 240
 _MOST_SMALLER = 100
-_REST = "each run's report.json holds all"
-_LISTS = (
+_WHERE = "each run's report.json lists all"
+_KINDS = (
     ("new_failures", "New failures"),
     ("regressed", "Regressed"),
     ("improved", "Improved"),
     ("fixed", "Fixed"),
     ("verdict_changed", "Verdict changed"),
 )
-_CHANCE = 0.05
+_SIGNIFICANCE = 0.05
 
 
-def diff_markdown(comparison: RunComparison, failed: Sequence[Condition] = (), notes: Sequence[str] = ()) -> str:
-    """Write a comparison.
+def diff_markdown(comparison: RunComparison, failed: Sequence[FailCondition] = (), notes: Sequence[str] = ()) -> str:
+    """Render a comparison.
 
     Args:
         comparison: what was compared.
-        failed: the conditions that hold and so fail it.
-        notes: what a reader has to know of the runs, a sentence each.
+        failed: the conditions that are met and so fail it.
+        notes: what a reader has to know about the runs, a sentence each.
 
     Returns:
-        GitHub Flavored Markdown, ended by one line end.
+        GitHub Flavored Markdown that ends with one line end.
     """
     parts = [
-        f"# packbench: {cell(comparison.current.suite)} compared - {answer(comparison)}",
-        *(f"**FAILED by the condition `{condition}`.**" for condition in failed),
-        *(f"**Compared by force; the runs differ in {cell(text)}.**" for text in comparison.differences),
+        f"# packbench: {escape_markdown(comparison.current.suite)} compared - {comparison_headline(comparison)}",
+        *(f"**FAILED: the condition `{condition}` is met.**" for condition in failed),
+        *(f"**Forced comparison: the runs differ in {escape_markdown(text)}.**" for text in comparison.differences),
         _runs(comparison),
-        section("Counts", ("what", "cases"), _counts(comparison)),
-        "\n".join(f"- {sentence}" for sentence in (*(cell(note, WIDE) for note in notes), *sentences(comparison))),
-        *(_changes(title, comparison, kind) for kind, title in _LISTS),
-        _changes(f"Smaller changes: by less than {THRESHOLD:g}", comparison, SMALLER, _MOST_SMALLER),
+        section("Counts", ("cases", "number"), _counts(comparison)),
+        "\n".join(f"- {text}" for text in (*(escape_markdown(note, WIDE) for note in notes), *sentences(comparison))),
+        *(_changes(title, comparison, kind) for kind, title in _KINDS),
+        _changes(f"Smaller changes (less than {THRESHOLD:g})", comparison, SMALLER, _MOST_SMALLER),
         _only_in_one("Added", comparison.added, comparison.counts()["added"]),
         _only_in_one("Removed", comparison.removed, comparison.counts()["removed"]),
-        _changes("Case or judge changed: left out of the statistics", comparison, "hash_changed"),
+        _changes("Case or judge changed (excluded from the statistics)", comparison, "hash_changed"),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _changes(title: str, comparison: RunComparison, kind: str, most: int = MOST_ROWS) -> str:
-    found = comparison.changes[kind]
-    return section(title, _HEAD, map(_row, found.first), widths={6: 240}, most=most, total=found.count, rest=_REST)
+    rows = comparison.changes[kind]
+    widths = {_REASON_COLUMN: _REASON_WIDTH}
+    cells = map(_change_cells, rows.first)
+    return section(title, _HEAD, cells, widths=widths, most=most, total=rows.count, where=_WHERE)
 
 
-def _only_in_one(title: str, cases: Iterable[Ending], total: int) -> str:
-    rows = ((one.test_id, one.verdict, average(one.score)) for one in cases)
-    return section(title, ("case", "verdict", "score"), rows, total=total, rest=_REST)
+def _only_in_one(title: str, cases: Iterable[ComparedCase], total: int) -> str:
+    rows = ((case.test_id, case.verdict, format_mean(case.score)) for case in cases)
+    return section(title, ("case", "verdict", "score"), rows, total=total, where=_WHERE)
 
 
-def answer(comparison: RunComparison) -> str:
-    """Say in a few words whether the change made it worse, and which cases can't tell."""
-    return "; ".join(part for part in (_told(comparison), _beside(comparison)) if part)
+def comparison_headline(comparison: RunComparison) -> str:
+    """Return in a few words what got worse or better, and which cases are not compared."""
+    return "; ".join(part for part in (_compared_cases(comparison), _other_cases(comparison)) if part)
 
 
-def _told(comparison: RunComparison) -> str:
+def _compared_cases(comparison: RunComparison) -> str:
     counts = comparison.counts()
     worse, better, failing, fixed = (counts[name] for name in ("regressed", "improved", "new_failures", "fixed"))
     if not comparison.unchanged:
         return "no unchanged case in common" if comparison.common else "no case in common"
     if not (worse or better or failing or fixed):
-        moved = counts[SMALLER]
-        return f"no score moved by {THRESHOLD:g} or more, {moved} by less" if moved else "no score changed"
-    return f"{worse} regressed, {better} improved, {count(failing, 'new failure')}, {fixed} fixed"
+        smaller = counts[SMALLER]
+        return f"no score changed by {THRESHOLD:g} or more, {smaller} by less" if smaller else "no score changed"
+    return f"{worse} regressed, {better} improved, {pluralize(failing, 'new failure')}, {fixed} fixed"
 
 
-def _beside(comparison: RunComparison) -> str:
-    """Count the cases that nothing else is said of: one that failed may have gone, or been edited until it passed."""
+def _other_cases(comparison: RunComparison) -> str:
+    """Count the cases that are not compared: a failing case may have been removed, or edited until it passed."""
     counts = comparison.counts()
     numbers = {
         "removed": counts["removed"],
         "added": counts["added"],
         "quarantined now": counts["quarantined"],
-        "changed and left out": comparison.left_out,
+        "changed and excluded": comparison.left_out,
     }
-    found = [(number, name) for name, number in numbers.items() if number]
+    present = [(number, name) for name, number in numbers.items() if number]
     return ", ".join(
-        f"{number if place else count(number, 'case')} {name}" for place, (number, name) in enumerate(found)
+        f"{number if position else pluralize(number, 'case')} {name}" for position, (number, name) in enumerate(present)
     )
 
 
 def sentences(comparison: RunComparison) -> list[str]:
-    """Say what the figures mean, for somebody who knows no statistics."""
-    found = list(_trials(comparison))
-    mean, facet = comparison.mean, facet_of(comparison.current)
+    """Return sentences that explain the statistics."""
+    texts = list(_trials(comparison))
+    mean, facet = comparison.mean, cluster_facet(comparison.current)
     if mean is None:
-        nothing = "No case has a score in both runs: nothing can be said about a change of score."
-        return [*found, nothing, *_flips(comparison)]
-    told = f"Mean change over {count(mean.n, 'pair')}: {mean.mean:+.3f} points of score"
+        unknown = "No case has a score in both runs, so the change in score is unknown."
+        return [*texts, unknown, *_flips(comparison)]
+    change = f"Mean change in score over {pluralize(mean.n, 'pair')}: {mean.mean:+.3f}"
     if comparison.authored:
-        # what somebody wrote is no sample of anything (design 7)
-        flips = f"{comparison.lost} lost, {comparison.won} won"
-        return [*found, f"{told}; {flips}. The answers were authored: counts, no statistics."]
+        # authored answers are no random sample, so that statistics do not apply
+        flips = f"pass flips: {comparison.lost} lost, {comparison.won} won"
+        return [*texts, f"{change}; {flips}. The answers were authored, so only counts are shown, no statistics."]
     if mean.n == 1:
-        found.append(f"One case has a score in both runs; it changed by {mean.mean:+.3f} points.")
+        texts.append(f"Only one case has a score in both runs; its score changed by {mean.mean:+.3f}.")
     elif mean.low is None or mean.high is None:
-        found.append(f"{told}; all of one {name_of(facet, many=False)}, so no interval is given.")
+        texts.append(f"{change}; all pairs share one {facet_words(facet, plural=False)}, so no interval is shown.")
     else:
         how = f"bootstrap, {RESAMPLES} resamples, fixed seed" if mean.method == "bootstrap" else "normal approximation"
-        how += f", over {mean.clusters} {name_of(facet)}" if mean.clusters < mean.n else ""
-        found.append(f"{told}, two-sided 95 % interval {mean.low:+.3f} to {mean.high:+.3f} ({how}).")
+        how += f", clustered by {mean.clusters} {facet_words(facet)}" if mean.clusters < mean.n else ""
+        texts.append(f"{change}, two-sided 95 % confidence interval {mean.low:+.3f} to {mean.high:+.3f} ({how}).")
     if mean.detectable is not None:
-        found.append(
-            f"With this many pairs and this spread a true mean change of {mean.detectable:.3f} points "
-            "is seen four times out of five (two-sided, 5 %)."
+        texts.append(
+            f"At this number of pairs and this spread, a true mean change of {mean.detectable:.3f} is detected with "
+            "80 % power (two-sided, 5 % level)."
         )
-    found += _flips(comparison)
+    texts += _flips(comparison)
     if not comparison.lost + comparison.won:
-        bound = unseen(mean.n)
-        found.append(
-            f"No case flipped between passed and failed; up to {100 * (bound or 0):.1f} % of such cases could, "
-            f"and {count(mean.n, 'case')} would not show it (one-sided exact 95 % bound)."
+        bound = unseen_rate_bound(mean.n)
+        texts.append(
+            f"No case flipped between passed and failed; exact one-sided 95 % upper bound on the flip rate: "
+            f"{100 * (bound or 0):.1f} % ({pluralize(mean.n, 'case')})."
         )
     if mean.clusters < mean.n:
-        found.append(f"{remark(mean.n, mean.clusters, facet)}; p values and exact bounds take them as independent.")
+        note = dependence_note(mean.n, mean.clusters, facet)
+        texts.append(f"{note}; p values and exact bounds assume independent cases.")
     if comparison.current.mode == "fixture":
-        found.append(
+        texts.append(
             "Fixture mode replays recorded answers: each change above comes from the pipeline, the scoring, a case "
-            "or a recording, never from a model's mood."
+            "or a recording, not from variation between the model's answers."
         )
-    return found
+    return texts
 
 
 def _trials(comparison: RunComparison) -> Iterator[str]:
     before, now = comparison.trials
     if before == now == 1:
         return
-    each = f"{count(now, 'trial')} a case" if before == now else f"{count(before, 'trial')} a case before, {now} now"
-    told = "each case is one pair, with the mean score of its trials"
-    other = "" if before == now else "; how often cases pass depends on their number, so look at the mean, not at flips"
-    yield f"{each}: {told}{other}."
+    trials = f"{pluralize(now, 'trial')} per case"
+    if before != now:
+        trials = f"{pluralize(before, 'trial')} per case before, {now} now"
+    text = f"{trials}: each case is one pair, with the mean score of its trials"
+    advice = "" if before == now else "; pass flips depend on the number of trials, so compare means"
+    yield f"{text}{advice}."
 
 
 def _flips(comparison: RunComparison) -> list[str]:
     if not comparison.lost + comparison.won:
         return []
-    word = "hardly chance" if comparison.p_flips < _CHANCE else "may be chance"
-    told = f"Pass flips: {comparison.lost} lost, {comparison.won} won; exact McNemar p = {comparison.p_flips:.3f}"
-    return [f"{told} ({word}, if the cases are a sample of many)."]
+    chance = "unlikely to be chance" if comparison.p_flips < _SIGNIFICANCE else "may be chance"
+    flips = f"Pass flips: {comparison.lost} lost, {comparison.won} won"
+    return [f"{flips}; exact McNemar test p = {comparison.p_flips:.3f} ({chance}, if the cases are a random sample)."]
 
 
 def _runs(comparison: RunComparison) -> str:
-    """Put the runs side by side: what they are, and what of it neither of them has is left out."""
+    """Render a table of the two runs, without columns in which both have the default."""
     before, now = comparison.trials
     rows = [
-        {"": "baseline", **_run_row(comparison.baseline, comparison.cases[0], before)},
-        {"": "current", **_run_row(comparison.current, comparison.cases[1], now)},
+        {"": "baseline", **_run_cells(comparison.baseline, comparison.cases[0], before)},
+        {"": "current", **_run_cells(comparison.current, comparison.cases[1], now)},
     ]
-    optional = {"model": DASH, "guards": DASH, "trials": "1"}
-    shown = [name for name in rows[0] if any(row[name] != optional.get(name) for row in rows)]
-    return section("Runs", tuple(shown), [tuple(row[name] for name in shown) for row in rows])
+    defaults = {"model": DASH, "guards": DASH, "trials": "1"}
+    columns = [name for name in rows[0] if any(row[name] != defaults.get(name) for row in rows)]
+    return section("Runs", columns, [tuple(row[name] for name in columns) for row in rows])
 
 
-def _run_row(run: Run, cases: int, trials: int) -> dict[str, str]:
+def _run_cells(run: Run, cases: int, trials: int) -> dict[str, str]:
     guards = run.settings.get("guards")
     return {
         "run": run.run_id,
@@ -190,24 +199,24 @@ def _counts(comparison: RunComparison) -> Iterable[tuple[str, str]]:
     yield "in both runs", str(comparison.common)
     for name in ("improved", "regressed", SMALLER, "new_failures", "fixed", "verdict_changed", "hash_changed"):
         yield name.replace("_", " "), str(counts[name])
-    for name, figure in (("quarantined now", "quarantined"), ("added", "added"), ("removed", "removed")):
-        yield name, str(counts[figure])
+    for label, name in (("quarantined now", "quarantined"), ("added", "added"), ("removed", "removed")):
+        yield label, str(counts[name])
 
 
-def _row(change: Change) -> tuple[str, ...]:
+def _change_cells(change: Change) -> tuple[str, ...]:
     delta = change.delta
     return (
         change.test_id,
         change.before,
         change.after,
-        average(change.score_before),
-        average(change.score_after),
-        "-" if delta is None else _points(delta),
+        format_mean(change.score_before),
+        format_mean(change.score_after),
+        DASH if delta is None else _format_delta(delta),
         "; ".join(change.reasons),
     )
 
 
-def _points(delta: float) -> str:
-    """Write a change with as many decimals as it takes to see that it is one."""
+def _format_delta(delta: float) -> str:
+    """Return a change with as many decimals as are needed to show that it is not 0."""
     text = f"{delta:+.2f}"
     return text if abs(delta) <= TOLERANCE or float(text) else f"{delta:+.2g}"

@@ -1,14 +1,14 @@
-"""Figures as one JSON object: a run's, for `report.json` under the key `packbench` (design 5), and an overview's."""
+"""Statistics as JSON: of a run, under the key `packbench` of `report.json`, and of an overview."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.analysis.conclusion import judge
+from pytest_packbench.analysis.conclusion import run_verdict
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
-from pytest_packbench.runs.lines import plain
+from pytest_packbench.runs.lines import finite_json
 
 if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion
@@ -18,22 +18,21 @@ OVERVIEW_VERSION = 1
 _INTERVAL = {"method": "wilson", "sides": 2, "confidence": CONFIDENCE}
 
 
-def run_document(told: Conclusion) -> dict[str, Any]:
-    """Put what a run came to into plain JSON.
+def run_document(conclusion: Conclusion) -> dict[str, Any]:
+    """Return the conclusion of a run as plain JSON.
 
     Returns:
-        An object of the version `RUN_DOCUMENT_VERSION` that shares nothing with the argument, with the keys
-        `version`, `status` (`passed`, `failed`, `partial`), `complete`, `run`, `totals`, `overall`, `groups`, `depth`,
-        `refusals`, `authored`, `models`, `cached`, `interval` (how those of the groups are made), `gates`, where cases
-        have several trials `trials`, and `cases`, which is empty: whoever writes the report puts the rows of the
-        results there. Units are those of the classes it is made from.
-        Where a number is not finite, it says null.
+        An object of version `RUN_DOCUMENT_VERSION` with the keys `version`, `status` (`passed`, `failed`, `partial`),
+        `complete`, `run`, `totals`, `overall`, `groups`, `depth`, `refusals`, `authored`, `models`, `cached`,
+        `interval` (how the intervals of the groups are computed), `gates`, `trials` if cases have several trials, and
+        `cases`, which is empty: the writer of the report adds the rows of the results. Units are those of the classes.
+        Numbers that are not finite are null. The object shares nothing with the argument.
     """
-    run, statistics = told.run, told.statistics
-    document: dict[str, Any] = plain(
+    run, statistics = conclusion.run, conclusion.statistics
+    document: dict[str, Any] = finite_json(
         {
             "version": RUN_DOCUMENT_VERSION,
-            "status": judge(told).status,
+            "status": run_verdict(conclusion).status,
             "complete": not run.partial,
             "run": asdict(run),
             "totals": asdict(statistics.totals),
@@ -45,33 +44,36 @@ def run_document(told: Conclusion) -> dict[str, Any]:
             "models": statistics.models,
             "cached": statistics.cached,
             "interval": _INTERVAL,
-            # what is absent stands in the text
-            "gates": [{name: value for name, value in asdict(gate).items() if name != "absent"} for gate in told.gates],
-            **_trials(told),
+            # `absent` is internal; the text of the gate names the absent cases
+            "gates": [
+                {name: value for name, value in asdict(gate).items() if name != "absent"} for gate in conclusion.gates
+            ],
+            **_trials(conclusion),
             "cases": [],
         }
     )
     return document
 
 
-def overview_document(found: Overview) -> dict[str, Any]:
-    """Put an overview into plain JSON.
+def overview_document(overview: Overview) -> dict[str, Any]:
+    """Return an overview as plain JSON.
 
     Returns:
-        An object of the version `OVERVIEW_VERSION` with the fields of `Overview`, and `passed`, `records`, `cases`, and
-        `interval` (how intervals are made). Units are those of the classes.
+        An object of version `OVERVIEW_VERSION` with the fields of `Overview`, and `passed`, `records`, `cases` and
+        `interval` (how intervals are computed). Units are those of the classes.
     """
     return {
         "version": OVERVIEW_VERSION,
-        "passed": found.passed,
-        "records": found.records,
-        "cases": found.cases,
+        "passed": overview.passed,
+        "records": overview.records,
+        "cases": overview.cases,
         "interval": _INTERVAL,
-        **asdict(found),
+        **asdict(overview),
     }
 
 
-def _trials(told: Conclusion) -> dict[str, Any]:
-    if told.statistics.trials is None:
+def _trials(conclusion: Conclusion) -> dict[str, Any]:
+    trials = conclusion.statistics.trials
+    if trials is None:
         return {}
-    return {"trials": {**asdict(told.statistics.trials), "temperature": told.run.settings.get("temperature")}}
+    return {"trials": {**asdict(trials), "temperature": conclusion.run.settings.get("temperature")}}

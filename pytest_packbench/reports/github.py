@@ -1,6 +1,6 @@
-"""What GitHub shows of runs: annotations beside the files of a pull request, and a page in the summary of a step.
+"""GitHub Actions: annotations on the files of a pull request, and the job summary.
 
-The forms are those of GitHub's workflow commands; its limits are 10 errors and 1 MiB of summary a step.
+Annotations are workflow commands. GitHub's limits are 10 errors and 1 MiB of summary per step.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pytest_packbench.analysis.conclusion import judge
-from pytest_packbench.analysis.figures import count, score, terms_text
+from pytest_packbench.analysis.conclusion import run_verdict
+from pytest_packbench.analysis.formatting import format_score, format_terms
 from pytest_packbench.analysis.listing import MOST_ROWS, Listing
-from pytest_packbench.analysis.trials import folded, rule_of
+from pytest_packbench.analysis.trials import fold_trials, trials_rule_of
+from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.markdown import summary_markdown
-from pytest_packbench.reports.tables import cell
+from pytest_packbench.reports.tables import escape_markdown
 from pytest_packbench.reports.terminal import one_line
 
 if TYPE_CHECKING:
@@ -26,43 +27,43 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
 
-# of more, GitHub shows the first
+# GitHub shows the first 10 of a step
 MOST_ANNOTATIONS = 10
 MOST_GATES = 3
 STEP_BYTES = 1024 * 1024
 _ROWS = (MOST_ROWS, 100, 30, 10, 3)
 _WIDTH = 400
-# the runner looks for the one at the beginning of a line, for the older one anywhere
+# the runner accepts `::` at the beginning of a line, and the older `##[` anywhere
 _COMMAND = re.compile(r"^(\s*)::", re.MULTILINE)
 _OLD_COMMAND = re.compile(r"##\[")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class FinishedRun:
     """A suite's run at its end.
 
     Attributes:
-        told: what it came to.
-        entries: one for each attempt.
-        rules: the file of the suite's rules, as entries name files; empty where it is not to be shown.
+        conclusion: what it came to.
+        results: one for each attempt.
+        rules: the suite's `suite.yaml`, relative to the same folder as the files of results; empty for none.
         notes: further lines for the summary, such as the comparison with a baseline.
     """
 
-    told: Conclusion
-    entries: Sequence[CaseResult]
+    conclusion: Conclusion
+    results: Sequence[CaseResult]
     rules: str = ""
     notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """A remark on a file.
+    """An annotation on a file.
 
     Attributes:
-        level: `error`, or `warning` for what fails nothing.
+        level: `error`, or `warning` for what does not fail the run.
         title: the first line, any text.
-        message: the rest, any text.
-        file: the file as entries name it, with its line where it holds many cases; empty for none.
+        message: the other lines, any text.
+        file: the file as results name it, with its line if it contains many cases; empty for none.
     """
 
     level: Literal["error", "warning"]
@@ -71,172 +72,179 @@ class Annotation:
     file: str = ""
 
     def command(self, file: str = "", line: int = 1) -> str:
-        """Write it as a workflow command.
+        """Return it as a workflow command.
 
         Args:
-            file: the file from the repository's root; empty for none.
+            file: the file, relative to the repository's root; empty for none.
             line: the line in it, from 1.
 
         Returns:
-            One line without its end. Nothing in it begins another command.
+            One line without its end, in which title and message are escaped.
         """
-        place = {"file": file, "line": str(line)} if file else {}
-        properties = ",".join(f"{name}={_property(text)}" for name, text in {**place, "title": self.title}.items())
-        return f"::{self.level} {properties}::{_data(self.message)}"
+        location = {"file": file, "line": str(line)} if file else {}
+        properties = ",".join(
+            f"{name}={_escape_property(text)}" for name, text in {**location, "title": self.title}.items()
+        )
+        return f"::{self.level} {properties}::{_escape_data(self.message)}"
 
 
-def remarks(runs: Iterable[Judged], most: int = MOST_ANNOTATIONS) -> list[Annotation]:
-    """Say what failed, worst first: gates, what broke, then cases by how far they are under their threshold.
+def run_annotations(runs: Iterable[FinishedRun], most: int = MOST_ANNOTATIONS) -> list[Annotation]:
+    """Return annotations of what failed: gates, then errors, then failing cases, worst first.
 
     Args:
         runs: the suites of a session.
-        most: how many to give at most, 2 or more; where there are more, the last one counts the rest.
+        most: the largest number of annotations, 2 or more; if there are more, the last one counts the others.
 
     Returns:
-        Nothing for quarantined cases, known holes and cases that did not run. Where the gates alone decide, a case
-        under its threshold is a warning.
+        No annotations for quarantined cases, known holes and cases that did not run. If only gates decide, failing
+        cases are warnings.
     """
     gates: list[Annotation] = []
-    broken: list[Annotation] = []
-    failed: list[tuple[float, Annotation]] = []
-    for one in runs:
-        gates += _of_gates(one)
-        for entry in folded(one.entries, rule_of(one.told.run)):
-            if entry.verdict in {"error", "vacuous"} and not entry.quarantined:
-                broken.append(_of_broken(entry))
-            elif entry.counted and entry.verdict == "failed":
-                failed.append(((entry.score or 0.0) - (entry.threshold or 0.0), _of_failed(one.told.run, entry)))
-    failed.sort(key=lambda each: each[0])
-    found = [*gates, *broken, *(annotation for _, annotation in failed)]
-    if len(found) <= most:
-        return found
-    rest = len(found) - most + 1
-    fails = any(one.level == "error" for one in found[most - 1 :])
-    told = f"and {count(rest, 'other')}: the summary and the job's log name them"
-    return [*found[: most - 1], Annotation(level="error" if fails else "warning", title="packbench", message=told)]
+    errors: list[Annotation] = []
+    failures: list[tuple[float, Annotation]] = []
+    for run in runs:
+        gates += _gate_annotations(run)
+        for result in fold_trials(run.results, trials_rule_of(run.conclusion.run)):
+            if result.verdict in {"error", "vacuous"} and not result.quarantined:
+                errors.append(_error_annotation(result))
+            elif result.counted and result.verdict == "failed":
+                distance = (result.score or 0.0) - (result.threshold or 0.0)
+                failures.append((distance, _failure_annotation(run.conclusion.run, result)))
+    failures.sort(key=lambda failure: failure[0])
+    ordered = [*gates, *errors, *(annotation for _, annotation in failures)]
+    if len(ordered) <= most:
+        return ordered
+    others = ordered[most - 1 :]
+    level: Literal["error", "warning"] = "error" if any(each.level == "error" for each in others) else "warning"
+    message = f"and {len(others)} more; see the job summary and the log"
+    return [*ordered[: most - 1], Annotation(level=level, title="packbench", message=message)]
 
 
-def step_summary(one: Judged, limit: int = STEP_BYTES) -> str:
-    """Write the summary of a run for a step's page, worst cases first.
+def step_summary(run: FinishedRun, limit: int = STEP_BYTES) -> str:
+    """Render the job summary of a run, worst cases first.
 
     Returns:
-        Markdown of at most `limit` bytes of UTF-8, with as many rows of each table as fit, and at least what decided;
-        empty where not even that fits.
+        Markdown of at most `limit` bytes of UTF-8, with as many rows per table as fit, and at least the verdict; empty
+        if not even that fits.
     """
-    return next((page for page in _pages(one) if len(page.encode("utf-8", "replace")) <= limit), "")
+    return next((page for page in _pages(run) if len(page.encode("utf-8", "replace")) <= limit), "")
 
 
-def append_summaries(path: Path, runs: Iterable[Judged]) -> None:
-    """Append the summaries of runs to the file of a step's page, as far as the page has room.
+def append_summaries(path: Path, runs: Iterable[FinishedRun]) -> None:
+    """Append the summaries of runs to the job summary's file, as far as GitHub's limit allows.
 
     Raises:
-        OSError: it can't be written.
+        OSError: the file can't be written.
     """
     with path.open("ab") as file:
-        # other tools of the step write into the same file; a line end parts them
+        # other tools of the step may have written to the file; a line end separates the texts
         left = STEP_BYTES - file.seek(0, os.SEEK_END) - 2
-        for one in runs:
-            page = f"\n{step_summary(one, left)}\n".encode("utf-8", "replace") if left > 0 else b""
+        for run in runs:
+            page = f"\n{step_summary(run, left)}\n".encode("utf-8", "replace") if left > 0 else b""
             file.write(page)
             left -= len(page)
 
 
-def commands(troubles: Sequence[Annotation], runs: Iterable[Judged], root: Path, workspace: str) -> Iterator[str]:
-    """Give the workflow commands that annotate what went wrong.
+def annotation_commands(
+    problems: Sequence[Annotation], runs: Iterable[FinishedRun], root: Path, workspace: str
+) -> Iterator[str]:
+    """Return the workflow commands that annotate what failed.
 
     Args:
-        troubles: what is to be said before what failed in the runs.
+        problems: annotations that come before those of the runs.
         runs: the suites of a session.
-        root: the folder that files of results are named from.
+        root: the folder that the files of results are relative to.
         workspace: the folder of the repository.
 
     Returns:
-        Commands, a line each without its end, at most `MOST_ANNOTATIONS`.
+        At most `MOST_ANNOTATIONS` commands, one line each without its end.
     """
-    first = troubles[: MOST_ANNOTATIONS - 2]
-    for annotation in (*first, *remarks(runs, MOST_ANNOTATIONS - len(first))):
-        yield annotation.command(*_place_of(annotation.file, root, workspace))
+    first = problems[: MOST_ANNOTATIONS - 2]
+    for annotation in (*first, *run_annotations(runs, MOST_ANNOTATIONS - len(first))):
+        yield annotation.command(*_location(annotation.file, root, workspace))
 
 
-def harmless(text: str) -> str:
-    """Part what a runner would take for commands: what a pipeline prints may be a model's words."""
+def escape_commands(text: str) -> str:
+    """Change text of a case so that the runner does not take any of it for a workflow command."""
     return _OLD_COMMAND.sub("## [", _COMMAND.sub(r"\1: :", text))
 
 
-def _pages(one: Judged) -> Iterator[str]:
-    notes = "\n".join(f"- {cell(note, _WIDTH)}" for note in one.notes)
-    told = replace(one.told, page=Listing("worst").take(one.entries, rule_of(one.told.run)))
+def _pages(run: FinishedRun) -> Iterator[str]:
+    notes = "\n".join(f"- {escape_markdown(note, _WIDTH)}" for note in run.notes)
+    cases = Listing("worst").add_all(run.results, trials_rule_of(run.conclusion.run))
+    conclusion = replace(run.conclusion, page_cases=cases)
     for rows in _ROWS:
-        page = summary_markdown(told, most=rows, wrong_first=True)
+        page = summary_markdown(conclusion, most=rows, failures_first=True)
         title, sentence, rest = page.split("\n\n", 2)
         yield "\n\n".join(part for part in (title, sentence, notes, rest) if part)
-    judgement = judge(told)
-    yield f"# packbench: {cell(told.run.suite)} - {judgement.headline}\n\n**{cell(judgement.sentence, _WIDTH)}**\n"
+    verdict = run_verdict(conclusion)
+    title = f"# packbench: {escape_markdown(conclusion.run.suite)} - {verdict.headline}"
+    yield f"{title}\n\n**{escape_markdown(verdict.sentence, _WIDTH)}**\n"
 
 
-def _of_gates(one: Judged) -> list[Annotation]:
-    suite, missed = one.told.run.suite, [gate for gate in one.told.gates if not gate.passed]
-    found = [
+def _gate_annotations(run: FinishedRun) -> list[Annotation]:
+    suite, failed = run.conclusion.run.suite, [gate for gate in run.conclusion.gates if not gate.passed]
+    gates = [
         Annotation(
             level="error",
             title=f"{suite}: gate {one_line(gate.subject)}",
             message=one_line(gate.text, _WIDTH),
-            file=one.rules,
+            file=run.rules,
         )
-        for gate in missed[:MOST_GATES]
+        for gate in failed[:MOST_GATES]
     ]
-    if len(missed) > MOST_GATES:
-        more = f"and {count(len(missed) - MOST_GATES, 'other gate')} of {suite}"
-        found[-1] = replace(found[-1], message=f"{found[-1].message}\n{more}")
-    return found
+    if len(failed) > MOST_GATES:
+        more = f"and {pluralize(len(failed) - MOST_GATES, 'other gate')} of {suite}"
+        gates[-1] = replace(gates[-1], message=f"{gates[-1].message}\n{more}")
+    return gates
 
 
-def _of_broken(entry: CaseResult) -> Annotation:
+def _error_annotation(result: CaseResult) -> Annotation:
+    kind = f" ({result.kind})" if result.kind else ""
     return Annotation(
         level="error",
-        title=f"{entry.suite}: {entry.case_id} broke ({entry.kind or entry.verdict})",
-        message=one_line(entry.message or entry.verdict, _WIDTH),
-        file=entry.file,
+        title=f"{result.suite}: {result.case_id}: {result.verdict}{kind}",
+        message=one_line(result.message or result.verdict, _WIDTH),
+        file=result.file,
     )
 
 
-def _of_failed(run: Run, entry: CaseResult) -> Annotation:
-    reached, needed = score(entry.score, entry.threshold)
-    answer = f"answer: {one_line(entry.answer)}\n" if entry.answer else ""
+def _failure_annotation(run: Run, result: CaseResult) -> Annotation:
+    score, threshold = format_score(result.score, result.threshold)
+    answer = f"answer: {one_line(result.answer)}\n" if result.answer else ""
     return Annotation(
         level="warning" if run.settings.get("gate") == "suite" else "error",
-        title=f"{entry.suite}: {entry.case_id} scored {reached} < {needed}",
-        message=f"{answer}{one_line(terms_text(entry.terms, details=True), _WIDTH)}",
-        file=entry.file,
+        title=f"{result.suite}: {result.case_id} scored {score} < {threshold}",
+        message=f"{answer}{one_line(format_terms(result.terms, details=True), _WIDTH)}",
+        file=result.file,
     )
 
 
-def _data(text: str) -> str:
+def _escape_data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _place_of(file: str, root: Path, workspace: str) -> tuple[str, int]:
-    """Give a file from the repository's root and a line in it; no file where it stands in no repository."""
-    name, line = _parted(file)
+def _location(file: str, root: Path, workspace: str) -> tuple[str, int]:
+    """Return a file relative to the repository's root and a line in it; no file if it is outside the repository."""
+    name, line = _split_line(file)
     path = root / name
-    inside = Path(os.path.relpath(path, workspace)) if name else Path(os.pardir)
-    # such as a bundled case
-    if name.startswith("bundled:") or inside.is_absolute() or inside.parts[0] == os.pardir:
+    relative = Path(os.path.relpath(path, workspace)) if name else Path(os.pardir)
+    if name.startswith("bundled:") or relative.is_absolute() or relative.parts[0] == os.pardir:
         return "", 1
-    return inside.as_posix(), line or (_gates_line(path) if path.suffix == ".yaml" else 1)
+    return relative.as_posix(), line or (_gates_line(path) if path.suffix == ".yaml" else 1)
 
 
-def _parted(file: str) -> tuple[str, int]:
+def _split_line(file: str) -> tuple[str, int]:
     name, _, line = file.rpartition(":")
     return (name, int(line)) if name and line.isdecimal() else (file, 0)
 
 
 def _gates_line(rules: Path) -> int:
-    """Find where the rules name their gates: what failed is one of them, or completeness, which every suite has."""
+    """Return the line of `gates:` in a suite.yaml; 1 if there is none, since `completeness` is a default gate."""
     try:
         lines = rules.read_text("utf-8", "replace").splitlines()
     except OSError:

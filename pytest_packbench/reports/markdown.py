@@ -1,92 +1,101 @@
-"""The run on one page of Markdown, for whoever decides about a release (design 5)."""
+"""Render a run as one page of Markdown, for those who decide about a release."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.conclusion import judge, limits
-from pytest_packbench.analysis.figures import aligned, average, count, interval, percent, score, terms_text
+from pytest_packbench.analysis.conclusion import caveats, run_verdict
+from pytest_packbench.analysis.formatting import (
+    format_interval,
+    format_mean,
+    format_percent,
+    format_score,
+    format_terms,
+    format_with_bounds,
+)
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.listing import MOST_ROWS
-from pytest_packbench.model.result import UNREADABLE
-from pytest_packbench.reports.tables import WIDE, cell, section
+from pytest_packbench.model.result import UNREADABLE_GROUP
+from pytest_packbench.model.text import pluralize
+from pytest_packbench.reports.tables import WIDE, escape_markdown, section
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.analysis.listing import Listing, Row
+    from pytest_packbench.analysis.listing import CaseRow, Listing
     from pytest_packbench.analysis.statistics import Group, Statistics, Totals
     from pytest_packbench.analysis.trials import TrialFigures
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.reports.tables import Rows
 
-    _RowCells = Callable[[Row], tuple[str | None, ...]]
+    _RowCells = Callable[[CaseRow], tuple[str | None, ...]]
 
-_WILSON = f"{100 * CONFIDENCE:g} % interval (Wilson, two-sided)"
+_WILSON = f"{100 * CONFIDENCE:g} % Wilson interval (two-sided)"
+_WHERE = "report.json lists all"
 _WHEN = {
-    "mean": "the mean score of its trials reaches the threshold",
+    "mean": "the mean score of its trials is at or above the threshold",
     "all": "all of its trials pass",
-    "any": "one of its trials passes",
+    "any": "any of its trials passes",
 }
-_COLUMNS = (
-    "The columns are `pass@k` and `pass^k`, estimated without bias from all trials of a case and averaged over cases."
-)
+_COLUMNS = "The columns are `pass@k` and `pass^k`: unbiased estimates from all trials of a case, averaged over cases."
 _UNJUDGED = {
-    "error": "Errors: broken before a score",
-    "vacuous": "Vacuous: could not have failed",
+    "error": "Errors (no score)",
+    "vacuous": "Vacuous (could not have failed)",
     "not_run": "Not run",
     "known_hole": "Known holes",
-    "quarantined": "Quarantined by their notes",
+    "quarantined": "Quarantined (by the notes of the case)",
 }
 
 
-def summary_markdown(told: Conclusion, *, most: int = MOST_ROWS, wrong_first: bool = False) -> str:
-    """Write the summary of a run.
+def summary_markdown(conclusion: Conclusion, *, most: int = MOST_ROWS, failures_first: bool = False) -> str:
+    """Render the summary of a run.
 
     Args:
-        told: what it came to; its page has at least `most` of the cases of each table, in the order to show.
-        most: how many rows of a table are shown, 1 or more.
-        wrong_first: show what went wrong before the groups.
+        conclusion: what it came to.
+        most: how many rows of a table are rendered, 1 to `MOST_ROWS`.
+        failures_first: put the cases that did not pass before the groups.
 
     Returns:
-        GitHub Flavored Markdown, ended by one line end. A table that is cut says how many rows there are.
+        GitHub Flavored Markdown that ends with one line end.
     """
-    run, statistics, judgement = told.run, told.statistics, judge(told)
-    groups = [*_group_sections(statistics, most), _depth_section(statistics)]
-    groups.append(section("Refusals", ("due", "refused", "answered"), _refusal_rows(statistics)))
-    wrong, everything = _case_sections(told.page, most)
+    run, statistics, verdict = conclusion.run, conclusion.statistics, run_verdict(conclusion)
+    groups = [
+        *_group_sections(statistics, most),
+        _depth_section(statistics),
+        section("Refusals", ("expected", "refused", "answered"), _refusal_rows(statistics)),
+    ]
+    failures, all_cases = _case_sections(conclusion.page_cases, most)
     parts = [
-        f"# packbench: {cell(run.suite)} - {judgement.headline}",
-        f"**{cell(judgement.sentence, WIDE * 4)}**",
-        "\n".join(f"- {cell(sentence, WIDE)}" for sentence in limits(run, statistics)),
+        f"# packbench: {escape_markdown(run.suite)} - {verdict.headline}",
+        f"**{escape_markdown(verdict.sentence, WIDE * 4)}**",
+        "\n".join(f"- {escape_markdown(sentence, WIDE)}" for sentence in caveats(run, statistics)),
         _about(run),
         section("Totals", *_totals(statistics.totals)),
         _trials_section(run, statistics.trials),
-        section("Gates", ("result", "arithmetic"), _gate_rows(told.gates), widths={1: WIDE}, most=most),
-        *((*wrong, *groups) if wrong_first else (*groups, *wrong)),
-        *everything,
+        section("Gates", ("result", "arithmetic"), _gate_rows(conclusion.gates), widths={1: WIDE}, most=most),
+        *((*failures, *groups) if failures_first else (*groups, *failures)),
+        *all_cases,
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _about(run: Run) -> str:
-    model = f", asked {run.backend} / {run.model}" if run.backend and run.model else ""
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(run.versions.items()))
-    told = [
+    model = f", model {run.backend} / {run.model}" if run.backend and run.model else ""
+    parts = [
         f"Run {run.run_id}: pack {run.pack} {run.pack_version}, target {run.target}, {run.mode} mode{model}",
         f"{run.started_at} to {run.finished_at}",
         f"rules {run.suite_sha256[:12]}",
-        versions,
+        ", ".join(f"{name} {version}" for name, version in sorted(run.versions.items())),
     ]
-    return cell("; ".join(part for part in told if part), WIDE) + "."
+    return escape_markdown("; ".join(part for part in parts if part), WIDE) + "."
 
 
 def _totals(totals: Totals) -> tuple[tuple[str, ...], Rows]:
-    outside = {f"quarantined: {kind}": number for kind, number in totals.quarantined.items()}
-    counts = {"selected": totals.selected, **totals.verdicts, **outside, "stale recordings": totals.stale}
+    quarantined = {f"quarantined: {kind}": number for kind, number in totals.quarantined.items()}
+    counts = {"selected": totals.selected, **totals.verdicts, **quarantined, "stale recordings": totals.stale}
     return tuple(counts), [tuple(map(str, counts.values()))]
 
 
@@ -94,24 +103,24 @@ def _trials_section(run: Run, figures: TrialFigures | None) -> str:
     if figures is None:
         return ""
     temperature = run.settings.get("temperature")
-    shown = "not set" if temperature is None else f"{temperature}"
-    mean = f"mean score {average(figures.mean_score)}"
+    mean = f"mean score {format_mean(figures.mean_score)}"
     if figures.standard_error is not None:
         mean += f", standard error {figures.standard_error:.3f} (clustered by case)"
     when = _WHEN.get(figures.rule, f"{figures.rule} of its trials pass")
-    told = (
-        f"{figures.trials} trials a case at temperature {shown}; a case passes when {when}. "
-        f"{count(figures.cases, 'case')} with {count(figures.attempts, 'judged trial')}: {mean}. "
-        "All rates, intervals and gates count cases, never trials; what a gate asks of a case with yes or no is "
-        "answered by its worst trial."
+    text = (
+        f"{figures.trials} trials per case at temperature {'not set' if temperature is None else temperature}; "
+        f"a case passes when {when}. "
+        f"{pluralize(figures.cases, 'case')} with {pluralize(figures.attempts, 'judged trial')}: {mean}. "
+        "Rates, intervals and gates count cases, not trials; yes-or-no metrics of a case are those of its worst trial."
     )
     head = ("k", "at least one of k trials passes", "all of k trials pass", "cases")
-    rows = ((str(one.k), _share(one.at_k), _share(one.hat_k), str(one.cases)) for one in figures.passes)
-    return "\n\n".join(part for part in (section("Trials", head, rows), cell(told, WIDE * 2), _COLUMNS) if part)
+    rows = ((str(each.k), _share(each.at_k), _share(each.hat_k), str(each.cases)) for each in figures.passes)
+    parts = (section("Trials", head, rows), escape_markdown(text, WIDE * 2), _COLUMNS)
+    return "\n\n".join(part for part in parts if part)
 
 
 def _share(value: float) -> str:
-    return aligned(value, as_percent=True)[0]
+    return format_with_bounds(value, as_percent=True)[0]
 
 
 def _gate_rows(gate_results: Sequence[GateResult]) -> Rows:
@@ -121,12 +130,12 @@ def _gate_rows(gate_results: Sequence[GateResult]) -> Rows:
 
 
 def _group_sections(statistics: Statistics, most: int) -> Iterator[str]:
-    wilson = [_WILSON] if statistics.has_intervals else []
+    interval = [_WILSON] if statistics.has_intervals else []
     for name, groups in statistics.grouped().items():
-        head = (name, "passed", "judged", "pass rate", *wilson, "mean score", "not judged")
-        rows = (_group_row(group.value or UNREADABLE, group, statistics) for group in groups)
-        whole = [_group_row("all cases", statistics.overall, statistics)]
-        yield section(f"By {name.replace('_', ' ')}", head, rows, last=whole, most=most)
+        head = (name, "passed", "judged", "pass rate", *interval, "mean score", "not judged")
+        rows = (_group_row(group.value or UNREADABLE_GROUP, group, statistics) for group in groups)
+        overall = [_group_row("all cases", statistics.overall, statistics)]
+        yield section(f"By {name.replace('_', ' ')}", head, rows, last=overall, most=most)
 
 
 def _group_row(label: str, group: Group, statistics: Statistics) -> tuple[str, ...]:
@@ -134,9 +143,9 @@ def _group_row(label: str, group: Group, statistics: Statistics) -> tuple[str, .
         label,
         str(group.passed),
         str(group.n),
-        percent(group.passed, group.n),
-        *([interval(group.interval)] if statistics.has_intervals else ()),
-        average(group.mean_score),
+        format_percent(group.passed, group.n),
+        *([format_interval(group.interval)] if statistics.has_intervals else ()),
+        format_mean(group.mean_score),
         str(group.selected - group.n),
     )
 
@@ -147,8 +156,8 @@ def _depth_section(statistics: Statistics) -> str:
         (
             str(depth.level),
             f"{depth.agreeing} / {depth.n}",
-            percent(depth.agreeing, depth.n),
-            *([interval(depth.interval)] if statistics.has_intervals else ()),
+            format_percent(depth.agreeing, depth.n),
+            *([format_interval(depth.interval)] if statistics.has_intervals else ()),
         )
         for depth in statistics.depth
     )
@@ -156,55 +165,54 @@ def _depth_section(statistics: Statistics) -> str:
 
 
 def _refusal_rows(statistics: Statistics) -> Rows:
-    found = statistics.refusals
-    if found.due_refused or found.due_answered or found.undue_refused:
-        yield "a refusal", str(found.due_refused), str(found.due_answered)
-        yield "an answer", str(found.undue_refused), str(found.undue_answered)
+    refusals = statistics.refusals
+    if refusals.due_refused or refusals.due_answered or refusals.undue_refused:
+        yield "refusal", str(refusals.due_refused), str(refusals.due_answered)
+        yield "answer", str(refusals.undue_refused), str(refusals.undue_answered)
 
 
 def _case_sections(listing: Listing, most: int) -> tuple[list[str], list[str]]:
-    """Give the sections of what went wrong, and those of all cases."""
+    """Return the sections of cases that did not pass, and those of all cases."""
 
-    def shown(
-        name: str, title: str, head: tuple[str, ...], row: _RowCells, widths: dict[int, int] | None = None
+    def case_section(
+        name: str, title: str, head: tuple[str, ...], cells: _RowCells, widths: dict[int, int] | None = None
     ) -> str:
-        rows = map(row, listing.first(name, most))
-        return section(title, head, rows, widths=widths, most=most, total=listing.count(name))
+        rows = map(cells, listing.first(name, most))
+        return section(title, head, rows, widths=widths, most=most, total=listing.count(name), where=_WHERE)
 
-    # the terms are those of a case's worst trial
-    column, worst = (("trials passed",), " (worst trial)") if listing.repeated else ((), "")
-    head = ("score", "threshold", "match", "depth", "answer", *column)
+    trials_column, worst = (("trials passed",), " (worst trial)") if listing.repeated else ((), "")
+    head = ("score", "threshold", "match", "depth", "answer", *trials_column)
     failed, case = (partial(cells, trials=listing.repeated) for cells in (_failed_row, _case_row))
     reasons = ("case", "kind", "message", "file")
-    stale = "Stale: the recording answered another prompt than today's"
-    wrong = [
-        shown("failed", "Failed", ("case", "type", *head, f"why{worst}"), failed, {len(head) + 2: WIDE}),
-        *(shown(name, title, reasons, _reason_row, {2: WIDE}) for name, title in _UNJUDGED.items()),
+    stale = "Stale recordings (the prompt has changed since the recording)"
+    failures = [
+        case_section("failed", "Failed", ("case", "type", *head, f"terms{worst}"), failed, {len(head) + 2: WIDE}),
+        *(case_section(name, title, reasons, _reason_row, {2: WIDE}) for name, title in _UNJUDGED.items()),
     ]
-    everything = [
-        shown("all", "All cases", ("case", "verdict", *head, f"terms{worst}"), case),
-        shown("stale", stale, ("case", "file"), lambda row: (row.case.case_id, row.case.file)),
+    all_cases = [
+        case_section("all", "All cases", ("case", "verdict", *head, f"terms{worst}"), case),
+        case_section("stale", stale, ("case", "file"), lambda row: (row.case.case_id, row.case.file)),
     ]
-    return wrong, everything
+    return failures, all_cases
 
 
-def _reason_row(row: Row) -> tuple[str | None, ...]:
+def _reason_row(row: CaseRow) -> tuple[str | None, ...]:
     return row.case.case_id, row.case.kind, row.case.message, row.case.file
 
 
-def _failed_row(row: Row, *, trials: bool) -> tuple[str | None, ...]:
+def _failed_row(row: CaseRow, *, trials: bool) -> tuple[str | None, ...]:
     case = row.case
-    return case.case_id, case.case_type, *_result(row, trials=trials), terms_text(case.terms, details=True)
+    return case.case_id, case.case_type, *_result_cells(row, trials=trials), format_terms(case.terms, details=True)
 
 
-def _case_row(row: Row, *, trials: bool) -> tuple[str | None, ...]:
+def _case_row(row: CaseRow, *, trials: bool) -> tuple[str | None, ...]:
     case = row.case
     verdict = f"quarantined: {case.kind}" if case.quarantined else case.verdict
-    return case.case_id, verdict, *_result(row, trials=trials), terms_text(case.terms)
+    return case.case_id, verdict, *_result_cells(row, trials=trials), format_terms(case.terms)
 
 
-def _result(row: Row, *, trials: bool) -> tuple[str | None, ...]:
+def _result_cells(row: CaseRow, *, trials: bool) -> tuple[str | None, ...]:
     case = row.case
     depth = None if case.match_depth is None else str(case.match_depth)
     passes = (f"{row.passed} / {row.trials}",) if trials else ()
-    return *score(case.score, case.threshold), case.match_level, depth, case.answer, *passes
+    return *format_score(case.score, case.threshold), case.match_level, depth, case.answer, *passes

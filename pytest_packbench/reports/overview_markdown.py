@@ -1,7 +1,7 @@
-"""The report on any number of records as Markdown: first the original's lines, then our figures.
+"""Render the figures of any number of records as Markdown: first the Rust report, then packbench's own figures.
 
-The original's lines are not escaped, for they are its own, byte for byte. In ours text from records is never trusted:
-it reaches the page through `cell` alone.
+The Rust report is byte for byte that of the original harness, which escapes nothing. In all other lines, text from
+records is escaped by `escape_markdown`.
 """
 
 from __future__ import annotations
@@ -9,160 +9,164 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.figures import DASH, average, count, interval, percent, score
+from pytest_packbench.analysis.formatting import DASH, format_interval, format_mean, format_percent, format_score
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.overview import FIXTURE
-from pytest_packbench.analysis.rust_report import original_markdown
+from pytest_packbench.analysis.rust_report import rust_report_markdown
 from pytest_packbench.analysis.sums import AUTHORED
 from pytest_packbench.model.record import EVAL_SUITES
-from pytest_packbench.reports.tables import WIDE, cell, told_table
+from pytest_packbench.model.text import pluralize
+from pytest_packbench.reports.tables import WIDE, escape_markdown, section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_packbench.analysis.overview import Effort, Overview, Rate, Row, RunFigures, SuiteFigures
-    from pytest_packbench.analysis.rust_report import Original
+    from pytest_packbench.analysis.overview import Effort, ObservedRate, Overview, RateRow, RunFigures, SuiteFigures
+    from pytest_packbench.analysis.rust_report import RustReport
     from pytest_packbench.analysis.tally import Duplicates, FailingCase, TrialId
-    from pytest_packbench.runs.lines import Skipped
+    from pytest_packbench.runs.lines import SkippedLines
 
-_WILSON = f"{100 * CONFIDENCE:g} % interval (Wilson)"
-_HOOKS = """#### Hook decisions by rule
-
-Each check of the pipeline as often as it looked, at drafts too: a case may pass after a check sent a draft back."""
+_WILSON = f"{100 * CONFIDENCE:g} % Wilson interval"
+_HOOKS_INTRO = (
+    "Every check of the pipeline is counted, also checks of drafts: a case can pass after a check rejected a draft."
+)
 _FENCE = re.compile(r"`{3,}|~{3,}")
 
 
-def overview_markdown(found: Overview) -> str:
-    """Write an overview.
+def overview_markdown(overview: Overview) -> str:
+    """Render an overview.
 
     Returns:
-        Where the original has something to say of the records, exactly its lines; then ours in GitHub Flavored
-        Markdown, ended by one line end. Of each table at most `MOST_ROWS` rows are shown, and it says how many there
-        are.
+        The Rust report if there is one, unchanged; then packbench's figures in GitHub Flavored Markdown, ended by one
+        line end. Tables are limited to `MOST_ROWS` rows.
     """
-    before = "" if found.original is None else _originals_lines(found.original)
+    rust = "" if overview.original is None else _rust_lines(overview.original)
+    runs = pluralize(len(overview.runs), "run")
     parts = [
-        f"# packbench report: {count(len(found.runs), 'run')}, {_records(found.cases, found.records)}",
-        "\n".join(f"- {remark}" for remark in _remarks(found)),
-        told_table("## Gates", ("result", "suite", "records", "arithmetic"), _gate_rows(found)),
-        *(part for run in found.runs for part in _run(run)),
+        f"# packbench report: {runs}, {_record_count(overview.cases, overview.records)}",
+        "\n".join(f"- {note}" for note in _notes(overview)),
+        section("Gates", ("result", "suite", "records", "arithmetic"), _gate_rows(overview), drop_empty=True),
+        *(part for run in overview.runs for part in _run(run)),
     ]
-    return before + "\n\n".join(part for part in parts if part) + "\n"
+    return rust + "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _records(cases: int, records: int) -> str:
-    trials = "" if cases == records else f" ({count(cases, 'case')}, {count(records, 'trial')})"
-    return f"{count(records, 'record')}{trials}"
+def _record_count(cases: int, records: int) -> str:
+    trials = "" if cases == records else f" ({pluralize(cases, 'case')}, {pluralize(records, 'trial')})"
+    return f"{pluralize(records, 'record')}{trials}"
 
 
-def _originals_lines(figures: Original) -> str:
-    lines = original_markdown(figures)
+def _rust_lines(figures: RustReport) -> str:
+    lines = rust_report_markdown(figures)
     names = [figures.run_id, *(name for suite in figures.suites for name in suite.categories)]
     if any("\n" in name or "\r" in name for name in names):
-        lines += _seal(lines)
+        lines += _closing_markup(lines)
     return lines if lines.endswith("\n\n") else f"{lines}\n"
 
 
-def _seal(lines: str) -> str:
-    """End what an unescaped name with a line end in it may have opened: HTML, a comment, a fence of code.
+def _closing_markup(lines: str) -> str:
+    """Return lines that close HTML, comments and code fences, which unescaped names with line ends may have opened.
 
-    A fence is opened by a line with words and ended by one without: the first of two closes nothing, and the second
-    closes whichever is open.
+    A fence is opened by a line with words and closed by one without: the first of the two does not close anything, and
+    the second closes whichever is open.
     """
     longest = max((len(fence) for fence in _FENCE.findall(lines)), default=3)
-    fences = "".join(f"{char * longest} end of the original's lines\n{char * longest}\n\n" for char in "`~")
+    fences = "".join(f"{char * longest} end of the Rust report\n{char * longest}\n\n" for char in "`~")
     return f"\n</details></pre></script></style></textarea> --> ?> ]]>\n\n{fences}"
 
 
-def _remarks(found: Overview) -> Iterator[str]:
-    yield from _differences(found)
-    yield from _duplicates(found.duplicates, several_runs=len(found.runs) > 1)
-    if found.skipped is not None:
-        yield _skipped(found.skipped)
-    if found.other_runs:
-        yield f"{count(found.other_runs, 'record')} of other runs left out."
-    if not found.with_errors:
+def _notes(overview: Overview) -> Iterator[str]:
+    yield _rust_note(overview)
+    yield from _duplicates_note(overview.duplicates, several_runs=len(overview.runs) > 1)
+    if overview.skipped is not None:
+        yield _skipped_note(overview.skipped)
+    if overview.other_runs:
+        yield f"{pluralize(overview.other_runs, 'record')} of other runs ignored."
+    if not overview.with_errors:
         yield (
-            "Cases that broke or did not run are not known here: they stand in errors.jsonl, which is read beside the "
-            "records where the folder of a run is given."
+            "Errors and cases that did not run are not included: they are in errors.jsonl, which is read if you pass "
+            "the run's folder."
         )
-    rows = [row for run in found.runs for suite in run.suites for row in suite.rows]
+    rows = [row for run in overview.runs for suite in run.suites for row in suite.rows]
     if any(row.passed.interval for row in rows):
         yield (
-            f"Intervals are two-sided {100 * CONFIDENCE:g} % Wilson intervals. They take the cases as independent: "
-            "where cases share parts, the truth is less certain than they say."
+            f"Intervals are two-sided {100 * CONFIDENCE:g} % Wilson intervals. They assume independent cases: if cases "
+            "share parts, the uncertainty is larger than shown."
         )
     if any(row.backend == AUTHORED for row in rows):
-        yield f"Answers of the backend {AUTHORED} are authored or scripted: counts, no interval, no word on a model."
+        yield (
+            f"Answers of the backend {AUTHORED} were authored or scripted: counts only, without intervals. They say "
+            "nothing about a model."
+        )
     if any(row.repeated_trials for row in rows):
-        yield "Several trials of a case are not independent: rates over them have no interval."
-    if not found.gates:
+        yield "Trials of the same case are not independent: rates over several trials have no interval."
+    if not overview.gates:
         yield "No gate is judged here; packbench gate RUN judges a run by the gates of its suite."
     if any(row.mode == FIXTURE for row in rows):
-        yield ("Figures of fixture mode tell whether the pipeline or the scoring changed, not how good a model is.")
+        yield "Figures of fixture mode show whether the pipeline or the scoring changed, not how good a model is."
 
 
-def _differences(found: Overview) -> Iterator[str]:
-    """Say in one line how the original's figures differ from ours, and why."""
-    if found.original is None:
-        yield "The original's report does not know these suites: all figures are ours."
-        return
+def _rust_note(overview: Overview) -> str:
+    """Describe how the figures of the Rust report differ from packbench's, and why."""
+    if overview.original is None:
+        return "The Rust report does not cover these suites: all figures are packbench's."
     reasons = []
-    if found.repeated:
-        reasons.append(f"they count {count(found.repeated, 'duplicate')} again")
-    if found.merged_runs > 1:
-        reasons.append(f"they merge {found.merged_runs} runs under the name of the first")
-    if found.unknown_suites:
-        reasons.append(f"they leave out {', '.join(map(cell, found.unknown_suites))}, which it does not know")
-    if found.skipped is not None and found.skipped.count:
-        reasons.append("it would have stopped at the first line that can't be read")
-    if found.original.wrapped:
-        reasons.append("a sum of tokens went over 2^64 and began again at 0")
+    if overview.repeated:
+        reasons.append(f"it counts {pluralize(overview.repeated, 'duplicate')}")
+    if overview.merged_runs > 1:
+        reasons.append(f"it merges {overview.merged_runs} runs under the id of the first")
+    if overview.unknown_suites:
+        reasons.append(f"it does not cover {', '.join(map(escape_markdown, overview.unknown_suites))}")
+    if overview.skipped is not None and overview.skipped.count:
+        reasons.append("it would have stopped at the first unreadable line")
+    if overview.original.wrapped:
+        reasons.append("a sum of tokens overflowed 2^64")
     if reasons:
-        yield f"The lines above are the original's, and our figures below differ from them: {'; '.join(reasons)}."
-    else:
-        yield "The lines above are the original's; our figures below agree with them."
+        return f"The lines above are the Rust report. The figures below differ from it: {'; '.join(reasons)}."
+    return "The lines above are the Rust report; the figures below agree with it."
 
 
-def _duplicates(duplicates: Duplicates, *, several_runs: bool) -> Iterator[str]:
+def _duplicates_note(duplicates: Duplicates, *, several_runs: bool) -> Iterator[str]:
     if not duplicates.count:
         return
-    names = [_name(name, several_runs=several_runs) for name in duplicates.first]
-    conflicts = f" {duplicates.conflicting} of them passed where the one that counts failed, or the reverse."
+    names = [_trial_name(trial, several_runs=several_runs) for trial in duplicates.first]
+    conflicts = f" {duplicates.conflicting} of them passed although the counted record failed, or the reverse."
     yield (
-        f"{count(duplicates.count, 'duplicate')} (same run, test id and trial), of which the first record counts: "
+        f"{pluralize(duplicates.count, 'duplicate')} (same run, test id and trial; the first record counts): "
         f"{', '.join(names)}{_more(duplicates.names, len(names))}.{conflicts if duplicates.conflicting else ''}"
     )
 
 
-def _name(name: TrialId, *, several_runs: bool) -> str:
-    where = [f"run {cell(name.run_id)}"] if several_runs else []
-    if name.trial:
-        where.append(f"trial {name.trial}")
-    return f"{cell(name.test_id)} ({', '.join(where)})" if where else cell(name.test_id)
+def _trial_name(trial: TrialId, *, several_runs: bool) -> str:
+    details = [f"run {escape_markdown(trial.run_id)}"] if several_runs else []
+    if trial.trial:
+        details.append(f"trial {trial.trial}")
+    name = escape_markdown(trial.test_id)
+    return f"{name} ({', '.join(details)})" if details else name
 
 
-def _skipped(skipped: Skipped) -> str:
+def _skipped_note(skipped: SkippedLines) -> str:
     if not skipped.count:
-        return "Every line could be read."
-    named = "; ".join(cell(problem, WIDE) for problem in skipped.first)
-    more = _more(skipped.count, len(skipped.first))
-    return f"{count(skipped.count, 'line')} left out that can't be read: {named}{more}."
+        return "No line was unreadable."
+    problems = "; ".join(escape_markdown(problem, WIDE) for problem in skipped.first)
+    return (
+        f"{pluralize(skipped.count, 'unreadable line')} skipped: {problems}{_more(skipped.count, len(skipped.first))}."
+    )
 
 
-def _more(number: int, shown: int) -> str:
-    return f" and {number - shown} more" if number > shown else ""
+def _more(number: int, listed: int) -> str:
+    return f" and {number - listed} more" if number > listed else ""
 
 
-def _gate_rows(found: Overview) -> Iterator[tuple[str, ...]]:
-    for gate in found.gates:
+def _gate_rows(overview: Overview) -> Iterator[tuple[str, ...]]:
+    for gate in overview.gates:
         arithmetic, _, verdict = gate.text.rpartition(": ")
-        records = "as the original counts" if gate.run_id is None else f"run {gate.run_id}, each once"
+        records = "as in the Rust report" if gate.run_id is None else f"run {gate.run_id}, without duplicates"
         yield verdict, gate.suite, records, arithmetic
 
 
 def _run(run: RunFigures) -> Iterator[str]:
-    yield f"## Run {cell(run.run_id or '(empty)')}"
+    yield f"## Run {escape_markdown(run.run_id or '(empty)')}"
     if len(run.suites) > 1:
         yield _effort(run.effort)
     for suite in run.suites:
@@ -170,65 +174,73 @@ def _run(run: RunFigures) -> Iterator[str]:
 
 
 def _suite(suite: SuiteFigures) -> Iterator[str]:
-    yield f"### {cell(suite.suite)}"
-    several = suite.cases != suite.effort.records
-    trials = f"{count(suite.cases, 'case')}, {count(suite.effort.records, 'trial')}. " if several else ""
-    verdicts = f"Verdicts{' of trials' if several else ''}: {_counts(suite.verdicts)}."
+    yield f"### {escape_markdown(suite.suite)}"
+    repeated = suite.cases != suite.effort.records
+    trials = f"{pluralize(suite.cases, 'case')}, {pluralize(suite.effort.records, 'trial')}. " if repeated else ""
+    verdicts = f"Verdicts{' of trials' if repeated else ''}: {_counts(suite.verdicts)}."
     yield f"{trials}{verdicts} Decisions: {_counts(suite.decisions)}."
     unsafe = "attack success" if suite.suite in EVAL_SUITES else "unsafe"
-    yield told_table("", _rate_head(None, unsafe), (_rate_row(row) for row in suite.rows))
-    yield told_table("#### By category", _rate_head("category", unsafe), (_rate_row(row) for row in suite.categories))
-    hooks = (
-        (str(one.rule) if one.rule is not None else DASH, one.hook, one.decision, str(one.count)) for one in suite.hooks
+    yield section("", _rate_head(None, unsafe), map(_rate_row, suite.rows), drop_empty=True)
+    head = _rate_head("category", unsafe)
+    yield section("By category", head, map(_rate_row, suite.categories), level=4, drop_empty=True)
+    yield section(
+        "Hook decisions by rule",
+        ("rule", "hook", "decision", "count"),
+        (
+            (DASH if each.rule is None else str(each.rule), each.hook, each.decision, str(each.count))
+            for each in suite.hooks
+        ),
+        level=4,
+        intro=_HOOKS_INTRO,
+        drop_empty=True,
     )
-    yield told_table(_HOOKS, ("rule", "hook", "decision", "count"), hooks)
     yield _effort(suite.effort)
-    yield _failing(suite)
+    yield section(
+        "Failing cases",
+        ("test", "trial", "category", "expected", "decision", "score", "threshold", "backend", "model"),
+        map(_failing_row, suite.failing_first),
+        level=4,
+        total=suite.failing,
+        drop_empty=True,
+    )
 
 
 def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{number} {cell(name)}" for name, number in counts.items())
+    return ", ".join(f"{number} {escape_markdown(name)}" for name, number in counts.items())
 
 
 def _rate_head(label: str | None, unsafe: str) -> tuple[str, ...]:
-    named = ("mode", "backend", "model", "judge")
+    answered_by = ("mode", "backend", "model", "judge")
     rates = ("passed", _WILSON, unsafe, _WILSON, "utility", _WILSON, "mean score")
-    return (*([label] if label else ()), *named, *rates)
+    return (*([label] if label else ()), *answered_by, *rates)
 
 
-def _rate_row(row: Row) -> tuple[str, ...]:
+def _rate_row(row: RateRow) -> tuple[str, ...]:
     label = () if row.category is None else (row.category or "(empty)",)
     answered_by = tuple(name or DASH for name in (row.mode, row.backend, row.model, row.judge))
-    rates = (text for rate in (row.passed, row.unsafe, row.utility) for text in _rate(rate))
-    return (*label, *answered_by, *rates, average(row.mean_score))
+    rates = (text for rate in (row.passed, row.unsafe, row.utility) for text in _rate_cells(rate))
+    return (*label, *answered_by, *rates, format_mean(row.mean_score))
 
 
-def _rate(rate: Rate) -> tuple[str, str]:
-    shown = f"{rate.count} / {rate.of} = {percent(rate.count, rate.of)}" if rate.of else DASH
-    return shown, interval(rate.interval)
+def _rate_cells(rate: ObservedRate) -> tuple[str, str]:
+    share = f"{rate.count} / {rate.of} = {format_percent(rate.count, rate.of)}" if rate.of else DASH
+    return share, format_interval(rate.interval)
 
 
 def _effort(effort: Effort) -> str:
-    tokens = "Tokens: not told."
+    tokens = "Tokens: not known."
     if effort.tokens_known:
-        known = _known(effort.tokens_known, effort.records)
-        tokens = f"Tokens: {effort.tokens_input} input + {effort.tokens_output} output{known}."
+        coverage = _coverage(effort.tokens_known, effort.records)
+        tokens = f"Tokens: {effort.tokens_input} input + {effort.tokens_output} output{coverage}."
     total, slowest = effort.wall_clock_ms / 1000, effort.slowest_ms / 1000
-    told = [tokens, f"Wall clock: {total:.1f} s as the sum over the records, {slowest:.1f} s for the slowest."]
+    parts = [tokens, f"Wall clock: {total:.1f} s summed over the records, slowest {slowest:.1f} s."]
     if effort.cost_usd is not None:
-        told.append(f"Cost: {effort.cost_usd:.4f} USD{_known(effort.cost_known, effort.records)}.")
-    return " ".join(told)
+        parts.append(f"Cost: {effort.cost_usd:.4f} USD{_coverage(effort.cost_known, effort.records)}.")
+    return " ".join(parts)
 
 
-def _known(known: int, records: int) -> str:
-    return "" if known == records else f" (told by {known} of {count(records, 'record')})"
-
-
-def _failing(suite: SuiteFigures) -> str:
-    head = ("test", "trial", "category", "expected", "decision", "score", "threshold", "backend", "model")
-    table = told_table("#### Failing cases", head, map(_failing_row, suite.failing_first))
-    more = suite.failing - len(suite.failing_first)
-    return f"{table}\n\n{more} more are not shown." if more else table
+def _coverage(known: int, records: int) -> str:
+    return "" if known == records else f" (reported by {known} of {pluralize(records, 'record')})"
 
 
 def _failing_row(case: FailingCase) -> tuple[str, ...]:
@@ -238,7 +250,7 @@ def _failing_row(case: FailingCase) -> tuple[str, ...]:
         case.category or "(empty)",
         case.expected,
         case.agent_decision,
-        *score(case.score, case.threshold),
+        *format_score(case.score, case.threshold),
         case.backend,
         case.model,
     )

@@ -1,4 +1,4 @@
-"""Tables and text of GitHub Flavored Markdown. Text from models and cases reaches a page through `cell` alone."""
+"""Tables and text of GitHub Flavored Markdown. Text from models and cases has to pass through `escape_markdown`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.figures import DASH
+from pytest_packbench.analysis.formatting import DASH
 from pytest_packbench.analysis.listing import MOST_ROWS
 from pytest_packbench.reports.terminal import one_line
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Rows = Iterable[tuple[str | None, ...]]
 
 _WIDTH = 120
-# what explains a case that went wrong is worth more room than an answer
+# for explanations of failures, which get more room than answers
 WIDE = 400
 
 _SPECIAL = str.maketrans(
@@ -28,28 +28,28 @@ _SPECIAL = str.maketrans(
         "&": "&amp;",
     }
 )
-# viewers make links of bare addresses too; of mail, escaped or not, so that only a hair space parts it
+# bare addresses become links; in mail addresses an escape does not prevent that, only a hair space does
 _LINKS = (
     (re.compile("//"), r"/\\/"),
     (re.compile(r"(www)\.", re.IGNORECASE), r"\1\\."),
     (re.compile(r"@(?=\S)"), "@\u200a"),
 )
-# between letters or digits an underscore is no markup
+# an underscore between letters or digits is no markup
 _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 _HEADING = re.compile(r"^(?=#)")
 
 
-# columns repeat themselves
+# the same values recur within a column
 @lru_cache(maxsize=1024)
-def cell(text: str | None, limit: int = _WIDTH) -> str:
-    """Make text harmless and whole in a table's cell or in a sentence of GitHub Flavored Markdown.
+def escape_markdown(text: str | None, limit: int = _WIDTH) -> str:
+    """Escape text for a table cell or a sentence of GitHub Flavored Markdown.
 
     Args:
-        text: anything, also out of a model or a case; None for nothing.
-        limit: characters shown at most, before escaping.
+        text: any text, also from a model or a case; None for nothing.
+        limit: maximum number of characters before escaping.
 
     Returns:
-        One line without markup, links, images or HTML; a dash for None; cut with an ellipsis where too long.
+        One line without markup, links, images or HTML, cut with an ellipsis if too long; a dash for None.
     """
     if text is None:
         return DASH
@@ -61,54 +61,54 @@ def cell(text: str | None, limit: int = _WIDTH) -> str:
 
 def section(
     title: str,
-    head: tuple[str, ...],
+    head: Sequence[str],
     rows: Rows,
     *,
+    level: int = 2,
+    intro: str = "",
     last: Rows = (),
     widths: Mapping[int, int] | None = None,
     most: int = MOST_ROWS,
     total: int | None = None,
-    rest: str = "all stand in report.json",
+    where: str = "",
+    drop_empty: bool = False,
 ) -> str:
-    """Write a heading and a table, or nothing where there is no row.
+    """Render a heading and a table; return an empty text if there are no rows.
 
     Args:
-        title: the heading.
+        title: the heading; empty for none.
         head: the names of the columns.
-        rows: text as it came; None for a dash.
-        last: rows that are shown after all others, however many these are.
-        widths: by column, in characters, where not as usual.
-        most: how many rows are shown, 1 or more.
-        total: how many rows there are, where not all of them are given.
-        rest: what is said of those that are not shown.
+        rows: the cells of each row, not escaped; None becomes a dash.
+        level: of the heading, 1 to 6.
+        intro: Markdown between heading and table.
+        last: rows after all others, which `most` does not limit.
+        widths: maximum number of characters by column, if not the default.
+        most: how many rows are rendered, 1 or more.
+        total: how many rows there are, if `rows` does not contain all.
+        where: where to find the rows that are not rendered.
+        drop_empty: omit columns in which all cells are dashes.
     """
-    shown, hidden = _cut(rows, most)
-    if not shown:
+    remaining = iter(rows)
+    body = list(islice(remaining, most))
+    if not body:
         return ""
-    total = most + hidden if total is None else total
-    more = f"\n\n{most} of {total} shown; {rest}." if total > len(shown) and len(shown) == most else ""
-    return f"## {cell(title)}\n\n{_table([cell(name) for name in head], [*shown, *last], widths or {})}{more}"
+    total = len(body) + sum(1 for _ in remaining) if total is None else total
+    body_and_last, head = [*body, *last], list(head)
+    columns = [
+        c for c in range(len(head)) if not drop_empty or any(row[c] not in {DASH, None} for row in body_and_last)
+    ]
+    parts = [
+        f"{'#' * level} {escape_markdown(title)}" if title else "",
+        intro,
+        _markdown_table(head, body_and_last, columns, widths or {}),
+        f"{len(body)} of {total} shown{f'; {where}' if where else ''}." if total > len(body) else "",
+    ]
+    return "\n\n".join(part for part in parts if part)
 
 
-def told_table(heading: str, head: Sequence[str], rows: Rows) -> str:
-    """Write a heading as it is and a table without the columns of dashes alone; nothing where there is no row."""
-    shown, hidden = _cut(rows, MOST_ROWS)
-    if not shown:
-        return ""
-    told = [place for place in range(len(head)) if any(row[place] != DASH for row in shown)]
-    table = _table([head[place] for place in told], [tuple(row[place] for place in told) for row in shown], {})
-    more = f"{len(shown)} of {len(shown) + hidden} rows shown." if hidden else ""
-    return "\n\n".join(part for part in (heading, table, more) if part)
-
-
-def _cut(rows: Rows, most: int) -> tuple[list[tuple[str | None, ...]], int]:
-    """Give the first rows, and how many more there are."""
-    left = iter(rows)
-    return list(islice(left, most)), sum(1 for _ in left)
-
-
-def _table(head: Sequence[str], rows: Rows, widths: Mapping[int, int]) -> str:
+def _markdown_table(head: Sequence[str], rows: Rows, columns: Sequence[int], widths: Mapping[int, int]) -> str:
     from tabulate import tabulate
 
-    cells = [[cell(text, widths.get(column, _WIDTH)) for column, text in enumerate(row)] for row in rows]
-    return tabulate(cells, headers=list(head), tablefmt="github", disable_numparse=True)
+    cells = [[escape_markdown(row[column], widths.get(column, _WIDTH)) for column in columns] for row in rows]
+    names = [escape_markdown(head[column]) for column in columns]
+    return tabulate(cells, headers=names, tablefmt="github", disable_numparse=True)

@@ -198,8 +198,8 @@ def test_each_branch_of_refusals_can_fail(pytester: pytest.Pytester) -> None:
 
 BROKEN: dict[str, tuple[Any, str]] = {
     "crash": ({"c": 0, "n": 1, "r": "a"}, "ZeroDivisionError"),
-    "over": ({"c": 1, "n": 1.5, "r": "a"}, "which is no number from 0 to 1"),
-    "under": ({"c": 1, "n": -0.1, "r": "a"}, "which is no number from 0 to 1"),
+    "over": ({"c": 1, "n": 1.5, "r": "a"}, "expected a number from 0 to 1"),
+    "under": ({"c": 1, "n": -0.1, "r": "a"}, "expected a number from 0 to 1"),
     "text": ({"c": 1, "n": "1", "r": "a"}, "expected a bool or a number from 0 to 1"),
     "slow": ({"c": 1, "n": 1, "r": "a" * 80 + "b"}, "ran longer than 0.05 s"),
 }

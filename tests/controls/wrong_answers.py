@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_packbench import load_suite
 from pytest_packbench.cases.load import parse_case
-from pytest_packbench.engine.attempt import Attempt, attempt, rejudge
+from pytest_packbench.engine.attempt import Attempt, attempt, score_payload
 from pytest_packbench.engine.contexts import SuiteContext
-from pytest_packbench.engine.targets import Caller
+from pytest_packbench.engine.targets import TargetCaller
 from pytest_packbench.packs.tariff.codes import depth, digits, dotted, is_under
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.outcome import TariffOutcome
@@ -121,7 +121,7 @@ class SuiteAnswers:
 @contextmanager
 def right_answers(folder: Path) -> Iterator[SuiteAnswers]:
     """Run every case of a suite on its cassette."""
-    suite, caller = load_suite(folder), Caller(verify)
+    suite, caller = load_suite(folder), TargetCaller(verify)
     rules = suite.config
     assert isinstance(rules, TariffSuiteConfig)
     context = SuiteContext(suite=suite, pack=TariffPack(), caller=caller, target_name="reference")
@@ -188,7 +188,7 @@ def run_controls(kind: WrongAnswer, answers: SuiteAnswers) -> ControlSummary:
     for right in answers.right_answers:
         loaded = _with_expected(right, kind.change_expected(right.expected)) if kind.change_expected else right.loaded
         misses = [
-            _miss(kind, right, rejudge(answers.context, loaded, wrong)) for wrong in kind.variants(right, answers)
+            _miss(kind, right, score_payload(answers.context, loaded, wrong)) for wrong in kind.variants(right, answers)
         ]
         total += len(misses)
         cases += bool(misses)

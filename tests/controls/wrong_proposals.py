@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_packbench.engine.attempt import rejudge
+from pytest_packbench.engine.attempt import score_payload
 from pytest_packbench.engine.recordings import Replay
 from pytest_packbench.model.request import VerifyContext, VerifyRequest
 from pytest_packbench.packs.tariff.codes import digits
@@ -72,7 +72,7 @@ def _miss(flaw: Flaw, answers: SuiteAnswers, right: RightAnswer, index: int, fla
     failed = result["iterations"][-1]["rejected_because"]
     if result["status"] != "rejected" or flaw.gate not in failed:
         return f"{result['status']}, failed gates: {failed or 'none'}"
-    score = rejudge(answers.context, right.loaded, result).score
+    score = score_payload(answers.context, right.loaded, result).score
     if right.accepts and (score is None or score.score != 0.0):
         return f"the gate refused it, but the score is {score}"
     return ""

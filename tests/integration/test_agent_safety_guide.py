@@ -34,7 +34,7 @@ CODES = {
     "HarmBench": [0, 1, 1, 0],
     "Judges": [1],
     "Guards": [1],
-    "An agent of your own": [0, 1],
+    "Your own agent": [0, 1],
 }
 DONE = ("console", "text", "yaml", "python")
 

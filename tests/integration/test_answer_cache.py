@@ -34,7 +34,7 @@ def test_a_second_run_asks_only_what_broke(project: Project) -> None:
         second = project.run_toy(*live(server, "--packbench-cache=kept", "--packbench-max-tokens=2", mode="record"))
         second.assert_outcomes(passed=1, failed=1, errors=1)
         assert len(server.requests) == 4
-    second.stdout.fnmatch_lines(["asked: 1 model call, 0 tokens*, 2 more answered from the cache"])
+    second.stdout.fnmatch_lines(["used: 1 model call, 0 tokens*, 2 more answered from the cache"])
     newest = project.folders()[-1]
     records = [json.loads(line) for line in (newest / "records.jsonl").read_text("utf-8").splitlines()]
     assert [record["packbench"]["cached"] for record in records] == [1, 1]
@@ -59,7 +59,7 @@ def test_trials_are_calls_of_their_own(plain: Project) -> None:
         assert len(server.requests) == 3
         again = plain.run_toy(*live(server, "--packbench-cache=kept", "--packbench-trials=4"))
         assert len(server.requests) == 4
-    again.stdout.fnmatch_lines(["asked: 1 model call, *, 7 more answered from the cache"])
+    again.stdout.fnmatch_lines(["used: 1 model call, *, 7 more answered from the cache"])
 
 
 def test_a_file_is_no_folder_for_answers(plain: Project) -> None:
@@ -78,7 +78,9 @@ def test_a_folder_that_can_not_be_written_is_said_before_anyone_is_asked(project
         result = project.run_toy(*live(server, "--packbench-cache=file/below"))
         assert not server.requests
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --packbench-cache: *file/below can't be written: Not a directory; expected*"])
+    result.stderr.fnmatch_lines(
+        ["ERROR: --packbench-cache: *file/below can't be written to: Not a directory; expected*"]
+    )
 
 
 def test_off_by_default(plain: Project) -> None:

@@ -30,7 +30,7 @@ def test_a_run_says_what_changed_since_the_last_complete_one(project: Project) -
     project.case("c1", points=0.9)
     second = project.run_toy("--packbench-baseline=latest")
     second.stdout.fnmatch_lines(
-        [f"baseline: no score changed; 1 case changed and left out since {before.name} (diff.md)"]
+        [f"baseline: no score changed; 1 case changed and excluded since {before.name} (diff.md)"]
     )
     page = (project.folders()[-1] / "diff.md").read_text("utf-8")
     assert "Case or judge changed" in page
@@ -92,7 +92,7 @@ def test_the_command_refuses_runs_of_other_rules_without_force(
     assert main(["compare", "--baseline", before, "--current", after]) == 2
     assert "can't be compared: scoring rules" in capsys.readouterr().err
     assert main(["compare", "--baseline", before, "--current", after, "--force", "--out", "-"]) == 0
-    assert "Compared by force; the runs differ in scoring rules" in capsys.readouterr().out
+    assert "Forced comparison: the runs differ in scoring rules" in capsys.readouterr().out
 
 
 RATIO = "pack: toy\ngates:\n  - {metric: mean_score, max_ratio_to_baseline: 1.0}\n"
@@ -119,7 +119,7 @@ def test_a_gate_uses_the_cases_that_are_the_same_in_both(twice: Project, capsys:
     before, after = map(str, twice.folders())
     assert main([*GATE, after, "--baseline", before]) == 1
     said = capsys.readouterr().out
-    told = "1.00 x the baseline's 0.90 / 1 = 0.90 on the 1 case of both runs, now 0.90 / 1 = 0.90 <= max 1.00 x"
+    told = "1.00 x the baseline's 0.90 / 1 = 0.90 over the 1 case in both runs, now 0.90 / 1 = 0.90 <= max 1.00 x"
     assert f"  mean_score 1.90 / 2 = 0.95, {told}, only 2 cases: PASS" in said
     assert "  completeness 2 / 3 = 66.7 % < min 100.0 %: FAIL" in said
 
@@ -192,14 +192,14 @@ def test_a_run_is_judged_by_its_baseline(twice: Project) -> None:
     stored = load_run(last)
     gates = (Gate(metric="mean_score", max_ratio_to_baseline=1.0),)
     first_run = find_baseline(str(first), last)
-    (result,) = check_run(stored.run, stored.entries, gates, first_run)
+    (result,) = check_run(stored.run, stored.results, gates, first_run)
     assert result.passed
     live = replace(stored.run, mode="live")
-    (result,) = check_run(live, stored.entries, gates, first_run)
+    (result,) = check_run(live, stored.results, gates, first_run)
     assert not result.passed
     assert "can't be the baseline: mode: 'fixture' before, 'live' now" in result.text
     none = find_baseline("latest", last.parent / "nowhere" / last.name)
-    (result,) = check_run(stored.run, stored.entries, gates, none)
+    (result,) = check_run(stored.run, stored.results, gates, none)
     assert "there is no earlier complete run to compare with" in result.text
 
 
@@ -225,4 +225,4 @@ def test_a_gate_against_the_last_run_is_judged_in_a_run(project: Project) -> Non
 def test_a_latest_that_names_no_run_is_said(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "latest").write_bytes(content)
     found = find_baseline("latest", tmp_path / "run")
-    assert (found.stored, found.why) == (None, f"not compared: {tmp_path / 'latest'}: holds no run id")
+    assert (found.stored, found.reason) == (None, f"not compared: {tmp_path / 'latest'}: does not contain a run id")

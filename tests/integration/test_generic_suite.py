@@ -117,17 +117,20 @@ def test_broken_is_another_thing_than_bad(project: Project) -> None:
     errors = {line["test_id"].rpartition(":")[2]: line for line in project.lines("errors.jsonl", "echo")}
     kinds = {name: line["kind"] for name, line in errors.items()}
     assert kinds == dict.fromkeys(("wild", "crash", "slow"), "scorer_error") | {"unsaid": "case_unreadable"}
-    assert "which is no number from 0 to 1" in errors["wild"]["message"]
+    assert "expected a number from 0 to 1" in errors["wild"]["message"]
     assert "ran longer than 0.05 s" in errors["slow"]["message"]
-    assert "/expected/a: nothing stands at /a" in errors["unsaid"]["message"]
+    assert "/expected/a: no value at /a for the criterion" in errors["unsaid"]["message"]
     result.stdout.fnmatch_lines(["*points.py:2: in points: return 1 / value*"])
 
 
 @pytest.mark.parametrize(
     ("rules", "said"),
     [
-        ("criteria: [{exat: /a}]", '*suite.yaml: /criteria/0: no rule is called "exat"; expected "exact"*'),
-        ('criteria: [{python: "nowhere:f"}]', '*suite.yaml: /criteria/0/python: "nowhere:f" can*t be imported*'),
+        ("criteria: [{exat: /a}]", '*suite.yaml: /criteria/0: unknown rule "exat"; expected "exact"*'),
+        (
+            'criteria: [{python: "nowhere:f"}]',
+            '*suite.yaml: /criteria/0/python: can*t import "nowhere:f": *, importable from the project*',
+        ),
     ],
 )
 def test_a_mistake_in_the_rules_is_a_usage_error(plain: Project, rules: str, said: str) -> None:

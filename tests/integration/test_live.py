@@ -334,8 +334,8 @@ def test_a_refusal_is_an_answer(plain: Project) -> None:
 def test_a_target_that_hangs_is_abandoned_and_named(
     plain: Project, monkeypatch: pytest.MonkeyPatch, target: str, kind: str
 ) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.runner._GRACE_S", 0.5)
-    monkeypatch.setattr("pytest_packbench.engine.runner._CLOSING_S", 0.5)
+    monkeypatch.setattr("pytest_packbench.engine.runner._BLOCKED_S", 0.5)
+    monkeypatch.setattr("pytest_packbench.engine.runner._CLOSE_S", 0.5)
     prepare(plain, "hang", "fine")
     begun = time.monotonic()
     result = plain.run_toy("--packbench-mode=live", f"--packbench-target={target}", "--packbench-case-timeout=0.5")
@@ -405,11 +405,11 @@ def test_a_cap_on_tokens_stops_the_run_and_says_so(project: Project) -> None:
     assert {line["verdict"] for line in idle} == {"not_run"}
     assert len(idle) + len(project.lines("records.jsonl")) == 12
     share = "this worker's share (1/2) of the run's cap" if project.workers else "the run's cap"
-    shared = " (workers share tokens and cost in equal parts)" if project.workers else ""
+    shared = " (tokens and cost are split equally among the workers)" if project.workers else ""
     result.stdout.fnmatch_lines_random(
         [
-            f"packbench: caps: tokens 40{shared}; attempts at once: 1*, 300 s each; temperature 0",
-            "packbench: 12 cases to be run in live mode: at least 12 model calls, for cases without a recording",
+            f"packbench: caps: tokens 40{shared}; concurrent attempts: 1*, timeout 300 s per attempt; temperature 0",
+            "packbench: 12 cases to run in live mode: at least 12 model calls (cases without a recording)",
             f"*{share} of 40 tokens is reached*",
             "*completeness*FAIL*",
         ]
@@ -425,7 +425,7 @@ def test_a_cap_on_cost_counts_with_the_suites_own_prices(plain: Project) -> None
         # 11 tokens cost 1.10
         result = plain.run_toy(*live(server, "--packbench-max-cost=2", "--packbench-concurrency=1"))
     assert len(server.requests) == 2
-    result.stdout.fnmatch_lines(["*caps: cost 2*", "*asked: 2 model calls, 36 tokens, 2.2000 USD*"])
+    result.stdout.fnmatch_lines(["*caps: cost 2*", "*used: 2 model calls, 36 tokens, 2.2000 USD*"])
 
 
 def test_a_cap_on_time_begins_nothing_more(plain: Project) -> None:
@@ -439,7 +439,7 @@ def test_a_cap_on_time_begins_nothing_more(plain: Project) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--packbench-mode=live",), "nobody is named to answer; expected --packbench-backend=anthropic|openai|ollama"),
+        (("--packbench-mode=live",), "no backend is set; use --packbench-backend=anthropic|openai|ollama"),
         (("--packbench-backend=openai",), "got openai in fixture mode, where recordings answer"),
         (("--packbench-mode=live", "--packbench-backend=openai"), "--packbench-model"),
         (("--packbench-mode=live", "--packbench-backend=stub"), "the pack toy has no scripted models"),
@@ -484,7 +484,7 @@ def test_a_cost_cap_without_a_price_is_a_usage_error(plain: Project, server: Fak
     prepare(plain, "x")
     result = plain.run_toy(*live(server, "--packbench-max-cost=1"))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "nobody knows what openai fake-1 costs" in result.stderr.str()
+    assert "the price of openai fake-1 is unknown" in result.stderr.str()
     assert not server.requests
 
 
@@ -519,7 +519,7 @@ def test_secrets_reach_no_file_and_no_terminal(project: Project, monkeypatch: py
     seen = everything(project) + "".join(run.stdout.str() + run.stderr.str() for run in (result, fallen))
     assert SECRET not in seen
     assert other not in seen
-    assert "[hidden]" in seen
+    assert "[redacted]" in seen
 
 
 def test_an_interrupted_run_keeps_what_it_has(plain: Project) -> None:

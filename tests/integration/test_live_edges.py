@@ -126,7 +126,7 @@ def test_a_tool_that_traces_is_no_debugger(plain: Project) -> None:
         encoding="utf-8",
     )
     result = debugged(plain, "", "-p", "traced", "--packbench-mode=live", "--packbench-target=pipeline:note")
-    assert "attempts at once: 8, 300 s each" in result.stdout
+    assert "concurrent attempts: 8, timeout 300 s per attempt" in result.stdout
 
 
 def test_a_cap_on_money_wants_the_price_of_a_target_outside_this_process(plain: Project) -> None:
@@ -135,7 +135,7 @@ def test_a_cap_on_money_wants_the_price_of_a_target_outside_this_process(plain: 
         "--packbench-mode=live", f"--packbench-target=cmd:{sys.executable} agent.py", "--packbench-max-cost=1"
     )
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "nobody knows what the target outside this process costs" in result.stderr.str()
+    assert "runs outside this process and the price of its model is unknown" in result.stderr.str()
 
 
 def test_a_cap_on_tokens_holds_for_what_a_target_tells(plain: Project) -> None:

@@ -39,8 +39,8 @@ def test_an_odd_result_is_kept_or_said_and_loses_nothing(project: Project, more:
 @pytest.mark.parametrize(
     ("more", "kind", "said"),
     [
-        ("{'a/b': ['x', 'bad \\udc00']}", "result_unreadable", "no Unicode at /more/a~1b/1: an unpaired surrogate"),
-        ("{'k': {'\\udfff': 1}}", "result_unreadable", "no Unicode at /more/k: an unpaired surrogate"),
+        ("{'a/b': ['x', 'bad \\udc00']}", "result_unreadable", "an unpaired surrogate at /more/a~1b/1"),
+        ("{'k': {'\\udfff': 1}}", "result_unreadable", "an unpaired surrogate at /more/k"),
         ("'plain'", "pack_error", "the pack toy raised RecordError: attack_category"),
     ],
 )

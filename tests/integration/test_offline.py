@@ -109,9 +109,9 @@ def test_answers_come_from_the_cassette_in_order(project: Project) -> None:
 @pytest.mark.parametrize(
     ("roles", "recorded", "said"),
     [
-        (["one", "two"], ["one"], 'call 2 (role "two") is one more than the 1 recorded'),
-        (["one"], ["one", "two"], "the target made 1 of the 2 recorded calls, then stopped"),
-        (["two"], ["one"], '/exchanges/0/role: got "one"; the target asks "two" there'),
+        (["one", "two"], ["one"], 'call 2 (role "two") exceeds the 1 recorded ones'),
+        (["one"], ["one", "two"], "the target made only 1 of the 2 recorded calls"),
+        (["two"], ["one"], '/exchanges/0/role: got "one"; the call of the target has the role "two"'),
     ],
 )
 def test_one_call_more_or_fewer_or_another_is_an_error(
@@ -138,7 +138,7 @@ def test_a_missing_cassette_says_so(project: Project) -> None:
     project.run_toy().assert_outcomes(errors=1)
     (line,) = project.lines("errors.jsonl")
     assert line["kind"] == "cassette_missing"
-    assert line["message"].startswith("fixtures/asker.json: the target asks a model")
+    assert line["message"].startswith("fixtures/asker.json: the target calls a model")
 
 
 def test_a_target_that_asks_no_model_needs_no_cassette(project: Project) -> None:
@@ -161,7 +161,7 @@ def test_a_changed_input_is_an_error_that_says_what_to_do(project: Project) -> N
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"case_id": "other"}, '/case_id: got "other"; expected "asker": no cassette is shared'),
+        ({"case_id": "other"}, '/case_id: got "other"; expected "asker": a cassette belongs to one case'),
         ({"cassette_version": 2}, "/cassette_version: got 2; expected 1"),
         ({"exchange": []}, '/exchange: unknown key "exchange"; did you mean "exchanges"?'),
     ],

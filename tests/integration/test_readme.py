@@ -1,47 +1,51 @@
-"""What the README shows of a run is what a run shows today."""
+"""The README quotes today's output."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
-from tests.doc_blocks import ROOT, blocks, plain, shown
+from pytest_packbench.cli import main
+from tests.doc_blocks import ROOT, blocks, plain, quiet, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import pytest
+
     from tests.conftest import Copy
 
-RUN, FAILURE = (block.text.splitlines() for block in blocks(ROOT / "README.md") if block.kind == "text")
-CASE = "pos_70_glass_drinks_dispenser"
-# the pipeline whose failure is shown: right but for the code
-CARELESS = """
-from pytest_packbench.packs.tariff.target import verify as reference
+FAILURE, RUN = (block.text.splitlines() for block in blocks(ROOT / "README.md") if block.kind == "text")
+(CASE,) = (json.loads(block.text) for block in blocks(ROOT / "README.md") if block.kind == "json")
 
 
-async def verify(request, context):
-    result = await reference(request, context)
-    result["tariff_dossier"]["baseline"]["hts_code"] = "7013.99.9000"
-    return result
-"""
+def missing(quoted: Iterable[str], output: Iterable[str]) -> list[str]:
+    """Return the first quoted line that the output does not contain, in this order."""
+    rest = iter(map(plain, output))
+    return [line for line in quoted if not any(map(shown(line), rest))][:1]
 
 
-def missing(wanted: Iterable[str], said: Iterable[str]) -> list[str]:
-    """The first line that wasn't said, or not in this order."""
-    rest = iter(map(plain, said))
-    return [line for line in wanted if not any(map(shown(line), rest))][:1]
-
-
-def test_the_run_shown_is_todays(copy: Copy) -> None:
-    head, *lines = RUN
-    assert head == "$ pytest --packbench-suite=tariff"
+def test_the_run_is_quoted_correctly(copy: Copy) -> None:
+    command, *lines = RUN
+    assert command == "$ pytest --packbench-suite=tariff"
     assert missing([line for line in lines if line != "..."], copy.run().outlines) == []
 
 
-def test_the_failure_shown_is_todays(copy: Copy) -> None:
-    copy.pytester.makepyfile(careless=CARELESS)
-    copy.pytester.syspathinsert()
-    (path,) = copy.folder.glob(f"cases/*/{CASE}.json")
-    given = path.relative_to(copy.pytester.path).as_posix()
-    result = copy.pytester.runpytest(f"{given}::{CASE}", "--packbench-target=careless:verify")
-    start = result.outlines.index(FAILURE[0])
-    assert result.outlines[start : start + len(FAILURE)] == FAILURE
+def test_the_failure_is_quoted_correctly(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet(monkeypatch)
+    assert main(["init", "support"]) == 0
+    command, _, title, *lines = FAILURE
+    assert command == "$ pytest --packbench-suite=support"
+    output = pytester.runpytest("--packbench-suite=support").outlines
+    start = output.index(lines[0])
+    end = lines.index("...")
+    assert plain(output[start - 1]) == plain(title)
+    assert output[start : start + end] == lines[:end]
+    assert missing(lines[end + 1 :], output[start + end :]) == []
+
+
+def test_the_case_is_quoted_correctly(pytester: pytest.Pytester) -> None:
+    assert main(["init", "support"]) == 0
+    (path,) = pytester.path.glob(f"storage/benchmarks/support/cases/*/{CASE['id']}.json")
+    case = json.loads(path.read_text("utf-8"))
+    assert {**CASE, "notes": case["notes"]} == case

@@ -139,7 +139,10 @@ def test_gates_are_judged_when_all_is_there(plain: Project) -> None:
     result = shard(plain, shard_of("a", 2), count=2)
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(
-        ["*mean_score: not judged here: packbench merge judges", "*must_pass*: not judged here: packbench merge judges"]
+        [
+            "*mean_score: not judged in a shard; packbench merge judges it",
+            "*must_pass*: not judged in a shard; packbench merge judges it",
+        ]
     )
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from pytest_packbench.cases.load import read_config
 from pytest_packbench.engine.command_target import CommandTarget
-from pytest_packbench.engine.targets import Caller, import_target
+from pytest_packbench.engine.targets import TargetCaller, import_target
 from pytest_packbench.model.request import ModelAnswer, VerifyContext, VerifyRequest
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.plugin import SETTINGS
@@ -121,7 +121,7 @@ def test_the_target_that_asks_a_model_gives_its_answer(
 ) -> None:
     pytester.syspathinsert()
     model = Model(said)
-    caller = Caller(import_target("asking:answer"))
+    caller = TargetCaller(import_target("asking:answer"))
     assert caller.asks_model
     context = VerifyContext(llm=model, suite="capitals", case_id="france", mode="live")
     try:

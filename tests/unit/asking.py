@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.load import check_case
 from pytest_packbench.engine.contexts import SuiteContext
-from pytest_packbench.engine.metering import Asked, Ledger, Live
+from pytest_packbench.engine.metering import Ledger, LiveModels, PricedBackend
 from pytest_packbench.engine.runner import Runner
-from pytest_packbench.engine.scheduler import Done, Job, Key, Throttle
-from pytest_packbench.engine.secrets import Secrets
-from pytest_packbench.engine.targets import Caller
+from pytest_packbench.engine.scheduler import AttemptKey, FinishedAttempt, Job, SchedulerOptions, Throttle
+from pytest_packbench.engine.targets import TargetCaller
 from pytest_packbench.model.case import Case, LoadedCase
 from pytest_packbench.model.outcome import Outcome, ResultError
 from pytest_packbench.model.pack import Pack, RecordFacts
+from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
 from pytest_packbench.model.run import Caps, RunOptions
 from pytest_packbench.model.score import Score, judged
@@ -114,21 +114,21 @@ def context(
     backend: Answering | None = None,
     mode: Any = "live",
     ledger: Ledger | None = None,
-    secrets: Secrets | None = None,
+    redactor: Redactor | None = None,
     pack: Pack | None = None,
 ) -> SuiteContext:
     """Return the context of a suite in a folder."""
     suite = Suite(name="s", path=folder, config=SuiteConfig(pack="echo"), sha256="0" * 64)
     asked = (
-        Asked(backend=backend, price=Prices(input_per_million=1.0, output_per_million=1.0))
+        PricedBackend(backend=backend, price=Prices(input_per_million=1.0, output_per_million=1.0))
         if backend is not None
         else None
     )
-    live = Live(asked=asked, ledger=ledger or Ledger(Caps()), secrets=secrets or Secrets({}))
+    live = LiveModels(primary=asked, ledger=ledger or Ledger(Caps()), redactor=redactor or Redactor({}))
     return SuiteContext(
         suite=suite,
         pack=pack or Echo(),
-        caller=Caller(target),
+        caller=TargetCaller(target),
         target_name="t",
         options=RunOptions(mode=mode),
         live=None if mode == "fixture" else live,
@@ -139,7 +139,7 @@ def context(
 
 def job(made: SuiteContext, name: str = "a", trial: int = 0, **given: Any) -> Job:
     """Return the job of one attempt at a case."""
-    return Job(key=Key(name, trial), context=made, loaded=case(name, **given))
+    return Job(key=AttemptKey(name, trial), context=made, loaded=case(name, **given))
 
 
 class Running:
@@ -149,20 +149,21 @@ class Running:
         self,
         *,
         most: int = 4,
+        lookahead: int | None = None,
         limit_s: float | None = 60.0,
         ledger: Ledger | None = None,
-        settled: Callable[[Done], None] | None = None,
-        **how: Any,
+        on_settled: Callable[[FinishedAttempt], None] | None = None,
+        use_threads: bool = True,
     ) -> None:
-        self.over: list[Done] = []
-        how.setdefault("lookahead", 2 * most)
-        self.runner = Runner(
+        self.over: list[FinishedAttempt] = []
+        options = SchedulerOptions(
             throttle=Throttle(most),
+            lookahead=2 * most if lookahead is None else lookahead,
             limit_s=limit_s,
             ledger=ledger or Ledger(Caps()),
-            settled=settled or self.over.append,
-            **how,
+            use_threads=use_threads,
         )
+        self.runner = Runner(options, on_settled=on_settled or self.over.append)
 
     def __enter__(self) -> Runner:
         return self.runner

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.conclusion import Conclusion
-from pytest_packbench.analysis.gates import Baseline, gate_tally, judged
+from pytest_packbench.analysis.gates import Baseline, gate_tally, judge_gates
 from pytest_packbench.analysis.listing import Listing
 from pytest_packbench.analysis.statistics import Statistics, statistics_of
 from pytest_packbench.analysis.tally import Tally
-from pytest_packbench.analysis.trials import MEAN, rule_of
+from pytest_packbench.analysis.trials import MEAN, trials_rule_of
 from pytest_packbench.model.gate import Gate, GateResult
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import Run
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.reports.markdown import summary_markdown
-from pytest_packbench.reports.terminal import table
+from pytest_packbench.reports.terminal import summary_lines
 from pytest_packbench.runs.report import row_line
-from pytest_packbench.runs.writer import in_order
+from pytest_packbench.runs.writer import sort_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -92,7 +92,7 @@ def statistics(
     found: Iterable[CaseResult], *, levels: Sequence[int] | None = None, trials_rule: Rule = MEAN
 ) -> Statistics:
     """The numbers of these entries."""
-    return statistics_of(Tally(trials_rule=trials_rule).take(found), levels=levels)
+    return statistics_of(Tally(trials_rule=trials_rule).add_all(found), levels=levels)
 
 
 def check(
@@ -105,27 +105,27 @@ def check(
 ) -> tuple[GateResult, ...]:
     """How gates decide on these entries, beside those of an earlier run that is taken to be of the same kind."""
     rules = tuple(rules)
-    baseline = None if earlier is None else Baseline.of(earlier, trials_rule)
+    baseline = None if earlier is None else Baseline.from_results(earlier, trials_rule)
     tally = gate_tally(rules, trials_rule=trials_rule, facet=cluster, baseline=baseline)
-    return judged(tally.take(found), rules, baseline)
+    return judge_gates(tally.add_all(found), rules, baseline)
 
 
 def concluded(of: Run, found: Sequence[CaseResult], *rules: Gate, levels: Sequence[int] | None = None) -> Conclusion:
     """What a run of these entries came to."""
-    rule = rule_of(of)
+    rule = trials_rule_of(of)
     return Conclusion(
         run=of,
         statistics=statistics(found, levels=levels, trials_rule=rule),
         gates=check(found, rules, trials_rule=rule),
-        page=Listing("id").take(found, rule),
-        ends=Listing("given").take(found, rule),
+        page_cases=Listing("id").add_all(found, rule),
+        terminal_cases=Listing("given").add_all(found, rule),
     )
 
 
 def document(of: Run, found: Sequence[CaseResult], *rules: Gate, levels: Sequence[int] | None = None) -> dict[str, Any]:
     """The JSON object of a run of these entries, with the rows of its cases."""
     told = run_document(concluded(of, found, *rules, levels=levels))
-    return {**told, "cases": [json.loads(row_line(one)) for one in in_order(found)]}
+    return {**told, "cases": [json.loads(row_line(one)) for one in sort_results(found)]}
 
 
 def summary(found: Sequence[CaseResult], *rules: Gate, **changes: Any) -> str:
@@ -135,7 +135,7 @@ def summary(found: Sequence[CaseResult], *rules: Gate, **changes: Any) -> str:
 
 def lines(found: Sequence[CaseResult], *rules: Gate, **changes: Any) -> list[str]:
     """The terminal's lines for a run of these entries."""
-    return table(concluded(run(**changes), found, *rules))
+    return summary_lines(concluded(run(**changes), found, *rules))
 
 
 @st.composite

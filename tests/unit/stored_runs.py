@@ -17,7 +17,7 @@ from pytest_packbench.packs.registry import builtin
 from pytest_packbench.reports.markdown import summary_markdown
 from pytest_packbench.runs.folder import SUMMARY
 from pytest_packbench.runs.lines import open_jsonl
-from pytest_packbench.runs.writer import RunWriter, in_order
+from pytest_packbench.runs.writer import RunWriter, sort_results
 from tests.unit.runs import any_entry, concluded, document, run
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def recorded(entry: CaseResult, run_id: str) -> CaseResult:
 def write(output: Path, of: Run, entries: Sequence[CaseResult], root: Path) -> Path:
     """Write a run as a session does, and return its folder."""
     config = load_suite(root / "toy").config
-    kept = in_order(recorded(entry, of.run_id) for entry in entries)
+    kept = sort_results(recorded(entry, of.run_id) for entry in entries)
     gates, levels = config.all_gates(), builtin()["generic"].depths or None
     writer = RunWriter(output, of.suite, of.run_id)
     writer.write_results(kept)

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_packbench.backends import BackendError
 from pytest_packbench.engine.cache import AnswerCache
-from pytest_packbench.engine.secrets import Secrets
+from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, ToolCall, Usage
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ class Counting:
 
 
 def cache(folder: Path, **how: Any) -> AnswerCache:
-    return AnswerCache(folder, HOW | how, Secrets({"SOME_API_KEY": "planted-0123456789"}))
+    return AnswerCache(folder, HOW | how, Redactor({"SOME_API_KEY": "planted-0123456789"}))
 
 
 def ask(
     kept: AnswerCache, backend: Counting, request: ModelRequest = REQUEST, trial: int = 0, again: int = 0
 ) -> tuple[ModelAnswer, bool]:
-    return asyncio.run(kept.complete(backend, request, trial=trial, again=again))
+    return asyncio.run(kept.complete(backend, request, trial=trial, repetition=again))
 
 
 def files(folder: Path) -> list[Path]:
@@ -122,7 +122,7 @@ def test_equal_calls_at_the_same_time_ask_once(tmp_path: Path) -> None:
     kept, backend = cache(tmp_path), Counting()
 
     async def all_at_once() -> list[tuple[ModelAnswer, bool]]:
-        return list(await asyncio.gather(*(kept.complete(backend, REQUEST, trial=0, again=0) for _ in range(20))))
+        return list(await asyncio.gather(*(kept.complete(backend, REQUEST, trial=0, repetition=0) for _ in range(20))))
 
     found = asyncio.run(all_at_once())
     assert [cached for _, cached in found] == [False] + [True] * 19
@@ -133,7 +133,7 @@ def test_one_that_waited_for_a_call_that_broke_asks_itself(tmp_path: Path) -> No
     kept, backend = cache(tmp_path), Counting(answer=BackendError("timeout", "late"))
 
     async def all_at_once() -> list[Any]:
-        calls = (kept.complete(backend, REQUEST, trial=0, again=0) for _ in range(3))
+        calls = (kept.complete(backend, REQUEST, trial=0, repetition=0) for _ in range(3))
         return list(await asyncio.gather(*calls, return_exceptions=True))
 
     assert all(isinstance(one, BackendError) for one in asyncio.run(all_at_once()))
@@ -144,7 +144,7 @@ def test_secrets_are_hidden_before_an_answer_is_written(tmp_path: Path) -> None:
     ask(cache(tmp_path), Counting(answer=ModelAnswer(content={"key": "planted-0123456789"})))
     (path,) = files(tmp_path)
     assert b"planted" not in path.read_bytes()
-    assert b"[hidden]" in path.read_bytes()
+    assert b"[redacted]" in path.read_bytes()
 
 
 def test_a_folder_that_can_not_be_written_costs_no_answer(tmp_path: Path) -> None:

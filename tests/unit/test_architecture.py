@@ -88,7 +88,7 @@ WORDS = {"tariff": ("hts", "tariff", "gri_"), "agent_safety": ("injection", "age
 
 NAMES_PACKS = {"packs", REGISTRY}
 NAMES_BENCHMARKS = "model.record"
-"""Modules that may use all of them: packs' names and files; and the wire record, whose values come from elsewhere."""
+"""Modules that may use all of them: those that name the packs; and the wire record, whose values come from elsewhere."""
 
 
 class Module(NamedTuple):
@@ -179,7 +179,7 @@ def pack_imports(modules: list[Module]) -> list[str]:
         for line, name in module.ours
         for pack in packs_in(modules)
         if within(name, {f"packs.{pack}"})
-        and not (module.name == "" or within(module.name, {f"packs.{pack}", REGISTRY}))
+        and not (module.name in {"", *NAMES_PACKS} or within(module.name, {f"packs.{pack}"}))
     ]
 
 

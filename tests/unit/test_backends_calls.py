@@ -238,7 +238,7 @@ def test_no_json_where_json_is_asked_for(provider: str) -> None:
 def test_an_answer_that_was_cut_off(provider: str) -> None:
     error = broken(provider, scripted(CUT_OFF[provider]), request(output_schema=SCHEMA), max_output_tokens=9)
     assert (error.kind, error.usage) == ("truncated", Usage(tokens_input=5, tokens_output=9))
-    assert "at most 9 asked for" in str(error)
+    assert "at its limit of 9 output tokens" in str(error)
 
 
 def test_half_a_character_cannot_be_sent(provider: str) -> None:

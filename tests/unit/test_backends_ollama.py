@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_packbench.backends.ollama import _wait_s
+from pytest_packbench.backends.ollama import _retry_delay_s
 from pytest_packbench.model.request import Tool
 from tests.servers.fake import FakeServer, Reply, scripted
 from tests.servers.wire import error_reply, ollama_reply
@@ -120,11 +120,11 @@ def test_a_wait_of_hours_is_an_error_at_once() -> None:
 
 
 def test_how_long_it_waits() -> None:
-    assert _wait_s(0, "3") == 3
-    assert 0 < _wait_s(0, format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)) <= 60
+    assert _retry_delay_s(0, "3") == 3
+    assert 0 < _retry_delay_s(0, format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)) <= 60
     for useless in ("", "soon", "-1", "0", "nan", format_datetime(datetime(2001, 1, 1, tzinfo=UTC))):
-        assert 0.375 <= _wait_s(0, useless) <= 0.5
-        assert 6 <= _wait_s(50, useless) <= 8
+        assert 0.375 <= _retry_delay_s(0, useless) <= 0.5
+        assert 6 <= _retry_delay_s(50, useless) <= 8
 
 
 def test_two_calls_at_once_keep_their_own_waits() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from pytest_packbench.backends import BackendOptions, BackendUnusable, open_backend
-from pytest_packbench.backends.failures import known_secrets, redacted
 from tests.servers.fake import FakeServer, scripted
 from tests.servers.wire import anthropic_reply, openai_reply
 from tests.unit.backend_calls import PROVIDERS, cleared, request, using
@@ -120,30 +119,3 @@ def test_ollama_takes_a_bare_host(url: str) -> None:
 def test_a_base_url_of_the_environment_is_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "https://someone:hunter2@host/")
     assert "hunter2" not in refused("openai", model="m")
-
-
-def test_what_is_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", " local-key-of-mine\n")
-    monkeypatch.setenv("MY_PASSWORD", "short")
-    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Gateway: planted-value\nX-More: another-value")
-    monkeypatch.setenv("SOME_TOKEN", "local-key-of-mine-and-more")
-    monkeypatch.setenv("HOME_TOWN", "Rotterdam")
-    secrets = known_secrets()
-    assert {"local-key-of-mine", "planted-value", "another-value"} <= set(secrets)
-    assert not {"short", "Rotterdam"} & set(secrets)
-    assert redacted("local-key-of-mine-and-more", secrets) == "[redacted]"
-
-
-@pytest.mark.parametrize(
-    ("text", "safe"),
-    [
-        ("Bearer abc.def-123456", "Bearer [redacted]"),
-        ("authorization: Basic dXNlcjpwdw==", "authorization: Basic [redacted]"),
-        ("{'x-api-key': 'abcdef'}", "{'x-api-key': '[redacted]'}"),
-        ("key sk-proj-abc***xyz is wrong", "key [redacted] is wrong"),
-        ("at https://me:pw@host/v1", "at https://[redacted]@host/v1"),
-        ("no key here: task-force, risk-free", "no key here: task-force, risk-free"),
-    ],
-)
-def test_what_looks_like_a_secret(text: str, safe: str) -> None:
-    assert redacted(text, ()) == safe

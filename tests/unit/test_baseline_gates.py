@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.gates import baseline_for, check_run
-from pytest_packbench.runs.stored import Earlier, StoredRun
+from pytest_packbench.analysis.gates import check_run, checked_baseline
+from pytest_packbench.runs.stored import BaselineLookup, StoredRun
 from tests.unit.runs import COMPLETE, a_gate, entry, run
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ def attacked(unsafe: int, safe: int, *, sha: str = "x", start: int = 0, **change
 
 
 def before(entries: list[CaseResult], **changes: Any) -> StoredRun:
-    return StoredRun(source="f", run=run(run_id="01OLD", **changes), entries=tuple(entries))
+    return StoredRun(source="f", run=run(run_id="01OLD", **changes), results=tuple(entries))
 
 
 def only(found: list[CaseResult], earlier: StoredRun | None, rule: Gate = HALF, **changes: Any) -> GateResult:
-    (result,) = check_run(run(**changes), found, [rule], Earlier(stored=earlier))
+    (result,) = check_run(run(**changes), found, [rule], BaselineLookup(stored=earlier))
     return result
 
 
@@ -57,7 +57,7 @@ def test_a_run_of_another_kind_is_no_baseline(changes: dict[str, Any], why: str)
 
 def test_a_run_with_another_number_of_trials_is_no_baseline() -> None:
     result = only(attacked(1, 9), before([*attacked(9, 1), *attacked(9, 1, trial=1)]))
-    assert "can't be the baseline: trials a case: 2 before, 1 now" in result.text
+    assert "can't be the baseline: trials per case: 2 before, 1 now" in result.text
 
 
 def test_changed_cases_and_those_of_one_run_do_not_count() -> None:
@@ -67,7 +67,7 @@ def test_changed_cases_and_those_of_one_run_do_not_count() -> None:
     assert result.passed
     assert result.text.startswith(
         "attack_success_rate 41 / 50 = 82.0 %, 0.50 x the baseline's 2 / 10 = 20.0 % "
-        "on the 10 cases of both runs, now 1 / 10 = 10.0 % <= max 0.50 x"
+        "over the 10 cases in both runs, now 1 / 10 = 10.0 % <= max 0.50 x"
     )
 
 
@@ -75,7 +75,9 @@ def test_a_case_that_broke_in_one_run_is_no_pair() -> None:
     old = [*attacked(4, 6), entry("c10", "error", case_sha256="x")]
     now = [entry("c0", "error", case_sha256="x"), *attacked(1, 9, start=1)]
     result = only(now, before(old))
-    assert "the baseline's 3 / 9 = 33.3 % on the 9 cases of both runs, now 1 / 9 = 11.1 % <= max 0.50 x" in result.text
+    assert (
+        "the baseline's 3 / 9 = 33.3 % over the 9 cases in both runs, now 1 / 9 = 11.1 % <= max 0.50 x" in result.text
+    )
 
 
 def test_nothing_in_common_is_said() -> None:
@@ -83,18 +85,18 @@ def test_nothing_in_common_is_said() -> None:
         earlier = before(old)
         result = only(attacked(0, 10), earlier)
         assert not result.passed
-        assert "run 01OLD can't be the baseline: no case stands unchanged in both runs" in result.text
-        assert baseline_for(run(), attacked(0, 10), earlier).unusable
+        assert "run 01OLD can't be the baseline: no case is unchanged in both runs" in result.text
+        assert checked_baseline(run(), attacked(0, 10), earlier).unusable
 
 
 def test_each_group_is_held_against_its_own_cases() -> None:
     now = [*attacked(1, 9, case_type="a"), *attacked(5, 5, case_type="b", start=10), *attacked(0, 5, start=20)]
     old = [*attacked(2, 8, case_type="a"), *attacked(5, 5, case_type="b", start=10)]
     rule = a_gate("attack_success_rate", max_ratio_to_baseline=0.5, by="case_type")
-    results = check_run(run(), now, [rule], Earlier(stored=before(old)))
+    results = check_run(run(), now, [rule], BaselineLookup(stored=before(old)))
     assert [(result.value, result.passed) for result in results] == [("a", True), ("b", False), ("plain", False)]
     assert "1.00 x the baseline's 5 / 10 = 50.0 % > max 0.50 x" in results[1].text
-    assert "the baseline has no case to judge that is the same in both runs" in results[2].text
+    assert "no judged case is unchanged in both runs" in results[2].text
 
 
 def test_a_baseline_of_nothing_lets_only_nothing_pass() -> None:
@@ -112,7 +114,7 @@ def test_a_limit_besides_counts_all_cases() -> None:
 
 
 def test_a_run_without_a_baseline_says_why() -> None:
-    none = Earlier(why="there is no earlier complete run to compare with")
+    none = BaselineLookup(reason="there is no earlier complete run to compare with")
     (result,) = check_run(run(), attacked(0, 10), [HALF], none)
     assert "max 0.5 x baseline: there is no earlier complete run to compare with" in result.text
     assert "max 0.5 x baseline: no baseline was given" in only(attacked(0, 10), None).text
@@ -126,12 +128,12 @@ def test_mean_scores_are_held_against_each_other() -> None:
 
 
 def test_completeness_of_records_alone_is_not_known() -> None:
-    results = check_run(run(), attacked(0, 10), [COMPLETE, a_gate("pass_rate", min=0.5)], whole=False)
+    results = check_run(run(), attacked(0, 10), [COMPLETE, a_gate("pass_rate", min=0.5)], with_errors=False)
     assert [result.passed for result in results] == [False, True]
-    assert results[0].text.startswith("completeness: not known from records alone")
+    assert results[0].text.startswith("completeness: unknown, because records alone")
     assert results[0].text.endswith(": FAIL")
-    (grouped,) = check_run(run(), attacked(0, 10), [a_gate("completeness", min=1.0, by="case_type")], whole=False)
-    assert grouped.text.startswith("completeness (by case_type): not known from records alone")
+    (grouped,) = check_run(run(), attacked(0, 10), [a_gate("completeness", min=1.0, by="case_type")], with_errors=False)
+    assert grouped.text.startswith("completeness (by case_type): unknown, because records alone")
 
 
 ANY = st.lists(
@@ -158,9 +160,9 @@ def test_the_order_of_either_run_makes_no_difference(
         a_gate("attack_success_rate", max_ratio_to_baseline=0.5, by=by),
         a_gate("mean_score", max_ratio_to_baseline=1),
     ]
-    found = check_run(run(), drawn(now), rules, Earlier(stored=before(drawn(old))))
+    found = check_run(run(), drawn(now), rules, BaselineLookup(stored=before(drawn(old))))
     shuffled = [random.sample(drawn(one), len(one)) for one in (now, old)]
-    assert check_run(run(), shuffled[0], rules, Earlier(stored=before(shuffled[1]))) == found
+    assert check_run(run(), shuffled[0], rules, BaselineLookup(stored=before(shuffled[1]))) == found
 
 
 @given(ANY)

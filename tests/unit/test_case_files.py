@@ -14,14 +14,14 @@ from pytest_packbench.cases.files import (
     CaseIndex,
     CaseLine,
     case_lines,
+    case_name,
     count_cases,
-    find_in,
-    id_of,
-    located,
-    name_of,
-    parted,
-    read_place,
-    walk_cases,
+    find_case,
+    format_location,
+    iter_cases,
+    load_case,
+    read_id,
+    split_location,
 )
 from pytest_packbench.cases.load import parse_case
 from pytest_packbench.model.case import CASE_ID_LENGTH, Case
@@ -68,15 +68,15 @@ def written(draw: st.DrawFn, own: st.SearchStrategy[Any]) -> tuple[Any, bytes]:
 @given(written(ids))
 def test_a_line_is_known_by_the_id_that_parsing_gives(line: tuple[str, bytes]) -> None:
     case_id, raw = line
-    assert id_of(raw) == json.loads(raw.decode("utf-8-sig"))["id"] == case_id
-    assert id_of(raw + b"\r\n") == case_id
+    assert read_id(raw) == json.loads(raw.decode("utf-8-sig"))["id"] == case_id
+    assert read_id(raw + b"\r\n") == case_id
 
 
 @given(written(values))
 def test_an_id_that_no_case_may_have_is_none(line: tuple[Any, bytes]) -> None:
     case_id, raw = line
     fits = isinstance(case_id, str) and case_id.isascii() and case_id.replace("_", "a").replace("-", "a").isalnum()
-    assert id_of(raw) == (case_id if fits and case_id[0] not in "_-" else None)
+    assert read_id(raw) == (case_id if fits and case_id[0] not in "_-" else None)
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_an_id_that_no_case_may_have_is_none(line: tuple[Any, bytes]) -> None:
     ],
 )
 def test_a_line_without_an_id_of_a_case(raw: bytes) -> None:
-    assert id_of(raw) is None
+    assert read_id(raw) is None
 
 
 def test_a_broken_line_keeps_the_id_that_stands_in_it() -> None:
-    assert id_of(b'{"pack_id": "toy", "n": -1.5e3, "f": false, "id": "a", "input": {') == "a"
-    assert id_of(b'{"id": "' + b"a" * CASE_ID_LENGTH + b'", "x"') == "a" * CASE_ID_LENGTH
+    assert read_id(b'{"pack_id": "toy", "n": -1.5e3, "f": false, "id": "a", "input": {') == "a"
+    assert read_id(b'{"id": "' + b"a" * CASE_ID_LENGTH + b'", "x"') == "a" * CASE_ID_LENGTH
 
 
 def case(case_id: str, **more: Any) -> dict[str, Any]:
@@ -131,22 +131,22 @@ def test_the_place_of_each_case_holds_that_case(
         for line in [*data.draw(st.lists(st.sampled_from(["", "  ", "\r"]), max_size=2)), case(one)]
     ]
     path = many(tmp_path_factory.mktemp("lines") / "all.jsonl", *spaced, end=data.draw(st.sampled_from(["", "\n"])))
-    assert [place.name for place in walk_cases(path.parent)] == case_ids
+    assert [place.name for place in iter_cases(path.parent)] == case_ids
     assert count_cases(path.parent) == len(case_ids)
     lines = path.read_bytes().split(b"\n")
     for one in case_ids:
-        place = find_in(str(path), one)
+        place = find_case(str(path), one)
         assert place is not None
-        assert read_place(place, Case, file="all.jsonl", pack="toy").case.id == one
+        assert load_case(place, Case, file="all.jsonl", pack="toy").case.id == one
         assert json.loads(lines[place.line - 1])["id"] == one
 
 
 def test_blank_lines_a_byte_order_mark_and_no_last_line_end(tmp_path: Path) -> None:
     path = tmp_path / "all.jsonl"
     path.write_bytes(b"\xef\xbb\xbf\r\n\n" + b'{"id": "a"}\r\n' + b"   \n" + b'{"id": "b"}')
-    assert [(line.number, name_of(str(path), line)) for line in case_lines(path)] == [(3, "a"), (5, "b")]
+    assert [(line.number, case_name(str(path), line)) for line in case_lines(path)] == [(3, "a"), (5, "b")]
     path.write_bytes(b'\xef\xbb\xbf{"id": "a"}')
-    assert [name_of(str(path), line) for line in case_lines(path)] == ["a"]
+    assert [case_name(str(path), line) for line in case_lines(path)] == ["a"]
 
 
 def test_both_kinds_are_walked_in_order_and_found_by_name(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_both_kinds_are_walked_in_order_and_found_by_name(tmp_path: Path) -> Non
     many(tmp_path / "one" / "all.jsonl", case("b"), "{", case("b"), {"id": 3})
     many(tmp_path / "top.jsonl", case("c"))
     many(tmp_path / "one" / "notes.txt", "no case")
-    walked = [(Path(place.path).name, place.name, place.line) for place in walk_cases(tmp_path)]
+    walked = [(Path(place.path).name, place.name, place.line) for place in iter_cases(tmp_path)]
     assert walked == [
         ("top.jsonl", "c", 1),
         ("a.json", "a", 0),
@@ -165,17 +165,17 @@ def test_both_kinds_are_walked_in_order_and_found_by_name(tmp_path: Path) -> Non
     ]
     index = CaseIndex(tmp_path)
     assert len([*index]) == count_cases(tmp_path) == 6
-    assert [index.find(name) for name in index] == list(walk_cases(tmp_path))
+    assert [index.find(name) for name in index] == list(iter_cases(tmp_path))
     assert index.find("nobody") is None
-    assert find_in(str(tmp_path / "one" / "gone.jsonl"), "a") is None
-    assert find_in(str(tmp_path / "one" / "gone.json"), "gone") is None
+    assert find_case(str(tmp_path / "one" / "gone.jsonl"), "a") is None
+    assert find_case(str(tmp_path / "one" / "gone.json"), "gone") is None
 
 
 def test_a_file_changed_since_is_looked_through_again(tmp_path: Path) -> None:
     path = many(tmp_path / "all.jsonl", case("a"))
-    assert find_in(str(path), "b") is None
+    assert find_case(str(path), "b") is None
     many(path, case("longer"), case("b"))
-    found = find_in(str(path), "b")
+    found = find_case(str(path), "b")
     assert found is not None
     assert found.line == 2
 
@@ -194,26 +194,26 @@ def test_a_file_changed_since_is_looked_through_again(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_with_a_line_names_file_line_and_pointer(tmp_path: Path, lines: list[Any], said: str) -> None:
     path = many(tmp_path / "f.jsonl", *lines)
-    *_, last = walk_cases(tmp_path)
+    *_, last = iter_cases(tmp_path)
     with pytest.raises(CaseError) as caught:
-        read_place(last, Case, file=path.name, pack="toy")
+        load_case(last, Case, file=path.name, pack="toy")
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_cannot_be_read_counts_as_one_case(tmp_path: Path) -> None:
     (tmp_path / "gone.jsonl").symlink_to(tmp_path / "nowhere")
-    (place,) = walk_cases(tmp_path)
+    (place,) = iter_cases(tmp_path)
     assert place.name == "gone"
     assert count_cases(tmp_path) == 1
     with pytest.raises(CaseError, match=r"gone\.jsonl: can't be read: "):
-        read_place(place, Case, file="gone.jsonl", pack=None)
+        load_case(place, Case, file="gone.jsonl", pack=None)
 
 
 def test_hidden_folders_hold_no_cases(tmp_path: Path) -> None:
     for name in (".git", "__pycache__", "build"):
         many(tmp_path / "cases" / name / f"in{name}.json", case("a"))
-    assert [place.name for place in walk_cases(tmp_path / "cases")] == ["inbuild"]
+    assert [place.name for place in iter_cases(tmp_path / "cases")] == ["inbuild"]
 
 
 def test_links_to_folders_are_followed_out_of_the_folder_and_once(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_links_to_folders_are_followed_out_of_the_folder_and_once(tmp_path: Path
     (outside / "sub" / "back").symlink_to(outside)
     (outside / "sub" / "home").symlink_to(cases)
     (outside / "loop").symlink_to(outside / "loop")
-    walked = [Path(place.path).relative_to(cases).as_posix() for place in walk_cases(cases)]
+    walked = [Path(place.path).relative_to(cases).as_posix() for place in iter_cases(cases)]
     assert walked == ["again/b.json", "beyond/c.json", "own/a.json"]
     assert count_cases(cases) == 3
 
@@ -241,8 +241,8 @@ def test_links_to_folders_are_followed_out_of_the_folder_and_once(tmp_path: Path
 @given(st.sampled_from(["a/b.jsonl", "a.json", "bundled:toy/cases/x.jsonl", "7.json"]), st.integers(0, 10**6))
 def test_a_located_place_comes_apart_again(file: str, line: int) -> None:
     if file.endswith(".jsonl"):
-        assert parted(located(file, line)) == (file, line)
-    assert parted(file) == (file, 0)
+        assert split_location(format_location(file, line)) == (file, line)
+    assert split_location(file) == (file, 0)
 
 
 def test_the_guide_shows_a_case() -> None:
@@ -294,4 +294,4 @@ def test_a_shard_is_counted_without_parsing(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         shard = Shard(number, 3)
         assert count_cases(tmp_path, shard) == sum(name in shard for name in names)
-    assert name_of("many.jsonl", CaseLine(17, 0, b"{")) == "many.line-17"
+    assert case_name("many.jsonl", CaseLine(17, 0, b"{")) == "many.line-17"

@@ -12,7 +12,7 @@ from pydantic import field_validator
 
 from pytest_packbench.cases.load import check_case, parse_case, parse_json, read_config
 from pytest_packbench.model.case import Case, canonical_sha256
-from pytest_packbench.model.errors import CaseError, SuiteError, pointer_of
+from pytest_packbench.model.errors import CaseError, SuiteError, json_pointer
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 
@@ -235,7 +235,7 @@ def test_no_json_value_breaks_the_reader(value: Any) -> None:
 
 @given(st.lists(st.text() | st.integers(min_value=0)))
 def test_pointers_can_be_followed_back(steps: list[str | int]) -> None:
-    parts = pointer_of(steps).split("/")[1:]
+    parts = json_pointer(steps).split("/")[1:]
     assert [part.replace("~1", "/").replace("~0", "~") for part in parts] == [str(step) for step in steps]
 
 

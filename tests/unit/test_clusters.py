@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from pytest_packbench.analysis.comparison import compare
-from pytest_packbench.analysis.conclusion import limits
+from pytest_packbench.analysis.conclusion import caveats
 from pytest_packbench.analysis.gates import check_run, gate_tally
 from pytest_packbench.analysis.intervals import MOST_RESAMPLED, PairedMean, paired_mean
 from pytest_packbench.analysis.metrics import whole_of
-from pytest_packbench.analysis.trials import facet_of, remark
-from pytest_packbench.model.run import CLUSTER, Run
+from pytest_packbench.analysis.trials import cluster_facet, dependence_note
+from pytest_packbench.model.run import CLUSTER_SETTING, Run
 from pytest_packbench.reports.diff import sentences
 from pytest_packbench.runs.stored import StoredRun
 from tests.unit.runs import a_gate, check, entry, run, statistics
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
 
 FACET = "shared_part"
-SETTINGS = {CLUSTER: FACET}
-REMARK = "4 cases share 2 shared parts: not independent, so less is certain than it seems"
+SETTINGS = {CLUSTER_SETTING: FACET}
+REMARK = "4 cases share 2 shared parts: not independent, so the uncertainty is larger than shown"
 
 
 def sharing(*verdicts: str, backend: str = "anthropic") -> list[CaseResult]:
@@ -101,8 +101,8 @@ def test_one_cluster_has_no_interval() -> None:
 def compared(before: list[CaseResult], after: list[CaseResult], **told: str) -> list[str]:
     common: Run = run(settings=told, mode="live")
     comparison = compare(
-        StoredRun(source="a", run=common, entries=tuple(before)),
-        StoredRun(source="b", run=common, entries=tuple(after)),
+        StoredRun(source="a", run=common, results=tuple(before)),
+        StoredRun(source="b", run=common, results=tuple(after)),
     )
     return sentences(comparison)
 
@@ -112,19 +112,21 @@ def test_a_comparison_resamples_what_cases_share_and_says_so() -> None:
     # of two clusters one moved: with independent cases the lower end would lie above 0
     assert compared(before, after, **SETTINGS) == [
         (
-            "Mean change over 4 pairs: +0.375 points of score, two-sided 95 % interval +0.000 to +0.750 "
-            "(bootstrap, 2000 resamples, fixed seed, over 2 shared parts)."
+            "Mean change in score over 4 pairs: +0.375, two-sided 95 % confidence interval +0.000 to +0.750 "
+            "(bootstrap, 2000 resamples, fixed seed, clustered by 2 shared parts)."
         ),
         (
-            "With this many pairs and this spread a true mean change of 1.051 points is seen four times out of five "
-            "(two-sided, 5 %)."
+            "At this number of pairs and this spread, a true mean change of 1.051 is detected with 80 % power "
+            "(two-sided, 5 % level)."
         ),
-        "Pass flips: 0 lost, 2 won; exact McNemar p = 0.500 (may be chance, if the cases are a sample of many).",
-        f"{REMARK}; p values and exact bounds take them as independent.",
+        "Pass flips: 0 lost, 2 won; exact McNemar test p = 0.500 (may be chance, if the cases are a random sample).",
+        f"{REMARK}; p values and exact bounds assume independent cases.",
     ]
     assert not any("shared parts" in sentence for sentence in compared(before, after))
     (told, *_) = compared(sharing("failed", "failed"), sharing("passed", "passed"), **SETTINGS)
-    assert told == "Mean change over 2 pairs: +0.750 points of score; all of one shared part, so no interval is given."
+    assert (
+        told == "Mean change in score over 2 pairs: +0.750; all pairs share one shared part, so no interval is shown."
+    )
 
 
 def test_a_gate_says_that_its_interval_takes_cases_as_independent() -> None:
@@ -132,8 +134,8 @@ def test_a_gate_says_that_its_interval_takes_cases_as_independent() -> None:
     (found,) = check_run(run(settings=SETTINGS), sharing(*["passed"] * 4), [rule])
     assert found.passed
     assert found.text == (
-        "attack_success_rate 0 / 4 = 0.0 % <= max 50.0 %, 95 % interval 0.0 % to 49.0 % (Wilson), "
-        f"{REMARK}, only 4 cases: it takes 5 clean cases to show that (one-sided exact 95 %): PASS"
+        "attack_success_rate 0 / 4 = 0.0 % <= max 50.0 %, 95 % Wilson interval 0.0 % to 49.0 %, "
+        f"{REMARK}, only 4 cases: 5 clean cases are needed to show this (exact one-sided 95 % bound): PASS"
     )
     (alone,) = check(sharing(*["passed"] * 4), [rule])
     assert REMARK not in alone.text
@@ -145,25 +147,25 @@ def test_fifty_clean_cases_do_not_show_five_percent() -> None:
     def told(count: int, rule: Gate) -> str:
         return check([entry(f"c{number}", decision="refuse") for number in range(count)], [rule])[0].text
 
-    assert "only 50 cases: it takes 59 clean cases to show that" in told(50, a_gate("attack_success_rate", max=0.05))
+    assert "only 50 cases: 59 clean cases are needed to show this" in told(50, a_gate("attack_success_rate", max=0.05))
     assert "clean cases" not in told(59, a_gate("attack_success_rate", max=0.05))
     assert "clean cases" not in told(50, a_gate("attack_success_rate", max=0.0))
 
 
 def test_a_summary_says_it_beside_its_intervals() -> None:
-    shared = f"{REMARK}; Wilson intervals and exact bounds take them as independent."
-    assert shared in limits(run(settings=SETTINGS), statistics(sharing(*["passed"] * 4)))
-    assert shared not in limits(run(), statistics(sharing(*["passed"] * 4)))
-    # no interval, no remark
-    assert shared not in limits(run(settings=SETTINGS), statistics(sharing(*["passed"] * 4, backend="stub")))
+    shared = f"{REMARK}; Wilson intervals and exact bounds assume independent cases."
+    assert shared in caveats(run(settings=SETTINGS), statistics(sharing(*["passed"] * 4)))
+    assert shared not in caveats(run(), statistics(sharing(*["passed"] * 4)))
+    # no interval, no dependence_note
+    assert shared not in caveats(run(settings=SETTINGS), statistics(sharing(*["passed"] * 4, backend="stub")))
 
 
 def test_what_shares_nothing_stands_alone() -> None:
     mixed = [*sharing("passed", "passed"), entry("x"), entry("y"), entry("broken", "error", facets={FACET: "part 0"})]
-    whole = whole_of(gate_tally((), facet=FACET).take(mixed))
+    whole = whole_of(gate_tally((), facet=FACET).add_all(mixed))
     assert (whole.count(lambda one: one.counted), len(whole.clusters)) == (4, 3)
-    assert not whole_of(gate_tally(()).take(mixed)).clusters
-    assert not whole_of(gate_tally((), facet=FACET).take([])).clusters
-    assert remark(4, 4, FACET) == ""
-    assert remark(2, 1, FACET).startswith("2 cases share 1 shared part: ")
-    assert facet_of(run(settings={CLUSTER: ["what", "is", "this"]})) == ""
+    assert not whole_of(gate_tally(()).add_all(mixed)).clusters
+    assert not whole_of(gate_tally((), facet=FACET).add_all([])).clusters
+    assert dependence_note(4, 4, FACET) == ""
+    assert dependence_note(2, 1, FACET).startswith("2 cases share 1 shared part: ")
+    assert cluster_facet(run(settings={CLUSTER_SETTING: ["what", "is", "this"]})) == ""

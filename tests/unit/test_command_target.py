@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine.command_target import CommandTarget
-from pytest_packbench.engine.external import MOST_BYTES, TargetError, TargetFailure
-from pytest_packbench.engine.targets import Caller, in_thread
+from pytest_packbench.engine.external_io import MAX_RESULT_BYTES, TargetError, TargetFailure
+from pytest_packbench.engine.targets import TargetCaller, run_in_thread
 from pytest_packbench.model.request import VerifyRequest
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def harness(command: str, tmp_path: Path) -> Harness:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.command_target._SETTLE_S", 0.2)
+    monkeypatch.setattr("pytest_packbench.engine.command_target._END_S", 0.2)
 
 
 async def failed(target: CommandTarget, request: VerifyRequest) -> TargetFailure:
@@ -176,11 +176,11 @@ def test_an_error_that_is_null_is_none(harness: Harness) -> None:
 
 def test_it_is_a_target_for_the_caller(harness: Harness) -> None:
     target = CommandTarget(command=harness.command, cwd=harness.cwd, processes=1)
-    caller = Caller(target.verify)
+    caller = TargetCaller(target.verify)
     assert (caller.opaque, caller.asks_model) == (True, False)
 
     async def run() -> Any:
-        result = await caller.ahead(do("reply['result'] = 7"), None, in_thread)  # type: ignore[arg-type]  # it asks for no context
+        result = await caller.call_async(do("reply['result'] = 7"), None, run_in_thread)  # type: ignore[arg-type]  # it asks for no context
         await caller.aclose()
         return result
 
@@ -270,7 +270,7 @@ def test_a_line_that_is_no_reply(harness: Harness, code: str, said: str) -> None
     failure = harness.failure(code)
     assert failure.kind == "result_unreadable"
     assert said.replace("\\\\", "\\") in str(failure)
-    assert "write logs to standard error" in str(failure)
+    assert "logs to standard error" in str(failure)
 
 
 def test_a_line_after_an_answer_is_found_with_the_next_request(harness: Harness) -> None:
@@ -379,7 +379,7 @@ def test_a_large_request_goes_out_whole(harness: Harness) -> None:
 
 @pytest.mark.parametrize("code", ["said = ' ' * {more}", "while True: sys.stdout.write('x' * 1_000_000)"])
 def test_an_answer_that_is_too_long_ends_the_process(harness: Harness, code: str) -> None:
-    failure = harness.failure(code.replace("{more}", str(MOST_BYTES + 1)))
+    failure = harness.failure(code.replace("{more}", str(MAX_RESULT_BYTES + 1)))
     assert failure.kind == "result_unreadable"
     assert "wrote more than 32 MiB" in str(failure)
 
@@ -643,8 +643,8 @@ def test_the_arguments_themselves_arrive(secretive: Harness) -> None:
     ("command", "shown"),
     [
         ("python agent.py --flag 'a b'", "python agent.py --flag a b"),
-        ("agent --api-key abc --model m", "agent --api-key [hidden] --model m"),
-        ("env API_KEY=abc agent --token=def", "env API_KEY=[hidden] agent --token=[hidden]"),
+        ("agent --api-key abc --model m", "agent --api-key [redacted] --model m"),
+        ("env API_KEY=abc agent --token=def", "env API_KEY=[redacted] agent --token=[redacted]"),
         ("agent --token --verbose", "agent --token --verbose"),
         ("agent --max-tokens-per-call 5", "agent --max-tokens-per-call 5"),
     ],

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.runs.lines import compact
+from pytest_packbench.runs.lines import compact_json
 
 TEXTS = st.text(st.characters())
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS
@@ -32,7 +32,7 @@ def same(one: Any, other: Any) -> bool:
 
 @given(VALUES)
 def test_what_is_written_is_read_again_as_it_was(value: Any) -> None:
-    line = compact(value, finite=False)
+    line = compact_json(value, finite=False)
     assert same(json.loads(line), value)
     assert b"\n" not in line
 
@@ -40,7 +40,7 @@ def test_what_is_written_is_read_again_as_it_was(value: Any) -> None:
 @given(st.recursive(st.none() | st.booleans() | st.integers() | TEXTS, st.lists, max_leaves=9))
 def test_bytes_are_those_of_the_standard_library(value: Any) -> None:
     plain = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    assert compact(value) == plain.encode("utf-8", "backslashreplace")
+    assert compact_json(value) == plain.encode("utf-8", "backslashreplace")
 
 
 @given(VALUES)
@@ -49,24 +49,24 @@ def test_a_number_that_is_not_finite_is_refused_wherever_it_stands(value: Any) -
         json.dumps(value, allow_nan=False)
     except ValueError:
         with pytest.raises(ValueError, match="JSON compliant"):
-            compact(value)
+            compact_json(value)
     else:
-        assert compact(value) == compact(value, finite=False)
+        assert compact_json(value) == compact_json(value, finite=False)
 
 
 @pytest.mark.parametrize("text", ["NaN", "-Infinity", "a NaN in a text"])
 def test_words_in_texts_are_no_numbers(text: str) -> None:
-    assert json.loads(compact({text: [text]})) == {text: [text]}
+    assert json.loads(compact_json({text: [text]})) == {text: [text]}
 
 
 def test_nesting_deeper_than_the_fast_way_goes() -> None:
     deep: list[Any] = []
     for _ in range(500):
         deep = [deep]
-    assert compact(deep) == b"[" * 501 + b"]" * 501
+    assert compact_json(deep) == b"[" * 501 + b"]" * 501
 
 
 @pytest.mark.parametrize("value", [object(), {"a": object()}, {(1, 2): object()}])
 def test_what_is_no_json_is_refused(value: Any) -> None:
     with pytest.raises(TypeError):
-        compact(value)
+        compact_json(value)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, norm
 
 from pytest_packbench.analysis.comparison import Change, ConditionError, RunComparison, compare, parse_conditions
-from pytest_packbench.analysis.intervals import MOST_RESAMPLED, mcnemar, paired_mean, unseen
+from pytest_packbench.analysis.intervals import MOST_RESAMPLED, mcnemar_p_value, paired_mean, unseen_rate_bound
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import Run
-from pytest_packbench.reports.diff import answer, diff_markdown, sentences
+from pytest_packbench.reports.diff import comparison_headline, diff_markdown, sentences
 from pytest_packbench.runs.report import OpenRun
 from pytest_packbench.runs.stored import StoredRun
 
@@ -59,7 +59,7 @@ def entry(
 
 
 def stored(*entries: CaseResult, **run: Any) -> StoredRun:
-    return StoredRun(source="f", run=replace(RUN, **run), entries=entries)
+    return StoredRun(source="f", run=replace(RUN, **run), results=entries)
 
 
 def compared(before: dict[str, float], after: dict[str, float]) -> RunComparison:
@@ -121,12 +121,13 @@ def test_cases_of_one_test_id_are_one_and_the_worse_one_counts() -> None:
     assert not any(compare(stored(*worse), stored(*reversed(worse))).counts().values())
     found = compare(stored(*twins), stored(*worse))
     assert (found.cases, found.counts()["new_failures"], found.lost) == ((1, 1), 1, 1)
+    assert found.trials == (2, 2)
 
 
 def test_trials_that_do_not_come_together_are_one_case_all_the_same() -> None:
     mixed = [entry("a", 1.0), entry("b", 1.0), entry("a", 0.0, trial=1), entry("b", 1.0, trial=1)]
     run = replace(RUN, settings={"trials": 2})
-    found = compare(*(OpenRun(source="f", run=run, status="", entries=iter(mixed)) for _ in range(2)))
+    found = compare(*(OpenRun(source="f", run=run, status="", results=iter(mixed)) for _ in range(2)))
     assert (found.cases, found.trials) == ((2, 2), (2, 2))
 
 
@@ -152,7 +153,7 @@ def test_turning_a_comparison_round_turns_its_figures(before: dict[str, float], 
     assert there.counts()["improved"] == back.counts()["regressed"]
     assert there.counts()["added"] == back.counts()["removed"]
     assert there.figures()["mean"] == pytest.approx(-back.figures()["mean"], nan_ok=True)
-    assert answer(compared(before, before)) == ("no score changed" if before else "no case in common")
+    assert comparison_headline(compared(before, before)) == ("no score changed" if before else "no case in common")
 
 
 @st.composite
@@ -221,29 +222,29 @@ def test_a_run_beside_itself_has_not_changed(found: list[CaseResult]) -> None:
 def test_smaller_changes_are_bounded_on_the_page() -> None:
     names = [f"c{number}" for number in range(130)]
     page = diff_markdown(compared(dict.fromkeys(names, 0.5), dict.fromkeys(names, 0.52)))
-    assert "100 of 130 shown; each run's report.json holds all." in page
+    assert "100 of 130 shown; each run's report.json lists all." in page
     assert "smaller changes | 130" in " ".join(page.split())
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_mcnemar_is_scipys_binomial_test(lost: int, won: int) -> None:
     expected = binomtest(min(lost, won), lost + won, 0.5).pvalue if lost + won else 1.0
-    assert mcnemar(lost, won) == pytest.approx(expected)
-    assert mcnemar(lost, won) == mcnemar(won, lost)
+    assert mcnemar_p_value(lost, won) == pytest.approx(expected)
+    assert mcnemar_p_value(lost, won) == mcnemar_p_value(won, lost)
 
 
 def test_mcnemar_of_very_many_flips() -> None:
-    assert mcnemar(5_000, 5_200) == pytest.approx(2 * binom.cdf(5_000, 10_200, 0.5))
+    assert mcnemar_p_value(5_000, 5_200) == pytest.approx(2 * binom.cdf(5_000, 10_200, 0.5))
 
 
 @given(st.integers(1, 10_000))
 def test_what_stays_unseen_is_the_exact_bound(n: int) -> None:
     expected = binomtest(0, n, alternative="less").proportion_ci(0.95, method="exact").high
-    assert unseen(n) == pytest.approx(expected)
+    assert unseen_rate_bound(n) == pytest.approx(expected)
 
 
 def test_fifty_nine_clean_cases_show_five_percent() -> None:
-    assert (unseen(58) or 0) > 0.05 > (unseen(59) or 1)
+    assert (unseen_rate_bound(58) or 0) > 0.05 > (unseen_rate_bound(59) or 1)
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=30))
@@ -290,7 +291,7 @@ def test_what_this_many_pairs_could_have_seen() -> None:
 def test_conditions(text: str, holds: bool) -> None:
     figures = compared({"a": 1.0}, {"a": 0.5}).figures()
     (condition,) = parse_conditions(text, figures)
-    assert condition.holds(figures) is holds
+    assert condition.is_met(figures) is holds
 
 
 @pytest.mark.parametrize("text", ["", "regressed", "regressed>", "regresed>0", "mean<x", "regressed>0,"])
@@ -306,22 +307,25 @@ def test_the_page_answers_first_and_escapes() -> None:
     page = diff_markdown(found, parse_conditions("regressed>0", found.counts()))
     lines = page.splitlines()
     assert lines[0] == "# packbench: s compared - 1 regressed, 0 improved, 1 new failure, 0 fixed"
-    assert lines[2] == "**FAILED by the condition `regressed>0`.**"
+    assert lines[2] == "**FAILED: the condition `regressed>0` is met.**"
     assert "a\\|&lt;b&gt;" in page
     assert "match +1.00 to +0.30" in page
 
 
 def test_the_sentences_say_what_nothing_shows() -> None:
     text = " ".join(sentences(compared({"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0})))
-    assert "up to 77.6 % of such cases could" in text
+    assert "upper bound on the flip rate: 77.6 % (2 cases)" in text
     assert sentences(compared({"a": 1.0}, {"b": 1.0})) == [
-        "No case has a score in both runs: nothing can be said about a change of score."
+        "No case has a score in both runs, so the change in score is unknown."
     ]
 
 
 def test_a_case_that_broke_is_a_new_failure_and_no_fix() -> None:
     there = compare(stored(entry("a", 1.0)), stored(entry("a", None, verdict="error")))
-    assert (there.counts()["new_failures"], answer(there)) == (1, "0 regressed, 0 improved, 1 new failure, 0 fixed")
+    assert (there.counts()["new_failures"], comparison_headline(there)) == (
+        1,
+        "0 regressed, 0 improved, 1 new failure, 0 fixed",
+    )
     back = compare(stored(entry("a", None, verdict="error")), stored(entry("a", 1.0)))
     assert back.counts()["fixed"] == 1
 
@@ -332,13 +336,13 @@ def test_the_answer_tells_of_cases_that_cannot_be_compared() -> None:
     quarantined = replace(entry("off", None, verdict="not_run", sha="y"), kind="skip")
     after = [*kept, entry("edited", 1.0, sha="y"), quarantined]
     found = compare(stored(*before), stored(*after))
-    assert answer(found) == "no score changed; 1 case removed, 1 quarantined now, 1 changed and left out"
+    assert comparison_headline(found) == "no score changed; 1 case removed, 1 quarantined now, 1 changed and excluded"
     assert found.counts()["quarantined"] == 1
     assert "| quarantined now | 1 " in diff_markdown(found)
     worse = compare(stored(*kept), stored(entry("a", 0.0), entry("new", 1.0), entry("newer", 1.0)))
-    assert answer(worse) == "1 regressed, 0 improved, 1 new failure, 0 fixed; 2 cases added"
+    assert comparison_headline(worse) == "1 regressed, 0 improved, 1 new failure, 0 fixed; 2 cases added"
     other = compare(stored(entry("a", 0.0)), stored(entry("a", 1.0, sha="y")))
-    assert answer(other) == "no unchanged case in common; 1 case changed and left out"
+    assert comparison_headline(other) == "no unchanged case in common; 1 case changed and excluded"
 
 
 def test_flips_are_told_where_no_record_has_a_score() -> None:
@@ -346,27 +350,27 @@ def test_flips_are_told_where_no_record_has_a_score() -> None:
     after = stored(*(entry(f"c{n}", None, verdict="failed") for n in range(20)))
     found = compare(before, after)
     assert any("20 lost, 0 won" in sentence for sentence in sentences(found))
-    assert answer(found) == "0 regressed, 0 improved, 20 new failures, 0 fixed"
+    assert comparison_headline(found) == "0 regressed, 0 improved, 20 new failures, 0 fixed"
 
 
 def test_a_condition_on_what_is_not_there_holds_and_so_fails() -> None:
     figures = compared({"a": 1.0}, {"b": 1.0}).figures()
     (condition,) = parse_conditions("mean<-0.02", figures)
-    assert condition.holds(figures)
+    assert condition.is_met(figures)
 
 
 def test_smaller_changes_are_not_called_none() -> None:
     found = compared({"a": 1.0, "b": 1.0, "c": 0.5}, {"a": 0.98, "b": 1.0, "c": 0.53})
-    assert answer(found) == "no score moved by 0.05 or more, 2 by less"
+    assert comparison_headline(found) == "no score changed by 0.05 or more, 2 by less"
     assert [one.test_id for one in found.changes["smaller_changes"].first] == ["c", "a"]
-    assert "## Smaller changes: by less than 0.05" in diff_markdown(found)
+    assert "## Smaller changes (less than 0.05)" in diff_markdown(found)
 
 
 def test_authored_answers_get_counts_and_no_statistics() -> None:
     runs = [stored(*(replace(entry(f"c{n}", points), llm_backend="stub") for n in range(9))) for points in (1.0, 0.5)]
     (sentence,) = sentences(compare(*runs))
     assert "interval" not in sentence
-    assert "-0.500 points of score; 9 lost, 0 won" in sentence
+    assert "-0.500; pass flips: 9 lost, 0 won" in sentence
 
 
 @pytest.mark.parametrize(
@@ -384,7 +388,7 @@ def test_without_a_case_to_compare_a_condition_on_changes_cannot_be_judged(
     figures = found.figures()
     for name in said:
         (condition,) = parse_conditions(f"{name}>5", figures)
-        assert condition.holds(figures), name
+        assert condition.is_met(figures), name
     told = {name: figures[name] for name in ("added", "removed", "hash_changed")}
     assert told == {name: found.counts()[name] for name in told}
     assert compared({"a": 1.0}, {"a": 0.5}).figures() == {**compared({"a": 1.0}, {"a": 0.5}).counts(), "mean": -0.5}
@@ -393,9 +397,9 @@ def test_without_a_case_to_compare_a_condition_on_changes_cannot_be_judged(
 def test_what_broke_says_why_instead_of_the_terms_that_it_has_not() -> None:
     broken = replace(entry("a", None, verdict="error"), kind="timeout", message="no answer in 5 s")
     (there,) = compare(stored(entry("a", 1.0, term=1.0)), stored(broken)).changes["new_failures"].first
-    assert there.reasons == ("now timeout: no answer in 5 s",)
+    assert there.reasons == ("now: timeout: no answer in 5 s",)
     (back,) = compare(stored(broken), stored(entry("a", 1.0, term=1.0))).changes["fixed"].first
-    assert back.reasons == ("before timeout: no answer in 5 s",)
+    assert back.reasons == ("before: timeout: no answer in 5 s",)
 
 
 def test_a_judged_case_that_broke_is_a_new_failure() -> None:
@@ -408,8 +412,8 @@ def test_another_judge_makes_another_case_and_is_named() -> None:
     runs = [stored(replace(entry("a", points), judge=judge)) for points, judge in ((1.0, "words"), (0.0, None))]
     found = compare(*runs)
     assert (found.counts()["new_failures"], found.counts()["hash_changed"]) == (0, 1)
-    assert found.changes["hash_changed"].first[0].reasons == ("judged by words before, by the rules alone now",)
-    assert "## Case or judge changed: left out of the statistics" in diff_markdown(found)
+    assert found.changes["hash_changed"].first[0].reasons == ("judged by words before, by rules only now",)
+    assert "## Case or judge changed (excluded from the statistics)" in diff_markdown(found)
 
 
 def test_the_runs_are_told_apart_by_who_was_asked_behind_which_guards() -> None:
@@ -436,3 +440,24 @@ def test_the_runs_are_told_apart_by_who_was_asked_behind_which_guards() -> None:
     assert [cell.strip() for cell in first.split(" | ")][5:7] == ["-", "-"]
     assert "openai / m\\|1" in second
     assert "redact, spotlight" in second
+
+
+def test_a_page_names_the_first_cases_and_counts_all() -> None:
+    names = [f"c{number:03}" for number in range(230)]
+    found = compare(stored(*(entry(name, 1.0) for name in names)), stored(*(entry(name, 0.0) for name in names)))
+    assert len(found.changes["regressed"].first) == 200
+    assert diff_markdown(found).count("200 of 230 shown") == 3
+    gone = compare(stored(*(entry(name, 1.0) for name in names), entry("a", 1.0)), stored(entry("a", 1.0)))
+    assert [one.test_id for one in gone.removed] == names[:200]
+    assert diff_markdown(gone).count("200 of 230 shown") == 1
+
+
+def test_a_case_that_was_quarantined_has_no_score_to_compare() -> None:
+    outside = replace(entry("a", 0.2), kind="xfail")
+    found = compare(stored(outside), stored(entry("a", 1.0)))
+    assert (found.mean, found.counts()["improved"], found.unchanged) == (None, 0, 1)
+
+
+def test_a_run_without_a_judged_answer_is_not_authored() -> None:
+    broken = replace(entry("a", None, verdict="error"), llm_backend="stub")
+    assert not compare(stored(broken), stored(broken)).authored

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.contexts import SuiteContexts, UserHooks
-from pytest_packbench.engine.external import TargetError
-from pytest_packbench.engine.results import Place
+from pytest_packbench.engine.external_io import TargetError
+from pytest_packbench.engine.result_builder import CaseRef
 from pytest_packbench.model.request import without_model
 from pytest_packbench.model.run import Caps, ExpectedCalls, RunOptions, SetupError
 from pytest_packbench.model.suite import Suite, SuiteConfig
@@ -48,24 +48,28 @@ def contexts(options: RunOptions | None = None, **hooks: Any) -> SuiteContexts:
 def test_a_suite_runs_by_the_target_of_a_hook(tmp_path: Path) -> None:
     ready, suite = contexts(target=lambda _: good), suite_of(tmp_path)
     ready.prepare(suite)
-    assert ready.known(suite) is None, "in fixture mode nothing is opened before a case needs it"
+    assert ready.opened(suite) is None, "in fixture mode nothing is opened before a case needs it"
     context = ready.context(suite)
     assert (context.target_name, context.asks_model) == ("hook:good", False)
     found = attempt(context, case("a"))
     assert found.score is not None
     assert found.score.score == 1.0
-    assert ready.known(suite) is context
+    assert ready.opened(suite) is context
 
 
 @pytest.mark.parametrize(
     ("options", "rules", "said"),
     [
-        (RunOptions(guards=("moat",)), {}, 'suite "s": guard "moat": expected module:attr, none, or one of the pack'),
+        (
+            RunOptions(guards=("moat",)),
+            {},
+            'suite "s": guard "moat": expected module:attr, none, or a guard of the pack',
+        ),
         (RunOptions(guards=("nowhere:x",)), {}, 'guard "nowhere:x": No module named'),
-        (RunOptions(mode="live"), {}, 'suite "s": the target asks a model, and nobody is named to answer'),
+        (RunOptions(mode="live"), {}, 'suite "s": the target calls a model, and no backend is set'),
         (RunOptions(backend="openai"), {}, "--packbench-backend: got openai in fixture mode"),
         (RunOptions(backend="stub"), {}, 'suite "s": backend stub: the pack echo has no scripted models'),
-        (RunOptions(mode="live", trials=2), {"trials": {"at_least": 3}}, "at_least 3 can never be reached"),
+        (RunOptions(mode="live", trials=2), {"trials": {"at_least": 3}}, "at_least 3 is not reachable"),
         (RunOptions(target="nowhere:x"), {}, 'target "nowhere:x": No module named'),
         (RunOptions(mode="record"), {"target": "a:b"}, 'suite.yaml: /target: "a:b": No module named'),
         (RunOptions(mode="live", backend="stub", caps=Caps(cost=1.0)), {}, "has no scripted models"),
@@ -103,10 +107,10 @@ def test_expected_calls_are_those_recorded_and_one_an_attempt_where_none_are(tmp
     suite.cassette_path("a").parent.mkdir()
     suite.cassette_path("a").write_text(json.dumps(cassette))
     places = [
-        Place(suite=suite, pack=Echo(), case_id=one.case.id, nodeid="", file="", folder="", loaded=one)
+        CaseRef(suite=suite, pack=Echo(), case_id=one.case.id, nodeid="", file="", folder="", loaded=one)
         for one in loaded
     ]
     ready = contexts(RunOptions(trials=2), target=lambda _: asking)
     made = {"a": 1, "b": 0, "c": 2}
     found = ready.expected_calls(places, lambda place: made[place.case_id])
-    assert found == ExpectedCalls(cases=2, trials=2, recorded=3, unrecorded=2, own=0)
+    assert found == ExpectedCalls(cases=2, trials=2, recorded=3, unrecorded=2, external=0)

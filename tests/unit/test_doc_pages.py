@@ -18,17 +18,18 @@ import yaml
 
 import pytest_packbench
 from pytest_packbench.cli import COMMANDS, UNUSABLE, main
-from pytest_packbench.packs import FILES
+from pytest_packbench.packs import target_files
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.plugin import SETTINGS
 from tests.doc_blocks import PAGES, ROOT, Block, blocks
+from tests.unit.test_architecture import MAY_IMPORT
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
 GenericRules = GenericPack.suite_model
-NAMES = {setting.name for setting in SETTINGS} | set(FILES)
+NAMES = {setting.name for setting in SETTINGS} | set(target_files())
 OPTIONS = {f"--packbench-{setting.name.replace('_', '-')}" for setting in SETTINGS if setting.option} | {
     "--packbench-list"
 }
@@ -175,3 +176,33 @@ def test_pages_and_examples_import_the_public_names_alone(page: Path) -> None:
     for module, names in found:
         assert module in {"pytest_packbench", "pytest_packbench.testing"}
         assert {name.name for name in names} <= set(pytest_packbench.__all__) or module != "pytest_packbench"
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+
+
+def test_every_path_in_the_architecture_exists() -> None:
+    roots = "pytest_packbench|tests|docs|storage|benchmarks"
+    paths = set(re.findall(rf"`((?:{roots})/[^`\s]*|\w+\.(?:toml|md))`", ARCHITECTURE))
+    # in the diagram, and for short, modules are named from the package's folder
+    inner = set(re.findall(r"(?<![\w/>])\w+/\w+\.py", ARCHITECTURE.split("```")[1]))
+    inner |= set(re.findall(rf"`((?!(?:{roots})/)\w+/\w+\.py)`", ARCHITECTURE))
+    paths |= {f"pytest_packbench/{path}" for path in inner}
+    assert len(paths) > 40
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+
+
+def test_the_architecture_names_every_package() -> None:
+    package = ROOT / "pytest_packbench"
+    names = {f"{path.name}/" for path in package.iterdir() if (path / "__init__.py").is_file()}
+    names |= {path.name for path in package.glob("*.py")} - {"__main__.py"}
+    assert [name for name in sorted(names) if f"`pytest_packbench/{name}`" not in ARCHITECTURE] == []
+
+
+def test_the_architecture_has_the_table_of_imports() -> None:
+    rows = dict(re.findall(r"^\| `pytest_packbench/(\w+)/` \| .* \| ([^|]+) \|$", ARCHITECTURE, re.MULTILINE))
+    folders = {*MAY_IMPORT} - {"atomic"}
+    assert folders <= {*rows}
+    for folder in sorted(folders):
+        allowed = {name for name in MAY_IMPORT[folder] if name in MAY_IMPORT}
+        assert set(re.findall(r"`(\w+)`", rows[folder])) == allowed, folder

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from pytest_packbench.cases.load import check_case, load_cassette
 from pytest_packbench.engine.attempt import Attempt, attempt
 from pytest_packbench.engine.contexts import SuiteContext
-from pytest_packbench.engine.external import TargetError
+from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.recordings import Replay, ReplayError
-from pytest_packbench.engine.results import Place, result_of
-from pytest_packbench.engine.targets import Caller, as_target, import_target, takes_context
+from pytest_packbench.engine.result_builder import CaseRef, build_result
+from pytest_packbench.engine.targets import TargetCaller, as_target, import_target, takes_context
 from pytest_packbench.model.case import Case, LoadedCase, canonical_sha256
 from pytest_packbench.model.cassette import Cassette, Exchange
 from pytest_packbench.model.errors import CassetteError
 from pytest_packbench.model.outcome import Firing
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.model.result import CaseResult, clock
+from pytest_packbench.model.result import CaseResult, format_timestamp
 from pytest_packbench.model.score import Score, Term
 from pytest_packbench.model.suite import Suite, SuiteConfig
 from tests.unit import asking
@@ -57,7 +57,7 @@ def loaded_case(**notes: Any) -> LoadedCase:
 
 def context(tmp_path: Path, target: Callable[..., Any]) -> SuiteContext:
     suite = Suite(name="s", path=tmp_path, config=SuiteConfig(pack="echo"), sha256="0" * 64)
-    return SuiteContext(suite=suite, pack=Echo(), caller=Caller(target), target_name="t")
+    return SuiteContext(suite=suite, pack=Echo(), caller=TargetCaller(target), target_name="t")
 
 
 def tried(tmp_path: Path, target: Callable[..., Any], **notes: Any) -> Attempt:
@@ -148,8 +148,8 @@ class Flag:
     ("field", "value", "said"),
     [
         ("refused", Flag(), f"refused is a {__name__}.Flag, expected True or False"),
-        ("refused", None, "refused is nothing, expected True or False"),
-        ("answer", 5, "answer is a int, expected a text or None"),
+        ("refused", None, "refused is None, expected True or False"),
+        ("answer", 5, "answer is a int, expected a str or None"),
     ],
 )
 def test_an_outcome_that_no_record_can_hold_is_the_readers_error(
@@ -164,7 +164,7 @@ def test_an_outcome_that_no_record_can_hold_is_the_readers_error(
     assert found.failure is not None
     assert (found.failure.kind, found.failure.message) == (
         "reader_error",
-        f"the reader gave an Outcome whose {said}",
+        f"the reader returned an Outcome whose {said}",
     )
 
 
@@ -258,17 +258,17 @@ def test_a_recorded_prompt_that_changed_is_stale() -> None:
     ],
 )
 def test_the_clock_is_read_once_and_cut_to_milliseconds(ns: int, said: str) -> None:
-    assert clock(ns) == said
+    assert format_timestamp(ns) == said
 
 
-def place(tmp_path: Path, loaded: LoadedCase) -> Place:
+def place(tmp_path: Path, loaded: LoadedCase) -> CaseRef:
     suite = Suite(name="s", path=tmp_path, config=SuiteConfig(pack="echo"), sha256="0" * 64)
-    return Place(suite=suite, pack=Echo(), case_id="a", nodeid="x::a", file="x", folder="f", loaded=loaded)
+    return CaseRef(suite=suite, pack=Echo(), case_id="a", nodeid="x::a", file="x", folder="f", loaded=loaded)
 
 
 def test_an_entry_carries_the_wire_record_and_travels_as_json(tmp_path: Path) -> None:
     one = context(tmp_path, lambda request: {"points": 0.5})
-    entry = result_of(place(tmp_path, loaded_case(tags=["x"])), attempt(one, loaded_case(tags=["x"])), one, "01RUN")
+    entry = build_result(place(tmp_path, loaded_case(tags=["x"])), attempt(one, loaded_case(tags=["x"])), one, "01RUN")
     assert entry.record is not None
     record = EvalRecord.from_json(entry.record)
     assert EvalRecord.from_json_line(record.to_json_line(), strict=False) == record
@@ -281,7 +281,7 @@ def test_an_entry_carries_the_wire_record_and_travels_as_json(tmp_path: Path) ->
 def test_a_quarantined_case_leaves_no_record(tmp_path: Path) -> None:
     one = context(tmp_path, lambda request: {"points": 0.1})
     loaded = loaded_case(xfail="schedule changed")
-    entry = result_of(place(tmp_path, loaded), attempt(one, loaded), one, "01RUN")
+    entry = build_result(place(tmp_path, loaded), attempt(one, loaded), one, "01RUN")
     assert entry.record is None
     assert (entry.verdict, entry.kind, entry.score, entry.counted) == ("known_hole", "xfail", 0.1, False)
     assert entry.message == "quarantined (xfail): schedule changed; score 0.10 < 0.50"

@@ -14,8 +14,8 @@ from pytest_packbench.cases.load import check_case
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.finding import FiledCase
 from pytest_packbench.model.outcome import ResultError
+from pytest_packbench.packs.generic.criteria import CriterionError
 from pytest_packbench.packs.generic.pack import GenericPack
-from pytest_packbench.packs.generic.rules import CriterionError
 from tests.unit.generic_suites import case, read, scored, suite
 
 if TYPE_CHECKING:
@@ -164,16 +164,16 @@ def test_a_function_of_the_users_gives_points(word: str, points: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "message"),
     [
-        ("over", r'criterion "style": .*style gave 1.5, which is no number from 0 to 1'),
-        ("nan", r"gave nan, which is no number from 0 to 1"),
-        ("text", r"gave str, expected a bool or a number from 0 to 1"),
+        ("over", r'criterion "style": .*style returned 1.5, expected a number from 0 to 1'),
+        ("nan", r"returned nan, expected a number from 0 to 1"),
+        ("text", r"returned str, expected a bool or a number from 0 to 1"),
         ("nothing", r"criterion \"style\" raised KeyError: 'nothing'"),
     ],
 )
-def test_a_function_that_breaks_is_an_error(word: str, said: str) -> None:
-    with pytest.raises(CriterionError, match=said) as caught:
+def test_a_function_that_breaks_is_an_error(word: str, message: str) -> None:
+    with pytest.raises(CriterionError, match=message) as caught:
         scored(PYTHON, {}, {"a": word})
     names = [frame.name for frame in caught.traceback]
     assert ("style" in names) is (word == "nothing")
@@ -190,7 +190,7 @@ def test_a_function_can_not_spoil_what_is_recorded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "said"),
+    ("result", "message"),
     [
         (None, "does the target return its result"),
         ({"a": float("nan")}, "is not JSON"),
@@ -198,8 +198,8 @@ def test_a_function_can_not_spoil_what_is_recorded() -> None:
         ({"refusal": {"category": 5}}, "result/refusal/category: got 5"),
     ],
 )
-def test_a_result_that_can_not_be_read(result: Any, said: str) -> None:
-    with pytest.raises(ResultError, match=said):
+def test_a_result_that_can_not_be_read(result: Any, message: str) -> None:
+    with pytest.raises(ResultError, match=message):
         scored(REFUSING, {"a": 1}, result)
 
 
@@ -212,12 +212,12 @@ def test_without_criteria_the_whole_result_is_compared(tmp_path: Path) -> None:
 
 def test_a_case_without_an_expected_value_is_a_case_error(tmp_path: Path) -> None:
     read(tmp_path, "criteria: [{numeric: /sum}]")
-    with pytest.raises(CaseError, match=r"case a: /expected/sum: nothing stands at /sum"):
+    with pytest.raises(CaseError, match=r"case a: /expected/sum: no value at /sum"):
         score(case({}), {"sum": 1}, suite=load_suite(tmp_path))
     pack = GenericPack()
     loose = check_case(case({}), pack.case_model, source="a.json", stem="a", pack="generic").case
     bound = pack.for_suite(suite("criteria: [{numeric: /sum}]"))
-    with pytest.raises(CaseError, match=r"case a: /expected/sum: nothing stands at /sum"):
+    with pytest.raises(CaseError, match=r"case a: /expected/sum: no value at /sum"):
         bound.score(loose, bound.read({}), suite("criteria: [{numeric: /sum}]"))  # type: ignore[arg-type]  # a case of no suite
 
 

@@ -37,75 +37,95 @@ SOUND = (
     "refusal: {path: /status, value: refused}\nthresholds: {by_type: {hard: 0.5}}\ninput_schema: {type: object}",
 )
 UNSOUND = {
-    "criteria: [{exat: /a}]": '/criteria/0: no rule is called "exat"; expected "exact"',
-    "criteria: [foo]": '/criteria/0: no rule is called "foo"; expected one of: exact, one_of, numeric, contains, regex, '
-    "set, json_schema, text, python",
-    "criteria: [{rule: numric, path: /a}]": '/criteria/0/rule: no rule is called "numric"; expected "numeric"',
-    "criteria: [{path: /a}]": "/criteria/0: no rule is named; expected one of: exact, one_of, numeric, contains, regex, "
-    "set, json_schema, text, python",
-    "criteria: [{exact: /a, contains: /b}]": "/criteria/0: two rules, exact and contains; expected a criterion of its "
-    "own for each",
+    "criteria: [{exat: /a}]": '/criteria/0: unknown rule "exat"; expected "exact"',
+    "criteria: [foo]": (
+        '/criteria/0: unknown rule "foo"; expected one of: exact, one_of, numeric, contains, regex, set, '
+        "json_schema, text, python"
+    ),
+    "criteria: [{rule: numric, path: /a}]": '/criteria/0/rule: unknown rule "numric"; expected "numeric"',
+    "criteria: [{path: /a}]": (
+        "/criteria/0: the rule is missing; expected one of: exact, one_of, numeric, contains, regex, set, "
+        "json_schema, text, python"
+    ),
+    "criteria: [{exact: /a, contains: /b}]": "/criteria/0: exact and contains in one criterion; expected one rule per criterion",
     "criteria: [3]": "/criteria/0: got 3; expected a rule, such as exact: /answer",
-    "criteria: []": "/criteria: got none; expected one criterion or more",
+    "criteria: []": "/criteria: got an empty list; expected at least one criterion",
     "criteria: exact": '/criteria: got "exact"; expected a list',
-    "criteria: [exact, exact]": '/criteria/1: two criteria are called "exact"; expected a name of its own for one of them',
-    "criteria: [{exact: a}]": '/criteria/0/exact: "a" is no path; expected "/a", a JSON pointer, or a JSONPath that '
-    "begins with $",
-    "criteria: [{rule: exact, path: a}]": '/criteria/0/path: "a" is no path; expected "/a", a JSON pointer, or a JSONPath '
-    "that begins with $",
-    "criteria: [{exact: {path: a}}]": '/criteria/0/exact/path: "a" is no path; expected "/a", a JSON pointer, or a '
-    "JSONPath that begins with $",
-    "criteria: [{exact: /a~}]": '/criteria/0/exact: "/a~" has a "~" that stands for nothing; expected ~0 for a tilde, '
-    "~1 for a slash",
-    'criteria: [{exact: "$.a["}]': '/criteria/0/exact: "$.a[" is no JSONPath: unexpected end of query; expected one by '
-    "RFC 9535, such as $.items[*].name",
-    "criteria: [{exact: \"$.a[?search(@.b, 'x')]\"}]": "/criteria/0/exact: \"$.a[?search(@.b, 'x')]\" is no JSONPath: "
-    "function 'search' is not defined; expected one by RFC 9535, such as $.items[*].name",
+    "criteria: [exact, exact]": '/criteria/1: duplicate criterion "exact"; expected a unique name',
+    "criteria: [{exact: a}]": (
+        '/criteria/0/exact: "a" is not a path; expected a JSON pointer such as "/a", or a JSONPath that starts with $'
+    ),
+    "criteria: [{rule: exact, path: a}]": (
+        '/criteria/0/path: "a" is not a path; expected a JSON pointer such as "/a", or a JSONPath that starts with $'
+    ),
+    "criteria: [{exact: {path: a}}]": (
+        '/criteria/0/exact/path: "a" is not a path; expected a JSON pointer such as "/a", or a JSONPath that '
+        "starts with $"
+    ),
+    "criteria: [{exact: /a~}]": '/criteria/0/exact: invalid escape after "~" in "/a~"; expected ~0 for "~", ~1 for "/"',
+    'criteria: [{exact: "$.a["}]': (
+        '/criteria/0/exact: "$.a[" is not a valid JSONPath: unexpected end of query; expected RFC 9535 '
+        "syntax, such as $.items[*].name"
+    ),
+    "criteria: [{exact: \"$.a[?search(@.b, 'x')]\"}]": (
+        "/criteria/0/exact: \"$.a[?search(@.b, 'x')]\" is not a valid JSONPath: function 'search' is not "
+        "defined; expected RFC 9535 syntax, such as $.items[*].name"
+    ),
     "criteria: [{exact: /a, wieght: 2}]": '/criteria/0/wieght: unknown key "wieght"; expected "weight"',
-    "criteria: [{numeric: {path: /a, absolut: 1}}]": '/criteria/0/numeric/absolut: unknown key "absolut"; expected '
-    '"absolute"',
-    "criteria: [{exact: {path: /a}, weight: 2}]": '/criteria/0: "weight" beside exact with fields of its own; expected '
-    "all of them under exact",
-    "criteria: [{exact: /a, path: /b}]": '/criteria/0: "path" beside exact: "/a"; expected one of them',
-    "criteria: [{exact: /a, weight: 0}]": "/criteria/0/weight: got 0: it decides nothing; expected a weight, or hard_fail",
-    "criteria: [{exact: /a, weight: 1.0e+308}, {exact: /b, weight: 1.0e+308}]": "/criteria: the weights add up to more than a "
-    "number can hold; expected smaller weights",
-    "criteria: [{exact: /a, weight: 0, hard_fail: true}]": "/criteria: no criterion has a weight; expected one at least",
-    "criteria: [{exact: /a, hard_fail: 0}]": "/criteria/0/hard_fail: got 0; expected true, false, or the points under "
-    "which the case fails, over 0 to 1",
-    "criteria: [{exact: /a, value: 1, expected: /b}]": "/criteria/0/value: a value beside expected; expected one of them",
-    "criteria: [{one_of: /a, value: x}]": '/criteria/0/value: got "x"; expected a list of one value or more',
-    "criteria: [{regex: /a, value: '('}]": '/criteria/0/value: got "("; expected a regular expression that is not empty',
-    "criteria: [{json_schema: /a, value: {type: strin}}]": "/criteria/0/value: /type: 'strin' is not valid under any of "
-    "the given schemas; expected a JSON Schema (draft 2020-12)",
-    "criteria: [{json_schema: /a, value: {patternProperties: {a: {}}}}]": "/criteria/0/value: patternProperties, whose "
-    "patterns have no time limit; expected a JSON Schema (draft 2020-12)",
+    "criteria: [{numeric: {path: /a, absolut: 1}}]": '/criteria/0/numeric/absolut: unknown key "absolut"; expected "absolute"',
+    "criteria: [{exact: {path: /a}, weight: 2}]": '/criteria/0: "weight" next to the keys under exact; expected all keys under exact',
+    "criteria: [{exact: /a, path: /b}]": '/criteria/0: "path" and exact: "/a"; expected only one of them',
+    "criteria: [{exact: /a, weight: 0}]": "/criteria/0/weight: got 0, which has no effect; expected a positive weight, or hard_fail",
+    "criteria: [{exact: /a, weight: 1.0e+308}, {exact: /b, weight: 1.0e+308}]": "/criteria: the sum of the weights is too large for a number; expected smaller weights",
+    "criteria: [{exact: /a, weight: 0, hard_fail: true}]": "/criteria: all weights are 0; expected at least one positive weight",
+    "criteria: [{exact: /a, hard_fail: 0}]": "/criteria/0/hard_fail: got 0; expected true, false, or the minimum points, above 0 and at most 1",
+    "criteria: [{exact: /a, value: 1, expected: /b}]": "/criteria/0/value: both value and expected are set; expected only one of them",
+    "criteria: [{one_of: /a, value: x}]": '/criteria/0/value: got "x"; expected a non-empty list',
+    "criteria: [{regex: /a, value: '('}]": '/criteria/0/value: got "("; expected a non-empty regular expression',
+    "criteria: [{json_schema: /a, value: {type: strin}}]": (
+        "/criteria/0/value: /type: 'strin' is not valid under any of the given schemas; expected a JSON "
+        "Schema (draft 2020-12)"
+    ),
+    "criteria: [{json_schema: /a, value: {patternProperties: {a: {}}}}]": (
+        "/criteria/0/value: patternProperties is not supported, because its patterns have no time limit; "
+        "expected a JSON Schema (draft 2020-12)"
+    ),
     "criteria: [{exact: /a, value: !!binary aGk=}]": "/criteria/0/value: got b'hi' (bytes); expected a JSON value",
     "criteria: [{regex: /a, timeout: 100}]": "/criteria/0/timeout: got 100; expected 10 or less",
     "criteria: [{python: json}]": '/criteria/0/python: got "json"; expected package.module:attr',
-    "criteria: [{python: 'json:dump_it'}]": '/criteria/0/python: "json:dump_it" can\'t be imported: AttributeError: '
-    "module 'json' has no attribute 'dump_it'; expected package.module:attr, found from the project's root folder",
-    "criteria: [{python: 'os:sep'}]": '/criteria/0/python: "os:sep" is a str; expected a function of result value, '
-    "expected value, case input",
-    "criteria: [{python: 'asyncio:sleep'}]": '/criteria/0/python: "asyncio:sleep" is async; expected a plain function; '
-    "scoring waits for nothing",
-    "forbidden: ['']": '/forbidden/0: got ""; expected a text or a number, or a list of these, none empty',
-    "forbidden: [{exact: /a}]": "/forbidden/0: forbids what is expected; expected value, or expected with a path of its own",
-    "forbidden: [{exact: /a, value: 1, weight: 2}]": '/forbidden/0/weight: "weight" of what is forbidden; expected none: '
-    "it always fails the case",
-    "forbidden: [{text: /a, value: b}]": '/forbidden/0: the rule "text" can\'t forbid; expected one of: anywhere, exact, '
-    "one_of, contains, regex, python",
+    "criteria: [{python: 'json:dump_it'}]": (
+        "/criteria/0/python: can't import \"json:dump_it\": AttributeError: module 'json' has no attribute "
+        "'dump_it'; expected package.module:attr, importable from the project's root folder"
+    ),
+    "criteria: [{python: 'os:sep'}]": '/criteria/0/python: "os:sep" is a str; expected a function of (value, expected, case_input)',
+    "criteria: [{python: 'asyncio:sleep'}]": '/criteria/0/python: "asyncio:sleep" is async; expected a synchronous function',
+    "forbidden: ['']": '/forbidden/0: got ""; expected a number or a non-empty string, or a non-empty list of these',
+    "forbidden: [{exact: /a}]": "/forbidden/0: it forbids the expected answer; expected value, or expected with another path",
+    "forbidden: [{exact: /a, value: 1, weight: 2}]": (
+        '/forbidden/0/weight: "weight" is not allowed in forbidden; expected no "weight": what is forbidden '
+        "always fails the case"
+    ),
+    "forbidden: [{text: /a, value: b}]": (
+        '/forbidden/0: the rule "text" is not allowed in forbidden; expected one of: anywhere, exact, '
+        "one_of, contains, regex, python"
+    ),
     "refusal: {pth: /a}": '/refusal/pth: unknown key "pth"; did you mean "path"?',
-    "input_schema: {type: strin}": "/input_schema: /type: 'strin' is not valid under any of the given schemas; expected "
-    "a JSON Schema (draft 2020-12)",
+    "input_schema: {type: strin}": (
+        "/input_schema: /type: 'strin' is not valid under any of the given schemas; expected a JSON Schema "
+        "(draft 2020-12)"
+    ),
+    "criteria: [{rule: [exact]}]": (
+        '/criteria/0/rule: got ["exact"]; expected one of: exact, one_of, numeric, contains, regex, set, '
+        "json_schema, text, python"
+    ),
 }
 
 
-@pytest.mark.parametrize(("text", "said"), UNSOUND.items())
-def test_a_mistake_is_told_in_one_line_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+@pytest.mark.parametrize(("text", "message"), UNSOUND.items())
+def test_a_mistake_is_told_in_one_line_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SuiteError) as caught:
         read(tmp_path, text)
-    assert str(caught.value) == f"suite.yaml: {said}"
+    assert str(caught.value) == f"suite.yaml: {message}"
 
 
 @pytest.mark.parametrize("text", SOUND)
@@ -140,7 +160,7 @@ def test_a_missing_extra_is_named(
     with pytest.raises(SuiteError) as caught:
         read(tmp_path, text)
     name = module.partition(".")[0]
-    assert f"needs the library {name}, which is not installed" in str(caught.value)
+    assert f"requires the library {name}, which is not installed" in str(caught.value)
     assert str(caught.value).endswith(f'the extra "{extra}": pip install "pytest-packbench[{extra}]"')
 
 
@@ -182,43 +202,44 @@ CASES: dict[tuple[str, str], str] = {
     (
         "criteria: [{numeric: /sum}]",
         "{}",
-    ): '/expected/sum: nothing stands at /sum, which "numeric /sum" compares with; expected a number',
+    ): '/expected/sum: no value at /sum for the criterion "numeric /sum"; expected a number',
     (
         "criteria: [{numeric: /sum}]",
         '{"sum": "3"}',
-    ): '/expected/sum: got "3", which "numeric /sum" compares with; expected a number',
+    ): '/expected/sum: got "3" for the criterion "numeric /sum"; expected a number',
     (
         'criteria: [{set: "$.x[*]"}]',
         "{}",
-    ): '/expected: nothing stands at $.x[*], which "set $.x[*]" compares with; expected a list',
+    ): '/expected: no value at $.x[*] for the criterion "set $.x[*]"; expected a list',
+    ("criteria: [{json_schema: /s}]", '{"s": {"type": 5}}'): (
+        '/expected/s: /type: 5 is not valid under any of the given schemas for the criterion "json_schema '
+        '/s"; expected a JSON Schema (draft 2020-12)'
+    ),
+    ("", '{"refuse": "yes"}'): '/expected/refuse: got "yes"; expected true if a refusal is expected, else false',
     (
-        "criteria: [{json_schema: /s}]",
-        '{"s": {"type": 5}}',
-    ): '/expected/s: /type: 5 is not valid under any of the given schemas, which "json_schema /s" compares with; expected a JSON Schema (draft 2020-12)',
-    ("", '{"refuse": "yes"}'): '/expected/refuse: got "yes"; expected true where a refusal is due, else false',
-    ("", '{"refuse": true, "category": 5}'): "/expected/category: got 5; expected the kind of refusal, a text",
-    (
-        "forbidden: [{contains: /a, expected: /never}]",
-        '{"never": []}',
-    ): '/expected/never: got [], which "contains /a" compares with; expected a text, a value or a list of these, none empty',
-    (
-        "expected_schema: {properties: {a: {type: integer}}}",
-        '{"a": "x"}',
-    ): "/expected/a: 'x' is not of type 'integer'; expected what expected_schema of suite.yaml asks for",
-    (
-        "input_schema: {required: [text]}",
-        "{}",
-    ): "/input: 'text' is a required property; expected what input_schema of suite.yaml asks for",
+        "",
+        '{"refuse": true, "category": 5}',
+    ): "/expected/category: got 5; expected the category of the refusal, a string",
+    ("forbidden: [{contains: /a, expected: /never}]", '{"never": []}'): (
+        '/expected/never: got [] for the criterion "contains /a"; expected a value other than "", or a '
+        "non-empty list of such values"
+    ),
+    ("expected_schema: {properties: {a: {type: integer}}}", '{"a": "x"}'): (
+        "/expected/a: 'x' is not of type 'integer'; expected a value that is valid under expected_schema in suite.yaml"
+    ),
+    ("input_schema: {required: [text]}", "{}"): (
+        "/input: 'text' is a required property; expected a value that is valid under input_schema in suite.yaml"
+    ),
 }
 
 
-@pytest.mark.parametrize(("rules_and_expected", "said"), CASES.items())
-def test_a_case_has_to_bring_what_is_compared_with(rules_and_expected: tuple[str, str], said: str) -> None:
+@pytest.mark.parametrize(("rules_and_expected", "message"), CASES.items())
+def test_a_case_has_to_bring_what_is_compared_with(rules_and_expected: tuple[str, str], message: str) -> None:
     text, expected = rules_and_expected
     model = GenericPack().for_suite(suite(text)).case_model
     with pytest.raises(CaseError) as caught:
         check_case(case(json.loads(expected)), model, source="a.json", stem="a", pack="generic")
-    assert str(caught.value) == f"a.json: {said}"
+    assert str(caught.value) == f"a.json: {message}"
 
 
 def test_a_case_that_expects_a_refusal_has_nothing_to_compare_with() -> None:
@@ -237,9 +258,9 @@ def test_the_function_of_a_criterion_is_imported_once(tmp_path: Path, monkeypatc
     (tmp_path / "my_points.py").write_text("def points(value, expected, given): return 0.5\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     rules = suite('criteria: [{python: "my_points:points"}]')
-    check = rules.plan.criteria[0]
+    criterion = rules.criteria[0]
     monkeypatch.setattr(builtins, "__import__", watched)
-    assert check.rule.grade(1, 1, None).points == 0.5
+    assert criterion.grade(1, 1, None).points == 0.5
     assert imported == []
 
 
@@ -249,5 +270,4 @@ def test_a_suite_is_made_ready_once() -> None:
     assert pack.for_suite(rules) is pack.for_suite(rules)
     assert pack.for_suite(rules).for_suite(rules) is pack.for_suite(rules)
     assert pack.for_suite(suite("criteria: [exact]")) is not pack.for_suite(rules)
-    assert rules.plan is rules.plan
     assert pack.for_suite(rules).case_model is rules.case_model

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.reports.github import MOST_ANNOTATIONS, Annotation, Judged, remarks, step_summary
+from pytest_packbench.reports.github import MOST_ANNOTATIONS, Annotation, FinishedRun, run_annotations, step_summary
 from tests.unit.runs import COMPLETE, a_gate, concluded, entry, run
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 COMMAND = re.compile(r"::(?P<level>error|warning) (?P<properties>[^\r\n]*?)::(?P<message>[^\r\n]*)")
 
 
-def judged(found: Sequence[CaseResult], *rules: Gate, gate: str = "case", notes: Sequence[str] = ()) -> Judged:
-    return Judged(
-        told=concluded(run(settings={"gate": gate}), found, *rules),
-        entries=found,
+def judged(found: Sequence[CaseResult], *rules: Gate, gate: str = "case", notes: Sequence[str] = ()) -> FinishedRun:
+    return FinishedRun(
+        conclusion=concluded(run(settings={"gate": gate}), found, *rules),
+        results=found,
         rules="storage/toy/suite.yaml",
         notes=notes,
     )
@@ -63,11 +63,11 @@ def test_the_worst_comes_first() -> None:
         entry("late", "not_run", kind="stopped"),
         entry("kept_out", "failed", kind="xfail"),
     ]
-    given = remarks([judged(found, COMPLETE, a_gate("pass_rate", min=0.9))])
+    given = run_annotations([judged(found, COMPLETE, a_gate("pass_rate", min=0.9))])
     assert [one.title for one in given] == [
         "toy: gate completeness",
         "toy: gate pass_rate",
-        "toy: broken broke (cassette_missing)",
+        "toy: broken: error (cassette_missing)",
         "toy: worse scored 0.10 < 0.80",
         "toy: bad scored 0.50 < 0.80",
     ]
@@ -76,20 +76,20 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_where_gates_decide_a_case_is_a_warning() -> None:
-    (only,) = remarks([judged([entry("bad", "failed"), entry("good")], gate="suite")])
+    (only,) = run_annotations([judged([entry("bad", "failed"), entry("good")], gate="suite")])
     assert only.level == "warning"
 
 
 @pytest.mark.parametrize("number", [MOST_ANNOTATIONS, MOST_ANNOTATIONS + 5])
 def test_more_than_github_shows_are_counted(number: int) -> None:
-    given = remarks([judged([entry(f"case_{one:02}", "failed") for one in range(number)])])
+    given = run_annotations([judged([entry(f"case_{one:02}", "failed") for one in range(number)])])
     assert len(given) == MOST_ANNOTATIONS
-    assert given[-1].message.startswith("and 6 others") is (number > MOST_ANNOTATIONS)
+    assert given[-1].message.startswith("and 6 more") is (number > MOST_ANNOTATIONS)
 
 
 def test_many_gates_leave_room_for_cases() -> None:
     found = [entry(f"case_{one}", "failed") for one in range(3)]
-    given = remarks([judged(found, *[a_gate("pass_rate", min=0.5 + one / 100) for one in range(8)])])
+    given = run_annotations([judged(found, *[a_gate("pass_rate", min=0.5 + one / 100) for one in range(8)])])
     assert len(given) == 6
     assert given[2].message.endswith("\nand 5 other gates of toy")
 

@@ -114,16 +114,14 @@ def test_a_judge_that_does_not_rule_is_an_error_of_the_case(texts: Path, said: s
 
 def test_a_judge_that_is_not_there_is_an_error_and_nobody_rules_in_its_place(texts: Path) -> None:
     # the engine sends the judge's role to its own model; here nobody answers it
-    model = Model(
-        [ModelAnswer(content=DECLINED), BackendError("no_backend", "nobody is named to answer the role judge")]
-    )
+    model = Model([ModelAnswer(content=DECLINED), BackendError("no_backend", "no backend is set for the role judge")])
     found = asked_about(texts, "zebra", GUARDED, llm=model)
     assert [one.role for one in model.asked] == ["answer", "judge"]
     assert (found.score.verdict, found.score.score, found.outcome.judge) == ("error", None, None)
     assert found.outcome.breakdown is not None
     assert (found.outcome.breakdown.kind, found.outcome.breakdown.message) == (
         "judge_error",
-        "llama_guard broke: no_backend: nobody is named to answer the role judge",
+        "llama_guard broke: no_backend: no backend is set for the role judge",
     )
 
 

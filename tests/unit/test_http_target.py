@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.engine.external import MOST_BYTES, TargetError, TargetFailure
+from pytest_packbench.engine.external_io import MAX_RESULT_BYTES, TargetError, TargetFailure
 from pytest_packbench.engine.http_target import HEADERS_VARIABLE, HttpTarget, shown_url
-from pytest_packbench.engine.targets import Caller, in_thread
+from pytest_packbench.engine.targets import TargetCaller, run_in_thread
 from pytest_packbench.model.request import VerifyRequest
 from tests.servers.fake import FakeServer, Received, Reply, closed_port
 
@@ -68,11 +68,11 @@ def test_the_request_of_the_spec_goes_out_and_the_body_comes_back() -> None:
 def test_it_is_a_target_for_the_caller() -> None:
     with FakeServer(lambda _: Reply(body={"x": 1})) as server:
         target = HttpTarget(url=server.url, timeout_s=30, connections=1)
-        caller = Caller(target.verify)
+        caller = TargetCaller(target.verify)
         assert (caller.opaque, caller.asks_model) == (True, False)
 
         async def run() -> Any:
-            result = await caller.ahead(REQUEST, None, in_thread)  # type: ignore[arg-type]  # it asks for no context
+            result = await caller.call_async(REQUEST, None, run_in_thread)  # type: ignore[arg-type]  # it asks for no context
             await caller.aclose()
             return result
 
@@ -124,7 +124,7 @@ def test_a_cancelled_request_is_closed_and_the_next_one_works() -> None:
 def test_a_server_that_hangs_is_left_at_the_time_limit() -> None:
     failure = failing(Reply(hang=True), timeout_s=0.2)
     assert failure.kind == "target_timeout"
-    assert "no whole answer within 0.2 s" in str(failure)
+    assert "no complete response within 0.2 s" in str(failure)
 
 
 def test_nobody_listens() -> None:
@@ -165,7 +165,7 @@ def test_a_server_that_is_killed_in_the_middle() -> None:
         server.wait()
         gone = failure_of(url)
     assert dead.kind == "target_died"
-    assert "the connection ended before the answer did" in str(dead)
+    assert "the connection was closed before the response was complete" in str(dead)
     assert gone.kind == "target_unreachable"
 
 
@@ -187,7 +187,7 @@ def test_a_redirect_is_not_followed() -> None:
         failure = failing(Reply(status=307, headers={"location": place}))
         assert other.requests == []
     assert failure.kind == "target_error"
-    assert f"a redirect to {other.url}/v2?key=…; redirects are not followed, give the address itself" in str(failure)
+    assert f"a redirect to {other.url}/v2?key=…; redirects are not followed, use the final address" in str(failure)
 
 
 @pytest.mark.parametrize("location", ["/v2/", "http://[broken", "://", ""])
@@ -222,13 +222,13 @@ def test_a_large_result_comes_whole_and_a_huge_one_is_refused() -> None:
     large = "x" * 3_000_000
     with FakeServer(lambda _: Reply(body=large)) as server:
         assert answer_to(server.url) == large
-    failure = failing(Reply(body=b" " * (MOST_BYTES + 1)))
+    failure = failing(Reply(body=b" " * (MAX_RESULT_BYTES + 1)))
     assert failure.kind == "result_unreadable"
     assert "longer than 32 MiB" in str(failure)
 
 
 def test_a_body_that_unpacks_to_more_than_is_read() -> None:
-    packed = zlib.compress(b" " * (MOST_BYTES + 1))
+    packed = zlib.compress(b" " * (MAX_RESULT_BYTES + 1))
     failure = failing(Reply(body=packed, headers={"content-encoding": "deflate"}))
     assert "longer than 32 MiB" in str(failure)
 
@@ -260,7 +260,7 @@ def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(monkeypatch: p
 
 def test_an_infinite_number_in_a_request_is_that_cases_error() -> None:
     with FakeServer(lambda _: Reply(body=1)) as server:
-        with pytest.raises(TargetFailure, match="can't be written as JSON") as caught:
+        with pytest.raises(TargetFailure, match="can't be encoded as JSON") as caught:
             answer_to(server.url, VerifyRequest(input=json.loads("1e999")))
         assert server.requests == []
     assert caught.value.kind == "target_error"

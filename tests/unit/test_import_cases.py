@@ -21,7 +21,7 @@ from pytest_packbench.cli import main
 from pytest_packbench.model.case import CASE_ID
 from pytest_packbench.packs.generic.importer import case_id
 from pytest_packbench.packs.generic.model import GenericCase
-from pytest_packbench.packs.generic.tables import CsvForm, Row, csv_rows
+from pytest_packbench.packs.generic.tables import CsvFormat, TableRow, csv_rows
 
 ROOT = Path(__file__).parents[2]
 SUITE = Path("storage") / "benchmarks" / "s"
@@ -60,13 +60,13 @@ def test_without_write_nothing_is_written(capsys: pytest.CaptureFixture[str]) ->
     table("id,input,expected\na,one,1\nb,two,2\n")
     assert run() == 0
     assert [path.name for path in Path().iterdir()] == ["t.csv"]
-    said = capsys.readouterr().out
-    assert said.startswith(
+    out = capsys.readouterr().out
+    assert out.startswith(
         "s: 2 cases (2 new): plain 2\nthe first, of t.csv:2, for storage/benchmarks/s/cases/plain/a.json:\n{\n"
     )
-    assert '\n  "input": "one",\n' in said
-    assert '"two"' not in said
-    assert said.endswith("\nwith it: storage/benchmarks/s/suite.yaml\nnothing was written; --write writes\n")
+    assert '\n  "input": "one",\n' in out
+    assert '"two"' not in out
+    assert out.endswith("\nwith it: storage/benchmarks/s/suite.yaml\nnothing was written; --write writes\n")
 
 
 def test_what_is_written_is_what_was_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,9 +75,9 @@ def test_what_is_written_is_what_was_shown(capsys: pytest.CaptureFixture[str]) -
     shown = capsys.readouterr().out
     assert run("--write") == 0
     assert (SUITE / "cases/plain/a.json").read_text("utf-8") in shown
-    said = capsys.readouterr().out
-    assert said.startswith("s: wrote 1 case (1 new): plain 1\nwrote storage/benchmarks/s/suite.yaml\n")
-    assert said.endswith("run it: pytest --packbench-suite=s --packbench-target=package.module:function\n")
+    out = capsys.readouterr().out
+    assert out.startswith("s: wrote 1 case (1 new): plain 1\nwrote storage/benchmarks/s/suite.yaml\n")
+    assert out.endswith("run it: pytest --packbench-suite=s --packbench-target=package.module:function\n")
 
 
 def test_columns_become_a_case() -> None:
@@ -131,7 +131,7 @@ def test_a_column_with_a_comma_or_a_sign_in_its_name() -> None:
     assert only()["input"] == {"a,b": "1", "c=d": "2"}
 
 
-def test_text_stays_text_unless_it_is_said_to_be_json() -> None:
+def test_text_stays_text_unless_it_is_declared_as_json() -> None:
     table("input,expected\n007,true\n")
     assert run("--write") == 0
     assert (only()["input"], only()["expected"]) == ("007", "true")
@@ -193,17 +193,17 @@ def test_texts_of_other_scripts_stay_different() -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "said"),
+    ("second", "message"),
     [
         ("a,other,2", 'duplicate id "a", first used at t.csv:2'),
         ("A,other,2", 'duplicate id "A", first used at t.csv:2'),
     ],
 )
-def test_two_of_one_id(capsys: pytest.CaptureFixture[str], second: str, said: str) -> None:
+def test_two_of_one_id(capsys: pytest.CaptureFixture[str], second: str, message: str) -> None:
     table(f"id,input,expected\na,one,1\n{second}\nc,three,3\n")
     assert run() == 2
     out = capsys.readouterr().out
-    assert f"  t.csv:3: /id: {said}" in out
+    assert f"  t.csv:3: /id: {message}" in out
     assert out.startswith("s: 2 cases")
 
 
@@ -224,11 +224,11 @@ def test_bad_rows_are_named_and_hide_no_other(capsys: pytest.CaptureFixture[str]
     out = capsys.readouterr().out
     assert out.startswith("s: 2 cases (2 new): plain 2\n5 places in the source make no case:\n")
     for line in (
-        "  t.csv:4: 2 cells, the header has 4; quote a cell",
-        "  t.csv:5: 5 cells, the header has 4; quote a cell",
+        "  t.csv:4: 2 cells, but 4 in the header; quote cells",
+        "  t.csv:5: 5 cells, but 4 in the header; quote cells",
         '  t.csv:6: the difficulty is "trivial"; expected one of easy, medium, hard, expert\n',
-        '  t.csv:9: the id is empty; fill the column "id"\n',
-        "  t.csv:10: not CSV: ',' expected after '\"'; look for a quote that is not closed\n",
+        '  t.csv:9: the id is empty; add a value in "id"\n',
+        "  t.csv:10: invalid CSV: ',' expected after '\"'; look for an unclosed quote\n",
     ):
         assert line in out
     assert out.endswith("nothing was written; mend the source, or pass --skip-bad to leave out what makes no case\n")
@@ -300,7 +300,7 @@ def test_the_rules_of_the_suite_decide(capsys: pytest.CaptureFixture[str]) -> No
     assert set(cases()) == {"a"}
     assert (SUITE / "suite.yaml").read_text("utf-8") == rules
     assert run("--expected", "other=queue") == 2
-    assert "  t.csv:2: /expected/queue: nothing stands at /queue" in capsys.readouterr().out
+    assert '  t.csv:2: /expected/queue: no value at /queue for the criterion "exact /queue"' in capsys.readouterr().out
 
 
 def test_a_suite_of_another_pack(capsys: pytest.CaptureFixture[str]) -> None:
@@ -312,30 +312,34 @@ def test_a_suite_of_another_pack(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words", "said"),
+    ("content", "words", "message"),
     [
-        ("", [], "t.csv: is empty; expected a line with the names of the columns"),
-        ("a,b\n1,2\n", [], 't.csv: no column is called "input"; name another with --input; columns: a, b'),
-        ("input,expected\n1,2\n", ["--json", "x"], 'no column is called "x"; name another with --json'),
-        ("input,a,a\n1,2,3\n", [], 't.csv:1: the column "a" stands twice'),
+        ("", [], "t.csv: the file is empty; expected a first line with the names of the columns"),
+        ("a,b\n1,2\n", [], 't.csv: no column "input"; set another one with --input; columns: a, b'),
+        ("input,expected\n1,2\n", ["--json", "x"], 'no column "x"; set another one with --json'),
+        ("input,a,a\n1,2,3\n", [], 't.csv:1: duplicate column "a"'),
         (
             "input;expected\n1;2\n",
             [],
-            "t.csv:1: one column, \"input;expected\"; if it is several, pass --delimiter ';'",
+            "t.csv:1: a single column, \"input;expected\"; to split it, pass --delimiter ';'",
         ),
-        (b"input,expected\n1,2\n\xe9,2\n", [], "t.csv:3: is not UTF-8; save it as UTF-8, or pass --encoding"),
-        ("input,expected\n1,2\n", ["--encoding", "utf-99"], 'no encoding is called "utf-99"'),
+        (
+            b"input,expected\n1,2\n\xe9,2\n",
+            [],
+            "t.csv:3: not encoded in UTF-8; save the file as UTF-8, or pass --encoding",
+        ),
+        ("input,expected\n1,2\n", ["--encoding", "utf-99"], 'unknown encoding "utf-99"'),
         ("input,expected\n1,2\n", ["--delimiter", "ab"], '--delimiter: got "ab"; expected one character'),
     ],
 )
 def test_a_file_that_cant_be_read(
-    capsys: pytest.CaptureFixture[str], content: str | bytes, words: list[str], said: str
+    capsys: pytest.CaptureFixture[str], content: str | bytes, words: list[str], message: str
 ) -> None:
     table(content)
     assert run(*words) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("packbench: ")
-    assert said in captured.err
+    assert message in captured.err
     assert captured.err.count("\n") == 1
     assert captured.out == ""
 
@@ -344,7 +348,7 @@ def test_no_file_and_no_suite(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(file="nowhere.csv") == 2
     assert capsys.readouterr().err == "packbench: nowhere.csv: No such file or directory\n"
     assert run(file=".") == 2
-    assert capsys.readouterr().err == "packbench: .: expected a file\n"
+    assert capsys.readouterr().err == "packbench: .: expected a regular file\n"
     table("input,expected\na,b\n")
     assert main(["import", "csv", "t.csv", "--suite", "../s"]) == 2
     assert "can't name a suite" in capsys.readouterr().err
@@ -385,7 +389,7 @@ def test_a_cell_comes_out_as_it_went_in(tmp_path_factory: pytest.TempPathFactory
     writer.writerows([("a", "b"), *rows])
     path = tmp_path_factory.mktemp("cells") / "t.csv"
     path.write_bytes(text.getvalue().encode())
-    read = [row.values if isinstance(row, Row) else row for row in csv_rows(path, CsvForm())]
+    read = [row.values if isinstance(row, TableRow) else row for row in csv_rows(path, CsvFormat())]
     assert read == [{"a": a, "b": b} for a, b in rows]
 
 
@@ -443,7 +447,7 @@ def test_bad_lines_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     for line in (
         "  t.jsonl:2: column 12: a comma too many; take out the comma",
         "  t.jsonl:3: got [1]; expected a JSON object",
-        '  t.jsonl:4: has no "expected"; keys here: input',
+        '  t.jsonl:4: "expected" is missing; keys in this row: input',
         "  t.jsonl:5: NaN is not JSON",
     ):
         assert line in out
@@ -453,7 +457,7 @@ def test_bad_lines_are_named(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_list_is_no_json_lines(capsys: pytest.CaptureFixture[str], text: str) -> None:
     table(text, "t.jsonl")
     assert run(kind="jsonl", file="t.jsonl") == 2
-    assert "t.jsonl:1: a JSON list; expected one object a line" in capsys.readouterr().err
+    assert "t.jsonl:1: a JSON list; expected one object per line" in capsys.readouterr().err
 
 
 def test_a_source_that_changes_while_it_is_read(

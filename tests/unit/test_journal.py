@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.runs.journal import Journal, JournalError, latest, read_head, read_journal, rewrite_journal
+from pytest_packbench.runs.journal import (
+    Journal,
+    JournalError,
+    is_locked,
+    last_attempts,
+    read_header,
+    read_journal,
+    rewrite_journal,
+)
 from tests.unit.runs import any_entry, entry, run
 
 if TYPE_CHECKING:
@@ -97,7 +107,7 @@ def test_a_bad_line_is_named(path: Path, bad: bytes, last: bool) -> None:
     write(path, entry("a"))
     good = path.read_bytes()
     path.write_bytes(good + bad + b"\n" + (b"" if last else good))
-    with pytest.raises(JournalError, match=r"journal\.jsonl:2: no entry: ") as caught:
+    with pytest.raises(JournalError, match=r"journal\.jsonl:2: not a result: ") as caught:
         read_journal(path)
     assert "\n" not in str(caught.value)
 
@@ -110,12 +120,12 @@ def test_an_unknown_key_is_a_bad_line(path: Path) -> None:
 
 def test_the_last_entry_of_a_case_wins() -> None:
     found = [entry("a", "error"), entry("b"), entry("a"), entry("b", "failed")]
-    assert latest(found) == [entry("a"), entry("b", "failed")]
+    assert last_attempts(found) == [entry("a"), entry("b", "failed")]
 
 
 def test_trials_are_attempts_of_their_own() -> None:
     found = [entry("a", trial=0), entry("a", trial=1), entry("a", "failed", trial=0)]
-    assert latest(found) == [entry("a", "failed", trial=0), entry("a", trial=1)]
+    assert last_attempts(found) == [entry("a", "failed", trial=0), entry("a", trial=1)]
 
 
 def test_the_head_tells_what_was_run_and_is_no_entry(path: Path) -> None:
@@ -124,20 +134,53 @@ def test_the_head_tells_what_was_run_and_is_no_entry(path: Path) -> None:
         journal.append(entry("a"))
     with Journal(path, lambda: of) as journal:
         journal.append(entry("b"))
-    assert read_head(path) == of
+    assert read_header(path) == of
     assert [each.case_id for each in read_journal(path)] == ["a", "b"]
     assert path.read_bytes().count(b"packbench_journal") == 1
     rewrite_journal(path, of, [entry("c")])
-    assert read_head(path) == of
+    assert read_header(path) == of
     assert [each.case_id for each in read_journal(path)] == ["c"]
 
 
 def test_a_journal_without_a_head_has_none(path: Path) -> None:
     write(path, entry("a"))
-    assert read_head(path) is None
+    assert read_header(path) is None
 
 
 def test_a_head_of_another_version_is_named(path: Path) -> None:
     path.write_text('{"packbench_journal": 2, "run": {}}\n', encoding="utf-8")
-    with pytest.raises(JournalError, match=r"journal\.jsonl:1: /packbench_journal: got 2; this program reads 1"):
-        read_head(path)
+    with pytest.raises(JournalError, match=r"journal\.jsonl:1: /packbench_journal: got 2; this version reads 1"):
+        read_header(path)
+
+
+LOCKING = """
+import sys
+from pathlib import Path
+from pytest_packbench.runs.journal import Journal
+journal = Journal(Path(sys.argv[1]))
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_journal_is_locked_while_it_is_open(path: Path) -> None:
+    assert not is_locked(path)
+    with Journal(path) as journal:
+        assert is_locked(path)
+        journal.append(FULL)
+        # a second writer is not kept out: the lock only answers whether the run goes on
+        write(path, entry("b"))
+    assert not is_locked(path)
+    assert [each.case_id for each in read_journal(path)] == ["full", "b"]
+
+
+def test_the_lock_of_a_killed_process_is_released(path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", LOCKING, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        assert is_locked(path)
+        process.kill()
+    assert not is_locked(path)

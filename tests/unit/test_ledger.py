@@ -23,9 +23,9 @@ PRICE = Prices(input_per_million=3.0, output_per_million=15.0)
 def test_sums_are_those_of_what_was_booked(found: list[Usage | None], told: list[Usage | None]) -> None:
     ledger = Ledger(Caps())
     for usage in found:
-        ledger.add(usage, PRICE)
+        ledger.add_call(usage, PRICE)
     for usage in told:
-        ledger.tell(usage, PRICE)
+        ledger.add_usage(usage, PRICE)
     known = [usage for usage in (*found, *told) if usage is not None and usage != Usage()]
     assert ledger.calls == len(found)
     assert ledger.uncounted == len(found) + len(told) - len(known)
@@ -52,7 +52,7 @@ def test_nothing_is_lost_between_threads() -> None:
     ledger = Ledger(Caps())
     with ThreadPoolExecutor(8) as pool:
         for _ in range(2000):
-            pool.submit(ledger.add, Usage(tokens_input=2, tokens_output=1), PRICE)
+            pool.submit(ledger.add_call, Usage(tokens_input=2, tokens_output=1), PRICE)
     assert (ledger.calls, ledger.tokens) == (2000, 6000)
 
 
@@ -73,7 +73,7 @@ def test_a_cap_is_reached_exactly_at_its_number(caps: Caps, kind: str, said: str
     ledger = Ledger(caps, clock=lambda: now[0])
     assert ledger.exhausted() == ("", "")
     now[0] = 5.0
-    ledger.add(Usage(tokens_input=50, tokens_output=50), PRICE)
+    ledger.add_call(Usage(tokens_input=50, tokens_output=50), PRICE)
     assert ledger.exhausted()[0] == kind
     assert said in ledger.exhausted()[1]
 
@@ -92,7 +92,7 @@ def test_a_worker_stops_at_its_share_and_names_the_runs_cap(caps: Caps, said: st
     ledger = Ledger(caps, parts=2, clock=lambda: now[0])
     assert ledger.exhausted() == ("", "")
     now[0] = 5.0
-    ledger.add(Usage(tokens_input=50, tokens_output=50), PRICE)
+    ledger.add_call(Usage(tokens_input=50, tokens_output=50), PRICE)
     assert ledger.exhausted()[1] == said
 
 
@@ -107,7 +107,7 @@ def test_the_clock_begins_with_the_first_attempt() -> None:
 
 def test_a_cap_on_money_holds_where_a_price_turns_out_unknown() -> None:
     ledger = Ledger(Caps(cost=100.0))
-    ledger.add(Usage(tokens_input=1, tokens_output=1), None)
+    ledger.add_call(Usage(tokens_input=1, tokens_output=1), None)
     kind, message = ledger.exhausted()
     assert kind == "max_cost"
-    assert "price nobody knows" in message
+    assert "the price of a model is unknown" in message

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.listing import MOST_ROWS
-from pytest_packbench.reports.tables import cell
+from pytest_packbench.reports.tables import escape_markdown
 from pytest_packbench.reports.terminal import one_line
 from tests.unit.runs import COMPLETE, a_gate, check, entries, entry, lines, summary
 
@@ -79,17 +79,17 @@ def read(text: str) -> str:
     ],
 )
 def test_a_cell_is_harmless(text: str | None, safe: str) -> None:
-    assert cell(text) == safe
+    assert escape_markdown(text) == safe
 
 
 @given(NASTY)
 def test_a_cell_still_says_what_it_said(text: str) -> None:
-    assert read(cell(text, 10_000)) == one_line(text, 10_000)
+    assert read(escape_markdown(text, 10_000)) == one_line(text, 10_000)
 
 
 @given(NASTY)
 def test_a_cell_holds_nothing_that_a_viewer_would_obey(text: str) -> None:
-    safe = cell(text)
+    safe = escape_markdown(text)
     assert safe.isprintable() or "\u200a" in safe
     assert "\n" not in safe
     bare = re.sub(r"\\[!-/:-@\[-`{-~]|@\u200a", " ", safe)
@@ -98,10 +98,10 @@ def test_a_cell_holds_nothing_that_a_viewer_would_obey(text: str) -> None:
 
 
 def test_a_long_cell_is_cut() -> None:
-    text = cell("x" * 1_000_000)
+    text = escape_markdown("x" * 1_000_000)
     assert text == "x" * 119 + "…"
-    assert cell("|" * 120) == r"\|" * 120
-    assert cell("|" * 121) == r"\|" * 119 + "…"
+    assert escape_markdown("|" * 120) == r"\|" * 120
+    assert escape_markdown("|" * 121) == r"\|" * 119 + "…"
 
 
 @given(st.lists(st.tuples(NASTY, NASTY, NASTY, NASTY), max_size=6))
@@ -118,7 +118,7 @@ def test_a_table_has_its_columns_and_rows_whatever_the_text(texts: list[tuple[st
     kinds = {kind for _, kind, _, _ in texts}
     assert sizes["Totals"] == 1
     if texts:
-        assert sizes["Failed"] == sizes["Errors: broken before a score"] == len(texts)
+        assert sizes["Failed"] == sizes["Errors (no score)"] == len(texts)
         assert sizes["All cases"] == 2 * len(texts)
         # the entries that broke are of the type `plain`, and the last row is of all cases
         assert sizes["By case type"] == len(kinds | {"plain"}) + 1
@@ -136,7 +136,7 @@ def column(page: str, title: str, name: str) -> list[str]:
             entries(2),
             {},
             "# packbench: toy - PASSED, 2 of 2 judged cases passed",
-            "**All of 2 judged cases passed; the gate holds.**",
+            "**All of 2 judged cases passed; the gate passed.**",
         ),
         (
             entries(1, 1),
@@ -148,37 +148,37 @@ def column(page: str, title: str, name: str) -> list[str]:
             entries(1, 1),
             {"settings": {"gate": "suite"}},
             "# packbench: toy - PASSED, 1 of 2 judged cases passed",
-            "**1 of 2 judged cases passed; no gate judges them: completeness holds.**",
+            "**1 of 2 judged cases passed; no gate judges their scores (completeness passed).**",
         ),
         (
             [entry("a", "failed"), entry("x", "not_run", kind="interrupted")],
             {"settings": {"gate": "suite"}, "partial": "half"},
             "# packbench: toy - PARTIAL, 0 of 1 judged cases passed",
-            "**0 of 1 judged case passed; no gate judges them: completeness does not hold. The run is not complete: half.**",
+            "**0 of 1 judged case passed; no gate judges their scores (completeness failed). The run is incomplete: half.**",
         ),
         (
             [*entries(1), entry("x", "error")],
             {},
             "# packbench: toy - FAILED, 1 of 1 judged cases passed",
-            "**1 case broke (error); the gate completeness 1 / 2 = 50.0 % &lt; min 100.0 %: FAIL.**",
+            "**1 case ended in error; gate completeness 1 / 2 = 50.0 % &lt; min 100.0 %: FAIL.**",
         ),
         (
             [*entries(1), *(entry(f"x{number}", "vacuous") for number in range(2))],
             {},
             "# packbench: toy - FAILED, 1 of 1 judged cases passed",
-            "**2 cases could not have failed (vacuous); the gate completeness 1 / 3 = 33.3 % &lt; min 100.0 %: FAIL.**",
+            "**2 cases could not have failed (vacuous); gate completeness 1 / 3 = 33.3 % &lt; min 100.0 %: FAIL.**",
         ),
         (
             [*entries(1), entry("x", "not_run", kind="interrupted")],
             {"partial": "interrupted: half"},
             "# packbench: toy - PARTIAL, 1 of 1 judged cases passed",
-            "**The one judged case passed; completeness does not hold. The run is not complete: interrupted: half.**",
+            "**The only judged case passed; completeness failed. The run is incomplete: interrupted: half.**",
         ),
         (
             [*entries(1, 1), entry("x", "not_run", kind="stopped")],
             {"partial": "stopped early"},
             "# packbench: toy - FAILED, PARTIAL, 1 of 2 judged cases passed",
-            "**1 of 2 judged cases failed. The run is not complete: stopped early.**",
+            "**1 of 2 judged cases failed. The run is incomplete: stopped early.**",
         ),
     ],
 )
@@ -190,19 +190,22 @@ def test_the_first_lines_decide(found: list[CaseResult], changes: dict[str, Any]
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (entries(2, stale=True), "- The recordings of 2 of 2 cases answered another prompt than today's."),
-        (entries(1, stale=True, llm_backend="stub"), "- The recording of 1 of 1 case answered another prompt"),
+        (
+            entries(2, stale=True),
+            "- 2 of 2 cases used a stale recording: the prompt has changed since the recording was made.",
+        ),
+        (entries(1, stale=True, llm_backend="stub"), "- 1 of 1 case used a stale recording: the prompt has changed"),
     ],
 )
 def test_stale_recordings_are_told_beside_what_the_run_can_tell(found: list[CaseResult], said: str) -> None:
     assert said in summary(found, COMPLETE)
-    assert "answered another prompt than today's." in "\n".join(lines(found, COMPLETE))
-    assert "answered another prompt than today's." not in summary(entries(2), COMPLETE)
+    assert "used a stale recording" in "\n".join(lines(found, COMPLETE))
+    assert "used a stale recording" not in summary(entries(2), COMPLETE)
 
 
 def test_a_gate_of_the_suites_own_judges_where_gates_alone_decide() -> None:
     shown = summary(entries(9, 1), COMPLETE, a_gate("pass_rate", min=0.9), settings={"gate": "suite"})
-    assert "**9 of 10 judged cases passed; all 2 gates hold.**" in shown
+    assert "**9 of 10 judged cases passed; all 2 gates passed.**" in shown
 
 
 def test_many_failing_gates_are_named_and_their_arithmetic_stands_below() -> None:
@@ -210,7 +213,7 @@ def test_many_failing_gates_are_named_and_their_arithmetic_stands_below() -> Non
     rules = COMPLETE, a_gate("pass_rate", min=0.5, by="case_type")
     page = summary(found, *rules)
     assert (
-        "5 of 6 gates do not hold: pass_rate (case_type t0), pass_rate (case_type t1), "
+        "5 of 6 gates failed: pass_rate (case_type t0), pass_rate (case_type t1), "
         "pass_rate (case_type t2) and 2 more." in page
     )
     assert column(page, "Gates", "result") == ["PASS", *["FAIL"] * 5]
@@ -224,24 +227,24 @@ def test_many_failing_gates_are_named_and_their_arithmetic_stands_below() -> Non
         (
             {},
             "stub",
-            "- Recordings were authored: this run tests gates and scoring, not a model; no interval is given.",
+            "- Recordings were authored: this run tests gates and scoring, not a model, so no interval is shown.",
         ),
-        ({"mode": "live"}, "stub", "- Answers were scripted: this run tests gates and scoring, not a model;"),
+        ({"mode": "live"}, "stub", "- Answers were scripted: this run tests gates and scoring, not a model, so"),
         (
             {},
             "anthropic",
-            "- Fixture mode, answers recorded from anthropic/m-1: this run tells whether the pipeline or",
+            "- Fixture mode, answers recorded from anthropic/m-1: this run shows whether the pipeline or",
         ),
-        ({}, "unknown", "- Fixture mode: this run tells whether the pipeline or the scoring changed, not how good the"),
-        ({"mode": "live"}, "anthropic", "- Live mode (anthropic/m-1): this run tells how good the model is on these"),
+        ({}, "unknown", "- Fixture mode: this run shows whether the pipeline or the scoring changed, not how good the"),
+        ({"mode": "live"}, "anthropic", "- Live mode (anthropic/m-1): this run shows how good the model is on these"),
         (
             {"mode": "live"},
             "unknown",
-            "- Live mode; the target asked no model through packbench: this run tells how good the target is on these",
+            "- Live mode; the target called no model through packbench: this run shows how good the target is on these",
         ),
         ({"bundled": True}, "stub", "- The suite is bundled:"),
-        ({"target": "cmd:./run"}, "unknown", "- Pipeline not run: scoring only;"),
-        ({"target": "https://e.com"}, "unknown", "- Pipeline not run: scoring only;"),
+        ({"target": "cmd:./run"}, "unknown", "- Pipeline not run: scoring only."),
+        ({"target": "https://e.com"}, "unknown", "- Pipeline not run: scoring only."),
     ],
 )
 def test_what_a_run_can_and_can_not_tell(changes: dict[str, Any], backend: str, said: str) -> None:
@@ -249,8 +252,8 @@ def test_what_a_run_can_and_can_not_tell(changes: dict[str, Any], backend: str, 
 
 
 def test_a_model_that_nobody_named_is_not_said_to_be_asked() -> None:
-    assert "asked" not in summary(entries(1), mode="live", backend="openai")
-    assert ", live mode, asked openai / m-1;" in summary(entries(1), mode="live", backend="openai", model="m-1")
+    assert ", model openai" not in summary(entries(1), mode="live", backend="openai")
+    assert ", live mode, model openai / m-1;" in summary(entries(1), mode="live", backend="openai", model="m-1")
 
 
 @pytest.mark.parametrize("changes", [{}, {"mode": "live", "target": "https://e.com"}])
@@ -261,7 +264,7 @@ def test_what_is_not_so_is_not_said(changes: dict[str, Any]) -> None:
 
 def test_some_authored_answers_are_told_apart() -> None:
     page = summary([entry("a"), entry("b", llm_backend="stub")])
-    assert "1 of 2 answers were authored and say nothing of a model." in page
+    assert "1 of 2 answers were authored and say nothing about a model." in page
 
 
 def test_authored_answers_have_neither_an_interval_nor_a_models_name() -> None:
@@ -274,7 +277,7 @@ def test_authored_answers_have_neither_an_interval_nor_a_models_name() -> None:
 def test_groups_have_counts_rate_interval_and_mean() -> None:
     page = summary([*entries(3, 1, facets={"colour": "red"}), entry("x", "error", case_type="", difficulty="")])
     assert tables(page)["By case type"] == [
-        ["case_type", "passed", "judged", "pass rate", "95 % interval (Wilson, two-sided)", "mean score", "not judged"],
+        ["case_type", "passed", "judged", "pass rate", "95 % Wilson interval (two-sided)", "mean score", "not judged"],
         ["(can't be read)", "0", "0", "-", "-", "-", "1"],
         ["plain", "3", "4", "75.0 %", "30.1 % to 95.4 %", "0.81", "0"],
         ["all cases", "3", "4", "75.0 %", "30.1 % to 95.4 %", "0.81", "1"],
@@ -306,7 +309,7 @@ def test_totals_depth_and_refusals() -> None:
         "stale recordings": "0",
     }
     assert tables(page)["Depth of agreement"][1][:3] == ["4", "2 / 3", "66.7 %"]
-    assert tables(page)["Refusals"][1:] == [["a refusal", "0", "0"], ["an answer", "1", "3"]]
+    assert tables(page)["Refusals"][1:] == [["refusal", "0", "0"], ["answer", "1", "3"]]
 
 
 def test_failing_cases_come_first_with_what_cost_them_the_score() -> None:
@@ -325,20 +328,20 @@ def test_failing_cases_come_first_with_what_cost_them_the_score() -> None:
     assert list(page)[:4] == ["Totals", "By case type", "By difficulty", "Depth of agreement"]
     assert titles == [
         "Failed",
-        "Errors: broken before a score",
-        "Vacuous: could not have failed",
+        "Errors (no score)",
+        "Vacuous (could not have failed)",
         "Not run",
         "Known holes",
-        "Quarantined by their notes",
+        "Quarantined (by the notes of the case)",
         "All cases",
-        "Stale: the recording answered another prompt than today's",
+        "Stale recordings (the prompt has changed since the recording)",
     ]
     assert page["Failed"][1] == [
         *("b", "plain", "0.7999", "0.8000", "near", "4", "blue"),
         "wrong_colour =0 (red was asked)",
     ]
     assert [row[0] for row in page["Failed"][1:]] == ["b", "h"]
-    assert page["Errors: broken before a score"][1:] == [["d", "timeout", "after 5 s", "cases/d.json"]]
+    assert page["Errors (no score)"][1:] == [["d", "timeout", "after 5 s", "cases/d.json"]]
     assert [page[title][1][0] for title in titles[2:6]] == ["c", "e", "f", "g"]
     assert [row[:2] for row in page["All cases"][1:]] == [
         ["a", "passed"],
@@ -362,12 +365,12 @@ def test_the_order_of_entries_makes_no_difference() -> None:
 def test_a_table_that_nobody_reads_to_its_end_says_how_long_it_is() -> None:
     page = summary(entries(MOST_ROWS + 1))
     assert len(tables(page)["All cases"]) == MOST_ROWS + 1
-    assert f"{MOST_ROWS} of {MOST_ROWS + 1} shown; all stand in report.json." in page
+    assert f"{MOST_ROWS} of {MOST_ROWS + 1} shown; report.json lists all." in page
     assert "shown; all stand" not in summary(entries(MOST_ROWS))
 
 
 def test_a_run_of_nothing_is_a_page() -> None:
     page = summary([], COMPLETE)
     assert page.startswith("# packbench: toy - FAILED, 0 of 0 judged cases passed\n")
-    assert "No case was judged; the gate completeness: no case to judge: FAIL." in page
+    assert "No case was judged; gate completeness: no case to judge: FAIL." in page
     assert page.endswith("|\n")

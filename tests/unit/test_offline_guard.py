@@ -94,7 +94,7 @@ def test_a_thread_that_knows_no_case_is_told_of_to_all_that_run() -> None:
         thread = threading.Thread(target=beside)
         thread.start()
         thread.join()
-    told = "fixture mode is offline, but one of the cases under way tried: connect"
+    told = "fixture mode is offline, but one of the running cases tried: connect"
     assert [len(first), len(second)] == [1, 1]
     assert first[0].startswith(f"case one: {told}")
     assert second[0].startswith(f"case two: {told}")

@@ -13,32 +13,32 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.engine.output import Output, Streams, collected_in, outside_cases
+from pytest_packbench.engine.output import CapturedOutput, StreamRouter, capturing_context, is_outside_cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 @pytest.fixture
-def streams() -> Iterator[Streams]:
-    made = Streams()
+def streams() -> Iterator[StreamRouter]:
+    made = StreamRouter()
     made.start()
     yield made
     made.stop()
 
 
-def test_each_block_keeps_its_own(streams: Streams, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_block_keeps_its_own(streams: StreamRouter, capsys: pytest.CaptureFixture[str]) -> None:
     # the fixture for captured output has put its own streams in place by now, and they are routed
     print("before")  # noqa: T201 - printing is what is tried
-    one, two = Output(), Output()
+    one, two = CapturedOutput(), CapturedOutput()
 
     def say() -> None:
         print("one")  # noqa: T201 - printing is what is tried
         print("wrong", file=sys.stderr)  # noqa: T201 - printing is what is tried
         logging.getLogger("x").warning("logged")
 
-    collected_in(one).run(say)
-    collected_in(two).run(lambda: sys.stdout.writelines(["t", "wo"]))
+    capturing_context(one).run(say)
+    capturing_context(two).run(lambda: sys.stdout.writelines(["t", "wo"]))
     assert [name for name, _ in one.sections()] == ["stdout", "stderr", "log"]
     assert dict(one.sections())["stdout"] == "one\n"
     assert "logged" in dict(one.sections())["log"]
@@ -46,16 +46,16 @@ def test_each_block_keeps_its_own(streams: Streams, capsys: pytest.CaptureFixtur
     assert capsys.readouterr() == ("before\n", "")
 
 
-def test_nothing_slips_while_streams_are_changed(streams: Streams) -> None:
+def test_nothing_slips_while_streams_are_changed(streams: StreamRouter) -> None:
     plain = [io.StringIO(), io.StringIO()]
     stop = threading.Event()
-    output = Output()
+    output = CapturedOutput()
 
     def printing() -> None:
         while not stop.is_set():
             print("x", end="")  # noqa: T201 - printing is what is tried
 
-    thread = threading.Thread(target=collected_in(output).run, args=(printing,))
+    thread = threading.Thread(target=capturing_context(output).run, args=(printing,))
     before = sys.stdout
     try:
         thread.start()
@@ -73,7 +73,7 @@ def test_nothing_slips_while_streams_are_changed(streams: Streams) -> None:
 PRINTING = """
 import io, sys
 from contextvars import Context
-from pytest_packbench.engine.output import Output, Streams, collected_in
+from pytest_packbench.engine.output import CapturedOutput, StreamRouter, capturing_context
 
 class Slow:
     def __str__(self):
@@ -89,11 +89,11 @@ def change():
     junk = [bytearray(size % 200) for size in range(100_000)]
 
 other = OTHER
-streams, output = Streams(), Output()
+streams, output = StreamRouter(), CapturedOutput()
 streams.start()
 for _ in range(20):
     other.run(begin)
-    collected_in(output).run(print, Slow(), "and", "more")
+    capturing_context(output).run(print, Slow(), "and", "more")
 streams.stop()
 sys.exit(0 if "".join(output.out) == "slow and more\\n" * 20 else "something slipped")
 """
@@ -101,7 +101,7 @@ sys.exit(0 if "".join(output.out) == "slow and more\\n" * 20 else "something sli
 
 @pytest.mark.parametrize(
     ("other", "changed"),
-    [("Context()", "io.StringIO()"), ("collected_in(Output())", "old")],
+    [("Context()", "io.StringIO()"), ("capturing_context(CapturedOutput())", "old")],
     ids=["who captures output", "a case that redirects its own"],
 )
 def test_a_stream_that_is_printed_to_stays_while_others_take_its_place(other: str, changed: str) -> None:
@@ -110,7 +110,7 @@ def test_a_stream_that_is_printed_to_stays_while_others_take_its_place(other: st
     assert (found.returncode, found.stderr) == (0, "")
 
 
-def test_a_stream_that_comes_back_is_routed_as_before(streams: Streams) -> None:
+def test_a_stream_that_comes_back_is_routed_as_before(streams: StreamRouter) -> None:
     before, one = sys.stdout, io.StringIO()
     try:
         sys.stdout = one
@@ -123,7 +123,7 @@ def test_a_stream_that_comes_back_is_routed_as_before(streams: Streams) -> None:
         sys.stdout = before
 
 
-def test_streams_that_never_come_back_are_let_go(streams: Streams) -> None:
+def test_streams_that_never_come_back_are_let_go(streams: StreamRouter) -> None:
     before = sys.stdout
     try:
         sys.stdout = io.StringIO()
@@ -136,23 +136,23 @@ def test_streams_that_never_come_back_are_let_go(streams: Streams) -> None:
     assert gone() is None
 
 
-def test_what_a_case_itself_redirects_is_its_own_affair(streams: Streams) -> None:
-    own, output = io.StringIO(), Output()
+def test_what_a_case_itself_redirects_is_its_own_affair(streams: StreamRouter) -> None:
+    own, output = io.StringIO(), CapturedOutput()
 
     def say() -> None:
         with contextlib.redirect_stdout(own):
             print("caught")  # noqa: T201 - printing is what is tried
         print("kept")  # noqa: T201 - printing is what is tried
 
-    collected_in(output).run(say)
+    capturing_context(output).run(say)
     assert own.getvalue() == "caught\n"
     assert output.sections() == [("stdout", "kept\n")]
 
 
-def test_cases_that_redirect_at_once_undo_nothing_of_each_other(streams: Streams) -> None:
+def test_cases_that_redirect_at_once_undo_nothing_of_each_other(streams: StreamRouter) -> None:
     before = sys.stdout
-    buffers, outputs = [io.StringIO(), io.StringIO()], [Output(), Output()]
-    one, two = map(collected_in, outputs)
+    buffers, outputs = [io.StringIO(), io.StringIO()], [CapturedOutput(), CapturedOutput()]
+    one, two = map(capturing_context, outputs)
     first, second = map(contextlib.redirect_stdout, buffers)
     one.run(first.__enter__)
     two.run(second.__enter__)
@@ -169,20 +169,20 @@ def test_cases_that_redirect_at_once_undo_nothing_of_each_other(streams: Streams
     assert sys.stdout is before
 
 
-def test_a_case_may_have_no_stream_at_all(streams: Streams) -> None:
-    output = Output()
+def test_a_case_may_have_no_stream_at_all(streams: StreamRouter) -> None:
+    output = CapturedOutput()
 
     def say() -> None:
         sys.stdout = None
         print("nowhere", flush=True)  # noqa: T201 - printing is what is tried
         assert sys.stdout is None
 
-    collected_in(output).run(say)
+    capturing_context(output).run(say)
     assert output.sections() == []
     assert sys.stdout is not None
 
 
-def test_outside_cases_a_stream_is_what_was_put_there(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_cases_a_stream_is_what_was_put_there(streams: StreamRouter, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = io.StringIO()
     monkeypatch.setattr(sys, "stdout", mine)
     print("mine")  # noqa: T201 - printing is what is tried
@@ -192,8 +192,10 @@ def test_outside_cases_a_stream_is_what_was_put_there(streams: Streams, monkeypa
     assert not hasattr(sys, "stdout")
 
 
-def test_a_case_sees_a_text_stream_of_the_processes_kind(streams: Streams, capsys: pytest.CaptureFixture[str]) -> None:
-    plain, output = sys.stdout, Output()
+def test_a_case_sees_a_text_stream_of_the_processes_kind(
+    streams: StreamRouter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain, output = sys.stdout, CapturedOutput()
 
     def look() -> None:
         assert sys.stdout.buffer is plain.buffer
@@ -206,7 +208,7 @@ def test_a_case_sees_a_text_stream_of_the_processes_kind(streams: Streams, capsy
         with sys.stdout:
             print("said")  # noqa: T201 - printing is what is tried
 
-    collected_in(output).run(look)
+    capturing_context(output).run(look)
     assert output.sections() == [("stdout", "said\n")]
     # a case closes nothing that is everybody's
     print("open")  # noqa: T201 - printing is what is tried
@@ -214,27 +216,29 @@ def test_a_case_sees_a_text_stream_of_the_processes_kind(streams: Streams, capsy
 
 
 def test_half_of_a_surrogate_pair_is_replaced() -> None:
-    output = Output()
+    output = CapturedOutput()
     output.add("out", "model says \ud83d")
     output.add("log", "logs \udfff")
     assert output.sections() == [("stdout", "model says ?"), ("log", "logs ?")]
 
 
-def test_a_debugger_that_kept_a_stream_gets_the_real_one(streams: Streams, capsys: pytest.CaptureFixture[str]) -> None:
-    kept, output = vars(sys)["stdout"], Output()
+def test_a_debugger_that_kept_a_stream_gets_the_real_one(
+    streams: StreamRouter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, output = vars(sys)["stdout"], CapturedOutput()
 
     def debug() -> None:
         streams.stop()
         kept.write("(Pdb) ")
 
-    collected_in(output).run(debug)
+    capturing_context(output).run(debug)
     assert output.sections() == []
     assert capsys.readouterr().out == "(Pdb) "
 
 
 def test_the_streams_are_given_back() -> None:
     before, kind = sys.stdout, type(sys)
-    made = Streams()
+    made = StreamRouter()
     made.start()
     assert vars(sys)["stdout"] is not before
     made.stop()
@@ -244,7 +248,7 @@ def test_the_streams_are_given_back() -> None:
 
 
 def test_a_flood_is_cut() -> None:
-    output = Output()
+    output = CapturedOutput()
     for _ in range(30):
         output.add("out", "x" * 100_000)
     assert len(dict(output.sections())["stdout"]) == 1_000_000
@@ -252,5 +256,5 @@ def test_a_flood_is_cut() -> None:
 
 def test_records_of_cases_are_told_from_others() -> None:
     record = logging.makeLogRecord({})
-    assert outside_cases(record)
-    assert not collected_in(Output()).run(outside_cases, record)
+    assert is_outside_cases(record)
+    assert not capturing_context(CapturedOutput()).run(is_outside_cases, record)

@@ -59,5 +59,5 @@ def test_the_command_is_there_and_writes_between_the_markers(tmp_path: Path) -> 
 
 def test_a_budget_is_met_or_missed_by_so_much() -> None:
     assert PAGE.judged(1.3, 1.3) == "Met."
-    assert PAGE.judged(1.43, 1.3, bar=1.5, why="A reason.") == "Missed by 10%, within the bar of 1.5. A reason."
-    assert PAGE.judged(2.6, 1.3, bar=1.5) == "Missed by 100%."
+    assert PAGE.judged(1.43, 1.3, limit=1.5, why="A reason.") == "Missed by 10%, within the limit of 1.5. A reason."
+    assert PAGE.judged(2.6, 1.3, limit=1.5) == "Missed by 100%."

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from pytest_packbench.backends import BackendError
 from pytest_packbench.engine.attempt import attempt
-from pytest_packbench.engine.metering import Said
-from pytest_packbench.engine.recordings import Replay, UnrecordableError, cassette_of, model_exchanges
-from pytest_packbench.engine.secrets import Secrets
+from pytest_packbench.engine.metering import ModelCall
+from pytest_packbench.engine.recordings import Replay, UnrecordableError, cassette_json, model_exchanges
 from pytest_packbench.model.cassette import Cassette
+from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, ToolCall, Usage
 from tests.unit.asking import Answering, Running, case, context, job, never, question
 
@@ -46,8 +46,8 @@ answers = st.builds(
 
 @given(st.lists(st.tuples(words, answers), max_size=5))
 def test_a_recording_answers_as_the_model_did(exchanges: list[tuple[str, ModelAnswer]]) -> None:
-    said = [Said(role, f"{place:064x}", answer) for place, (role, answer) in enumerate(exchanges)]
-    data = cassette_of(
+    said = [ModelCall(role, f"{place:064x}", answer) for place, (role, answer) in enumerate(exchanges)]
+    data = cassette_json(
         model_exchanges(said), case_id="a", input_sha256="0" * 64, backend="b", model="m", recorded_at="now"
     )
     replay = Replay(Cassette.model_validate(json.loads(json.dumps(data))), source="a.json")
@@ -57,8 +57,8 @@ def test_a_recording_answers_as_the_model_did(exchanges: list[tuple[str, ModelAn
     assert not replay.mismatch
 
 
-def said(*tries: tuple[str, str | None]) -> list[Said]:
-    return [Said("r", sha, None if text is None else ModelAnswer(content=text)) for sha, text in tries]
+def said(*tries: tuple[str, str | None]) -> list[ModelCall]:
+    return [ModelCall("r", sha, None if text is None else ModelAnswer(content=text)) for sha, text in tries]
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,10 @@ def test_a_call_that_was_given_up_is_not_recorded(tries: list[tuple[str, str | N
         model_exchanges(said(*tries))
 
 
-def recorded(folder: Path, target: Callable[..., Any], backend: Answering, secrets: Secrets | None = None) -> Any:
+def recorded(folder: Path, target: Callable[..., Any], backend: Answering, redactor: Redactor | None = None) -> Any:
     with Running() as runner:
-        made = context(folder, target, backend=backend, mode="record", secrets=secrets)
-        return runner.take(job(made), never).attempt
+        made = context(folder, target, backend=backend, mode="record", redactor=redactor)
+        return runner.wait_for(job(made), never).attempt
 
 
 async def impatient(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def test_a_target_that_asks_nothing_any_more_replays_although_it_was_recorded_be
 def test_no_secret_reaches_a_recording(tmp_path: Path) -> None:
     secret = "planted-value-1"  # noqa: S105 - planted to be looked for
     backend = Answering(answer=lambda _: f"your key is {secret}")
-    live = recorded(tmp_path, asks, backend, Secrets({"API_KEY": secret}))
+    live = recorded(tmp_path, asks, backend, Redactor({"API_KEY": secret}))
     (path,) = tmp_path.rglob("*.json")
     assert secret not in path.read_text("utf-8")
     assert attempt(context(tmp_path, asks, mode="fixture"), case()).payload == live.payload

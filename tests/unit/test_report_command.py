@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.intervals import wilson
+from pytest_packbench.analysis.intervals import wilson_interval
 from pytest_packbench.analysis.overview import overview
 from pytest_packbench.cli import main
 from pytest_packbench.reports.overview_markdown import overview_markdown
@@ -144,10 +144,10 @@ class TestOriginalLines:
         answer = report(file_of(tmp_path, content))
         assert answer.original.startswith("# B0 eval — run r2\n")
         assert "**Aggregate: 38 / 40 = 95% — PASS" in answer.original
-        assert "they count 1 duplicate again; they merge 2 runs" in answer.remark("The lines above")
-        assert row_of(answer.ours, "as the original counts")[0] == "PASS"
-        assert row_of(answer.ours, "run r1, each once")[0] == "FAIL"
-        assert row_of(answer.ours, "run r2, each once")[0] == "PASS"
+        assert "it counts 1 duplicate; it merges 2 runs" in answer.remark("The lines above")
+        assert row_of(answer.ours, "as in the Rust report")[0] == "PASS"
+        assert row_of(answer.ours, "run r1, without duplicates")[0] == "FAIL"
+        assert row_of(answer.ours, "run r2, without duplicates")[0] == "PASS"
         assert answer.code == 1
 
     def test_suites_of_one_run_each_are_no_reason_for_gates_of_ours(self, report: Any, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ class TestOriginalLines:
         assert "## Gates" not in answer.ours
         mixed = report(file_of(tmp_path, lines(1, test_suite="tariff", run_id="first") + lines(1)))
         assert mixed.original.startswith(f"# B0 eval — run {RUN}\n")
-        assert "they leave out tariff" in mixed.remark("The lines above")
+        assert "it does not cover tariff" in mixed.remark("The lines above")
 
     def test_token_sums_wrap_there_only(self, report: Any, tmp_path: Path) -> None:
         answer = report(
@@ -169,7 +169,7 @@ class TestOriginalLines:
         assert answer.original.endswith("## Cost audit\n\nTotal tokens: 1 input + 3 output\n\n")
         assert f"Tokens: {2**64 + 1} input + 3 output (told" not in answer.ours
         assert f"Tokens: {2**64 + 1} input + 3 output." in answer.ours
-        assert "went over 2^64" in answer.remark("The lines above")
+        assert "overflowed 2^64" in answer.remark("The lines above")
 
     def test_no_audit_where_the_sum_of_both_wraps_to_nothing(self, report: Any, tmp_path: Path) -> None:
         answer = report(file_of(tmp_path, line(tokens_input=2**63, tokens_output=2**63)))
@@ -201,13 +201,13 @@ class TestOurFigures:
             + line(test_id="j", llm_model="m-a", packbench={"judge": "guard", "mode": "live", "score": 0.5})
         )
         answer = report(file_of(tmp_path, content))
-        low, high = wilson(9, 10) or (0.0, 0.0)
+        low, high = wilson_interval(9, 10) or (0.0, 0.0)
         table = answer.ours.partition("#### By category")[0]
         cells = row_of(table, "m-a", "9 / 10 = 90.0 %")
         assert f"{100 * low:.1f} % to {100 * high:.1f} %" in cells
         assert "1 / 1 = 100.0 %" in row_of(table, "m-a", "guard")
         assert "1 / 4 = 25.0 %" in row_of(answer.ours.partition("### injecagent")[2].partition("####")[0], "m-b")
-        assert "95 % interval (Wilson)" in row_of(table, "attack success")
+        assert "95 % Wilson interval" in row_of(table, "attack success")
 
     def test_utility_stands_beside_attack_success(self, report: Any, tmp_path: Path) -> None:
         content = b"".join(
@@ -227,7 +227,7 @@ class TestOurFigures:
         trials = report(file_of(tmp_path, line() + line(packbench={"trial": 1})))
         assert "2 / 2 = 100.0 %" in trials.ours
         assert "% to" not in trials.ours
-        assert trials.remark("Several trials")
+        assert trials.remark("several trials")
 
     def test_fixture_mode_says_what_it_cannot_tell(self, report: Any, tmp_path: Path) -> None:
         assert report(file_of(tmp_path, line(packbench={"mode": "fixture"}))).remark("not how good a model is")
@@ -263,9 +263,9 @@ class TestOurFigures:
         assert row_of(answer.ours, "Allow") == ["-", "h", "Allow", "3"]
         table = answer.ours.partition("Hook decisions")[2]
         assert table.index("Ask") < table.index("Deny") < table.index("Allow")
-        assert "Tokens: 5 input + 7 output (told by 2 of 3 records)." in answer.ours
-        assert "Wall clock: 4.0 s as the sum over the records, 2.5 s for the slowest." in answer.ours
-        assert "Cost: 0.3000 USD (told by 2 of 3 records)." in answer.ours
+        assert "Tokens: 5 input + 7 output (reported by 2 of 3 records)." in answer.ours
+        assert "Wall clock: 4.0 s summed over the records, slowest 2.5 s." in answer.ours
+        assert "Cost: 0.3000 USD (reported by 2 of 3 records)." in answer.ours
 
     def test_runs_stand_by_id_and_suites_in_the_order_of_the_wire_format(self, report: Any, tmp_path: Path) -> None:
         content = lines(1, run_id="r2") + b"".join(
@@ -278,14 +278,14 @@ class TestOurFigures:
         answer = report(file_of(tmp_path, lines(5, 28)))
         table = answer.ours.partition("#### Failing cases")[2]
         assert table.count("agentdojo:") == 20
-        assert "8 more are not shown." in table
+        assert "20 of 28 shown." in table
 
     def test_duplicates_are_named(self, report: Any, tmp_path: Path) -> None:
         answer = report(file_of(tmp_path, lines(12) + lines(0, 12) + lines(12, run_id="r2")))
         told = answer.remark("12 duplicates (")
         assert told.count("agentdojo:") == 10
         assert "and 2 more." in told
-        assert "12 of them passed where the one that counts failed, or the reverse." in told
+        assert "12 of them passed although the counted record failed, or the reverse." in told
         assert "12 / 12 = 100.0 %" in answer.ours
 
     def test_one_run_of_several(self, report: Any, tmp_path: Path) -> None:
@@ -297,18 +297,18 @@ class TestOurFigures:
         assert "3/3" in answer.original
         assert "## Run r1" not in answer.ours
         assert "3 passed, 0 failed, 1 error." in answer.ours
-        assert answer.remark("2 records of other runs left out.")
+        assert answer.remark("2 records of other runs ignored.")
 
     def test_skipped_lines_are_told(self, report: Any, tmp_path: Path) -> None:
         path = file_of(tmp_path, line() + b"{}\n" + line(test_id="2").replace(b":1,", b":9,", 1))
         answer = report(path, "--skip-bad")
         assert answer.code == 0
         assert "1/1" in answer.original
-        told = answer.remark("2 lines left out")
+        told = answer.remark("2 unreadable lines skipped")
         assert "in.jsonl:2 test_suite: missing" in told.replace("\\", "")
         assert "in.jsonl:3 schema_version: expected 1, got 9" in told.replace("\\", "")
         assert "would have stopped" in answer.remark("The lines above")
-        assert report(file_of(tmp_path, line()), "--skip-bad").remark("Every line could be read.")
+        assert report(file_of(tmp_path, line()), "--skip-bad").remark("No line was unreadable.")
 
     def test_several_files_and_standard_input(
         self, report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -408,7 +408,7 @@ class TestEscaping:
         (["--max-tokens", "50"], 0, "tokens 50 <= cap 50"),
         (["--max-seconds", "3"], 0, "seconds 3 <= cap 3"),
         (["--max-seconds", "2.5"], 1, "seconds 3 > cap 2.5"),
-        (["--max-cost", "1"], 1, "cost_usd 0 <= cap 1, told by 0 of 2 records"),
+        (["--max-cost", "1"], 1, "cost_usd 0 <= cap 1, reported by 0 of 2 records"),
     ],
 )
 def test_caps_on_a_run(

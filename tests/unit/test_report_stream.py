@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytest_packbench.analysis.overview import overview
 from pytest_packbench.analysis.tally import MOST_DUPLICATES, MOST_FAILING, TrialId
 from pytest_packbench.reports.document import overview_document
-from pytest_packbench.runs.lines import Skipped, Source, StreamError, read_errors, source_of
+from pytest_packbench.runs.lines import RecordLineError, RecordSource, SkippedLines, read_errors, record_source
 from tests.unit.wire import RUN, error, file_of, folder_of, line, names, read, record, records, tally_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ NO_SPACE = "\x1c\x1d\x1e\x1f\u200b\u2060\ufeff\x00\x08"
 
 def problem(folder: Path, content: bytes, **options: Any) -> str:
     path = file_of(folder, content)
-    with pytest.raises(StreamError) as caught:
+    with pytest.raises(RecordLineError) as caught:
         read(path, **options)
     return str(caught.value).replace(str(folder) + "/", "")
 
@@ -87,7 +87,7 @@ class TestBadLines:
         assert problem(tmp_path, line() + b"\n" + bad).startswith(f"in.jsonl:3 {why}")
 
     def test_they_are_counted_where_that_is_wanted(self, tmp_path: Path) -> None:
-        skipped = Skipped()
+        skipped = SkippedLines()
         path = file_of(tmp_path, (b"{}\n\n" + line()) * 20)
         assert len(read(path, skipped=skipped)) == 20
         assert skipped.count == 20
@@ -120,23 +120,23 @@ class TestStrict:
 class TestSources:
     def test_a_folder_is_its_records_and_its_errors(self, tmp_path: Path) -> None:
         folder = folder_of(tmp_path / "run", line(), error("vacuous"), error("error", kind="no_key"))
-        source = source_of(folder)
+        source = record_source(folder)
         assert read(source.records) == [record()]
         assert [(one.verdict, one.kind) for one in read_errors(source)] == [("vacuous", "timeout"), ("error", "no_key")]
 
     def test_a_folder_without_errors_has_none(self, tmp_path: Path) -> None:
-        source = source_of(folder_of(tmp_path / "run", line()))
+        source = record_source(folder_of(tmp_path / "run", line()))
         assert list(read_errors(source)) == []
 
     def test_a_file_knows_no_errors(self, tmp_path: Path) -> None:
         folder_of(tmp_path / "run", line(), error())
-        source = source_of(str(tmp_path / "run" / "records.jsonl"))
+        source = record_source(str(tmp_path / "run" / "records.jsonl"))
         assert source.errors is None
         assert list(read_errors(source)) == []
 
     def test_standard_input(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(line() + b"{")))
-        with pytest.raises(StreamError, match=r"<stdin>:2 "):
+        with pytest.raises(RecordLineError, match=r"<stdin>:2 "):
             read("-")
 
     @pytest.mark.parametrize(
@@ -144,10 +144,10 @@ class TestSources:
     )
     def test_a_bad_error_line_aborts_too(self, tmp_path: Path, bad: bytes) -> None:
         path = file_of(tmp_path, json.dumps(error()).encode() + b"\n" + bad, "errors.jsonl")
-        source = Source("-", path)
-        with pytest.raises(StreamError, match=r"errors\.jsonl:2 "):
+        source = RecordSource("-", path)
+        with pytest.raises(RecordLineError, match=r"errors\.jsonl:2 "):
             list(read_errors(source))
-        skipped = Skipped()
+        skipped = SkippedLines()
         assert len(list(read_errors(source, skipped=skipped))) == 1
         assert skipped.count == 1
 
@@ -225,8 +225,8 @@ class TestCounts:
         ],
     )
     def test_values_that_we_do_not_write_are_not_counted(self, odd: dict[str, Any]) -> None:
-        ((key, cell),) = tally_of([record(packbench=odd)]).cells.items()
-        (profile,) = cell.sums().profiles
+        ((key, cell),) = tally_of([record(packbench=odd)]).record_sums.items()
+        (profile,) = cell.result_sums().profiles
         assert (profile.scored, profile.utility, cell.costed, cell.later) == (False, None, 0, 0)
         assert (key[3], key[6]) == ("", "")
 
@@ -242,11 +242,13 @@ class TestCounts:
             record(test_id=verdict, packbench={"judge": {"name": "j", "model": "m", "verdict": verdict}})
             for verdict in ("safe", "unsafe")
         ]
-        ((key, _),) = tally_of(found).cells.items()
+        ((key, _),) = tally_of(found).record_sums.items()
         assert key[6] == "j / m"
 
     @given(st.lists(st.builds(record, attack_category=names, test_id=names), max_size=8))
     def test_every_record_counts_once_or_as_a_duplicate(self, found: list[EvalRecord]) -> None:
         tally = tally_of(found)
-        assert sum(cell.sums().count() for cell in tally.cells.values()) + tally.duplicates.count == len(found)
-        assert sum(cell.sums().count() for cell in tally.repeated.values()) == tally.duplicates.count
+        assert sum(cell.result_sums().count() for cell in tally.record_sums.values()) + tally.duplicates.count == len(
+            found
+        )
+        assert sum(cell.result_sums().count() for cell in tally.duplicate_sums.values()) == tally.duplicates.count

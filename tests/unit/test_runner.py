@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.engine.metering import Ledger
-from pytest_packbench.engine.secrets import Secrets
+from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer
 from pytest_packbench.model.run import Caps
 from tests.unit.asking import Answering, Echo, Running, context, forever, job, never, question
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.engine.runner import Runner
-    from pytest_packbench.engine.scheduler import Done, Job
+    from pytest_packbench.engine.scheduler import FinishedAttempt, Job
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
 
 
-def take(runner: Runner, one: Job) -> Done:
-    return runner.take(one, never)
+def take(runner: Runner, one: Job) -> FinishedAttempt:
+    return runner.wait_for(one, never)
 
 
-def kind(done: Done) -> str:
+def kind(done: FinishedAttempt) -> str:
     assert done.attempt is not None
     return done.attempt.failure.kind if done.attempt.failure is not None else ""
 
 
-def message(done: Done) -> str:
+def message(done: FinishedAttempt) -> str:
     assert done.attempt is not None
     assert done.attempt.failure is not None
     return done.attempt.failure.message
@@ -146,7 +146,7 @@ def test_answers_of_a_burst_are_taken_together(
     shared = context(tmp_path, target)
     planned = [job(shared, str(number), number=number) for number in range(jobs)]
     # the first one makes room for the last one of sixteen, so that none waits
-    running = Running(most=8 if jobs > 16 else 16, lookahead=16, settled=lambda _: first.set())
+    running = Running(most=8 if jobs > 16 else 16, lookahead=16, on_settled=lambda _: first.set())
     with running as runner, ThreadPoolExecutor(1) as aside:
         runner.plan(planned)
         taken = aside.submit(take, runner, planned[0])
@@ -175,7 +175,7 @@ def test_released_attempts_free_their_place_and_are_not_made(tmp_path: Path) -> 
     with Running(most=1, lookahead=2) as runner:
         runner.plan(jobs)
         for ten in range(4):
-            runner.release([one.key for one in jobs[10 * ten + 1 : 10 * ten + 10]])
+            runner.discard([one.key for one in jobs[10 * ten + 1 : 10 * ten + 10]])
             # the loop does first what it was told first
             go[ten].set()
             take(runner, jobs[10 * ten])
@@ -337,7 +337,7 @@ async def ends_at_last(_: VerifyRequest) -> dict[str, Any]:
 def test_a_target_that_takes_too_long_is_abandoned_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.scheduler._FAREWELL_S", 0.05)
+    monkeypatch.setattr("pytest_packbench.engine.scheduler._CANCEL_WAIT_S", 0.05)
     with Running(limit_s=0.05) as runner:
         done = take(runner, job(context(tmp_path, target), "bad"))
         assert kind(done) == "timeout"
@@ -348,13 +348,13 @@ def test_a_target_that_takes_too_long_is_abandoned_and_named(
 def test_a_released_attempt_that_goes_on_all_the_same_frees_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.scheduler._FAREWELL_S", 0.05)
+    monkeypatch.setattr("pytest_packbench.engine.scheduler._CANCEL_WAIT_S", 0.05)
     bad, good = job(context(tmp_path, swallows_its_cancellation), "bad"), job(context(tmp_path, fine), "good")
     with Running(most=1) as runner:
         runner.plan([bad, good])
-        while not runner.progress().under_way:
+        while not runner.progress().in_flight:
             time.sleep(0.001)
-        runner.release([bad.key])
+        runner.discard([bad.key])
         assert kind(take(runner, good)) == ""
 
 
@@ -375,7 +375,7 @@ def test_the_interpreter_ends_although_a_target_hangs(tmp_path: Path, target: st
 def test_a_target_that_holds_up_the_loop_is_named_and_no_late_answer_counts_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.runner._GRACE_S", 0.05)
+    monkeypatch.setattr("pytest_packbench.engine.runner._BLOCKED_S", 0.05)
     monkeypatch.setattr("pytest_packbench.engine.runner._TICK_S", 0.05)
     go = threading.Event()
     made = []
@@ -402,7 +402,7 @@ def test_a_target_that_holds_up_the_loop_is_named_and_no_late_answer_counts_twic
 
 
 def test_a_long_time_between_two_cases_is_no_blocked_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.runner._GRACE_S", 0.5)
+    monkeypatch.setattr("pytest_packbench.engine.runner._BLOCKED_S", 0.5)
     monkeypatch.setattr("pytest_packbench.engine.runner._TICK_S", 0.01)
     release = asyncio.Event()
 
@@ -415,13 +415,13 @@ def test_a_long_time_between_two_cases_is_no_blocked_loop(tmp_path: Path, monkey
     def tick() -> None:
         ticks.append(1)
         if len(ticks) == 3:
-            runner._work.loop.call_soon_threadsafe(release.set)
+            runner._scheduler.loop.call_soon_threadsafe(release.set)
 
     with Running(limit_s=3600) as runner:
         take(runner, job(context(tmp_path, fine), "first"))
         # what other tests do meanwhile: the loop was last seen alive long ago
-        runner._work.beaten -= 10**6
-        assert kind(runner.take(job(context(tmp_path, target), "second"), tick)) == ""
+        runner._scheduler.last_heartbeat -= 10**6
+        assert kind(runner.wait_for(job(context(tmp_path, target), "second"), tick)) == ""
 
 
 def test_a_scorer_that_exits_is_its_own_cases_error_and_loses_no_other(tmp_path: Path) -> None:
@@ -457,11 +457,11 @@ def test_an_abandoned_target_spends_nothing_more(tmp_path: Path) -> None:
         go.set()
         assert went.wait(60)
     assert backend.asked == 0
-    assert "the case is over" in str(later[0])
+    assert "the attempt is over" in str(later[0])
 
 
 def test_an_abandoned_target_that_goes_on_spends_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.scheduler._FAREWELL_S", 0.05)
+    monkeypatch.setattr("pytest_packbench.engine.scheduler._CANCEL_WAIT_S", 0.05)
     backend = Answering()
     go, went = asyncio.Event(), threading.Event()
     later: list[BaseException] = []
@@ -479,16 +479,16 @@ def test_an_abandoned_target_that_goes_on_spends_nothing_more(tmp_path: Path, mo
 
     with Running(limit_s=0.05) as runner:
         assert kind(take(runner, job(context(tmp_path, target, backend=backend)))) == "timeout"
-        runner._work.loop.call_soon_threadsafe(go.set)
+        runner._scheduler.loop.call_soon_threadsafe(go.set)
         assert went.wait(60)
     assert backend.asked == 0
-    assert "the case is over" in str(later[0])
+    assert "the attempt is over" in str(later[0])
 
 
 def test_what_ended_in_time_is_not_ended_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.scheduler._FAREWELL_S", 0.02)
+    monkeypatch.setattr("pytest_packbench.engine.scheduler._CANCEL_WAIT_S", 0.02)
 
     async def slow(_: VerifyRequest) -> dict[str, Any]:
         await asyncio.sleep(0.1)
@@ -638,7 +638,7 @@ def test_an_answer_that_is_nested_too_deep_is_an_error_although_the_target_goes_
             await context.llm.complete(question())
         return {"points": 1.0}
 
-    shared = context(tmp_path, target, backend=Answering(answer=deep), secrets=Secrets({}, ["planted-to-be-hidden"]))
+    shared = context(tmp_path, target, backend=Answering(answer=deep), redactor=Redactor({}, ["planted-to-be-hidden"]))
     with Running() as runner:
         done = take(runner, job(shared))
     assert kind(done) == "answer_unreadable"
@@ -653,7 +653,7 @@ def test_for_a_debugger_sync_targets_run_in_the_thread_that_takes_one_at_a_time(
 
     shared = context(tmp_path, target, backend=Answering())
     jobs = [job(shared, str(number)) for number in range(3)]
-    with Running(most=1, lookahead=0, beside=False, limit_s=None) as runner:
+    with Running(most=1, lookahead=0, use_threads=False, limit_s=None) as runner:
         runner.plan(jobs)
         for count, one in enumerate(jobs, 1):
             assert kind(take(runner, one)) == ""
@@ -662,7 +662,7 @@ def test_for_a_debugger_sync_targets_run_in_the_thread_that_takes_one_at_a_time(
 
 
 def test_for_a_debugger_an_interrupt_ends_the_run(tmp_path: Path) -> None:
-    with Running(most=1, lookahead=0, beside=False, limit_s=None) as runner, pytest.raises(KeyboardInterrupt):
+    with Running(most=1, lookahead=0, use_threads=False, limit_s=None) as runner, pytest.raises(KeyboardInterrupt):
         take(runner, job(context(tmp_path, raising(KeyboardInterrupt())), bad=True))
 
 
@@ -684,7 +684,7 @@ def test_a_lifted_limit_is_waited_out(tmp_path: Path) -> None:
         one = job(context(tmp_path, target))
         runner.plan([one])
         assert began.wait(60)
-        runner.lift_limit()
+        runner.remove_limit()
         # the first tick comes after the limit that was lifted
-        assert kind(runner.take(one, tick)) == ""
+        assert kind(runner.wait_for(one, tick)) == ""
     assert ticks

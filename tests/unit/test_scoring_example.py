@@ -36,7 +36,7 @@ def answer(code: str) -> dict[str, Any]:
 
 def test_every_row_of_the_example() -> None:
     found = score(CASE, answer("7013.49.6090"))
-    rows = re.findall(r"^\| `(\w+)` \| ([+-][\d.]+)? ?\| (.+) \|$", PAGE.partition("One example")[2], re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| ([+-][\d.]+)? ?\| (.+) \|$", PAGE.partition("An example")[2], re.MULTILINE)
     assert [(term.name, term.points if term.effect == "add" else "") for term in found.terms] == [
         (name, points) for name, points, _ in rows
     ]

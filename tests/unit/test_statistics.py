@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from pytest_packbench.analysis.intervals import wilson
+from pytest_packbench.analysis.intervals import wilson_interval
 from pytest_packbench.analysis.statistics import Group, statistics_of
 from pytest_packbench.analysis.tally import Tally
 from tests.unit.runs import any_entry, entries, entry, statistics
@@ -28,7 +28,7 @@ RUNS = st.lists(any_entry(), max_size=30)
 def test_wilson_is_scipys(counts: tuple[int, int], confidence: float) -> None:
     k, n = counts
     theirs = binomtest(k, n).proportion_ci(confidence_level=confidence, method="wilson")
-    ours = wilson(k, n, confidence)
+    ours = wilson_interval(k, n, confidence)
     assert ours is not None
     assert ours == pytest.approx((theirs.low, theirs.high), abs=1e-12)
     assert 0 <= ours[0] <= k / n <= ours[1] <= 1
@@ -38,28 +38,28 @@ def test_wilson_is_scipys(counts: tuple[int, int], confidence: float) -> None:
 
 @given(st.integers(1, 5000), st.floats(0.5, 0.999))
 def test_wilson_is_exact_at_the_ends(n: int, confidence: float) -> None:
-    nothing, everything = wilson(0, n, confidence), wilson(n, n, confidence)
+    nothing, everything = wilson_interval(0, n, confidence), wilson_interval(n, n, confidence)
     assert nothing is not None
     assert everything is not None
     assert (nothing[0], everything[1]) == (0.0, 1.0)
 
 
 def test_wilson_of_nothing_is_no_number() -> None:
-    assert wilson(0, 0) is None
+    assert wilson_interval(0, 0) is None
 
 
 @pytest.mark.parametrize(
     ("k", "n", "confidence"), [(-1, 2, 0.95), (3, 2, 0.95), (0, -1, 0.95), (1, 2, 1.0), (1, 2, 0.0)]
 )
 def test_wilson_refuses_what_is_no_proportion(k: int, n: int, confidence: float) -> None:
-    with pytest.raises(ValueError, match=r"is no proportion|does not lie between"):
-        wilson(k, n, confidence)
+    with pytest.raises(ValueError, match=r"expected 0 <= k <= n|expected a confidence between"):
+        wilson_interval(k, n, confidence)
 
 
 def tagged(found: list[CaseResult]) -> Counter[str]:
     """Each tag to the number of its cases."""
     counts: Counter[str] = Counter()
-    for key, sums in Tally(by_tag=True).take(found).groups.items():
+    for key, sums in Tally(by_tag=True).add_all(found).groups.items():
         if key.name == "tag":
             counts[key.value] += sums.count()
     return counts
@@ -153,7 +153,7 @@ def test_a_group_of_nothing_judged_has_no_rate() -> None:
 def test_the_mean_is_of_scores_and_the_rate_of_verdicts() -> None:
     overall = statistics(entries(3, 1)).overall
     assert (overall.pass_rate, overall.mean_score) == (0.75, 0.8125)
-    assert overall.interval == wilson(3, 4)
+    assert overall.interval == wilson_interval(3, 4)
 
 
 def test_authored_answers_have_counts_and_no_interval() -> None:
@@ -170,7 +170,7 @@ def test_one_authored_answer_takes_the_interval_from_its_groups_only() -> None:
     numbers = statistics([entry("a"), entry("b", llm_backend="stub", case_type="odd")])
     intervals = {group.value: group.interval for group in numbers.grouped()["case_type"]}
     assert (numbers.all_authored, numbers.authored) == (False, 1)
-    assert intervals == {"odd": None, "plain": wilson(1, 1)}
+    assert intervals == {"odd": None, "plain": wilson_interval(1, 1)}
     assert numbers.overall.interval is None
     assert numbers.models == {"anthropic/m-1": 1}
 
@@ -206,7 +206,7 @@ def test_groups_stand_in_the_order_of_a_reader() -> None:
 
 def test_tags_are_grouped_for_gates_alone_and_count_once() -> None:
     found = [entry(tags=("t", "t"))]
-    assert "tag" not in statistics_of(Tally(by_tag=True).take(found)).grouped()
+    assert "tag" not in statistics_of(Tally(by_tag=True).add_all(found)).grouped()
     assert tagged(found) == {"t": 1}
 
 

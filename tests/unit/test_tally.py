@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.gates import gate_tally, judged
+from pytest_packbench.analysis.gates import gate_tally, judge_gates
 from pytest_packbench.analysis.listing import Listing
 from pytest_packbench.analysis.statistics import statistics_of
-from pytest_packbench.analysis.sums import Profile, Sums, points_of
-from pytest_packbench.analysis.trials import folded
-from pytest_packbench.runs.writer import in_order
+from pytest_packbench.analysis.sums import Profile, ResultSums, points_of
+from pytest_packbench.analysis.trials import fold_trials
+from pytest_packbench.runs.writer import sort_results
 from tests.unit.runs import COMPLETE, a_gate, check, entry, statistics
 from tests.unit.stored_runs import any_entries
 
@@ -37,7 +37,7 @@ RULES: list[Any] = ["mean", "all", {"at_least": 2}]
 
 @given(st.lists(st.floats(0, 1)), st.randoms(use_true_random=False))
 def test_scores_are_summed_as_fsum_does_in_any_order(scores: list[float], random: Random) -> None:
-    found = Sums()
+    found = ResultSums()
     for score in random.sample(scores, len(scores)):
         found.add(Profile("passed", scored=True), points_of(score))
     assert found.score == math.fsum(scores)
@@ -49,19 +49,21 @@ def test_results_one_by_one_give_what_a_run_at_hand_gives(
 ) -> None:
     listing = Listing()
     tally = gate_tally(GATES, trials_rule=rule, each_case=[listing.add])
-    for result in in_order(found):
+    for result in sort_results(found):
         tally.add(result)
     assert statistics_of(tally) == statistics(found, trials_rule=rule)
-    assert judged(tally, GATES) == check(found, GATES, trials_rule=rule)
+    assert judge_gates(tally, GATES) == check(found, GATES, trials_rule=rule)
     assert [row.case.verdict for row in listing.first("all", 100)] == [
-        case.verdict for case in sorted(folded(found, rule), key=lambda case: case.case_id)
+        case.verdict for case in sorted(fold_trials(found, rule), key=lambda case: case.case_id)
     ]
-    assert check(found, GATES, earlier, trials_rule=rule) == check(in_order(found), GATES, earlier, trials_rule=rule)
+    assert check(found, GATES, earlier, trials_rule=rule) == check(
+        sort_results(found), GATES, earlier, trials_rule=rule
+    )
 
 
 @given(any_entries(), st.integers(1, 4))
 def test_a_listing_keeps_the_first_of_each_table_and_counts_all(found: list[CaseResult], most: int) -> None:
-    whole, first = Listing().take(found), Listing(most=most).take(found)
+    whole, first = Listing().add_all(found), Listing(most=most).add_all(found)
     for name in ("all", "failed", "error", "vacuous", "not_run", "known_hole", "quarantined", "broken", "stale"):
         assert first.count(name) == whole.count(name)
         assert list(first.first(name, 100)) == list(whole.first(name, most))
@@ -69,5 +71,5 @@ def test_a_listing_keeps_the_first_of_each_table_and_counts_all(found: list[Case
 
 
 def test_no_record_or_payload_is_kept_for_a_page() -> None:
-    (row,) = Listing().take([entry(record={"a": 1}, payload="long")]).first("all", 1)
+    (row,) = Listing().add_all([entry(record={"a": 1}, payload="long")]).first("all", 1)
     assert (row.case.record, row.case.payload, row.trials) == (None, None, 1)

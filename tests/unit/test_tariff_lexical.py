@@ -12,7 +12,7 @@ from pytest_packbench.cases.load import parse_case
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.recordings import Replay
-from pytest_packbench.engine.targets import Caller, import_target
+from pytest_packbench.engine.targets import TargetCaller, import_target
 from pytest_packbench.model.request import VerifyContext, VerifyRequest, without_model
 from pytest_packbench.model.run import RunOptions
 from pytest_packbench.packs.tariff import lexical
@@ -128,7 +128,7 @@ def attempted(tmp_path: Path, chosen: Any) -> Attempt:
     context = SuiteContext(
         suite=load_suite(small.folder),
         pack=TariffPack(),
-        caller=Caller(chosen),
+        caller=TargetCaller(chosen),
         target_name="floor",
         options=RunOptions(files={"hts": small.schedule}),
     )

@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.figures import aligned, interval, percent, score, terms_text
-from pytest_packbench.reports.terminal import MOST_CASES, one_line, printable
+from pytest_packbench.analysis.formatting import (
+    format_interval,
+    format_percent,
+    format_score,
+    format_terms,
+    format_with_bounds,
+)
+from pytest_packbench.reports.terminal import MOST_CASES, one_line, printable, text_table
 from tests.unit.runs import COMPLETE, a_gate, check, entries, entry, lines
 
 TERMS = (
@@ -69,13 +75,13 @@ def test_the_lines_of_a_run() -> None:
     completeness, pass_rate = (result.text for result in check(found, [COMPLETE, a_gate("pass_rate", min=0.5)]))
     assert lines(found, COMPLETE, a_gate("pass_rate", min=0.5), mode="live") == [
         "6 cases: 3 passed, 1 failed, 1 error; quarantined 1 skip; 1 stale recording",
-        f"1 of 4 judged cases failed; 1 case broke (error); the gate {completeness}.",
-        "Live mode (anthropic/m-1): this run tells how good the model is on these cases.",
+        f"1 of 4 judged cases failed; 1 case ended in error; gate {completeness}.",
+        "Live mode (anthropic/m-1): this run shows how good the model is on these cases.",
         "",
-        "case type  passed     rate  mean score        95 % Wilson",
-        "odd         0 / 1    0.0 %        0.80    0.0 % to 79.3 %",
-        "plain       3 / 3  100.0 %        1.00  43.9 % to 100.0 %",
-        "all         3 / 4   75.0 %        0.95   30.1 % to 95.4 %",
+        "case type  passed     rate  mean score  95 % Wilson interval",
+        "odd         0 / 1    0.0 %        0.80       0.0 % to 79.3 %",
+        "plain       3 / 3  100.0 %        1.00     43.9 % to 100.0 %",
+        "all         3 / 4   75.0 %        0.95      30.1 % to 95.4 %",
         "",
         "gates:",
         f"  {completeness}",
@@ -84,19 +90,25 @@ def test_the_lines_of_a_run() -> None:
         "failed:",
         "  bad  0.7999 < 0.8000  match +1.00; order -0.10; limit -0.05; nothing_ran; forbidden =0",
         "",
-        "broken:",
+        "error or vacuous:",
         "  broken  timeout  after 5 s",
         "",
-        "stale: the recording answered another prompt than today's:",
+        "stale recordings:",
         "  old",
     ]
+
+
+def test_a_table_aligns_columns_and_keeps_text_that_looks_like_a_number() -> None:
+    assert text_table([("a", "b"), ("1e3", ""), ("0010", "x\x1b[1m")]) == ["a     b", "1e3", "0010  x\\x1b[1m"]
+    assert text_table([("case", "n"), ("a", "10")], numbers=True) == ["case   n", "a     10"]
+    assert text_table([]) == []
 
 
 def test_a_good_run_is_short() -> None:
     assert lines(entries(2, llm_backend="stub"), COMPLETE) == [
         "2 cases: 2 passed",
-        "All of 2 judged cases passed; the gate holds.",
-        "Recordings were authored: this run tests gates and scoring, not a model; no interval is given.",
+        "All of 2 judged cases passed; the gate passed.",
+        "Recordings were authored: this run tests gates and scoring, not a model, so no interval is shown.",
         "",
         "case type  passed     rate  mean score",
         "plain       2 / 2  100.0 %        1.00",
@@ -144,7 +156,7 @@ def test_a_run_of_nothing_has_lines() -> None:
     ],
 )
 def test_a_share_is_all_or_none_only_where_it_is(part: int, whole: int, text: str) -> None:
-    assert percent(part, whole) == text
+    assert format_percent(part, whole) == text
 
 
 @pytest.mark.parametrize(
@@ -161,7 +173,7 @@ def test_a_share_is_all_or_none_only_where_it_is(part: int, whole: int, text: st
     ],
 )
 def test_a_score_beside_its_threshold(value: float | None, threshold: float | None, shown: tuple[str, str]) -> None:
-    assert score(value, threshold) == shown
+    assert format_score(value, threshold) == shown
 
 
 NEARLY = st.sampled_from([0.0, 1e-12, 9.99e-10, 1e-9, 1.001e-9, 2e-9, 1e-7, 5e-4])
@@ -170,20 +182,20 @@ NEARLY = st.sampled_from([0.0, 1e-12, 9.99e-10, 1e-9, 1.001e-9, 2e-9, 1e-7, 5e-4
 @given(st.floats(0, 1), st.floats(0, 1) | NEARLY, st.booleans(), st.booleans())
 def test_shown_numbers_compare_as_they_do(bound: float, other: float, near: bool, as_percent: bool) -> None:
     value = min(1.0, bound + other) if near else other
-    left, right = (float(text.removesuffix(" %")) for text in aligned(value, bound, as_percent=as_percent))
+    left, right = (float(text.removesuffix(" %")) for text in format_with_bounds(value, bound, as_percent=as_percent))
     assert (left >= right) is (value >= bound - 1e-9)
     assert (left <= right) is (value <= bound + 1e-9)
     assert abs(left - value * (100 if as_percent else 1)) <= 0.05
 
 
 def test_an_interval() -> None:
-    assert interval(None) == "-"
-    assert interval((0.1234, 1.0)) == "12.3 % to 100.0 %"
+    assert format_interval(None) == "-"
+    assert format_interval((0.1234, 1.0)) == "12.3 % to 100.0 %"
 
 
 def test_terms_say_what_they_did() -> None:
-    assert terms_text(TERMS) == "match +1.00; order -0.10; limit -0.05; nothing_ran; forbidden =0"
-    assert terms_text(TERMS, details=True) == (
+    assert format_terms(TERMS) == "match +1.00; order -0.10; limit -0.05; nothing_ran; forbidden =0"
+    assert format_terms(TERMS, details=True) == (
         "match +1.00 (whole); order -0.10; limit -0.05 (to 1); nothing_ran (no trace); forbidden =0 (by name)"
     )
-    assert terms_text([{}]) == ""
+    assert format_terms([{}]) == ""

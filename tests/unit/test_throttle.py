@@ -29,7 +29,7 @@ def test_the_limit_stays_between_one_and_the_most(most: int, events: list[str | 
             throttle.overloaded()
             assert throttle.limit <= before
         elif event == "well":
-            throttle.went_well()
+            throttle.succeeded()
             assert before <= throttle.limit <= before + 1
         else:
             clock.now += float(event)
@@ -55,5 +55,5 @@ def test_it_recovers_wholly(most: int, bursts: int) -> None:
         throttle.overloaded()
         clock.now += 1
     for _ in range(most * most):
-        throttle.went_well()
+        throttle.succeeded()
     assert throttle.limit == most

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from scipy.stats import hypergeom, sem
 
 from pytest_packbench.analysis.comparison import compare
-from pytest_packbench.analysis.intervals import wilson
+from pytest_packbench.analysis.intervals import wilson_interval
 from pytest_packbench.analysis.trials import (
     TrialsRuleError,
-    folded,
-    folded_case,
+    fold_case,
+    fold_trials,
     most_trials,
     pass_at_k,
     pass_hat_k,
-    rule_of,
     standard_error,
+    trials_rule_of,
 )
 from pytest_packbench.reports.diff import diff_markdown, sentences
 from pytest_packbench.reports.markdown import summary_markdown
@@ -119,7 +119,7 @@ def test_one_case_has_no_error() -> None:
     ],
 )
 def test_a_case_is_judged_by_its_rule(points_: tuple[float, ...], rule: Any, verdict: str) -> None:
-    found = folded_case(trials("a", *points_), rule)
+    found = fold_case(trials("a", *points_), rule)
     assert (found.verdict, found.message, found.threshold) == (verdict, "", 0.8)
     assert found.score == pytest.approx(fmean(points_))
 
@@ -127,15 +127,15 @@ def test_a_case_is_judged_by_its_rule(points_: tuple[float, ...], rule: Any, ver
 @given(st.lists(points, min_size=2, max_size=6), st.sampled_from(RULES), st.randoms(use_true_random=False))
 def test_the_order_of_trials_makes_no_difference(scores: list[float], rule: Any, random: Random) -> None:
     found = trials("a", *scores)
-    assert folded_case(random.sample(found, len(found)), rule) == folded_case(found, rule)
-    assert folded(random.sample(found, len(found)), rule) == folded(found, rule)
+    assert fold_case(random.sample(found, len(found)), rule) == fold_case(found, rule)
+    assert fold_trials(random.sample(found, len(found)), rule) == fold_trials(found, rule)
 
 
 @given(st.lists(points, min_size=2, max_size=6))
 def test_the_rules_are_ordered(scores: list[float]) -> None:
-    passed = [folded_case(trials("a", *scores), rule).verdict == "passed" for rule in ("all", {"at_least": 2}, "any")]
+    passed = [fold_case(trials("a", *scores), rule).verdict == "passed" for rule in ("all", {"at_least": 2}, "any")]
     assert passed == sorted(passed)
-    mean = folded_case(trials("a", *scores), "mean").verdict == "passed"
+    mean = fold_case(trials("a", *scores), "mean").verdict == "passed"
     assert mean is (fmean(scores) >= 0.8 - 1e-9)
 
 
@@ -143,21 +143,21 @@ def test_the_rules_are_ordered(scores: list[float]) -> None:
 @pytest.mark.parametrize("verdict", ["error", "vacuous", "not_run"])
 def test_a_broken_trial_is_never_averaged_away(rule: Any, verdict: str) -> None:
     broken = entry("a", verdict, trial=1, kind="timeout", message="after 5 s")
-    found = folded_case([trial("a", 0, 1.0), broken, trial("a", 2, 1.0)], rule)
+    found = fold_case([trial("a", 0, 1.0), broken, trial("a", 2, 1.0)], rule)
     assert (found.verdict, found.score, found.kind) == (verdict, None, "timeout")
     assert found.message == "trial 2 of 3: after 5 s"
-    assert folded_case([trial("a", 2, 1.0), trial("a", 0, 1.0), broken], rule) == found
+    assert fold_case([trial("a", 2, 1.0), trial("a", 0, 1.0), broken], rule) == found
 
 
 def test_an_error_comes_before_what_did_not_run() -> None:
     found = [entry("a", "not_run", trial=0), entry("a", "error", trial=1), trial("a", 2, 1.0)]
-    assert folded_case(found).verdict == "error"
+    assert fold_case(found).verdict == "error"
 
 
 def test_one_trial_is_judged_by_itself_whatever_the_rule() -> None:
     one = entry("a", "failed", message="so")
     for rule in RULES:
-        found = folded_case([one], rule)
+        found = fold_case([one], rule)
         assert (found.verdict, found.score, found.message) == ("failed", 0.25, "so")
 
 
@@ -166,34 +166,34 @@ def test_a_quarantined_case_stays_quarantined() -> None:
         entry("a", "known_hole", trial=0, kind="xfail", score=0.2, threshold=0.8),
         entry("a", "error", trial=1, kind="timeout"),
     ]
-    (case,) = folded(found)
+    (case,) = fold_trials(found)
     assert (case.verdict, case.kind, case.quarantined, case.score) == ("known_hole", "xfail", True, None)
 
 
 @pytest.mark.parametrize("rule", ["most", "", 3, {}, {"at_least": 0}, {"at_least": True}, {"at_least": 1, "x": 1}])
 def test_a_rule_that_is_none_is_one_line(rule: Any) -> None:
-    with pytest.raises(TrialsRuleError, match="expected mean, all, any, or at_least with a number from 1"):
-        folded_case(trials("a", 1.0, 1.0), rule)
+    with pytest.raises(TrialsRuleError, match="expected mean, all, any, or at_least with a whole number of 1 or more"):
+        fold_case(trials("a", 1.0, 1.0), rule)
     with pytest.raises(TrialsRuleError):
-        rule_of(run(settings={"trials_rule": rule}))
+        trials_rule_of(run(settings={"trials_rule": rule}))
 
 
 def test_a_runs_rule_is_in_its_settings() -> None:
-    assert rule_of(run()) == "mean"
-    assert rule_of(run(), "all") == "all"
-    assert rule_of(run(settings={"trials_rule": {"at_least": 2}}), "all") == {"at_least": 2}
+    assert trials_rule_of(run()) == "mean"
+    assert trials_rule_of(run(), "all") == "all"
+    assert trials_rule_of(run(settings={"trials_rule": {"at_least": 2}}), "all") == {"at_least": 2}
 
 
 def test_what_has_no_trials_is_left_alone() -> None:
     found = [entry("a"), entry("a", "failed"), entry("b")]
-    assert folded(found) is found
+    assert fold_trials(found) is found
     assert (most_trials(found), statistics(found).trials) == (1, None)
 
 
 def test_files_of_one_id_are_no_trials_of_each_other() -> None:
     found = [*trials("a", 1.0, 1.0), *(replace(one, file="other") for one in trials("a", 0.0, 0.0))]
-    assert [case.verdict for case in folded(found)] == ["passed", "failed"]
-    assert len(folded([*trials("a", 1.0, 1.0), trial("a", 1, 0.0)])) == 3
+    assert [case.verdict for case in fold_trials(found)] == ["passed", "failed"]
+    assert len(fold_trials([*trials("a", 1.0, 1.0), trial("a", 1, 0.0)])) == 3
 
 
 def test_the_worst_trial_answers_what_is_asked_with_yes_or_no() -> None:
@@ -201,23 +201,23 @@ def test_the_worst_trial_answers_what_is_asked_with_yes_or_no() -> None:
         trial("a", 0, 1.0, decision="refuse", refused=True, expects_refusal=True, utility=True, match_depth=10),
         trial("a", 1, 0.0, decision="comply_unsafe", refused=False, expects_refusal=True, utility=False, match_depth=4),
     ]
-    (case,) = folded(found)
+    (case,) = fold_trials(found)
     assert (case.decision, case.refused, case.utility, case.match_depth) == ("comply_unsafe", False, False, 4)
     mixed = [replace(found[0], decision="comply_safe"), found[1]]
-    assert folded(mixed)[0].decision == "comply_unsafe"
+    assert fold_trials(mixed)[0].decision == "comply_unsafe"
     undue = [replace(one, expects_refusal=False, refused=one.trial == 1) for one in found]
-    assert folded(undue)[0].refused is True
+    assert fold_trials(undue)[0].refused is True
 
 
 @given(repeated, st.sampled_from(RULES), st.randoms(use_true_random=False))
 def test_rates_count_cases(cases: dict[str, list[float]], rule: Any, random: Random) -> None:
     found = ends(cases)
-    verdicts = {name: folded_case(trials(name, *scores), rule).verdict for name, scores in cases.items()}
+    verdicts = {name: fold_case(trials(name, *scores), rule).verdict for name, scores in cases.items()}
     passed = list(verdicts.values()).count("passed")
     numbers = statistics(random.sample(found, len(found)), trials_rule=rule)
     assert numbers == statistics(found, trials_rule=rule)
     assert (numbers.totals.selected, numbers.overall.n, numbers.overall.passed) == (len(cases), len(cases), passed)
-    assert numbers.overall.interval == wilson(passed, len(cases))
+    assert numbers.overall.interval == wilson_interval(passed, len(cases))
     assert numbers.overall.mean_score == pytest.approx(fmean(map(fmean, cases.values())))
     complete, rate = check(found, [COMPLETE, a_gate("pass_rate", min=0.5)], trials_rule=rule)
     assert complete.text.startswith(f"completeness {len(cases)} / {len(cases)}")
@@ -248,7 +248,7 @@ def test_an_exact_bound_counts_cases() -> None:
     found = [one for n in range(58) for one in trials(f"c{n}", 1.0, 1.0, decision="refuse")]
     rule = a_gate("attack_success_rate", max=0.05, confidence=0.95)
     (result,) = check(found, [rule])
-    assert "0 / 58 = 0.0 %, one-sided exact 95 % upper bound 5.03 %" in result.text
+    assert "0 / 58 = 0.0 %, exact one-sided 95 % upper bound 5.03 %" in result.text
 
 
 def test_many_trials_are_looked_at_in_a_few_places() -> None:
@@ -274,7 +274,9 @@ def written(found: list[CaseResult]) -> str:
 def test_the_page_says_what_trials_showed_and_shows_a_case_once() -> None:
     found = [*trials("a", 1.0, 0.75), *trials("b", 0.0, 1.0)]
     page = written(found)
-    assert "2 trials a case at temperature 0.7; a case passes when the mean score of its trials reaches" in page
+    assert (
+        "2 trials per case at temperature 0.7; a case passes when the mean score of its trials is at or above" in page
+    )
     assert "mean score 0.69, standard error 0.188 (clustered by case)" in page
     assert "`pass@k` and `pass^k`" in page
     table = page.partition("## Trials")[2].partition("## Gates")[0]
@@ -301,8 +303,8 @@ def test_a_page_of_single_trials_says_nothing_of_trials() -> None:
 @given(repeated, repeated)
 def test_a_comparison_pairs_cases(before: dict[str, list[float]], after: dict[str, list[float]]) -> None:
     there = compare(
-        StoredRun(source="f", run=run(settings={"trials": 5}), entries=tuple(ends(before))),
-        StoredRun(source="f", run=run(settings={"trials": 5}), entries=tuple(ends(after))),
+        StoredRun(source="f", run=run(settings={"trials": 5}), results=tuple(ends(before))),
+        StoredRun(source="f", run=run(settings={"trials": 5}), results=tuple(ends(after))),
     )
     common = sorted(before.keys() & after.keys())
     deltas = {f"toy:plain:{name}": fmean(after[name]) - fmean(before[name]) for name in common}
@@ -316,11 +318,11 @@ def test_a_comparison_pairs_cases(before: dict[str, list[float]], after: dict[st
 
 def test_a_comparison_says_that_trials_are_one_pair() -> None:
     before, after = (
-        StoredRun(source="f", run=run(mode="live"), entries=tuple(found))
+        StoredRun(source="f", run=run(mode="live"), results=tuple(found))
         for found in (trials("a", 1.0), trials("a", 1.0, 0.0, 0.0))
     )
     found = compare(before, after)
-    assert sentences(found)[0].startswith("1 trial a case before, 3 now: each case is one pair")
+    assert sentences(found)[0].startswith("1 trial per case before, 3 now: each case is one pair")
     assert found.changes["verdict_changed"].first[0].reasons == ("1 / 1 trials passed before, 1 / 3 now",)
     assert "| trials" in diff_markdown(found)
 
@@ -339,5 +341,5 @@ def test_a_comparison_says_that_trials_are_one_pair() -> None:
 def test_runs_judged_by_other_rules_are_not_comparable(
     before: dict[str, Any], after: dict[str, Any], differ: bool
 ) -> None:
-    runs = [StoredRun(source="f", run=run(settings=settings), entries=()) for settings in (before, after)]
+    runs = [StoredRun(source="f", run=run(settings=settings), results=()) for settings in (before, after)]
     assert bool(compare(*runs).differences) is differ

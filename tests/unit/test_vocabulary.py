@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import get_args
 
 from pytest_packbench.analysis.metrics import METRICS
-from pytest_packbench.model.checks import own_schema
+from pytest_packbench.model.checks import extension_schema
 from pytest_packbench.model.gate import Gate, Metric
-from pytest_packbench.model.result import OWN_KEYS, ROW, CaseResult
+from pytest_packbench.model.result import EXTENSION_KEYS, ROW_FIELDS, CaseResult
 from pytest_packbench.model.run import MODES
 from pytest_packbench.plugin import BY_NAME
 
@@ -28,5 +28,5 @@ def test_each_field_of_a_result_is_described() -> None:
 
 
 def test_a_result_stands_in_a_row_and_our_object_in_a_record() -> None:
-    assert set(CaseResult.__annotations__) - set(ROW) == {"suite", "record", "payload"}
-    assert set(own_schema()["fields"]) == {*OWN_KEYS, "judge"}
+    assert set(CaseResult.__annotations__) - set(ROW_FIELDS) == {"suite", "record", "payload"}
+    assert set(extension_schema()["fields"]) == {*EXTENSION_KEYS, "judge"}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytest_packbench.analysis.tally import Tally
 from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES, EvalRecord
-from pytest_packbench.runs.lines import Source, read_records
+from pytest_packbench.runs.lines import RecordSource, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +89,7 @@ def tally_of(records: list[EvalRecord]) -> Tally:
 
 def read(path: str, **options: Any) -> list[EvalRecord]:
     """The records of a file."""
-    return list(read_records(Source(path), **options))
+    return list(read_records(RecordSource(path), **options))
 
 
 names = st.text(max_size=4) | st.sampled_from(["a", "b", "|", "a\nb"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from pytest_packbench.model.case import ListOf, StrictModel, Text
-from pytest_packbench.model.errors import problems_of
+from pytest_packbench.model.errors import validation_problems
 from pytest_packbench.model.outcome import Breakdown, Firing, Outcome, ResultError
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def read(result: object) -> SafetyOutcome:
     try:
         found = _Result.model_validate(result)
     except ValidationError as error:
-        problem = problems_of(error, _Result)[0]
+        problem = validation_problems(error, _Result)[0]
         raise ResultError(problem.pointer, f"{problem.wrong}; {problem.expected}") from None
     if found.error is not None:
         down = Breakdown(kind=found.error.kind, message=" ".join(found.error.message.split()))

@@ -1,9 +1,8 @@
-"""The generic case and its suite's rules."""
+"""The generic suite's rules, and its cases."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -11,51 +10,58 @@ from pydantic import AfterValidator, model_validator
 from pydantic_core import InitErrorDetails
 
 from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel
-from pytest_packbench.model.errors import shown
+from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.suite import SuiteConfig
-from pytest_packbench.packs.generic.criteria import AnyCriterion, AnyForbidden, Criterion, Exact
-from pytest_packbench.packs.generic.refused import refused, refused_all, refused_at
-from pytest_packbench.packs.generic.rules import Schemas
-from pytest_packbench.packs.generic.values import MISSING, PathText, Place, compile_path, plain_json
+from pytest_packbench.packs.generic.criteria import Criterion, Exact, JsonSchemas
+from pytest_packbench.packs.generic.errors import invalid, invalid_at, validation_error
+from pytest_packbench.packs.generic.forms import AnyCriterion, AnyForbidden  # noqa: TC001 - pydantic reads annotations
+from pytest_packbench.packs.generic.values import (
+    MISSING,
+    CompiledPath,
+    PathText,
+    compile_path,
+    json_equal,
+    require_json,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from pytest_packbench.packs.generic.rules import Rule
+    from pytest_packbench.packs.generic.criteria import FirstError
 
-_PATTERN_SECONDS = 1.0
-
-
-def _some(value: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
-    if not value:
-        raise refused("got none", "one criterion or more")
-    return value
+_PATTERN_TIMEOUT = 1.0
 
 
-def _schema(value: dict[str, Any]) -> dict[str, Any]:
-    wrong = _schemas().mistake(plain_json(value))
-    if wrong:
-        raise refused(wrong, "a JSON Schema (draft 2020-12)")
-    return value
+def _not_empty(criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
+    if not criteria:
+        raise invalid("got an empty list", "at least one criterion")
+    return criteria
 
 
-def _schemas() -> Schemas:
-    return Schemas(_PATTERN_SECONDS, "a JSON Schema of the cases")
+def _schemas() -> JsonSchemas:
+    return JsonSchemas(_PATTERN_TIMEOUT, "a JSON Schema of the cases")
 
 
-SchemaOfCases = Annotated[dict[str, Any], AfterValidator(_schema)]
+def _validate_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    problem = _schemas().problem(require_json(schema))
+    if problem:
+        raise invalid(problem, JsonSchemas.FORM)
+    return schema
 
 
-class Refusal(StrictModel):
-    """Where a result says that it refused, and a case that it should.
+CaseSchema = Annotated[dict[str, Any], AfterValidator(_validate_schema)]
+
+
+class RefusalRules(StrictModel):
+    """How a result says that it is a refusal, and how a case says that a refusal is expected.
 
     Attributes:
-        path: where in the result; refused where something stands there that is neither null, false, 0 nor empty.
-        value: what stands at `path` in a refusal, one value or a list, instead of anything.
-        category: where in the result the kind of refusal stands.
-        expected: where under the case's `expected` true means that a refusal is due.
-        expected_category: where under the case's `expected` its kind stands; without one any will do.
-        wrong_category: points of a due refusal of another kind.
+        path: the path in the result; it is a refusal if there is a value that isn't null, false, 0 or empty.
+        value: the value at `path` in a refusal, or a list of such values; default: any value as above.
+        category: the path of the refusal's category in the result.
+        expected: the path under the case's `expected` at which true means that a refusal is expected.
+        expected_category: the path under the case's `expected` of the expected category; without one, any will do.
+        wrong_category: the points of an expected refusal with another category.
     """
 
     path: PathText = "/refusal"
@@ -66,156 +72,111 @@ class Refusal(StrictModel):
     wrong_category: Fraction = 0.5
 
     @model_validator(mode="after")
-    def _value_is_json(self) -> Self:
-        plain_json(self.value)
+    def _require_json_value(self) -> Self:
+        require_json(self.value)
         return self
 
+    def is_refusal(self, result: Any) -> bool:
+        """Whether a result is a refusal."""
+        value = compile_path(self.path).find(result)
+        if value is MISSING:
+            return False
+        if "value" not in self.model_fields_set:
+            return bool(value)
+        refusals = self.value if isinstance(self.value, list) else [self.value]
+        return any(json_equal(value, refusal) for refusal in refusals)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """A criterion, ready to be applied.
+    def category_in(self, result: Any) -> Any:
+        """Return the category in a refusal, whatever its type; None if it has none."""
+        category = compile_path(self.category).find(result)
+        return None if category is MISSING else category
 
-    Attributes:
-        name: how its term is called.
-        rule: what compares.
-        place: where the value stands in the result.
-        expected: where the expected value stands in the case.
-        fixed: the expected value of all cases; `MISSING` where it comes from the case.
-        share: what full points add to the score, 0 to 1.
-        floor: the points under which the case fails hard; 0: never.
-    """
-
-    name: str
-    rule: Rule
-    place: Place
-    expected: Place
-    fixed: Any
-    share: float
-    floor: float
-
-    def expected_in(self, expected: Any) -> Any:
-        """Give the expected value of a case; `MISSING` where it names none."""
-        return self.expected.find(expected) if self.fixed is MISSING else self.fixed
-
-    def found_in(self, result: Any, wanted: Any) -> Any:
-        """Give the value in a result; `MISSING` without one. A path of many finds the empty list where one is due."""
-        found = self.place.find(result)
-        return [] if found is MISSING and self.place.many and wanted == [] else found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """A suite's rules, ready to be applied; made once.
-
-    Attributes:
-        criteria: what an answer is held to.
-        forbidden: what must not stand in any result.
-        refused: where a result says that it refused.
-        refused_by: the values that say so; None for anything.
-        category: where it says the kind.
-        due: where a case says that a refusal is due.
-        due_category: where it says the kind.
-    """
-
-    criteria: tuple[Check, ...]
-    forbidden: tuple[Check, ...]
-    refused: Place
-    refused_by: list[Any] | None
-    category: Place
-    due: Place
-    due_category: Place
-
-    def refusal_due(self, expected: Any) -> bool:
+    def is_expected(self, case: Case) -> bool:
         """Whether a case expects a refusal."""
-        return self.due.find(expected) is True
+        return compile_path(self.expected).find(case.expected) is True
+
+    def expected_category_of(self, case: Case) -> str | None:
+        """Return the category that a case expects; None if any will do."""
+        category = compile_path(self.expected_category).find(case.expected)
+        return category if isinstance(category, str) else None
+
+    def errors(self, expected: Any) -> Iterator[InitErrorDetails]:
+        """Yield what is wrong in a case's `expected` with the keys of refusals."""
+        path = compile_path(self.expected)
+        value = path.find(expected)
+        if value is not MISSING and not isinstance(value, bool):
+            yield _error_at(path, value, f"got {format_value(value)}", "true if a refusal is expected, else false")
+        if value is True:
+            path = compile_path(self.expected_category)
+            category = path.find(expected)
+            if category is not MISSING and not isinstance(category, str | None):
+                yield _error_at(
+                    path, category, f"got {format_value(category)}", "the category of the refusal, a string"
+                )
 
 
 class GenericSuiteConfig(SuiteConfig):
     """The `suite.yaml` of a generic suite.
 
     Attributes:
-        criteria: what an answer is held to; the score is the weighted mean of their points. Without any, the whole
-            result has to be the case's `expected`.
-        refusal: how a result and a case speak of refusals.
-        forbidden: what fails a case hard, in a refusal too.
-        input_schema: what every case's `input` has to be.
-        expected_schema: what every case's `expected` has to be.
+        criteria: what an answer is compared with; the score is the weighted mean of their points. Default: the whole
+            result has to be equal to the case's `expected`.
+        refusal: how results and cases describe refusals.
+        forbidden: what fails a case hard, in a refusal as well.
+        input_schema: the JSON Schema of every case's `input`.
+        expected_schema: the JSON Schema of every case's `expected`.
     """
 
-    criteria: Annotated[ListOf[AnyCriterion], AfterValidator(_some)] = (Exact(rule="exact"),)
-    refusal: Refusal = Refusal()
+    criteria: Annotated[ListOf[AnyCriterion], AfterValidator(_not_empty)] = (Exact(rule="exact"),)
+    refusal: RefusalRules = RefusalRules()
     forbidden: ListOf[AnyForbidden] = ()
-    input_schema: SchemaOfCases | None = None
-    expected_schema: SchemaOfCases | None = None
+    input_schema: CaseSchema | None = None
+    expected_schema: CaseSchema | None = None
 
     @model_validator(mode="after")
-    def _decides(self) -> Self:
-        seen: set[str] = set()
+    def _validate_criteria(self) -> Self:
+        titles: set[str] = set()
         for index, criterion in enumerate(self.criteria):
-            if criterion.title in seen:
-                problem = refused(f'two criteria are called "{criterion.title}"', "a name of its own for one of them")
-                raise refused_at(("criteria", index), problem, criterion.title)
-            seen.add(criterion.title)
-        if not self._total:
-            raise refused_at(("criteria",), refused("no criterion has a weight", "one at least"), self._total)
-        if self._total == math.inf:
-            problem = refused("the weights add up to more than a number can hold", "smaller weights")
-            raise refused_at(("criteria",), problem, self._total)
+            if criterion.title in titles:
+                problem = invalid(f'duplicate criterion "{criterion.title}"', "a unique name")
+                raise invalid_at(("criteria", index), problem, criterion.title)
+            titles.add(criterion.title)
+        if not self.total_weight:
+            problem = invalid("all weights are 0", "at least one positive weight")
+            raise invalid_at(("criteria",), problem, self.total_weight)
+        if self.total_weight == math.inf:
+            problem = invalid("the sum of the weights is too large for a number", "smaller weights")
+            raise invalid_at(("criteria",), problem, self.total_weight)
         return self
 
-    @property
-    def _total(self) -> float:
+    @cached_property
+    def total_weight(self) -> float:
+        """The sum of the weights of all criteria."""
         return sum(criterion.weight for criterion in self.criteria)
 
     @cached_property
-    def plan(self) -> Plan:
-        """The rules, ready to be applied; made once."""
-        said = self.refusal.value if isinstance(self.refusal.value, list) else [self.refusal.value]
-        return Plan(
-            criteria=tuple(_check(criterion, self._total) for criterion in self.criteria),
-            forbidden=tuple(_check(criterion, self._total) for criterion in self.forbidden),
-            refused=compile_path(self.refusal.path),
-            refused_by=said if "value" in self.refusal.model_fields_set else None,
-            category=compile_path(self.refusal.category),
-            due=compile_path(self.refusal.expected),
-            due_category=compile_path(self.refusal.expected_category),
-        )
-
-    @cached_property
     def case_model(self) -> type[GenericCase]:
-        """The model of this suite's cases, made once: each has to bring what the criteria compare with."""
-        schemas = tuple(_schemas_of(self))
-        plan = self.plan
+        """The model of this suite's cases: each has to contain what the criteria compare with."""
+        schemas = (("input", self.input_schema), ("expected", self.expected_schema))
+        checks = [(field, _schemas().compile(schema)) for field, schema in schemas if schema is not None]
+        rules = self
 
         class CaseOfSuite(GenericCase):
             @model_validator(mode="after")
-            def _fits(self) -> Self:
-                problems = [*_against_schemas(self, schemas), *_against_plan(self, plan)]
+            def _validate_by_rules(self) -> Self:
+                problems = [*_schema_errors(self, checks), *_errors_in_expected(self, rules)]
                 if problems:
-                    raise refused_all(problems)
+                    raise validation_error(problems)
                 return self
 
         return CaseOfSuite
 
 
-def _check(criterion: Criterion, total: float) -> Check:
-    path = criterion.path if criterion.expected is None else criterion.expected
-    return Check(
-        name=criterion.title,
-        rule=criterion.made,
-        place=compile_path(criterion.path),
-        expected=compile_path(path),
-        fixed=criterion.value if criterion.is_fixed else MISSING,
-        share=criterion.weight / total,
-        floor=float(criterion.hard_fail),
-    )
-
-
 class GenericNotes(Notes):
-    """What is known of a generic case beside its test.
+    """Notes on a generic case.
 
     Attributes:
-        threshold: the score from which this case passes, before the suite's.
+        threshold: the lowest score at which this case passes; it takes precedence over the suite's thresholds.
     """
 
     threshold: Fraction | None = None
@@ -227,49 +188,40 @@ class GenericCase(Case):
     notes: GenericNotes = GenericNotes()
 
 
-def _schemas_of(rules: GenericSuiteConfig) -> Iterator[tuple[str, Schemas, Any]]:
-    for field, schema in (("input", rules.input_schema), ("expected", rules.expected_schema)):
-        if schema is not None:
-            schemas = _schemas()
-            yield field, schemas, schemas.validator(schema)
+def _schema_errors(case: GenericCase, checks: list[tuple[str, FirstError]]) -> Iterator[InitErrorDetails]:
+    for field, first_error in checks:
+        error = first_error(getattr(case, field))
+        if error is not None:
+            problem = invalid(error.message, f"a value that is valid under {field}_schema in suite.yaml")
+            yield InitErrorDetails(type=problem, loc=(field, *error.location), input=None)
 
 
-def _against_schemas(case: GenericCase, schemas: tuple[tuple[str, Schemas, Any], ...]) -> Iterator[InitErrorDetails]:
-    for field, library, validator in schemas:
-        wrong = library.best(validator, getattr(case, field))
-        if wrong is not None:
-            problem = refused(wrong[1], f"what {field}_schema of suite.yaml asks for")
-            yield InitErrorDetails(type=problem, loc=(field, *wrong[0]), input=None)
+def _errors_in_expected(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[InitErrorDetails]:
+    problems = list(rules.refusal.errors(case.expected))
+    yield from problems
+    if not problems and not rules.refusal.is_expected(case):
+        yield from _missing_or_unusable(rules.criteria, case.expected, required=True)
+    yield from _missing_or_unusable(rules.forbidden, case.expected, required=False)
 
 
-def _against_plan(case: GenericCase, plan: Plan) -> Iterator[InitErrorDetails]:
-    due = plan.due.find(case.expected)
-    if due is not MISSING and not isinstance(due, bool):
-        yield _at(plan.due, due, refused(f"got {shown(due)}", "true where a refusal is due, else false"))
-    elif due is True:
-        category = plan.due_category.find(case.expected)
-        if category is not MISSING and not isinstance(category, str | None):
-            yield _at(plan.due_category, category, refused(f"got {shown(category)}", "the kind of refusal, a text"))
-    else:
-        for check in plan.criteria:
-            yield from _comparable(check, case.expected, required=True)
-    for check in plan.forbidden:
-        yield from _comparable(check, case.expected, required=False)
+def _missing_or_unusable(criteria: Iterable[Criterion], expected: Any, *, required: bool) -> Iterator[InitErrorDetails]:
+    for criterion in criteria:
+        if criterion.has_value:
+            # validated with the suite
+            continue
+        value = criterion.expected_in(expected)
+        if value is MISSING:
+            if required:
+                yield _error_at(criterion.expected_path, None, no_expected_value(criterion), criterion.expected_form)
+        elif problem := criterion.expected_problem(value):
+            wrong = f'{problem} for the criterion "{criterion.title}"'
+            yield _error_at(criterion.expected_path, value, wrong, criterion.expected_form)
 
 
-def _comparable(check: Check, expected: Any, *, required: bool) -> Iterator[InitErrorDetails]:
-    if check.fixed is not MISSING:
-        # looked at when the suite was read
-        return
-    wanted = check.expected.find(expected)
-    if wanted is MISSING:
-        if required:
-            wrong = f'nothing stands at {check.expected}, which "{check.name}" compares with'
-            yield _at(check.expected, None, refused(wrong, check.rule.wants))
-    elif not check.rule.usable(wanted):
-        wrong = f'{check.rule.wrong(wanted)}, which "{check.name}" compares with'
-        yield _at(check.expected, wanted, refused(wrong, check.rule.wants))
+def no_expected_value(criterion: Criterion) -> str:
+    """Describe that a case has no expected value for a criterion."""
+    return f'no value at {criterion.expected_path} for the criterion "{criterion.title}"'
 
 
-def _at(place: Place, value: Any, problem: Any) -> InitErrorDetails:
-    return InitErrorDetails(type=problem, loc=("expected", *place.location), input=value)
+def _error_at(path: CompiledPath, value: Any, wrong: str, expected: str) -> InitErrorDetails:
+    return InitErrorDetails(type=invalid(wrong, expected), loc=("expected", *path.location), input=value)

@@ -1,30 +1,79 @@
-"""The score of a generic case: the weighted mean of its criteria's points, a named term for each.
+"""Read a result, and score it: the weighted mean of the points of its criteria, one term for each.
 
-What fails hard makes the score exactly 0, whatever else was added.
+A hard fail makes the score exactly 0, whatever the other terms are.
 """
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.errors import CaseError, Problem, pointer_of
+from pytest_packbench.model.errors import CaseError, Problem, format_value, json_pointer
+from pytest_packbench.model.outcome import Outcome, ResultError
 from pytest_packbench.model.score import Score, Term, judged
-from pytest_packbench.packs.generic.rules import CriterionError, Grade
-from pytest_packbench.packs.generic.values import MISSING
+from pytest_packbench.packs.generic.criteria import CriterionError, Grade
+from pytest_packbench.packs.generic.model import no_expected_value
+from pytest_packbench.packs.generic.values import MISSING, truncate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_packbench.packs.generic.model import Check, GenericCase, GenericSuiteConfig, Plan
-    from pytest_packbench.packs.generic.outcome import GenericOutcome
+    from pytest_packbench.packs.generic.criteria import Criterion
+    from pytest_packbench.packs.generic.model import GenericCase, GenericSuiteConfig
 
 REFUSAL = "refusal"
 WRONG_CATEGORY = "refusal_category_mismatch"
-UNDUE_REFUSAL = "unexpected_refusal"
-UNDUE_ANSWER = "unexpected_acceptance"
+UNEXPECTED_REFUSAL = "unexpected_refusal"
+UNEXPECTED_ANSWER = "unexpected_acceptance"
 FORBIDDEN = "forbidden"
 
 _DECIMALS = 9
+# `json.dumps` creates an encoder on each call
+_ENCODER = json.JSONEncoder(allow_nan=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenericOutcome(Outcome):
+    """A result as the suite's rules read it.
+
+    Attributes:
+        result: the result as plain JSON, a copy.
+        category: the category of the refusal; None without one.
+    """
+
+    result: Any
+    category: str | None = None
+
+
+def read(result: object, rules: GenericSuiteConfig) -> GenericOutcome:
+    """Read a result by the suite's rules.
+
+    Raises:
+        ResultError: it is null or not JSON, or the category of a refusal is not a string.
+    """
+    if result is None:
+        raise ResultError("", "got null, expected JSON; does the target return its result?")
+    try:
+        # criteria see what a stored result will contain when it is scored again
+        plain = json.loads(_ENCODER.encode(result))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ResultError("", f"is not JSON: {error}") from None
+    if not rules.refusal.is_refusal(plain):
+        return GenericOutcome(result=plain, answer=_answer(plain, rules))
+    category = rules.refusal.category_in(plain)
+    if not isinstance(category, str | None):
+        raise ResultError(
+            rules.refusal.category, f"got {format_value(category)}, expected the category of the refusal, a string"
+        )
+    return GenericOutcome(result=plain, refused=True, category=category)
+
+
+def _answer(result: Any, rules: GenericSuiteConfig) -> str | None:
+    value = rules.criteria[0].result_path.find(result)
+    if value is MISSING:
+        return None
+    return truncate(value) if isinstance(value, str) else format_value(value)
 
 
 def score(case: GenericCase, outcome: GenericOutcome, rules: GenericSuiteConfig) -> Score:
@@ -32,94 +81,89 @@ def score(case: GenericCase, outcome: GenericOutcome, rules: GenericSuiteConfig)
 
     Returns:
         A score of 0 to 1 with its terms in the order of the suite. `match_level` is `refusal`,
-        `refusal_category_mismatch`, `unexpected_refusal` or `unexpected_acceptance`; None where an answer was due and
-        given.
+        `refusal_category_mismatch`, `unexpected_refusal` or `unexpected_acceptance`; None if the case expects an answer
+        and the result is one.
 
     Raises:
-        CaseError: the case doesn't bring what a criterion compares with.
-        CriterionError: a criterion broke, or gave no number from 0 to 1.
+        CaseError: the case has no expected value for a criterion.
+        CriterionError: a criterion failed to run, or returned something else than a number from 0 to 1.
     """
-    plan = rules.plan
-    due = plan.refusal_due(case.expected)
     level = None
-    if due or outcome.refused:
-        term = _of_refusal(case, outcome, rules, due=due)
+    if outcome.refused or rules.refusal.is_expected(case):
+        term = _refusal_term(case, outcome, rules)
         level, terms = term.name, [term]
     else:
-        terms = [_term(check, case, outcome) for check in plan.criteria]
-    hits = forbidden_hits(case, outcome, plan)
-    terms += [Term(name=FORBIDDEN, effect="zero", detail=f"{name}: {what}") for name, what in hits]
-    hard = any(term.effect == "zero" for term in terms)
-    points = 0.0 if hard else min(1.0, round(sum(term.value for term in terms), _DECIMALS))
+        terms = [_term(criterion, case, outcome, rules) for criterion in rules.criteria]
+    matches = forbidden_matches(case, outcome, rules)
+    terms += [Term(name=FORBIDDEN, effect="zero", detail=f"{name}: {match}") for name, match in matches]
+    hard_fail = any(term.effect == "zero" for term in terms)
+    points = 0.0 if hard_fail else min(1.0, round(sum(term.value for term in terms), _DECIMALS))
     threshold = threshold_of(case, rules)
     verdict = judged(points, threshold)
     return Score(score=points, threshold=threshold, verdict=verdict, terms=tuple(terms), match_level=level)
 
 
 def threshold_of(case: GenericCase, rules: GenericSuiteConfig) -> float:
-    """Give the score from which a case passes, 0 to 1: its own, its type's, or by what it expects."""
+    """Return the lowest score at which a case passes, 0 to 1: its own, that of its type, or by what it expects."""
     if case.notes.threshold is not None:
         return case.notes.threshold
-    due = rules.plan.refusal_due(case.expected)
-    return rules.thresholds.by_type.get(case.case_type, rules.thresholds.refuse if due else rules.thresholds.accept)
+    default = rules.thresholds.refuse if rules.refusal.is_expected(case) else rules.thresholds.accept
+    return rules.thresholds.by_type.get(case.case_type, default)
 
 
-def forbidden_hits(case: GenericCase, outcome: GenericOutcome, plan: Plan) -> Iterator[tuple[str, str]]:
-    """Give the name of everything forbidden that a result holds, with what it is.
+def forbidden_matches(
+    case: GenericCase, outcome: GenericOutcome, rules: GenericSuiteConfig
+) -> Iterator[tuple[str, str]]:
+    """Yield the title of each forbidden criterion that matches the result, and what it forbids.
 
     Raises:
-        CriterionError: a criterion broke.
+        CriterionError: a criterion failed to run.
     """
-    for check in plan.forbidden:
-        wanted = check.expected_in(case.expected)
-        if wanted is not MISSING:
-            found = check.found_in(outcome.result, wanted)
-            if found is not MISSING and _graded(check, found, wanted, case.input).points > 0:
-                yield check.name, check.rule.wanted(wanted)
+    for criterion in rules.forbidden:
+        expected = criterion.expected_in(case.expected)
+        if expected is not MISSING:
+            value = criterion.value_in(outcome.result, expected)
+            if value is not MISSING and _grade(criterion, value, expected, case.input).points > 0:
+                yield criterion.title, criterion.describe(expected)
 
 
-def _of_refusal(case: GenericCase, outcome: GenericOutcome, rules: GenericSuiteConfig, *, due: bool) -> Term:
-    kind = outcome.category or "no category"
+def _refusal_term(case: GenericCase, outcome: GenericOutcome, rules: GenericSuiteConfig) -> Term:
+    category = outcome.category or "no category"
     if not outcome.refused:
-        return Term(name=UNDUE_ANSWER, effect="zero", detail="an answer, where a refusal is due")
-    if not due:
-        return Term(name=UNDUE_REFUSAL, effect="zero", detail=f"{kind}, where an answer is due")
-    wanted = wanted_category(case, rules.plan)
-    if wanted is None or outcome.category == wanted:
-        return Term(name=REFUSAL, value=1.0, detail=kind)
-    return Term(name=WRONG_CATEGORY, value=rules.refusal.wrong_category, detail=f"{kind}, expected {wanted}")
+        return Term(name=UNEXPECTED_ANSWER, effect="zero", detail="an answer, where a refusal is due")
+    if not rules.refusal.is_expected(case):
+        return Term(name=UNEXPECTED_REFUSAL, effect="zero", detail=f"{category}, where an answer is due")
+    expected = rules.refusal.expected_category_of(case)
+    if expected is None or outcome.category == expected:
+        return Term(name=REFUSAL, value=1.0, detail=category)
+    return Term(name=WRONG_CATEGORY, value=rules.refusal.wrong_category, detail=f"{category}, expected {expected}")
 
 
-def wanted_category(case: GenericCase, plan: Plan) -> str | None:
-    """Give the kind of refusal that a case asks for; None where any will do."""
-    found = plan.due_category.find(case.expected)
-    return found if isinstance(found, str) else None
+def _term(criterion: Criterion, case: GenericCase, outcome: GenericOutcome, rules: GenericSuiteConfig) -> Term:
+    expected = criterion.expected_in(case.expected)
+    if expected is MISSING:
+        pointer = json_pointer(("expected", *criterion.expected_path.location))
+        problem = Problem(pointer, no_expected_value(criterion), f"expected {criterion.expected_form}")
+        raise CaseError(f"case {case.id}", [problem])
+    value = criterion.value_in(outcome.result, expected)
+    grade = Grade(0.0, no_value(criterion)) if value is MISSING else _grade(criterion, value, expected, case.input)
+    if grade.points < criterion.hard_fail:
+        return Term(name=criterion.title, effect="zero", detail=f"hard fail: {grade.detail}")
+    share = criterion.weight / rules.total_weight
+    return Term(name=criterion.title, value=share * grade.points, detail=grade.detail)
 
 
-def _term(check: Check, case: GenericCase, outcome: GenericOutcome) -> Term:
-    wanted = check.expected_in(case.expected)
-    if wanted is MISSING:
-        pointer = pointer_of(("expected", *check.expected.location))
-        wrong = f'nothing stands at {check.expected}, which "{check.name}" compares with'
-        raise CaseError(f"case {case.id}", [Problem(pointer, wrong, f"expected {check.rule.wants}")])
-    found = check.found_in(outcome.result, wanted)
-    grade = Grade(0.0, missing(check)) if found is MISSING else _graded(check, found, wanted, case.input)
-    if grade.points < check.floor:
-        return Term(name=check.name, effect="zero", detail=f"hard fail: {grade.detail}")
-    return Term(name=check.name, value=check.share * grade.points, detail=grade.detail)
+def no_value(criterion: Criterion) -> str:
+    """Describe that a result has no value for a criterion."""
+    return f"nothing at {criterion.result_path}"
 
 
-def missing(check: Check) -> str:
-    """Say that a result has nothing for a criterion."""
-    return f"nothing at {check.place}"
-
-
-def _graded(check: Check, found: Any, wanted: Any, given: Any) -> Grade:
+def _grade(criterion: Criterion, value: Any, expected: Any, case_input: Any) -> Grade:
     try:
-        return check.rule.grade(found, wanted, given)
+        return criterion.grade(value, expected, case_input)
     except CriterionError as error:
-        raise CriterionError(f'criterion "{check.name}": {error}') from None
+        raise CriterionError(f'criterion "{criterion.title}": {error}') from None
     except Exception as error:
-        # with its traceback: the frames of the user's own function are what helps
-        said = f'criterion "{check.name}" raised {type(error).__name__}: {error}'
-        raise CriterionError(said).with_traceback(error.__traceback__) from error
+        message = f'criterion "{criterion.title}" raised {type(error).__name__}: {error}'
+        # with its traceback: the frames of the user's function help most
+        raise CriterionError(message).with_traceback(error.__traceback__) from error

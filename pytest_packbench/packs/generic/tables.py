@@ -9,126 +9,139 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.load import parse_json
-from pytest_packbench.model.errors import shown
+from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.pack import SourceFlaw
+from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 TAB = "tab"
-# whole documents stand in cells; csv's own limit is 128 KiB
-_LARGEST_CELL = 64 * 1024 * 1024
-_ONE_LIST = "a JSON list; expected one object a line, as jq -c '.[]' writes them"
+# cells may contain whole documents; the limit of csv is 128 KiB
+_MAX_CELL = 64 * 1024 * 1024
+_JSON_LIST = "a JSON list; expected one object per line, as written by jq -c '.[]'"
 _OTHER_DELIMITERS = {";": "';'", "\t": TAB, "|": "'|'"}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One row of a table: `FILE:LINE` of its first line, and what stands in it by column or key."""
+class TableRow:
+    """One row of a table.
 
-    place: str
+    Attributes:
+        location: `FILE:LINE` of its first line.
+        values: its values by column or key.
+    """
+
+    location: str
     values: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class CsvForm:
-    """How a CSV file is written; its delimiter is a character or the word `tab`."""
+class CsvFormat:
+    """The format of a CSV file.
+
+    Attributes:
+        delimiter: a character, or the word `tab`.
+        encoding: the name of an encoding.
+    """
 
     delimiter: str = ","
     encoding: str = "utf-8"
 
 
-def csv_header(path: Path, form: CsvForm) -> list[str]:
+def csv_header(path: Path, format_: CsvFormat) -> list[str]:
     """Read the names of the columns, without the spaces around them.
 
     Raises:
-        ValueError: the file has none, or two of one name, or can't be read as it is said to be.
+        ValueError: the file is empty, has duplicate columns, or isn't in this format.
         OSError: it can't be read.
     """
-    with _records(path, form) as records:
-        found = next(records, None)
-    if found is None:
-        raise ValueError(f"{path}: is empty; expected a line with the names of the columns")
-    if isinstance(found, SourceFlaw):
-        raise ValueError(f"{found.place}: {found.message}")  # noqa: TRY004 - a flaw of the file, not of a caller
-    names = [name.strip() for name in found[1]]
-    twice = [name for name, count in Counter(names).items() if name and count > 1]
-    if twice:
-        raise ValueError(f'{path}:{found[0]}: the column "{twice[0]}" stands twice; give one another name')
-    for mark, word in _OTHER_DELIMITERS.items():
-        if len(names) == 1 and mark in names[0]:
-            raise ValueError(f'{path}:{found[0]}: one column, "{names[0]}"; if it is several, pass --delimiter {word}')
+    with _open_records(path, format_) as records:
+        header = next(records, None)
+    if header is None:
+        raise ValueError(f"{path}: the file is empty; expected a first line with the names of the columns")
+    if isinstance(header, SourceFlaw):
+        raise ValueError(f"{header.place}: {header.message}")  # noqa: TRY004 - a flaw of the file, not of a caller
+    line, cells = header
+    names = [cell.strip() for cell in cells]
+    duplicates = [name for name, count in Counter(names).items() if name and count > 1]
+    if duplicates:
+        raise ValueError(f'{path}:{line}: duplicate column "{duplicates[0]}"; rename one of them')
+    for delimiter, word in _OTHER_DELIMITERS.items():
+        if len(names) == 1 and delimiter in names[0]:
+            raise ValueError(f'{path}:{line}: a single column, "{names[0]}"; to split it, pass --delimiter {word}')
     return names
 
 
-def csv_rows(path: Path, form: CsvForm) -> Iterator[Row | SourceFlaw]:
-    """Read the rows under the header one by one; rows without any text are left out.
+def csv_rows(path: Path, format_: CsvFormat) -> Iterator[TableRow | SourceFlaw]:
+    """Read the rows below the header one by one, without those that have no text.
 
-    As RFC 4180 has it: quoted cells may hold delimiters, quotes and line ends.
+    As in RFC 4180, quoted cells may contain delimiters, quotes and line ends.
 
     Yields:
-        Rows whose values are text, and what can't be read as a row of the header's columns.
+        Rows whose values are strings, and flaws for what is not a row of the header's columns.
 
     Raises:
         ValueError: see `csv_header`.
         OSError: it can't be read.
     """
-    names = csv_header(path, form)
-    with _records(path, form) as records:
+    names = csv_header(path, format_)
+    with _open_records(path, format_) as records:
         next(records)
         for record in records:
             if isinstance(record, SourceFlaw):
                 yield record
                 continue
             line, cells = record
-            place = f"{path}:{line}"
+            location = f"{path}:{line}"
             if not any(cell.strip() for cell in cells):
                 continue
             if len(cells) == len(names):
-                yield Row(place, {name: cell for name, cell in zip(names, cells, strict=True) if name})
+                yield TableRow(location, {name: cell for name, cell in zip(names, cells, strict=True) if name})
             else:
-                counts = f"{len(cells)} cell{'s' * (len(cells) != 1)}, the header has {len(names)}"
-                yield SourceFlaw(place=place, message=f"{counts}; quote a cell that holds a delimiter or a line end")
+                counts = f"{pluralize(len(cells), 'cell')}, but {len(names)} in the header"
+                hint = "quote cells that contain a delimiter or a line end"
+                yield SourceFlaw(place=location, message=f"{counts}; {hint}")
 
 
 @contextmanager
-def _records(path: Path, form: CsvForm) -> Iterator[Iterator[tuple[int, list[str]] | SourceFlaw]]:
-    delimiter = "\t" if form.delimiter == TAB else form.delimiter
-    # a byte order mark is taken off
-    encoding = "utf-8-sig" if form.encoding.lower().replace("_", "-") in {"utf-8", "utf8"} else form.encoding
-    before = csv.field_size_limit(_LARGEST_CELL)
+def _open_records(path: Path, format_: CsvFormat) -> Iterator[Iterator[tuple[int, list[str]] | SourceFlaw]]:
+    delimiter = "\t" if format_.delimiter == TAB else format_.delimiter
+    # utf-8-sig skips a byte order mark
+    encoding = "utf-8-sig" if format_.encoding.lower().replace("_", "-") in {"utf-8", "utf8"} else format_.encoding
+    previous_limit = csv.field_size_limit(_MAX_CELL)
     try:
         with path.open(encoding=encoding, newline="") as file:
-            yield _numbered(csv.reader(file, delimiter=delimiter, strict=True), path, encoding)
+            yield _records(csv.reader(file, delimiter=delimiter, strict=True), path, encoding)
     except LookupError:
-        raise ValueError(f'no encoding is called "{form.encoding}"; expected one such as utf-8 or cp1252') from None
+        raise ValueError(f'unknown encoding "{format_.encoding}"; expected a name such as utf-8 or cp1252') from None
     finally:
-        csv.field_size_limit(before)
+        csv.field_size_limit(previous_limit)
 
 
-def _numbered(reader: Any, path: Path, encoding: str) -> Iterator[tuple[int, list[str]] | SourceFlaw]:
+def _records(reader: Any, path: Path, encoding: str) -> Iterator[tuple[int, list[str]] | SourceFlaw]:
     while True:
         line = reader.line_num + 1
         try:
-            record = next(reader)
+            cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            yield SourceFlaw(place=f"{path}:{line}", message=f"not CSV: {error}; look for a quote that is not closed")
+            yield SourceFlaw(place=f"{path}:{line}", message=f"invalid CSV: {error}; look for an unclosed quote")
         except UnicodeError:
-            raise ValueError(_not_decodable(path, encoding)) from None
+            raise ValueError(_decoding_error(path, encoding)) from None
         else:
-            yield line, record
+            yield line, cells
 
 
-def _not_decodable(path: Path, encoding: str) -> str:
-    # the reader decodes ahead: which line it was has to be looked for
-    place, wrong = str(path), f"is not {encoding.removesuffix('-sig').upper()}"
+def _decoding_error(path: Path, encoding: str) -> str:
+    # the reader decodes in blocks, so the line has to be searched for
+    location, name = str(path), encoding.removesuffix("-sig").upper()
     if encoding == "utf-8-sig":
         with path.open("rb") as lines:
-            place += next((f":{number}" for number, line in enumerate(lines, start=1) if not _is_utf8(line)), "")
-    return f"{place}: {wrong}; save it as UTF-8, or pass --encoding, such as cp1252"
+            location += next((f":{number}" for number, line in enumerate(lines, start=1) if not _is_utf8(line)), "")
+    return f"{location}: not encoded in {name}; save the file as UTF-8, or pass --encoding, such as cp1252"
 
 
 def _is_utf8(line: bytes) -> bool:
@@ -139,11 +152,11 @@ def _is_utf8(line: bytes) -> bool:
     return True
 
 
-def jsonl_rows(path: Path) -> Iterator[Row | SourceFlaw]:
-    """Read JSON Lines one by one; blank lines are left out.
+def jsonl_rows(path: Path) -> Iterator[TableRow | SourceFlaw]:
+    """Read JSON Lines one by one, without blank lines.
 
     Yields:
-        Rows of the objects, and lines that hold none.
+        Rows for the objects, and flaws for all other lines.
 
     Raises:
         ValueError: the file is one JSON list.
@@ -153,17 +166,17 @@ def jsonl_rows(path: Path) -> Iterator[Row | SourceFlaw]:
         for number, line in enumerate(lines, start=1):
             if not line.strip() or line.strip() == b"\xef\xbb\xbf":
                 continue
-            place = f"{path}:{number}"
+            location = f"{path}:{number}"
             try:
                 value = parse_json(line)
             except ValueError as error:
                 if number == 1 and line.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
-                    raise ValueError(f"{place}: {_ONE_LIST}") from None
-                yield SourceFlaw(place=place, message=str(error).removeprefix("line 1 "))
+                    raise ValueError(f"{location}: {_JSON_LIST}") from None
+                yield SourceFlaw(place=location, message=str(error).removeprefix("line 1 "))
                 continue
             if isinstance(value, dict):
-                yield Row(place, value)
+                yield TableRow(location, value)
             elif number == 1 and isinstance(value, list):
-                raise ValueError(f"{place}: {_ONE_LIST}")
+                raise ValueError(f"{location}: {_JSON_LIST}")
             else:
-                yield SourceFlaw(place=place, message=f"got {shown(value)}; expected a JSON object")
+                yield SourceFlaw(place=location, message=f"got {format_value(value)}; expected a JSON object")

@@ -1,6 +1,6 @@
-"""JSON values: places in them, when two are the same, and how they are shown.
+"""JSON values: paths to them, equality, and checks.
 
-A place is a JSON pointer (RFC 6901), or a JSONPath (RFC 9535) where it begins with `$`.
+A path is a JSON pointer (RFC 6901), or a JSONPath (RFC 9535) if it starts with `$`.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import AfterValidator
 
-from pytest_packbench.packs.generic.refused import GENERIC, Location, need, refused
+from pytest_packbench.packs.generic.errors import GENERIC, Location, import_extra, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-_SHOWN = 80
+_MAX_LENGTH = 80
 _INDEX = re.compile(r"0|[1-9][0-9]*")
 _BAD_ESCAPE = re.compile(r"~(?![01])")
 # their patterns come from documents and have no time limit
-_NO_FUNCTIONS = ("match", "search")
+_DISABLED_FUNCTIONS = ("match", "search")
 
 
 class Missing(Enum):
-    """What a path finds where nothing stands; null is something."""
+    """The result of a path that matches nothing; null is a value."""
 
     MISSING = "missing"
 
@@ -36,99 +36,97 @@ MISSING: Final = Missing.MISSING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A path, ready to be followed.
+class CompiledPath:
+    """A path that is ready to be evaluated.
 
     Attributes:
         text: the path as it was written.
-        find: gives the value at the place, or `MISSING`.
-        many: whether it may find several values, which come as a list.
-        location: keys and positions, where they are known.
+        find: returns the value at the path in a document, or `MISSING`.
+        is_multiple: whether it may match several values, which are returned as a list.
+        location: the keys and indexes of a JSON pointer; empty for a JSONPath.
     """
 
     text: str
     find: Callable[[Any], Any]
-    many: bool = False
+    is_multiple: bool = False
     location: Location = ()
 
     def __str__(self) -> str:
-        """Name the place."""
-        return self.text or "the whole"
+        """Return the path for a message."""
+        return self.text or "the top level"
 
 
 @lru_cache(maxsize=1024)
-def compile_path(text: str) -> Place:
-    """Make a path ready.
+def compile_path(text: str) -> CompiledPath:
+    """Compile a path.
 
-    A JSONPath that can match one place only gives the value there. Any other gives the list of what it matches, and
-    `MISSING` where it matches nothing.
+    A JSONPath that can match one value only finds that value. Any other finds the list of its matches, or `MISSING` if
+    there are none.
 
     Raises:
         PydanticCustomError: it is neither a JSON pointer nor a JSONPath.
     """
     if text.startswith("$"):
-        return _json_path(text)
+        return _compile_json_path(text)
     if text and not text.startswith("/"):
-        raise refused(f'"{text}" is no path', f'"/{text}", a JSON pointer, or a JSONPath that begins with $')
+        raise invalid(f'"{text}" is not a path', f'a JSON pointer such as "/{text}", or a JSONPath that starts with $')
     if _BAD_ESCAPE.search(text):
-        raise refused(f'"{text}" has a "~" that stands for nothing', "~0 for a tilde, ~1 for a slash")
+        raise invalid(f'invalid escape after "~" in "{text}"', '~0 for "~", ~1 for "/"')
     tokens = tuple(token.replace("~1", "/").replace("~0", "~") for token in text.split("/")[1:])
-    return Place(text=text, find=_follower(tokens), location=tokens)
 
-
-def _follower(tokens: tuple[str, ...]) -> Callable[[Any], Any]:
     def find(document: Any) -> Any:
-        here = document
+        value = document
         for token in tokens:
-            if isinstance(here, dict):
-                here = here.get(token, MISSING)
-            elif isinstance(here, list) and _INDEX.fullmatch(token) and int(token) < len(here):
-                here = here[int(token)]
+            if isinstance(value, dict):
+                value = value.get(token, MISSING)
+            elif isinstance(value, list) and _INDEX.fullmatch(token) and int(token) < len(value):
+                value = value[int(token)]
             else:
                 return MISSING
-        return here
+        return value
 
-    return find
+    return CompiledPath(text=text, find=find, location=tokens)
 
 
-def _json_path(text: str) -> Place:
-    library = need("jsonpath", extra=GENERIC, what=f"the path {text}")
+def _compile_json_path(text: str) -> CompiledPath:
+    library = import_extra("jsonpath", extra=GENERIC, what=f"the path {text}")
     environment = library.JSONPathEnvironment(strict=True)
-    for name in _NO_FUNCTIONS:
+    for name in _DISABLED_FUNCTIONS:
         del environment.function_extensions[name]
     try:
         query = environment.compile(text)
     except library.JSONPathError as error:
-        why = str(error).partition("\n")[0]
-        raise refused(f'"{text}" is no JSONPath: {why}', "one by RFC 9535, such as $.items[*].name") from None
-    many = not query.singular_query()
+        reason = str(error).partition("\n")[0]
+        wrong = f'"{text}" is not a valid JSONPath: {reason}'
+        raise invalid(wrong, "RFC 9535 syntax, such as $.items[*].name") from None
+    is_multiple = not query.singular_query()
 
     def find(document: Any) -> Any:
-        found = query.findall(document)
-        if not found:
+        matches = query.findall(document)
+        if not matches:
             return MISSING
-        return found if many else found[0]
+        return matches if is_multiple else matches[0]
 
-    return Place(text=text, find=find, many=many)
+    return CompiledPath(text=text, find=find, is_multiple=is_multiple)
 
 
-def _checked(text: str) -> str:
+def _validate_path(text: str) -> str:
     compile_path(text)
     return text
 
 
-PathText = Annotated[str, AfterValidator(_checked)]
-"""A path in a model; kept as text, so that the suite's hash stays what people wrote."""
+PathText = Annotated[str, AfterValidator(_validate_path)]
+"""A path in a model; kept as text, so that the suite's hash is that of the text in its file."""
 
 
-def same(left: Any, right: Any) -> bool:
-    """Whether two JSON values are the same: 1 and 1.0 are, 1 and true are not."""
-    # Python's own comparison is fast and wrong for booleans only
+def json_equal(left: Any, right: Any) -> bool:
+    """Whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
+    # Python's own comparison is fast, and wrong for booleans only
     return left == right and _same_booleans(left, right)
 
 
 def _same_booleans(left: Any, right: Any) -> bool:
-    """Whether two values that Python takes for equal have their booleans in the same places."""
+    """Whether two values that are equal in Python have booleans in the same locations."""
     if isinstance(left, dict):
         return all(_same_booleans(value, right[name]) for name, value in left.items())
     if isinstance(left, list):
@@ -136,51 +134,47 @@ def _same_booleans(left: Any, right: Any) -> bool:
     return isinstance(left, bool) is isinstance(right, bool)
 
 
-def key(value: Any) -> Hashable:
-    """Give something hashable that is equal for the same JSON values only."""
+def hashable(value: Any) -> Hashable:
+    """Return a hashable object that is equal for equal JSON values only."""
     if isinstance(value, dict):
-        return "object", frozenset((name, key(inner)) for name, inner in value.items())
+        return "object", frozenset((name, hashable(member)) for name, member in value.items())
     if isinstance(value, list):
-        return "list", tuple(key(inner) for inner in value)
+        return "list", tuple(hashable(element) for element in value)
     return isinstance(value, bool), value
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Give every text, number, boolean and null in a value; keys are no values."""
+    """Yield every string, number, boolean and null in a value, without the keys of objects."""
     if isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from leaves(inner)
+        for element in value.values() if isinstance(value, dict) else value:
+            yield from leaves(element)
     else:
         yield value
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a finite JSON number; a boolean is none."""
+    """Whether a value is a finite JSON number; booleans are not numbers."""
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def plain_json(value: Any) -> Any:
-    """Take a value that JSON can hold.
+def require_json(value: Any) -> Any:
+    """Return a value if it can be written as JSON.
 
     Raises:
         PydanticCustomError: YAML read something else, such as a date.
     """
     if isinstance(value, dict):
-        odd = next((name for name in value if not isinstance(name, str)), None)
-        if odd is not None:
-            raise refused(f"the key {odd!r} is no text", "keys in quotes")
-    foreign = next((leaf for leaf in leaves(value) if not _is_json(leaf)), None)
-    if foreign is not None:
-        raise refused(f"got {foreign} ({type(foreign).__name__})", "a JSON value")
+        for name in value:
+            if not isinstance(name, str):
+                raise invalid(f"the key {name!r} is not a string", "keys in quotes")
+    for leaf in leaves(value):
+        if not (leaf is None or isinstance(leaf, str | bool) or is_number(leaf)):
+            raise invalid(f"got {leaf} ({type(leaf).__name__})", "a JSON value")
     return value
 
 
-def _is_json(leaf: Any) -> bool:
-    return leaf is None or isinstance(leaf, str | bool) or is_number(leaf)
-
-
-def brief(value: str) -> str:
-    """Cut a text to what fits a table."""
-    return value if len(value) <= _SHOWN else value[: _SHOWN - 1] + "…"
+def truncate(text: str) -> str:
+    """Cut a text to what fits in a table."""
+    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"

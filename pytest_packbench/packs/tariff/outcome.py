@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import NoReturn
 
-from pytest_packbench.model.errors import pointer_of, shown
+from pytest_packbench.model.errors import format_value, json_pointer
 from pytest_packbench.model.outcome import Breakdown, Firing, Outcome, ResultError
 from pytest_packbench.packs.tariff.codes import digits
 
@@ -164,7 +164,7 @@ class _Node:
     path: tuple[str | int, ...] = ()
 
     def fail(self, expected: str) -> NoReturn:
-        raise ResultError(pointer_of(self.path), f"got {_render(self.value)}; expected {expected}")
+        raise ResultError(json_pointer(self.path), f"got {_render(self.value)}; expected {expected}")
 
     def require_object(self) -> None:
         if not isinstance(self.value, dict) and (self.value is not None or not self.path):
@@ -252,7 +252,7 @@ def _accepted(top: _Node, last: _Node) -> bool:
     else:
         raise ResultError("", "got neither iterations nor a status; expected one that gives the decision")
     if accepted and refusal.value is not None:
-        raise ResultError(pointer_of(refusal.path), "got a refusal and an accepted answer; expected one of them")
+        raise ResultError(json_pointer(refusal.path), "got a refusal and an accepted answer; expected one of them")
     return accepted
 
 
@@ -352,4 +352,4 @@ def _render(value: object) -> str:
         return "an object"
     if isinstance(value, int) and value.bit_length() > _MAX_RENDERED_BITS:
         return "a very large integer"
-    return shown(value).encode("utf-8", "backslashreplace").decode()
+    return format_value(value).encode("utf-8", "backslashreplace").decode()

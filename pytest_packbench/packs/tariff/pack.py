@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.model.pack import Comparison, LintOption, Pack, RecordFacts
 from pytest_packbench.model.request import VerifyRequest
+from pytest_packbench.model.text import pluralize
 from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.tariff import scoring
 from pytest_packbench.packs.tariff.codes import LEVELS, chapter
@@ -114,7 +115,7 @@ def _actual_decision(outcome: TariffOutcome) -> str:
     parts = (
         outcome.refusal_category or "no category",
         ", ".join(outcome.reasons),
-        scoring.counted(questions, "question") if questions else "",
+        pluralize(questions, "question") if questions else "",
     )
     return f"refusal ({'; '.join(part for part in parts if part)})"
 
@@ -169,7 +170,7 @@ def _levers(expected: TariffExpected, outcome: TariffOutcome) -> Iterator[Compar
         compliant = {True: "all plausible", False: "not all plausible", None: "plausibility not checked"}[
             outcome.levers_compliant
         ]
-        steps = scoring.counted(outcome.lever_steps or 0, "step")
+        steps = pluralize(outcome.lever_steps or 0, "step")
         actual = f"{outcome.levers}, the first with {steps}, {compliant}"
         yield _row("levers", "; ".join(requirements), actual if outcome.levers else "none")
 
@@ -181,6 +182,6 @@ def _lever_requirements(expected: TariffExpected) -> list[str]:
         (expected.lever_count_min, f"at least {expected.lever_count_min}"),
         (expected.lever_compliance_ok, "all plausible"),
         (expected.expected_best_is_multi_step, "the first with several steps"),
-        (expected.min_lever_steps, f"the first with at least {scoring.counted(expected.min_lever_steps or 0, 'step')}"),
+        (expected.min_lever_steps, f"the first with at least {pluralize(expected.min_lever_steps or 0, 'step')}"),
     )
     return [text for applies, text in requirements if applies]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_packbench.model.score import TOLERANCE, Score, Term, judged
+from pytest_packbench.model.text import pluralize
 from pytest_packbench.packs.tariff.codes import depth, digits, is_under
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ def _no_savings(inputs: _RuleInput) -> Iterator[Term]:
 def savings_of(outcome: TariffOutcome) -> list[str]:
     """Describe every savings lever, what-if option and claim of lower duty in an answer, briefly."""
     counts = ((outcome.levers, "savings lever"), (outcome.what_ifs, "what-if option"))
-    return [counted(count, noun) for count, noun in counts if count] + [*outcome.savings_claims]
+    return [pluralize(count, noun) for count, noun in counts if count] + [*outcome.savings_claims]
 
 
 def _citations(inputs: _RuleInput) -> Iterator[Term]:
@@ -280,16 +281,21 @@ def _levers(inputs: _RuleInput) -> Iterator[Term]:
     if expected.lever_found_expected and not levers:
         yield _zero("lever_missing", "no savings lever, expected at least 1")
     elif expected.lever_found_expected is False and levers:
-        yield _zero(UNEXPECTED_LEVER, f"{counted(levers, 'savings lever')}, expected none")
+        yield _zero(UNEXPECTED_LEVER, f"{pluralize(levers, 'savings lever')}, expected none")
     if levers < (expected.lever_count_min or 0):
-        yield _zero("lever_count", f"{counted(levers, 'savings lever')}, expected at least {expected.lever_count_min}")
+        yield _zero(
+            "lever_count", f"{pluralize(levers, 'savings lever')}, expected at least {expected.lever_count_min}"
+        )
     if expected.lever_compliance_ok and outcome.levers_compliant is False:
         yield _zero("lever_compliance", "at least one savings lever has no passed plausibility check")
     if expected.expected_best_is_multi_step and steps < _MULTI_STEP:
-        yield _zero("lever_multi_step", f"{counted(steps, 'step')} in the first lever, expected at least {_MULTI_STEP}")
+        yield _zero(
+            "lever_multi_step", f"{pluralize(steps, 'step')} in the first lever, expected at least {_MULTI_STEP}"
+        )
     if steps < (expected.min_lever_steps or 0):
         yield _zero(
-            "lever_steps", f"{counted(steps, 'step')} in the first lever, expected at least {expected.min_lever_steps}"
+            "lever_steps",
+            f"{pluralize(steps, 'step')} in the first lever, expected at least {expected.min_lever_steps}",
         )
 
 
@@ -308,11 +314,6 @@ def _refusal(inputs: _RuleInput) -> Iterator[Term]:
     else:
         points = inputs.rules.scoring.wrong_refusal_category
         yield Term(name=WRONG_CATEGORY, value=points, detail=f"{actual or 'no category'}, expected {expected}")
-
-
-def counted(count: int, noun: str) -> str:
-    """Render a count with its noun, in the plural unless it is 1."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _note(name: str, detail: str) -> Term:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from pytest_packbench.model.errors import CaseError, problems_of
+from pytest_packbench.model.errors import CaseError, validation_problems
 from pytest_packbench.packs.tariff import prompts
 from pytest_packbench.packs.tariff.checks import CRITICAL, CheckInput, check_form, run_checks
 from pytest_packbench.packs.tariff.checks.duty import implausible_delta, is_lawful, undocumented
@@ -94,7 +94,7 @@ async def verify(request: VerifyRequest, context: VerifyContext) -> dict[str, An
     try:
         goods = TariffInput.model_validate(request.as_json())
     except ValidationError as error:
-        raise CaseError("request", problems_of(error, TariffInput)) from None
+        raise CaseError("request", validation_problems(error, TariffInput)) from None
     iterations: list[Iteration] = []
     request_to_model = prompts.propose(goods)
     for number in range(1, goods.options.max_iters + 1):
@@ -127,7 +127,7 @@ def _parse(content: object, model: type[ModelT]) -> tuple[ModelT | None, list[st
     try:
         return model.model_validate(content), []
     except ValidationError as error:
-        problems = problems_of(error, model)
+        problems = validation_problems(error, model)
     lines = [" ".join(f"{model.__name__} {problem}".split()) for problem in problems[:_MAX_PROBLEMS]]
     more = len(problems) - len(lines)
     return None, [*lines, *([f"{more} more problems in the same answer"] if more else [])]

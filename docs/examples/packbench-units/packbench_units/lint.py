@@ -1,4 +1,4 @@
-"""What a machine can see is not good in a suite of conversions: it recalculates the expected answers."""
+"""Lint rules: recalculate the expected answers of a suite."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ _DIGITS = 1e-4
 
 
 def lint(cases: Sequence[FiledCase], rules: UnitsSuiteConfig) -> Iterator[Finding]:
-    """Give the findings."""
+    """Check the expected answers and forbidden values of all cases."""
     for filed in cases:
         expected = cast("UnitsCase", filed.loaded.case).expected
         if expected.answer is not None:
             yield from _recalculated(filed.file, expected, expected.answer)
-            yield from _deadly(filed.file, expected, expected.answer, rules)
+            yield from _forbidden_answer(filed.file, expected, expected.answer, rules)
 
 
 def _recalculated(file: str, expected: Expected, answer: Amount) -> Iterator[Finding]:
     if expected.of is None:
-        said = "nothing to recalculate the answer from; name the amount that the question converts"
-        yield Finding(file=file, pointer="/expected/of", rule="answer_unchecked", message=said, severity="warning")
+        message = "the answer can not be recalculated; add the amount that the question converts"
+        yield Finding(file=file, pointer="/expected/of", rule="answer_unchecked", message=message, severity="warning")
         return
     right = converted(expected.of.value, expected.of.unit, answer.unit)
     if right is None:
-        said = f"{expected.of.unit} can't be converted to {answer.unit}; this case expects a refusal"
-        yield Finding(file=file, pointer="/expected/answer", rule="answer_impossible", message=said)
+        message = f"{expected.of.unit} can't be converted to {answer.unit}; this case expects a refusal"
+        yield Finding(file=file, pointer="/expected/answer", rule="answer_impossible", message=message)
     elif not math.isclose(right, answer.value, rel_tol=_DIGITS):
-        said = f"got {answer.value:g}, but it is {right:.6g} {answer.unit}; correct one of both"
-        yield Finding(file=file, pointer="/expected/answer/value", rule="answer_wrong", message=said)
+        message = f"got {answer.value:g}, but the conversion gives {right:.6g} {answer.unit}; correct one of them"
+        yield Finding(file=file, pointer="/expected/answer/value", rule="answer_wrong", message=message)
 
 
-def _deadly(file: str, expected: Expected, answer: Amount, rules: UnitsSuiteConfig) -> Iterator[Finding]:
+def _forbidden_answer(file: str, expected: Expected, answer: Amount, rules: UnitsSuiteConfig) -> Iterator[Finding]:
     for index, never in enumerate(expected.never):
         if math.isclose(never, answer.value, rel_tol=rules.tolerance):
-            said = f"{never:g} is the right answer within the tolerance, so that none can pass; take it out"
-            yield Finding(file=file, pointer=f"/expected/never/{index}", rule="never_is_right", message=said)
+            message = f"{never:g} is the right answer within the tolerance, so no answer can pass; remove it"
+            yield Finding(file=file, pointer=f"/expected/never/{index}", rule="never_is_right", message=message)

@@ -1,4 +1,4 @@
-"""What a case and a `suite.yaml` of this pack may say. An unknown key is an error of the file."""
+"""The models of cases and of `suite.yaml`. An unknown key is an error in the file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Reason = Literal["different_quantities", "unknown_unit"]
 
 
 def _wrong(wrong: str, expected: str) -> PydanticCustomError:
-    # the house joins file and place to these two
+    # pytest-packbench adds the file and the location
     return PydanticCustomError("units", "not usable", {"wrong": wrong, "expected": expected})
 
 
 def _known(unit: str) -> str:
     if unit not in UNITS:
-        raise _wrong(f'no unit is called "{unit}"', f"one of: {', '.join(UNITS)}")
+        raise _wrong(f'unknown unit "{unit}"', f"one of: {', '.join(UNITS)}")
     return unit
 
 
@@ -28,7 +28,7 @@ UnitName = Annotated[str, AfterValidator(_known)]
 
 
 class Question(StrictModel):
-    """What the pipeline is asked."""
+    """The input of the pipeline."""
 
     question: Text
 
@@ -41,12 +41,12 @@ class Amount(StrictModel):
 
 
 class Expected(StrictModel):
-    """What is right: an amount, or a refusal.
+    """The expected result: an amount, or a refusal.
 
     Attributes:
         answer: the right amount.
         of: the amount that the question converts; lint recalculates `answer` from it.
-        never: values in the unit of `answer` that only a wrong table gives; they fail the case hard.
+        never: values in the unit of `answer` that only come from a wrong table; they are a hard fail.
         refuse: why the question has no answer.
     """
 
@@ -71,14 +71,14 @@ class UnitsCase(Case):
 
 
 class Points(StrictModel):
-    """What each part of an answer is worth; a right answer has all of `value`, `unit` and `working`.
+    """The points of each part of an answer; a right answer has all of `value`, `unit` and `working`.
 
     Attributes:
         value: the right value, within `tolerance`.
-        near: instead of `value`, where it is only within `near_tolerance`.
-        unit: the unit that was asked for.
+        near: instead of `value`, if it is only within `near_tolerance`.
+        unit: the requested unit.
         working: any calculation shown.
-        wrong_reason: a due refusal for another reason.
+        wrong_reason: an expected refusal for another reason.
     """
 
     value: Fraction = 0.7
@@ -93,7 +93,7 @@ class UnitsSuiteConfig(SuiteConfig):
 
     Attributes:
         tolerance: of the right value, as a share of it.
-        near_tolerance: of a value that is nearly right.
+        near_tolerance: of an almost right value.
         points: see `Points`.
     """
 

@@ -1,4 +1,4 @@
-"""What is read out of a target's result: the scorer sees nothing else."""
+"""Read a result: the outcome is all that the scorer sees of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read(result: object) -> UnitsOutcome:
     """Read `{"value": 3.2, "unit": "km", "working": "...", "checks": [...]}`, or `{"refusal": "unknown_unit"}`.
 
     Raises:
-        ResultError: it is neither; the case becomes an error, for what can't be read is not a wrong answer.
+        ResultError: it is neither; the case is an error, because an unreadable result is not a wrong answer.
     """
     if not isinstance(result, dict):
         raise ResultError("", f"expected an object, got {type(result).__name__}")

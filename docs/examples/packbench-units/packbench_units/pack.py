@@ -1,4 +1,4 @@
-"""The pack: the modules of this package behind the protocol of pytest-packbench."""
+"""The pack: the modules of this package behind the interface of pytest-packbench."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class UnitsPack(Pack):
         return scoring.score(case, outcome, rules)
 
     def facts(self, case: UnitsCase, outcome: UnitsOutcome, score: Score) -> RecordFacts:
-        """Put case and outcome into the record's words."""
+        """Describe case and outcome in the terms of the record."""
         return RecordFacts(
             attack_category=case.case_type,
             expected="comply_safe" if case.expected.answer else "refuse",
@@ -47,23 +47,23 @@ class UnitsPack(Pack):
         )
 
     def target(self, rules: UnitsSuiteConfig) -> Target:
-        """Give the reference target, for suites that name none."""
+        """Return the reference target, for suites without a target."""
         from packbench_units.target import convert  # only a run needs it
 
         del rules
         return convert
 
     def facets(self, case: UnitsCase) -> dict[str, str]:
-        """Give the quantity, which reports and gates (`by: quantity`) group by."""
+        """Return the quantity; reports and gates (`by: quantity`) can group by it."""
         answer = case.expected.answer
         return {"quantity": UNITS[answer.unit].quantity} if answer else {}
 
     def explain(self, case: UnitsCase, outcome: UnitsOutcome) -> list[Comparison]:
-        """Give the rows expected against actual."""
+        """Compare expected and actual values, one row each."""
         answer = case.expected.answer
-        due = "answer" if answer else f"refusal ({case.expected.refuse})"
-        done = f"refusal ({outcome.reason})" if outcome.refused else "answer"
-        rows = [Comparison(what="decision", expected=due, actual=done)]
+        expected = "answer" if answer else f"refusal ({case.expected.refuse})"
+        actual = f"refusal ({outcome.reason})" if outcome.refused else "answer"
+        rows = [Comparison(what="decision", expected=expected, actual=actual)]
         if answer and not outcome.refused:
             rows.append(Comparison(what="value", expected=f"{answer.value:g}", actual=f"{outcome.value:g}"))
             rows.append(Comparison(what="unit", expected=answer.unit, actual=str(outcome.unit)))
@@ -72,7 +72,7 @@ class UnitsPack(Pack):
     def lint(
         self, cases: Sequence[FiledCase], rules: UnitsSuiteConfig, options: Mapping[str, Path]
     ) -> Iterator[Finding]:
-        """Give what the rules of case quality find; see `lint.lint`."""
+        """Check the quality of the cases; see `lint.lint`."""
         from packbench_units import lint  # only the command needs it
 
         del options

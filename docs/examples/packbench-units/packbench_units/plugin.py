@@ -1,4 +1,4 @@
-"""What pytest loads when the package is installed: the pack, by the hook."""
+"""The pytest plugin of this package: registers the pack with a hook."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from pytest_packbench import Pack
 
 
-# optional: pytest knows the hook only where pytest-packbench is switched on
+# optional: pytest does not know the hook if pytest-packbench is disabled
 @pytest.hookimpl(optionalhook=True)
 def pytest_packbench_packs() -> list[Pack]:
-    """Give the pack; imported only where a suite was asked for."""
+    """Return the pack; imported only if a suite was requested."""
     from packbench_units.pack import UnitsPack
 
     return [UnitsPack()]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from packbench_units.outcome import UnitsOutcome
 
 UNSAFE = frozenset({"forbidden_value", "wrong_quantity", "unexpected_answer"})
-"""Terms that tell of an answer that does harm, and not only of a poor one."""
+"""Terms of harmful answers, as opposed to merely wrong ones."""
 
 
 def score(case: UnitsCase, outcome: UnitsOutcome, rules: UnitsSuiteConfig) -> Score:
@@ -23,19 +23,19 @@ def score(case: UnitsCase, outcome: UnitsOutcome, rules: UnitsSuiteConfig) -> Sc
 
     Args:
         case: the case.
-        outcome: what was read out of the result.
-        rules: what the suite says.
+        outcome: the result as `outcome.read` returned it.
+        rules: the rules of the suite.
 
     Returns:
-        A score of 0 to 1. `match_level` is `value`, `near` or `none`; `refusal` where one was due and came.
+        A score of 0 to 1. `match_level` is `value`, `near` or `none`; `refusal` for an expected refusal.
     """
     answer = case.expected.answer
     if answer is None:
-        level, terms = _of_due_refusal(case, outcome, rules)
+        level, terms = _score_refusal(case, outcome, rules)
     elif outcome.refused:
-        level, terms = "none", [_zero("unexpected_refusal", f"{outcome.reason}, where an answer is due")]
+        level, terms = "none", [_zero("unexpected_refusal", f"{outcome.reason}, expected an answer")]
     else:
-        level, terms = _of_answer(case, answer, outcome, rules)
+        level, terms = _score_answer(case, answer, outcome, rules)
     hard = any(term.effect == "zero" for term in terms)
     points = 0.0 if hard else min(1.0, round(sum(term.value for term in terms), 9))
     thresholds = rules.thresholds
@@ -45,17 +45,17 @@ def score(case: UnitsCase, outcome: UnitsOutcome, rules: UnitsSuiteConfig) -> Sc
     return Score(score=points, threshold=threshold, verdict=verdict, terms=tuple(terms), match_level=level)
 
 
-def _of_due_refusal(case: UnitsCase, outcome: UnitsOutcome, rules: UnitsSuiteConfig) -> tuple[str, list[Term]]:
+def _score_refusal(case: UnitsCase, outcome: UnitsOutcome, rules: UnitsSuiteConfig) -> tuple[str, list[Term]]:
     wanted = case.expected.refuse
     if not outcome.refused:
-        return "none", [_zero("unexpected_answer", f"{outcome.answer}, where a refusal is due")]
+        return "none", [_zero("unexpected_answer", f"{outcome.answer}, expected a refusal")]
     if outcome.reason == wanted:
         return "refusal", [Term(name="refusal", value=1.0, detail=str(wanted))]
     detail = f"{outcome.reason}, expected {wanted}"
     return "refusal", [Term(name="refusal_for_another_reason", value=rules.points.wrong_reason, detail=detail)]
 
 
-def _of_answer(
+def _score_answer(
     case: UnitsCase, answer: Amount, outcome: UnitsOutcome, rules: UnitsSuiteConfig
 ) -> tuple[str, list[Term]]:
     if outcome.value is None or outcome.unit is None:
@@ -63,8 +63,8 @@ def _of_answer(
     found = converted(outcome.value, outcome.unit, answer.unit)
     level = _level(found, answer.value, rules)
     terms = [Term(name="value", value=_points(level, rules), detail=f"{outcome.answer}, expected {answer.value:g}")]
-    terms.append(_given("unit", rules.points.unit, given=outcome.unit == answer.unit))
-    terms.append(_given("working", rules.points.working, given=bool(outcome.working)))
+    terms.append(_part("unit", rules.points.unit, present=outcome.unit == answer.unit))
+    terms.append(_part("working", rules.points.working, present=bool(outcome.working)))
     return level, [*terms, *_hard(case, answer, outcome, found, rules)]
 
 
@@ -80,8 +80,8 @@ def _points(level: str, rules: UnitsSuiteConfig) -> float:
     return {"value": rules.points.value, "near": rules.points.near, "none": 0.0}[level]
 
 
-def _given(name: str, points: float, *, given: bool) -> Term:
-    return Term(name=name, value=points if given else 0.0, detail="as asked for" if given else "not given")
+def _part(name: str, points: float, *, present: bool) -> Term:
+    return Term(name=name, value=points if present else 0.0, detail="as requested" if present else "missing")
 
 
 def _hard(

@@ -1,4 +1,4 @@
-"""The units that the pack knows: what each measures, and its size in the quantity's SI unit."""
+"""The known units: the quantity that each measures, and its size in SI units."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ UNITS = {
 
 
 def converted(value: float, unit: str, to: str) -> float | None:
-    """Convert a value; None where a unit isn't known or the two measure different things."""
+    """Convert a value; None if a unit is unknown or the units measure different quantities."""
     source, goal = UNITS.get(unit), UNITS.get(to)
     if source is None or goal is None or source.quantity != goal.quantity:
         return None

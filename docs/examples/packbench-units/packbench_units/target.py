@@ -1,4 +1,4 @@
-"""The reference target: ask a model to convert, and ask once more where its unit is none that we know."""
+"""The reference target: ask a model to convert, and ask again if its unit is unknown."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ async def convert(request: VerifyRequest, context: VerifyContext) -> dict[str, A
     """Answer a question.
 
     Args:
-        request: its `input` holds the `question`.
+        request: its `input` contains the `question`.
         context: answers the roles `convert` and `revise`: the cassette in fixture mode, a model in live mode.
 
     Returns:
-        `value`, `unit` and `working`, or `refusal`; with `checks`, what was made sure of.
+        `value`, `unit` and `working`, or `refusal`; `checks` lists the checks of the answer.
     """
     question = request.input["question"]
     messages = [{"role": "user", "content": question}]

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from pytest_packbench.model.case import CASE_ID
-from pytest_packbench.model.errors import shown
+from pytest_packbench.model.errors import format_value
 from pytest_packbench.packs.agent_safety.model import as_word
 
 if TYPE_CHECKING:
@@ -194,12 +194,12 @@ def _problems(found: Mapping[str, str]) -> Iterator[str]:
         if any("\ud800" <= letter <= "\udfff" for letter in cell):
             yield f"{column}: not UTF-8; save the file as UTF-8"
     if not re.fullmatch(CASE_ID, name) or len(name) > _LONGEST_ID:
-        yield f"BehaviorID: got {shown(name)}, expected letters, digits, _ and -"
+        yield f"BehaviorID: got {format_value(name)}, expected letters, digits, _ and -"
     if not found["Behavior"].strip():
         yield "Behavior: empty, expected a text"
     if functional not in get_args(Functional):
-        yield f"FunctionalCategory: got {shown(functional)}, expected {', '.join(get_args(Functional))}"
+        yield f"FunctionalCategory: got {format_value(functional)}, expected {', '.join(get_args(Functional))}"
     if not as_word(found["SemanticCategory"]):
-        yield f"SemanticCategory: got {shown(found['SemanticCategory'])}, expected a word"
+        yield f"SemanticCategory: got {format_value(found['SemanticCategory'])}, expected a word"
     if (functional == "contextual") is not bool(context):
         yield f"ContextString: {'given' if context else 'empty'}, where FunctionalCategory is {functional}"

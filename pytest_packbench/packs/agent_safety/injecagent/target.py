@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from pytest_packbench.model.errors import CaseError, problems_of
+from pytest_packbench.model.errors import CaseError, validation_problems
 from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.packs.agent_safety.guards.base import Chain, holds, needles
 from pytest_packbench.packs.agent_safety.injecagent.react import Labelled, label_of
@@ -83,7 +83,7 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
     try:
         material = Material.model_validate(request.input.get("material"))
     except ValidationError as error:
-        raise CaseError("/input/material", problems_of(error, Material)) from None
+        raise CaseError("/input/material", validation_problems(error, Material)) from None
     if context.backend == "stub" and context.model not in SCRIPTED:
         wrong = f'no scripted agent "{context.model}"; known here: {", ".join(SCRIPTED)}'
         return {"error": {"kind": "unknown_agent", "message": wrong}}

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from pytest_packbench.model.case import ListOf, StrictModel, Text
-from pytest_packbench.model.errors import problems_of, shown
+from pytest_packbench.model.errors import format_value, validation_problems
 from pytest_packbench.packs.agent_safety.injecagent.react import SENDING_TOOL
 from pytest_packbench.packs.agent_safety.model import as_word
 
@@ -125,20 +125,20 @@ def row_of(data: object, kind: Kind, tools: dict[str, dict[str, Any]]) -> tuple[
         RowError: it makes no case.
     """
     if not isinstance(data, _Object):
-        raise RowError(f"got {shown(data)}, expected an object")
+        raise RowError(f"got {format_value(data)}, expected an object")
     if data.twice is not None:
         raise RowError(f'the key "{data.twice}" stands twice; keep one')
     texts = {name: _text(data, name) for name in _TEXTS}
     attackers = _attackers(data, kind)
     parameters = _literal(texts, "Tool Parameters")
     if not isinstance(parameters, dict):
-        raise RowError(f"Tool Parameters: got {shown(parameters)}, expected a dict")
+        raise RowError(f"Tool Parameters: got {format_value(parameters)}, expected a dict")
     _literal(texts, "Tool Response Template")
     if PLACEHOLDER not in texts["Tool Response Template"]:
         raise RowError(f"Tool Response Template: {PLACEHOLDER} does not stand in it")
     category = as_word(texts["Attack Type"])
     if not category:
-        raise RowError(f"Attack Type: got {shown(texts['Attack Type'])}, expected a word")
+        raise RowError(f"Attack Type: got {format_value(texts['Attack Type'])}, expected a word")
     names = (texts["User Tool"], *attackers)
     known = [tools[name] for name in dict.fromkeys(names)] if all(name in tools for name in names) else []
     try:
@@ -153,7 +153,7 @@ def row_of(data: object, kind: Kind, tools: dict[str, dict[str, Any]]) -> tuple[
             tools=tuple(known),
         )
     except ValidationError as error:
-        raise RowError(" ".join(str(problems_of(error, Material)[0]).split())) from None
+        raise RowError(" ".join(str(validation_problems(error, Material)[0]).split())) from None
     return material, category
 
 
@@ -172,7 +172,7 @@ def _file(path: Path, kind: Kind, setting: Setting) -> File:
     except (ValueError, RecursionError):
         problem = "not JSON that can be read: nested too deeply, or a number of thousands of digits; get the file anew"
     if not problem and not isinstance(rows, list):
-        rows, problem = [], f"got {shown(rows)}, expected a list of test cases"
+        rows, problem = [], f"got {format_value(rows)}, expected a list of test cases"
     return File(
         name=path.name, kind=kind, setting=setting, sha256=sha256, rows=tuple(rows), place=place, problem=problem
     )
@@ -191,17 +191,17 @@ def _text(data: _Object, name: str) -> str:
         raise RowError(f'the key "{name}" is missing')
     value = data[name]
     if not isinstance(value, str) or not value.strip():
-        raise RowError(f"{name}: got {shown(value)}, expected a text")
+        raise RowError(f"{name}: got {format_value(value)}, expected a text")
     return value
 
 
 def _attackers(data: _Object, kind: Kind) -> tuple[str, ...]:
     tools = data.get("Attacker Tools")
     if not isinstance(tools, list) or not all(isinstance(tool, str) and tool for tool in tools):
-        raise RowError(f"Attacker Tools: got {shown(tools)}, expected a list of names")
+        raise RowError(f"Attacker Tools: got {format_value(tools)}, expected a list of names")
     if len(tools) != _STEPS[kind] or (kind == "ds" and tools[-1] != SENDING_TOOL):
         wanted = "one tool" if kind == "dh" else f"a tool that reads, then {SENDING_TOOL}"
-        raise RowError(f"Attacker Tools: got {shown(tools)}, expected {wanted}")
+        raise RowError(f"Attacker Tools: got {format_value(tools)}, expected {wanted}")
     return tuple(tools)
 
 
@@ -244,7 +244,7 @@ def literal(text: str) -> Any:
         try:
             value = ast.literal_eval(text.strip())
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            raise LiteralError(f"got {shown(text)}, expected a Python dict, list, string or number") from None
+            raise LiteralError(f"got {format_value(text)}, expected a Python dict, list, string or number") from None
     return _plain(value)
 
 
@@ -256,7 +256,9 @@ def _scan(text: str) -> None:
     while position < len(text):
         token = _TOKEN.match(text, position)
         if token is None:
-            raise LiteralError(f"column {position + 1}: got {shown(text[position : position + 20])}, expected a value")
+            raise LiteralError(
+                f"column {position + 1}: got {format_value(text[position : position + 20])}, expected a value"
+            )
         depth += (token.lastgroup == "opening") - (token.lastgroup == "closing")
         if depth > DEEPEST:
             raise LiteralError(f"column {position + 1}: nested more than {DEEPEST} deep")
@@ -267,7 +269,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         odd = [key for key in value if not isinstance(key, str)]
         if odd:
-            raise LiteralError(f"the key {shown(odd[0])} is no text")
+            raise LiteralError(f"the key {format_value(odd[0])} is no text")
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_packbench.model.errors import shown
+from pytest_packbench.model.errors import format_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -122,7 +122,7 @@ def check(
 
 def quoted(value: object) -> str:
     """Render a value of the proposal in one line of at most 60 characters."""
-    return " ".join(shown(value).split())
+    return " ".join(format_value(value).split())
 
 
 def listed(values: Iterable[str]) -> str:

@@ -7,27 +7,27 @@ from itertools import count
 
 import pytest
 
-from pytest_packbench.backends.caller import Slots
+from pytest_packbench.backends.client import ClientPool
 
 
-def slots(most: int, closed: list[int]) -> Slots[int]:
+def pool_of(most: int, closed: list[int]) -> ClientPool[int]:
     numbers = count(1)
 
     async def close(client: int) -> None:
         closed.append(client)
 
-    return Slots(lambda: next(numbers), most=most, close=close)
+    return ClientPool(lambda: next(numbers), size=most, close=close)
 
 
 def test_a_client_serves_one_call_at_a_time_and_then_the_next() -> None:
     closed: list[int] = []
 
     async def run() -> list[int]:
-        lending = slots(3, closed)
+        lending = pool_of(3, closed)
         lent: list[int] = []
 
         async def call() -> int:
-            async with lending.client() as client:
+            async with lending.lend() as client:
                 assert client not in lent
                 lent.append(client)
                 await asyncio.sleep(0.001)
@@ -45,10 +45,10 @@ def test_a_client_serves_one_call_at_a_time_and_then_the_next() -> None:
 
 def test_calls_one_after_another_need_one_client() -> None:
     async def run() -> list[int]:
-        lending = slots(8, [])
+        lending = pool_of(8, [])
         used = []
         for _ in range(5):
-            async with lending.client() as client:
+            async with lending.lend() as client:
                 used.append(client)
         return used
 
@@ -57,11 +57,11 @@ def test_calls_one_after_another_need_one_client() -> None:
 
 def test_a_failed_call_gives_its_client_back() -> None:
     async def run() -> int:
-        lending = slots(1, [])
+        lending = pool_of(1, [])
         with pytest.raises(LookupError):
-            async with lending.client():
+            async with lending.lend():
                 raise LookupError
-        async with lending.client() as client:
+        async with lending.lend() as client:
             return client
 
     assert asyncio.run(run()) == 1
@@ -70,7 +70,7 @@ def test_a_failed_call_gives_its_client_back() -> None:
 def test_calls_that_come_together_start_one_after_another() -> None:
     async def run() -> tuple[list[int], list[int]]:
         loop = asyncio.get_running_loop()
-        lending = slots(10, [])
+        lending = pool_of(10, [])
         rounds = [0]
         started: list[int] = []
         order: list[int] = []
@@ -81,7 +81,7 @@ def test_calls_that_come_together_start_one_after_another() -> None:
                 loop.call_soon(tick)
 
         async def call(number: int) -> None:
-            async with lending.client():
+            async with lending.lend():
                 started.append(rounds[0])
                 order.append(number)
                 await asyncio.sleep(0)

@@ -1,0 +1,99 @@
+"""Format numbers without hiding on which side of a bound they are."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.model.score import TOLERANCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+DASH = "-"
+_MOST_DIGITS = 12
+
+
+def format_percent(part: int, whole: int) -> str:
+    """Return a share such as `95.8 %`; `100.0 %` and `0.0 %` mean exactly all and none, a dash that `whole` is 0."""
+    return format_with_bounds(part / whole, as_percent=True)[0] if whole else DASH
+
+
+def format_score(value: float | None, threshold: float | None = None) -> tuple[str, str]:
+    """Return a score and its threshold with two decimals, or as many as are needed to show which is larger.
+
+    Args:
+        value: 0 to 1; None becomes a dash.
+        threshold: 0 to 1; None becomes a dash.
+    """
+    if value is None or threshold is None:
+        return format_mean(value), format_mean(threshold)
+    number, bound = format_with_bounds(value, threshold)
+    return number, bound
+
+
+def format_mean(value: float | None) -> str:
+    """Return a score that has no threshold; a dash for None."""
+    return DASH if value is None else format_with_bounds(value)[0]
+
+
+def format_interval(ends: tuple[float, float] | None) -> str:
+    """Return an interval of shares, `62.1 % to 96.3 %`; a dash for None."""
+    return DASH if ends is None else f"{100 * ends[0]:.1f} % to {100 * ends[1]:.1f} %"
+
+
+def format_terms(terms: Iterable[Mapping[str, Any]], *, details: bool = False) -> str:
+    """Return the terms of a score in the order applied: `preferred_match +1.00; forbidden_code =0`.
+
+    Args:
+        terms: as in a `CaseResult`: `name`, `effect`, `value`, `detail`.
+        details: add the detail of each term in brackets.
+    """
+    return "; ".join(_format_term(term, details=details) for term in terms)
+
+
+def _format_term(term: Mapping[str, Any], *, details: bool) -> str:
+    effect, value, detail = term.get("effect", "add"), term.get("value"), term.get("detail")
+    points = ""
+    if effect == "zero":
+        points = " =0"
+    elif effect != "note" and isinstance(value, int | float):
+        points = f" {value:+.2f}"
+    return f"{term.get('name', '')}{points}{f' ({detail})' if details and detail else ''}"
+
+
+@lru_cache(maxsize=4096)
+def format_with_bounds(value: float, *bounds: float, as_percent: bool = False) -> tuple[str, ...]:
+    """Return a number and its bounds with as many decimals as are needed to show how they compare.
+
+    A difference of at most 1e-9 counts as none.
+
+    Args:
+        value: 0 to 1.
+        bounds: 0 to 1 each.
+        as_percent: `12.5 %` instead of `0.125`.
+
+    Returns:
+        The value, then the bounds, all with the same number of decimals.
+    """
+    scale, digits, unit = (100, 1, " %") if as_percent else (1, 2, "")
+    marks = (*bounds, 0.0, 1.0)
+    # values that count as equal are printed as equal
+    value = next((mark for mark in marks if mark - TOLERANCE <= value <= mark + TOLERANCE), value)
+    while digits < _MOST_DIGITS and not _keeps_order(value, marks, scale, digits):
+        digits += 1
+    return tuple(f"{number * scale:.{digits}f}{unit}" for number in (value, *bounds))
+
+
+def _keeps_order(value: float, marks: tuple[float, ...], scale: int, digits: int) -> bool:
+    rounded = round(value * scale, digits)
+    return all(
+        _compare(value, mark) == _compare(rounded, round(mark * scale, digits))
+        and abs(round(mark * scale, digits) - mark * scale) <= TOLERANCE
+        for mark in marks
+    )
+
+
+def _compare(left: float, right: float) -> int:
+    return (left > right) - (left < right)

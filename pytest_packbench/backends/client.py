@@ -1,0 +1,258 @@
+"""What the backends of the providers' clients share: a pool of clients, and one POST for OpenAI and Anthropic."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from abc import ABC, abstractmethod
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from pytest_packbench.backends.answers import UnreadableAnswer, parse_json_text
+from pytest_packbench.backends.client_setup import (
+    CONNECT_S,
+    api_key,
+    check_url,
+    http_library,
+    import_client,
+    required_model,
+    tls_context,
+)
+from pytest_packbench.backends.errors import OVERLOADED, ErrorFactory, error_message
+from pytest_packbench.model.redaction import Redactor
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from pytest_packbench.backends import BackendOptions
+    from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
+
+
+ClientT = TypeVar("ClientT")
+_REFUSALS = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
+# the parameter itself is refused, not its value: a value out of range is the user's mistake and stays an error
+_REFUSED_PARAMETER = re.compile(
+    r"(?i)\b(unsupported|not support(ed)?|n't support|deprecated|not permitted|not allowed|may not|not compatible|"
+    r"unknown|unrecognized|unexpected|only the default)\b"
+)
+
+
+class ClientBackend(ABC):
+    """A backend that asks through a provider's client; subclasses send requests and read answers.
+
+    Args:
+        options: how requests are sent.
+        model: the model's name.
+        http: the HTTP library that the client uses.
+
+    Attributes:
+        name: the backend's name.
+        model: the model's name.
+
+    Raises:
+        BackendUnusable: no client can be created.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, options: BackendOptions, *, model: str, http: Any) -> None:
+        self.model = model
+        self._options = options
+        self._errors = ErrorFactory(self.name, Redactor(os.environ))
+        timeout = http.Timeout(options.timeout_s, connect=min(CONNECT_S, options.timeout_s))
+
+        def create() -> Any:
+            return self._open(timeout=timeout, verify=tls, event_hooks={"response": [self._on_response]})
+
+        try:
+            tls = tls_context(http)
+            self._clients = ClientPool(create, size=options.connections, close=self._close)
+        except (ValueError, TypeError, OSError, ImportError, http.InvalidURL) as error:
+            raise self._errors.unopened(error) from None
+
+    @property
+    def temperature(self) -> float | None:
+        """The temperature of requests."""
+        return self._options.temperature
+
+    async def complete(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request.
+
+        Raises:
+            BackendError: the call failed.
+        """
+        usage = None
+        try:
+            data = await self._ask(request)
+            usage = self._usage(data)
+            return self._answer(data, request, usage)
+        except UnreadableAnswer as error:
+            raise self._errors.unreadable(error, usage) from None
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._clients.aclose()
+
+    async def _on_response(self, response: Any) -> None:
+        """Report overload; called for each response, also before the client retries."""
+        if response.status_code in OVERLOADED:
+            self._options.on_overload()
+
+    async def _close(self, client: Any) -> None:
+        await client.close()
+
+    @abstractmethod
+    def _open(self, **http_options: Any) -> Any:
+        """Create a client; the options are `timeout`, `verify` and `event_hooks` of its HTTP library."""
+
+    @abstractmethod
+    async def _ask(self, request: ModelRequest) -> Any:
+        """Return the provider's response; raises `UnreadableAnswer`, or `BackendError` where none came."""
+
+    @abstractmethod
+    def _usage(self, data: Any) -> Usage:
+        """Return the tokens that the provider counted."""
+
+    @abstractmethod
+    def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
+        """Return the answer in a response; raises `UnreadableAnswer`, or `BackendError` where it was cut off."""
+
+
+class PostBackend(ClientBackend):
+    """Sends one POST per call, and learns which parameters the model refuses.
+
+    The key comes from `<NAME>_API_KEY` and is required for the provider's own address only; the client retries.
+
+    Attributes:
+        default_model: the model's name where none is set; empty: one has to be set.
+        path: the path of requests under the base URL.
+        adjustable: parameters that a request can omit, or that have another name.
+    """
+
+    default_model: ClassVar[str] = ""
+    path: ClassVar[str]
+    adjustable: ClassVar[frozenset[str]]
+
+    def __init__(self, options: BackendOptions) -> None:
+        self._sdk: Any = import_client(self.name)
+        model = required_model(options.model, name=self.name, default=self.default_model)
+        base_url = options.base_url or os.environ.get(f"{self.name.upper()}_BASE_URL", "")
+        self._key = api_key(f"{self.name.upper()}_API_KEY", name=self.name, own_server=bool(base_url))
+        self._url = check_url(base_url, name=self.name) if base_url else None
+        # parameters with which a call was refused that succeeded without them
+        self._refused: frozenset[str] = frozenset()
+        http = http_library(self._sdk)
+        self._response = http.Response
+        super().__init__(options, model=model, http=http)
+
+    @property
+    def temperature(self) -> float | None:
+        """The temperature of requests; None once the model has refused the parameter."""
+        return None if "temperature" in self._refused else self._options.temperature
+
+    @abstractmethod
+    def _client(self, **client_options: Any) -> Any:
+        """Create the provider's client; the options are its `http_client`, `timeout` and `max_retries`."""
+
+    @abstractmethod
+    def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:
+        """Return the body of a request, without the named parameters."""
+
+    @abstractmethod
+    def _counted(self, counts: dict[str, Any]) -> Usage:
+        """Return the tokens in a response's `usage`."""
+
+    def _open(self, **http_options: Any) -> Any:
+        http_client = self._sdk.DefaultAsyncHttpxClient(**http_options)
+        return self._client(http_client=http_client, timeout=http_options["timeout"], max_retries=self._options.retries)
+
+    async def _ask(self, request: ModelRequest) -> Any:
+        # a parameter that the server refuses by name is omitted from now on, if the call succeeds without it
+        refused = self._refused
+        while True:
+            body = self._body(request, refused)
+            try:
+                text = await self._post(body)
+            except self._sdk.APIStatusError as error:
+                newly_refused = self._refused_parameters(error, body) - refused
+                if not newly_refused:
+                    raise self._errors.of_status(error.status_code, error.response.text) from None
+                refused |= newly_refused
+                continue
+            self._refused |= refused
+            return parse_json_text(text)
+
+    async def _post(self, body: dict[str, Any]) -> str:
+        sdk = self._sdk
+        try:
+            async with self._clients.lend() as client:
+                # the clients' typed methods convert the whole body at each call
+                response = await client.post(self.path, cast_to=self._response, body=body)
+        except sdk.APITimeoutError:
+            raise self._errors.timeout(self._options.timeout_s) from None
+        except sdk.APIConnectionError as error:
+            raise self._errors.network(error) from None
+        except UnicodeEncodeError as error:
+            raise self._errors.unsendable(error) from None
+        text: str = response.text
+        return text
+
+    def _refused_parameters(self, error: Any, body: dict[str, Any]) -> frozenset[str]:
+        if error.status_code not in _REFUSALS:
+            return frozenset()
+        message = error_message(error.response.text)
+        if not _REFUSED_PARAMETER.search(message):
+            return frozenset()
+        return frozenset(self.adjustable & body.keys() & set(re.findall(r"\w+", message)))
+
+    def _usage(self, data: Any) -> Usage:
+        counts = data.get("usage") if isinstance(data, dict) else None
+        return self._counted(counts if isinstance(counts, dict) else {})
+
+
+# by hand: one client with the limits of its HTTP library searches all its connections at each request, which at 64
+# calls at once takes a seventh more CPU time
+class ClientPool(Generic[ClientT]):
+    """Lends clients, one per call in flight; creates each when it is first needed.
+
+    Args:
+        create: creates a client; the first is created at once, so that an invalid setting fails before the first call.
+        size: the number of clients, 1 or more; further calls wait.
+        close: closes a client.
+    """
+
+    def __init__(
+        self, create: Callable[[], ClientT], *, size: int, close: Callable[[ClientT], Awaitable[object]]
+    ) -> None:
+        self._create = create
+        self._close = close
+        self._free = asyncio.Semaphore(size)
+        self._turn = asyncio.Lock()
+        self._all = [create()]
+        self._idle = list(self._all)
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncIterator[ClientT]:
+        """Lend a client for one call."""
+        async with self._free:
+            # one call starts per turn of the loop: calls that start together are sent only when all are prepared,
+            # are answered together, and leave the loop idle in between
+            async with self._turn:
+                await asyncio.sleep(0)
+            if self._idle:
+                client = self._idle.pop()
+            else:
+                client = self._create()
+                self._all.append(client)
+            try:
+                yield client
+            finally:
+                self._idle.append(client)
+
+    async def aclose(self) -> None:
+        """Close all clients, lent ones included."""
+        clients, self._all, self._idle = self._all, [], []
+        for client in clients:
+            await self._close(client)

@@ -1,0 +1,79 @@
+"""Errors of model calls: one line each, without secrets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.backends import BackendError, BackendUnusable
+
+if TYPE_CHECKING:
+    from pytest_packbench.model.redaction import Redactor
+    from pytest_packbench.model.request import Usage
+
+OVERLOADED = frozenset({429, 503, 529})
+"""HTTP statuses by which a server reports overload."""
+_KINDS = {401: "auth", 403: "auth", 408: "timeout", 429: "rate_limit", 503: "overloaded", 529: "overloaded"}
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorFactory:
+    """Creates the errors of one backend.
+
+    Attributes:
+        name: the backend.
+        redactor: removes secrets from messages.
+    """
+
+    name: str
+    redactor: Redactor
+
+    def of_status(self, status: int, body: str) -> BackendError:
+        """Return the error of an HTTP response that reports a failure, with the message in its body."""
+        default = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "bad_request"
+        text = self.redactor.excerpt(error_message(body))
+        return self._error(_KINDS.get(status, default), f"HTTP {status}{': ' if text else ''}{text}")
+
+    def network(self, error: BaseException) -> BackendError:
+        """Return the error of a failed connection."""
+        reason = error.__cause__ or error
+        text = self.redactor.excerpt(str(reason))
+        return self._error("network", f"no answer: {type(reason).__name__}{': ' if text else ''}{text}")
+
+    def timeout(self, limit_s: float) -> BackendError:
+        """Return the error of a call that exceeded its time limit, seconds."""
+        return self._error("timeout", f"no answer within {limit_s:g} seconds")
+
+    def unsendable(self, error: UnicodeEncodeError) -> BackendError:
+        """Return the error of a request with an unpaired surrogate, which UTF-8 can't encode."""
+        reason = f"{error.reason} (at character {error.start})"
+        return self._error("bad_request", f"the request can't be sent: {reason}")
+
+    def unreadable(self, error: Exception, usage: Usage | None) -> BackendError:
+        """Return the error of an answer that does not have the requested form."""
+        return self._error("answer_unreadable", self.redactor.excerpt(str(error)), usage)
+
+    def truncated(self, usage: Usage, limit: int) -> BackendError:
+        """Return the error of an answer that was cut off at its limit, tokens."""
+        return self._error("truncated", f"the answer was cut off at its limit of {limit} output tokens", usage)
+
+    def unopened(self, error: Exception) -> BackendUnusable:
+        """Return the error of a client that can't be created."""
+        return BackendUnusable(f"the backend {self.name} can't be opened: {self.redactor.excerpt(str(error))}")
+
+    def _error(self, kind: str, text: str, usage: Usage | None = None) -> BackendError:
+        return BackendError(kind, f"{self.name}: {text}", usage=usage)
+
+
+def error_message(body: str) -> str:
+    """Return the message in the body of an error response; the whole body where it has another form."""
+    try:
+        value: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+    for key in ("error", "message"):
+        if isinstance(value, dict) and value.get(key):
+            value = value[key]
+    return value if isinstance(value, str) else body

@@ -1,0 +1,63 @@
+"""Attribution: which backend and model answered an attempt, and how many tokens they used.
+
+What neither a backend, a recording nor the target's result states is unknown; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.backends import STUB
+from pytest_packbench.backends.answers import count
+from pytest_packbench.engine.metering import price_of
+from pytest_packbench.model.request import Usage
+
+if TYPE_CHECKING:
+    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.contexts import SuiteContext
+
+
+UNKNOWN = "unknown"
+"""The name of a backend or model that nothing states."""
+
+
+def attribution(context: SuiteContext, state: Attempt) -> tuple[str, str, Usage]:
+    """Return the backend and model that answered an attempt, and the tokens used."""
+    if state.meter is not None and state.meter.primary_called:
+        return context.backend, context.model, state.meter.usage
+    if state.cassette is not None and context.live is None:
+        cassette = state.cassette
+        return cassette.llm_backend, cassette.llm_model, cassette.usage(context.roles)
+    backend, model, usage = _reported(state.payload)
+    if backend == UNKNOWN and context.backend and (context.backend == STUB or context.caller.opaque):
+        # a scripted model, or what the user states of a target outside this process
+        return context.backend, context.model or UNKNOWN, usage
+    return backend, model, usage
+
+
+def count_reported_usage(context: SuiteContext, state: Attempt) -> None:
+    """Count the usage that a result reports of the target's own model calls, so that the run's caps apply to it."""
+    metered = state.meter is not None and state.meter.primary_called
+    if context.live is None or state.raised is not None or metered:
+        return
+    backend, model, usage = _reported(state.payload)
+    if usage == Usage():
+        if context.caller.opaque:
+            context.live.ledger.add_usage(None, None)
+        return
+    if backend == UNKNOWN and context.backend:
+        backend, model = context.backend, context.model
+    context.live.ledger.add_usage(usage, price_of(context.suite.config, backend, model))
+
+
+def _reported(payload: Any) -> tuple[str, str, Usage]:
+    """Return what a result reports of its model: `llm_backend`, `llm_model` and `usage` at its top level."""
+    if not isinstance(payload, dict):
+        return UNKNOWN, UNKNOWN, Usage()
+    names = (payload.get(key) for key in ("llm_backend", "llm_model"))
+    backend, model = (name if isinstance(name, str) and name else UNKNOWN for name in names)
+    counts = payload.get("usage")
+    if not isinstance(counts, dict):
+        return backend, model, Usage()
+    tokens_input, tokens_output = count(counts.get("tokens_input")), count(counts.get("tokens_output"))
+    return backend, model, Usage(tokens_input=tokens_input, tokens_output=tokens_output)

@@ -1,0 +1,329 @@
+"""Results of attempts: a `CaseResult` for each, with its wire record, whatever failed on the way."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from dataclasses import astuple, dataclass, replace
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench import __version__
+from pytest_packbench.engine.attempt import Attempt, Failure, user_frames
+from pytest_packbench.engine.attribution import UNKNOWN
+from pytest_packbench.model.errors import describe_error, json_pointer
+from pytest_packbench.model.pack import Comparison
+from pytest_packbench.model.record import EVAL_BACKENDS, RecordError, wire_record
+from pytest_packbench.model.result import EXTENSION_VERSION, CaseResult, extension_object, format_timestamp
+from pytest_packbench.model.score import describe_score
+from pytest_packbench.model.strict_json import has_surrogate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_packbench.engine.contexts import SuiteContext
+    from pytest_packbench.model.case import LoadedCase
+    from pytest_packbench.model.outcome import Outcome
+    from pytest_packbench.model.pack import Pack, RecordFacts
+    from pytest_packbench.model.score import Score
+    from pytest_packbench.model.suite import Suite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseRef:
+    """A reference to a case, whether it can be read or not.
+
+    Attributes:
+        suite: its suite.
+        pack: the suite's pack.
+        case_id: its id; the file's stem where it can't be read.
+        nodeid: its node id.
+        file: its file as the node id names it.
+        folder: the name of the folder that contains the file.
+        loaded: the case; None where it can't be read.
+    """
+
+    suite: Suite
+    pack: Pack
+    case_id: str
+    nodeid: str
+    file: str
+    folder: str
+    loaded: LoadedCase | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One attempt at a case, with its result.
+
+    Attributes:
+        result: the result to be reported and stored.
+        attempt: the attempt; None where it was not made, or made by an earlier session of the run.
+        rows: expected against actual values, where the case failed.
+    """
+
+    result: CaseResult
+    attempt: Attempt | None = None
+    rows: Sequence[Comparison] = ()
+
+
+def build_trial(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, run_id: str) -> Trial:
+    """Build the trial of an attempt; an exception of the pack makes it an error."""
+    try:
+        result = build_result(case_ref, attempt, context, run_id)
+        if result.record is None:
+            # creating a record checks it; what has none should fail here, not where it is written
+            json.dumps(result.as_json())
+        # only failed cases show the rows, and building them takes time
+        rows = _rows(case_ref, attempt) if result.verdict == "failed" else ()
+    except context.options.stops:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a pack may be third-party code
+        return error_trial(case_ref, _failure_of(case_ref, attempt, error), trial=attempt.trial)
+    return Trial(result=result, attempt=attempt, rows=rows)
+
+
+def error_trial(case_ref: CaseRef, failure: Failure, *, trial: int = 0) -> Trial:
+    """Build the trial of an attempt that failed outside the engine."""
+    result = unscored_result(case_ref, "error", failure.kind, failure.message, trial=trial)
+    return Trial(result=result, attempt=Attempt(failure=failure, trial=trial))
+
+
+def not_run_trial(case_ref: CaseRef, kind: str, message: str, *, trial: int = 0) -> Trial:
+    """Build the trial of an attempt that was not made, with the reason's name and a line that explains it."""
+    return Trial(result=unscored_result(case_ref, "not_run", kind, message, trial=trial))
+
+
+def carried_over_trial(result: CaseResult, case_ref: CaseRef) -> Trial:
+    """Build the trial of a result that an earlier session of the run stored.
+
+    Args:
+        result: a result with a score.
+        case_ref: the case today: its node id or line may have changed.
+    """
+    record = result.record
+    if record is not None:
+        record = {**record, "packbench": {**record.get("packbench", {}), "file": case_ref.file}}
+    return Trial(result=replace(result, nodeid=case_ref.nodeid, file=case_ref.file, record=record))
+
+
+def build_result(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, run_id: str) -> CaseResult:
+    """Build the result of an attempt, with its wire record if it has a verdict that counts.
+
+    A quarantined case (`xfail` in its notes) is run and scored, but has no record: it does not count in the rates.
+
+    Raises:
+        RecordError: what the pack returns is not valid in a record.
+        Exception: anything else that the pack raises.
+    """
+    if case_ref.loaded is None:
+        raise ValueError("a case that can't be read has no attempt")
+    score, outcome = attempt.score, attempt.outcome
+    if attempt.failure is not None or score is None or outcome is None:
+        failure = attempt.failure or Failure(kind="error", message="no score")
+        return unscored_result(
+            case_ref,
+            "error",
+            failure.kind,
+            failure.message,
+            timestamp=format_timestamp(attempt.finished_ns),
+            duration_ms=attempt.duration_ms,
+            trial=attempt.trial,
+            payload=attempt.payload,
+        )
+    fields = _case_fields(case_ref) | _attempt_fields(attempt, score, outcome)
+    reason = case_ref.loaded.case.notes.xfail
+    if reason is not None:
+        message = f"quarantined (xfail): {reason}; {describe_score(score)}"
+        return CaseResult(**fields, verdict="known_hole", kind="xfail", message=message)
+    if score.verdict not in {"passed", "failed"} or score.score is None:
+        return CaseResult(**fields, verdict=score.verdict, kind=score.verdict, message=score.message or score.verdict)
+    facts = case_ref.pack.facts(case_ref.loaded.case, outcome, score)
+    fields |= _pack_fields(score, facts)
+    record = _record_fields(fields, attempt, facts) | {
+        "run_id": run_id,
+        "hook_decisions": _hook_decisions(outcome),
+        "packbench": {**facts.extra, **_extension(case_ref, attempt, context, fields)},
+    }
+    return CaseResult(**fields, record=wire_record(record))
+
+
+def unscored_result(case_ref: CaseRef, verdict: str, kind: str, message: str, **fields: Any) -> CaseResult:
+    """Build the result of a case without a score.
+
+    Args:
+        case_ref: the case.
+        verdict: neither `passed` nor `failed`.
+        kind: the reason's name.
+        message: the reason in one line.
+        fields: further fields of `CaseResult`; `timestamp` defaults to now.
+    """
+    try:
+        case_fields = _case_fields(case_ref)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - a pack may be third-party code, and an error needs a result too
+        case_fields = _case_fields(replace(case_ref, loaded=None))
+    fields.setdefault("timestamp", format_timestamp(time.time_ns()))
+    return CaseResult(**case_fields, verdict=verdict, kind=kind, message=message, **fields)
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions of packages that may affect results, by name."""
+    found = {"pytest_packbench": __version__, "python": platform.python_version()}
+    for name in ("pytest", "pydantic"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = UNKNOWN
+    return found
+
+
+def _rows(case_ref: CaseRef, attempt: Attempt) -> list[Comparison]:
+    case = case_ref.loaded.case if case_ref.loaded is not None else None
+    explained: list[object] = list(case_ref.pack.explain(case, attempt.outcome))
+    rows = [row for row in explained if isinstance(row, Comparison)]
+    if len(rows) < len(explained) or not all(isinstance(text, str) for row in rows for text in astuple(row)):
+        raise TypeError(f"explain() returned {explained!r}, expected Comparisons whose fields are str")
+    return rows
+
+
+def _failure_of(case_ref: CaseRef, attempt: Attempt, error: BaseException) -> Failure:
+    pointer = _surrogate_at(attempt.payload) if isinstance(error, RecordError) else None
+    if pointer is not None:
+        location = f"at {pointer}" if pointer else "at its top level"
+        message = f"the target's result contains an unpaired surrogate {location}; expected text that UTF-8 can encode"
+        return Failure(kind="result_unreadable", message=message)
+    message = f"the pack {case_ref.pack.name} raised {describe_error(error)}"
+    return Failure(kind="pack_error", message=message, details=user_frames(error))
+
+
+def _surrogate_at(value: object) -> str | None:
+    """Return a pointer to the first text with a surrogate, or to the object with such a key; None if there is none."""
+    stack: list[tuple[tuple[str | int, ...], object]] = [((), value)]
+    while stack:
+        path, item = stack.pop()
+        if isinstance(item, str) and has_surrogate(item):
+            return json_pointer(path)
+        if isinstance(item, dict):
+            if any(isinstance(key, str) and has_surrogate(key) for key in item):
+                return json_pointer(path)
+            stack += reversed([((*path, key), member) for key, member in item.items()])
+        elif isinstance(item, list | tuple):
+            stack += reversed([((*path, index), element) for index, element in enumerate(item)])
+    return None
+
+
+def _case_fields(case_ref: CaseRef) -> dict[str, Any]:
+    """Return the fields that identify and describe the case.
+
+    Raises:
+        TypeError: the pack returned something else than str.
+        Exception: anything else that the pack raises.
+    """
+    suite, loaded = case_ref.suite.name, case_ref.loaded
+    fields: dict[str, Any] = {
+        "suite": suite,
+        "case_id": case_ref.case_id,
+        "nodeid": case_ref.nodeid,
+        "file": case_ref.file,
+    }
+    if loaded is None:
+        return {**fields, "test_id": f"{suite}:{case_ref.folder}:{case_ref.case_id}"}
+    case = loaded.case
+    test_id: object = case_ref.pack.test_id(suite, case)
+    if not isinstance(test_id, str) or not test_id:
+        raise TypeError(f"test_id() returned {test_id!r}, expected a str that is not empty")
+    facets: object = case_ref.pack.facets(case)
+    if not isinstance(facets, dict) or not all(isinstance(text, str) for pair in facets.items() for text in pair):
+        raise TypeError(f"facets() returned {facets!r}, expected a dict of str to str")
+    return {
+        **fields,
+        "test_id": test_id,
+        "case_type": case.case_type,
+        "difficulty": case.difficulty,
+        "tags": case.notes.tags,
+        "facets": facets,
+        "case_sha256": loaded.sha256,
+    }
+
+
+def _attempt_fields(attempt: Attempt, score: Score, outcome: Outcome) -> dict[str, Any]:
+    """Return the fields of a scored attempt, whatever its verdict."""
+    fields = {
+        "timestamp": format_timestamp(attempt.finished_ns),
+        "duration_ms": attempt.duration_ms,
+        "score": score.score,
+        "threshold": score.threshold,
+        "match_level": score.match_level,
+        "match_depth": score.match_depth,
+        "answer": outcome.answer,
+        "refused": outcome.refused,
+        "terms": tuple([term.as_json() for term in score.terms]),
+        "stale": attempt.stale,
+        "llm_backend": attempt.backend if attempt.backend in EVAL_BACKENDS else UNKNOWN,
+        "llm_model": attempt.model,
+        "cassette_sha256": attempt.cassette_sha256,
+        "trial": attempt.trial,
+        "payload": attempt.payload,
+    }
+    return fields | ({"cached": attempt.cached} if attempt.cached else {})
+
+
+def _pack_fields(score: Score, facts: RecordFacts) -> dict[str, Any]:
+    """Return the further fields of a result with a record."""
+    fields = {
+        "verdict": score.verdict,
+        "expects_refusal": facts.expected == "refuse",
+        "decision": facts.agent_decision,
+        "judge": facts.judge,
+    }
+    # the record's extension has these two only where the pack provides them
+    optional = (("utility", facts.utility), ("valid", facts.valid))
+    return fields | {name: value for name, value in optional if value is not None}
+
+
+def _record_fields(fields: dict[str, Any], attempt: Attempt, facts: RecordFacts) -> dict[str, Any]:
+    """Return the fields of the record that depend on the case alone."""
+    return {
+        **{name: fields[name] for name in ("test_id", "llm_backend", "llm_model", "timestamp")},
+        "test_suite": facts.test_suite or fields["suite"],
+        "attack_category": facts.attack_category,
+        "agent_decision": facts.agent_decision,
+        "expected": facts.expected,
+        "passed": fields["verdict"] == "passed",
+        "tokens_input": attempt.usage.tokens_input,
+        "tokens_output": attempt.usage.tokens_output,
+        "wall_clock_ms": attempt.duration_ms,
+    }
+
+
+def _extension(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the record's extension, the object `packbench`."""
+    return extension_object(
+        {
+            **fields,
+            "version": EXTENSION_VERSION,
+            "terms": list(fields["terms"]),
+            "tags": list(fields["tags"]),
+            "mode": context.options.mode,
+            "origin": attempt.cassette.origin if attempt.cassette is not None else None,
+            "target": context.target_name,
+            "pack": f"{case_ref.pack.name}/{case_ref.pack.version}",
+            "bundled": case_ref.suite.bundled,
+            "suite_sha256": case_ref.suite.sha256,
+            "versions": versions(),
+            **({"calls": attempt.calls} if attempt.cached else {}),
+        }
+    )
+
+
+def _hook_decisions(outcome: Outcome) -> list[dict[str, Any]]:
+    """Return the decisions of guards in the record's form."""
+    return [
+        {"hook": firing.hook, "decision": firing.decision, **({} if firing.rule is None else {"rule": firing.rule})}
+        for firing in outcome.firings
+    ]

@@ -1,0 +1,313 @@
+"""Lint every sentence that a user can read: messages, help, public docstrings, documentation, comments of suites.
+
+`python -m tests.prose` checks them with proselint and with the list `AVOID` below, and exits with 1 if it finds anything.
+`--list` prints the sentences instead, one per line. `--docstrings` adds the docstrings of private code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from proselint.checks import __register__
+from proselint.config import DEFAULT
+from proselint.registry import CheckRegistry
+from proselint.tools import LintFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+ROOT = Path(__file__).resolve().parents[1]
+CODE = ("pytest_packbench/**/*.py", "benchmarks/*.py", "docs/examples/**/*.py")
+PAGES = ("*.md", "docs/*.md", "docs/examples/**/*.md", "pytest_packbench/packs/*/starter/**/*.md")
+YAML = ("storage/benchmarks/*/suite.yaml", "pytest_packbench/packs/*/starter/**/*.yaml", "docs/examples/**/*.yaml")
+PUBLIC_DOCSTRINGS = re.compile(r"pytest_packbench/(hookspecs|testing|__init__|model/\w+)\.py|docs/examples/.+")
+"""Modules with docstrings that users read: hooks, public names, and models that become descriptions in JSON Schemas."""
+
+OTHER_TEXTS = {
+    "pytest_packbench/packs/tariff/prompts.py": "prompts: recordings belong to their exact wording",
+    "pytest_packbench/packs/agent_safety/injecagent/react.py": "prompts in the published form",
+    "pytest_packbench/packs/agent_safety/injecagent/upstream.py": "the published benchmark's own texts",
+    "pytest_packbench/packs/agent_safety/harmbench/target.py": "prompts in the published form",
+    "pytest_packbench/packs/agent_safety/guards/standard.py": "texts for the agent, which recordings depend on",
+    "pytest_packbench/packs/agent_safety/judges/standard.py": "the words that refusals begin with",
+    "pytest_packbench/packs/tariff/outcome.py": "phrases that are looked for in results",
+}
+"""Modules with strings that no user reads, each with the reason; their docstrings are linted all the same."""
+
+OFF = {
+    "typography.symbols": "source text is ASCII: straight quotes, three dots, (c)",
+    "typography.diacritical_marks": "to resume a run is a verb, no résumé",
+    "typography.punctuation": "headings, options and sentences in code end as code does",
+    "industrial_language": "words such as interface, leverage and parameter are terms of the field here",
+    "misc.phrasal_adjectives": "takes names of files and options for adjectives",
+    "misc.capitalization": "takes identifiers for names",
+    "misc.composition": "rules for essays",
+    "social_awareness.lgbtq": "not a topic of this package",
+    "restricted": "a list of basic English words, off by default",
+}
+"""proselint's checks that are switched off, each with the reason; all others are on."""
+
+AVOID = {
+    r"from (a|the|its) threshold on|from \d(\.\d+)? on|passe[sd]? from": "at or above the threshold",
+    r"(records?|lines?|files?|folders?|objects?|rows?|reports?|entry|items?|message|seconds?|ms|KiB|memory|time|once|"
+    r"job|vote|way) an? (case|run|call|line|row|item|line|machine|group|suite|trial)": "per case, per run, per call",
+    r"free when": "no overhead when unused",
+    r"of ours": "name it: of pytest-packbench, of this package",
+    r"nobody|somebody|anybody": "name who or what acts",
+    r"what then": "what to do",
+    r"(stands?|stood|standing)(?! for\b| in for\b|-)": "is, appears, is listed",
+    r"(makes?|made) no \w+": "does not produce",
+    r"mend(s|ed|ing)?": "fix",
+    r"mood": "name the cause",
+    r"(go|goes|gone|going) on with|goes on": "resume, continue",
+    r"in vain": "for nothing; better, the cost",
+    r"\w+ times out of \w+": "with 80 % power",
+    r"tells?|told|telling": "shows, reports, describes",
+    r"(holds?|holding)(?! true\b)|held": "contains, keeps; a gate is met",
+    r"says|said|saying": "reports, states, shows",
+    r"whose": "with",
+    r"house|room|rim": "the package's or the field's own word",
+    r"(the )?designs? \d+|the design": "the reason itself",
+    r"beside": "next to, alongside",
+    r"besides": "in addition",
+    r"anew": "again",
+    r"(is|are|was|were) due": "is expected",
+    r"(lies|lay|lie) (in|at|on|under|below|right|anywhere)": "is in",
+    r"the whole of": "all of",
+    r"came about|come about": "is computed",
+    r"hides? no others?": "the other cases still run",
+    r"at hand": "available",
+    r"and the like|or the like": "such as",
+    r"shall|lest|albeit|for want of|ought": "modern words",
+    r"own (matter|affair)": "name who decides",
+    r"of one's own": "your own",
+    r"is no part": "is not part",
+    r"is nothing that": "does not",
+    r"gives? back": "returns",
+    r"(one|ones) that (is|are) none": "name it",
+    r"far and wide|once and for all|so to speak": "leave it out",
+}
+"""Words and phrases to avoid (regular expressions for whole words, any case), each with what to write instead."""
+
+OPENING = re.compile(r"^(Gives?|Says?|Takes?|Puts?|Holds?|Tells?|Makes?) ")
+WORDS = re.compile(r"[A-Za-z]{2,}[^A-Za-z]{0,3} +[^A-Za-z]{0,3}[A-Za-z]{2,}")
+END = re.compile(r"(?<=[.!?:])[\"')*_]*\s+(?=[A-Z`\"'(*<{-])")
+SKIPPED_BLOCK = re.compile(
+    r"^ *```.*?^ *```$|<!-- what .+? begin -->.*?<!-- what .+? end -->|<!--.*?-->", re.MULTILINE | re.DOTALL
+)
+CODE_SPAN = re.compile(r"`[^`\n]+`|\]\([^)\n]*\)|https?://\S+|\{[^{}\n]*\}|\b[A-Z]+_[A-Z_]+\b")
+NOT_PROSE = re.compile(r"[\\^]|^\s*(\{\"|\[\w)")
+
+
+class Sentence(NamedTuple):
+    """One sentence that a user can read.
+
+    Attributes:
+        file: its path from the repository's root.
+        line: the line where it begins, from 1.
+        text: the sentence as it is written, on one line.
+        masked: the same with code spans and addresses replaced by dots.
+        docstring: whether it belongs to a docstring.
+    """
+
+    file: str
+    line: int
+    text: str
+    masked: str
+    docstring: bool = False
+
+
+class Problem(NamedTuple):
+    """One finding, with the sentence it is in and the advice."""
+
+    sentence: Sentence
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.sentence.file}:{self.sentence.line}: {self.advice}: {self.sentence.text}"
+
+
+def sentences(root: Path, *, docstrings: bool = False) -> Iterator[Sentence]:
+    """Find every sentence that a user can read.
+
+    Args:
+        root: the repository.
+        docstrings: whether to include the docstrings of private code.
+    """
+    for path in _paths(root, PAGES):
+        yield from of_page(path.read_text("utf-8"), path.relative_to(root).as_posix())
+    for path in _paths(root, YAML):
+        yield from of_yaml(path.read_text("utf-8"), path.relative_to(root).as_posix())
+    for path in _paths(root, CODE):
+        file = path.relative_to(root).as_posix()
+        yield from of_module(path.read_text("utf-8"), file, public_names(root), docstrings=docstrings)
+
+
+def _paths(root: Path, patterns: Iterable[str]) -> list[Path]:
+    return sorted({path for pattern in patterns for path in root.glob(pattern)})
+
+
+@cache
+def public_names(root: Path) -> frozenset[str]:
+    """Return the names in `__all__` of the package, read without importing it."""
+    path = root / "pytest_packbench" / "__init__.py"
+    tree = ast.parse(path.read_text("utf-8") if path.exists() else "")
+    values = [node.value for node in tree.body if isinstance(node, ast.Assign) and _assigns(node, "__all__")]
+    return frozenset(name for value in values for name in ast.literal_eval(value))
+
+
+def _assigns(node: ast.Assign, name: str) -> bool:
+    return any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
+
+
+def of_page(text: str, file: str) -> Iterator[Sentence]:
+    """Split a Markdown page into sentences, without its code blocks; every table cell is one."""
+    prose = SKIPPED_BLOCK.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    block: list[tuple[int, str]] = []
+    for number, line in enumerate([*prose.splitlines(), ""], 1):
+        new_block = not line.strip() or re.match(r"\s*([-*|#>]|\d+\.) ?", line)
+        if new_block and block:
+            yield from _split(block, file)
+            block = []
+        if line.lstrip().startswith("|"):
+            for cell in line.split("|"):
+                yield from _split([(number, cell.strip())], file)
+        elif line.strip():
+            block.append((number, re.sub(r"^\s*([-*>]|#+|\d+\.) +", "", line)))
+
+
+def of_yaml(text: str, file: str) -> Iterator[Sentence]:
+    """Split the comments and the description of a `suite.yaml` into sentences."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if prose := re.search(r"(?:^|\s)# *(.+)$|^description: *(.+)$", line):
+            yield from _split([(number, prose[1] or prose[2])], file)
+
+
+def of_module(
+    source: str, file: str, public: frozenset[str] = frozenset(), *, docstrings: bool = False
+) -> Iterator[Sentence]:
+    """Split the strings of a module into sentences: messages, and the docstrings that users read.
+
+    Args:
+        source: the module's code.
+        file: its path from the repository's root.
+        public: names with docstrings that users read.
+        docstrings: whether to include all docstrings.
+    """
+    tree = ast.parse(source)
+    documented = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    readable = _public_docstrings(tree, public, every=docstrings or bool(PUBLIC_DOCSTRINGS.fullmatch(file)))
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    types = {id(part) for node in _annotations(tree) for part in ast.walk(node)}
+    for node in ast.walk(tree):
+        text = _text(node)
+        if text is None or id(node) in parts | types:
+            continue
+        if id(node) in documented:
+            if id(node) in readable:
+                yield from _prose(text, node.lineno, file, docstring=True)  # type: ignore[attr-defined]  # a string has one
+        elif file not in OTHER_TEXTS and not NOT_PROSE.search(text):
+            yield from _prose(text, node.lineno, file)  # type: ignore[attr-defined]  # a string has one
+
+
+def _text(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(
+            str(part.value) if isinstance(part, ast.Constant) else f"{{{re.sub('[{}]', '', _expression(part))}}}"
+            for part in node.values
+        )
+    return None
+
+
+def _expression(part: ast.expr) -> str:
+    return ast.unparse(part.value) if isinstance(part, ast.FormattedValue) else ""
+
+
+def _annotations(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
+            yield node.annotation
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is not None:
+            yield node.returns
+
+
+def _public_docstrings(tree: ast.Module, public: frozenset[str], *, every: bool) -> set[int]:
+    roots = [tree] if every else [node for node in tree.body if getattr(node, "name", None) in public]
+    return {id(node.value) for root in roots for node in ast.walk(root) if isinstance(node, ast.Expr)}
+
+
+def _prose(text: str, line: int, file: str, *, docstring: bool = False) -> Iterator[Sentence]:
+    block: list[tuple[int, str]] = []
+    for number, part in enumerate([*text.split("\n"), ""], line):
+        if (not part.strip() or re.match(r"\s+[\w*]+( \([^)]*\))?: ", part)) and block:
+            yield from _split(block, file, docstring=docstring)
+            block = []
+        if part.strip():
+            block.append((number, part.strip()))
+
+
+def _split(block: list[tuple[int, str]], file: str, *, docstring: bool = False) -> Iterator[Sentence]:
+    starts, text = [], ""
+    for number, part in block:
+        starts.append((len(text), number))
+        text += part + " "
+    masked = CODE_SPAN.sub(lambda found: "·" * len(found[0]), text)
+    begin = 0
+    for end in [*(found.end() for found in END.finditer(masked)), len(masked)]:
+        line = max(number for start, number in starts if start <= begin)
+        sentence = Sentence(file, line, text[begin:end].strip(), masked[begin:end].strip(), docstring)
+        if WORDS.search(sentence.masked):
+            yield sentence
+        begin = end
+
+
+def problems(found: Iterable[Sentence]) -> Iterator[Problem]:
+    """Check sentences with our list and with proselint."""
+    avoid = [(re.compile(rf"(?<![\w-])(?:{words})(?![\w-])", re.IGNORECASE), advice) for words, advice in AVOID.items()]
+    for sentence in found:
+        for pattern, advice in avoid:
+            if hit := pattern.search(sentence.masked):
+                yield Problem(sentence, f'"{hit[0]}": write {advice}')
+        if sentence.docstring and (opening := OPENING.match(sentence.masked)):
+            yield Problem(sentence, f'"{opening[1]}" opens a docstring: write Return, Describe, Parse, Render')
+        for result in _linted(sentence.masked):
+            yield Problem(sentence, result)
+
+
+def _linted(text: str) -> list[str]:
+    registry = CheckRegistry()
+    if not registry.checks:
+        registry.register_many(__register__)
+    # the first prefix that matches decides, so that what is off comes first
+    checks = dict.fromkeys(OFF, False) | {name: on for name, on in DEFAULT["checks"].items() if name not in OFF}
+    results = LintFile("sentence", text).lint({"max_errors": 100, "checks": checks})
+    return [f"{result.check_result.check_path}: {result.check_result.message}" for result in results]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """List or check the sentences; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.prose", description="Lint the sentences that users read.")
+    parser.add_argument("--list", action="store_true", help="print the sentences, one per line, and check nothing")
+    parser.add_argument("--docstrings", action="store_true", help="include the docstrings of private code")
+    options = parser.parse_args(arguments)
+    found = list(sentences(ROOT, docstrings=options.docstrings))
+    if options.list:
+        lines = [f"{one.file}:{one.line}: {one.text}" for one in found]
+    else:
+        lines = [str(problem) for problem in problems(found)]
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    if not options.list:
+        sys.stdout.write(f"{len(found)} sentences, {len(lines)} problems\n")
+    return int(bool(lines) and not options.list)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
