@@ -53,7 +53,7 @@ def plain(line: str) -> str:
 
 @dataclass
 class Walk:
-    """A reader who does in a folder what pages say.
+    """Runs the instructions of pages in a folder.
 
     Attributes:
         pytester: runs pytest.

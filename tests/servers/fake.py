@@ -1,4 +1,4 @@
-"""A small HTTP server on loopback that answers as it is told and keeps what it was asked.
+"""A small HTTP server on loopback with scripted answers that records its requests.
 
 `with FakeServer(handler) as server: server.url` runs it in a thread of this process; `serve(handler)` runs it in the
 foreground of a process of its own (`python -m tests.servers`).
@@ -243,7 +243,7 @@ def serve(handler: Handler, *, latency_s: float = 0.0) -> None:
 
 
 def closed_port() -> int:
-    """Give a port of loopback on which nobody listens."""
+    """Return a loopback port without a listener."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port: int = bound.getsockname()[1]

@@ -26,7 +26,7 @@ Answers = dict[tuple[str, str], dict[str, Any]]
 
 
 class _Listening:
-    """Plays a cassette and keeps what was asked for each exchange."""
+    """Replays a cassette and records the request of each exchange."""
 
     def __init__(self, exchanges: list[dict[str, Any]], answers: Answers) -> None:
         self._exchanges = iter(exchanges)
@@ -48,7 +48,7 @@ def _key(system: str, messages: list[dict[str, Any]]) -> tuple[str, str]:
 
 
 def authored_answers(suite: Path) -> Answers:
-    """Collect the answers of a tariff suite: (instructions, text asked) to exchange."""
+    """Return the recorded exchanges of a tariff suite by instructions and prompt."""
     answers: Answers = {}
     read = []
     for path in sorted(suite.glob("cases/*/*.json")):
@@ -66,7 +66,7 @@ def authored_answers(suite: Path) -> Answers:
 
 
 def tariff_handler(suite: Path) -> Handler:
-    """Make a handler that answers a tariff suite's calls; tokens are counted as a quarter of the characters."""
+    """Return a handler that answers the calls of a tariff suite; a token is counted for every four characters."""
     answers = authored_answers(suite)
 
     def answer(question: Asked) -> Reply:

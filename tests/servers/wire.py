@@ -173,7 +173,7 @@ def ollama_reply(
 def reply(
     question: Asked, answer: Any, *, usage: tuple[int, int] | None = (11, 7), refusal: str | None = None
 ) -> Reply:
-    """Answer in the words of whoever was asked.
+    """Answer in the format of the requested provider.
 
     Args:
         question: the request.
@@ -201,7 +201,7 @@ def error_reply(status: int, message: str = "no", *, headers: Mapping[str, str] 
 
 
 def answering(function: Callable[[Asked], Any]) -> Handler:
-    """Answer every provider's requests by a function of the request: a JSON value or text, or a whole `Reply`."""
+    """Return a handler that answers each request by a function, with a JSON value, a text or a `Reply`."""
 
     def handler(received: Received) -> Reply:
         question = asked(received)

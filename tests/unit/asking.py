@@ -1,4 +1,4 @@
-"""Attempts without pytest and without a network: a pack that echoes, a backend in this process, a runner around them."""
+"""Attempts without pytest or network: a pack that echoes points, a backend in this process, a runner."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ USAGE = Usage(tokens_input=3, tokens_output=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Echoed(Outcome):
-    """The points that a target gave."""
+    """The points of a result."""
 
     points: float
 
@@ -55,26 +55,26 @@ class Echo(Pack):
 
 
 def case(name: str = "a", **given: Any) -> LoadedCase:
-    """A case whose input is what is given."""
+    """Return a case with these values as its input."""
     data = {"id": name, "pack_id": "echo", "case_type": "plain", "difficulty": "easy", "input": given, "expected": None}
     return check_case(data, Case, source=name, stem=name, pack="echo")
 
 
 def question(role: str = "ask", text: str = "?") -> ModelRequest:
-    """A request for free text."""
+    """Return a request for free text."""
     return ModelRequest(role=role, system="", messages=({"role": "user", "content": text},))
 
 
 @dataclass
 class Answering:
-    """A backend that answers in this process, and says how it was asked.
+    """A backend that answers in this process and counts its calls.
 
     Attributes:
-        answer: gives the answer to a request, or raises.
-        busy: calls under way.
-        most: the most of them at once.
-        asked: how many there were.
-        loops: the event loops that they came on: clients belong to one.
+        answer: returns the answer to a request, or raises.
+        busy: calls in flight.
+        most: the maximum of calls in flight.
+        asked: number of calls.
+        loops: the event loops of the calls.
     """
 
     answer: Callable[[ModelRequest], Any] = lambda request: request.messages[0]["content"]
@@ -104,7 +104,7 @@ class Answering:
         return found if isinstance(found, ModelAnswer) else ModelAnswer(content=found, usage=USAGE)
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 def context(
@@ -117,7 +117,7 @@ def context(
     redactor: Redactor | None = None,
     pack: Pack | None = None,
 ) -> SuiteContext:
-    """What runs cases of a suite in a folder."""
+    """Return the context of a suite in a folder."""
     suite = Suite(name="s", path=folder, config=SuiteConfig(pack="echo"), sha256="0" * 64)
     asked = (
         PricedBackend(backend=backend, price=Prices(input_per_million=1.0, output_per_million=1.0))
@@ -138,12 +138,12 @@ def context(
 
 
 def job(made: SuiteContext, name: str = "a", trial: int = 0, **given: Any) -> Job:
-    """One attempt at a case."""
+    """Return the job of one attempt at a case."""
     return Job(key=AttemptKey(name, trial), context=made, loaded=case(name, **given))
 
 
 class Running:
-    """A runner for the length of a block; `over` has what was settled, in order."""
+    """A runner for the duration of a block; `over` has the completed attempts in order."""
 
     def __init__(
         self,

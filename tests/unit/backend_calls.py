@@ -34,7 +34,7 @@ _CLIENTS_READ = ("BASE_URL", "CUSTOM_HEADERS", "HOST", "KEY", "TOKEN", "PROXY", 
 
 
 def cleared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take away what the clients read from the environment."""
+    """Remove the environment variables that the clients read."""
     for name in os.environ:
         if name.upper().endswith(_CLIENTS_READ) or name.upper().startswith(("OPENAI_", "ANTHROPIC_", "OLLAMA_")):
             monkeypatch.delenv(name)
@@ -70,14 +70,14 @@ def using(provider: str, url: str, use: Callable[[Backend], Awaitable[Any]], **o
 def asked(
     provider: str, handler: Handler, what: ModelRequest | None = None, **options: Any
 ) -> tuple[ModelAnswer, FakeServer]:
-    """Ask once; gives the answer and the server, closed."""
+    """Make one call; return the answer and the closed server."""
     with FakeServer(handler) as server:
         answer = using(provider, server.url, lambda backend: backend.complete(what or request()), **options)
     return answer, server
 
 
 def broken(provider: str, handler: Handler, what: ModelRequest | None = None, **options: Any) -> BackendError:
-    """Ask once in vain; gives the error."""
+    """Make one call that fails; return the error."""
     try:
         answer, _server = asked(provider, handler, what, **options)
     except BackendError as error:

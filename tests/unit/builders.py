@@ -1,6 +1,6 @@
 """Tariff answers for tests: a sound classification and a sound refusal, each with what a test changes.
 
-Answers are JSON as a model gives it; `proposal` and `critique` read them.
+Answers are JSON as a model returns them.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def step(rule: str, level: str, candidates: str, outcome: str, **changes: Any) -
 
 
 def trace(*steps: tuple[str, str, str, str]) -> Json:
-    """A GRI trace of the steps given as `step` takes them."""
+    """A GRI trace; each step is a tuple of arguments of `step`."""
     return {"steps": [step(*one) for one in steps]}
 
 
 def duty(base: float | None, *layers: float, total: float | None = None) -> Json:
-    """A breakdown of base rate and layers, percent of value; the total is their sum unless it is given."""
+    """A breakdown of base rate and layers, percent of value; the total defaults to their sum."""
     return {
         "base_rate_pct": base,
         "applied_additional_duties": [
@@ -132,7 +132,7 @@ def goods(*documents: Json, text: str = "garlic, dried and ground") -> TariffInp
 
 
 def given(plain: Json, *documents: Json, critique: Json | None = None) -> CheckInput:
-    """What the gates look at, from a model's answers; the critic is content unless told otherwise."""
+    """The input of the gates from a model's answers; the critique has no conflicts by default."""
     return CheckInput(
         request=goods(*documents),
         proposal=Proposal.model_validate(plain),

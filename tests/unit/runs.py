@@ -64,7 +64,7 @@ def entry(case_id: str = "one", verdict: str = "passed", **changes: Any) -> Case
 
 
 def entries(passed: int, failed: int = 0, **changes: Any) -> list[CaseResult]:
-    """So many entries that passed and that failed."""
+    """Return this many passed and failed results."""
     verdicts = ["passed"] * passed + ["failed"] * failed
     return [entry(f"c{number}", verdict, **changes) for number, verdict in enumerate(verdicts)]
 

@@ -31,7 +31,7 @@ PACK = AgentSafetyPack()
 
 @dataclass
 class Model:
-    """A model that says what it is told to, in order."""
+    """A model with scripted answers."""
 
     answers: list[ModelAnswer | Exception]
     asked: list[ModelRequest] = field(default_factory=list)
@@ -123,7 +123,7 @@ def pytest_packbench_packs():
 
 
 def finished(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Give the result of a coroutine that waits for nobody; a loop for each of a thousand cases would take longest."""
+    """Return the result of a coroutine that never waits; an event loop for each case would take most of the time."""
     try:
         coroutine.send(None)
     except StopIteration as stopped:

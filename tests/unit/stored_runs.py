@@ -35,7 +35,7 @@ gates:
 
 
 def suite(root: Path, case_ids: Sequence[str] = ()) -> Path:
-    """A suite `toy` of the generic pack, each case a file that tells nothing but its name; gives the root of suites."""
+    """Write a suite `toy` of the generic pack with empty cases, and return the root of suites."""
     folder = root / "storage" / "toy"
     (folder / "cases").mkdir(parents=True)
     (folder / "suite.yaml").write_text(RULES, encoding="utf-8")
@@ -84,7 +84,7 @@ def recorded(entry: CaseResult, run_id: str) -> CaseResult:
 
 
 def write(output: Path, of: Run, entries: Sequence[CaseResult], root: Path) -> Path:
-    """Write a run as a session does; gives its folder."""
+    """Write a run as a session does, and return its folder."""
     config = load_suite(root / "toy").config
     kept = sort_results(recorded(entry, of.run_id) for entry in entries)
     gates, levels = config.all_gates(), builtin()["generic"].depths or None
@@ -100,14 +100,14 @@ def write(output: Path, of: Run, entries: Sequence[CaseResult], root: Path) -> P
 
 
 def write_jsonl(path: Path, lines: Iterable[dict[str, Any]]) -> None:
-    """Write objects as a run's files have them, one a line."""
+    """Write objects in JSON Lines as a run does."""
     with open_jsonl(path) as write_line:
         for line in lines:
             write_line(line)
 
 
 def merge(output: Path, root: Path, folders: Sequence[Path], *options: str) -> tuple[int, Path | None, str]:
-    """Merge runs; gives the exit code, the folder of the merged run, and what was said."""
+    """Merge runs; return the exit code, the folder of the merged run and the output."""
     before = set((output / "toy").glob("*/"))
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):

@@ -37,7 +37,7 @@ def classified(code: str | None = RIGHT, rate: float | None = BASE_RATE, **chang
 
 
 def answer(code: str | None = RIGHT, **changes: Any) -> Json:
-    """An accepted result whose gates passed, without any saving; a key of `dossier_` goes into its dossier."""
+    """An accepted result whose gates passed, without any saving; keys with the prefix `dossier_` are set in its dossier."""
     inside = {key.removeprefix("dossier_"): changes.pop(key) for key in list(changes) if key.startswith("dossier_")}
     return {
         "status": "verified",
@@ -84,5 +84,5 @@ def scored(given: Json, result: Json, **config: Any) -> Score:
 
 
 def term(found: Score, name: str) -> Term:
-    """Give the term of that name."""
+    """Return the term with this name."""
     return next(term for term in found.terms if term.name == name)

@@ -41,7 +41,7 @@ def line(**changes: Any) -> bytes:
 
 
 def lines(passed: int, failed: int = 0, **changes: Any) -> bytes:
-    """So many lines that passed and that failed, with ids of their own."""
+    """Return this many lines of passed and failed cases, with distinct ids."""
     suite = changes.get("test_suite", "agentdojo")
     results = [True] * passed + [False] * failed
     return b"".join(
@@ -50,7 +50,7 @@ def lines(passed: int, failed: int = 0, **changes: Any) -> bytes:
 
 
 def file_of(folder: Path, content: bytes, name: str = "in.jsonl") -> str:
-    """A file of lines, by the name to give to a command."""
+    """Write a file of lines and return its name."""
     path = folder / name
     path.write_bytes(content)
     return str(path)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.tariff.model import TariffCase
 
 PLANTED_CODE = "planted_code"
-"""The tag of a case whose text contains a wrong code on purpose."""
+"""The tag of a case with a wrong code in its text on purpose."""
 
 _CODES = re.compile(
     r"""

@@ -154,7 +154,7 @@ class Scoring(StrictModel):
         allowed: credit for an allowed code.
         chapter: credit for the chapter of a preferred code.
         ladder: credit by the number of leading digits shared with a preferred code (4, 6, 8); empty: off.
-        bonus: credit for an accepted answer with a match whose critical gates passed.
+        bonus: credit for an accepted answer with a match and passed critical gates.
         gri_sequence: penalty for interpretation rules used out of order.
         duty_delta: penalty for a duty delta outside its range.
         wrong_refusal_category: credit for a refusal in the wrong category.

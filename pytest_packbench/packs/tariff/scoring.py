@@ -107,7 +107,7 @@ def threshold_of(case: TariffCase, rules: TariffSuiteConfig) -> float:
 
 
 def scored_code(outcome: TariffOutcome, rules: TariffSuiteConfig) -> str | None:
-    """Return the code that is scored: the baseline's or the final one, as `scored_code` of the suite says."""
+    """Return the code that is scored: the baseline's or the final one, depending on the suite's `scored_code`."""
     return outcome.baseline_code if rules.scored_code == "baseline" else outcome.final_code
 
 
@@ -216,7 +216,7 @@ def _duty_delta(inputs: _RuleInput) -> Iterator[Term]:
 
 
 def _forbidden(inputs: _RuleInput) -> Iterator[Term]:
-    """Fail an accepted answer whose code is under a forbidden one.
+    """Fail an accepted answer with a code under a forbidden one.
 
     Only the scored code counts: where that is the baseline's, a change of the goods may lead to a forbidden code. The
     final code is used if the answer has no scored code.

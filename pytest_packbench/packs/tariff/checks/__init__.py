@@ -48,7 +48,7 @@ CHECKS: tuple[DossierCheck, ...] = (
 )
 FORM = "form"
 CRITICAL: frozenset[str] = frozenset({FORM, *(check.name for check in CHECKS if check.critical)})
-"""Names of the gates whose failure sends a proposal back."""
+"""Names of the gates that send a proposal back when they fail."""
 
 
 def check_form(problems: Sequence[str]) -> CheckResult:
