@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     merged, shards = merge.run, merge.shards
     if shards is not None and shards.missing and not arguments.allow_missing:
         raise UsageError(
-            f"{len(shards.missing)} of {shards.count} shards missing: {shards.named(shards.missing)}; "
+            f"{len(shards.missing)} of {shards.count} shards missing: {shards.describe(shards.missing)}; "
             "give them too, or --allow-missing"
         )
     suite, pack = suite_and_pack(merged.suite, arguments)
@@ -141,5 +141,10 @@ def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack,
     )
     missing = shards.missing
     kind = "shard_missing" if missing else "in_no_shard"
-    told = f"not merged: shards {shards.named(missing)}" if missing else "in none of the merged shards"
+<<<<<<< HEAD
+    told = f"not merged: shards {shards.describe(missing)}" if missing else "in none of the merged shards"
     return unscored_result(place, "not_run", kind, told, timestamp=run.finished_at)
+=======
+    told = f"not merged: shards {shards.describe(missing)}" if missing else "in none of the merged shards"
+    return unscored(place, "not_run", kind, told, timestamp=run.finished_at)
+>>>>>>> h-model

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import heapq
 import json
-import re
 from dataclasses import dataclass, replace
 from itertools import chain, groupby, islice, pairwise
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.run import TEST_TARGET_PREFIX
+from pytest_packbench.model.run import TEST_TARGET_PREFIX, Shard
 from pytest_packbench.runs.folder import RECORDS, StoredRunError
 from pytest_packbench.runs.lines import ResultFiles
 from pytest_packbench.runs.metadata import SPENT, sum_run_spending
@@ -32,7 +31,6 @@ _REQUIRED_EQUAL_WITH_CASES = ("backend", "model")
 # settings that change no answer
 _EXECUTION_SETTINGS = frozenset({"concurrency", "max_tokens", "max_cost", "max_seconds"})
 _PER_RUN_SETTINGS = frozenset({SHARD, _MERGED_FROM, SPENT})
-_SHARD = re.compile(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
 _MAX_NAMED_SHARDS = 10
 _MAX_NAMED_CASES = 5
 
@@ -58,7 +56,7 @@ class Shards:
         """The numbers of the shards that are not merged, ascending."""
         return tuple(sorted(set(range(1, self.count + 1)) - set(self.present)))
 
-    def named(self, numbers: Sequence[int]) -> str:
+    def describe(self, numbers: Sequence[int]) -> str:
         """List shards, of many only the first: `1/4, 3/4`."""
         more = f" and {len(numbers) - _MAX_NAMED_SHARDS} more" if len(numbers) > _MAX_NAMED_SHARDS else ""
         return ", ".join(f"{number}/{self.count}" for number in numbers[:_MAX_NAMED_SHARDS]) + more
@@ -81,27 +79,29 @@ def shards_of(runs: Sequence[Run]) -> Shards | None:
     others = [run.run_id for run in runs if SHARD not in run.settings]
     for run in runs:
         if SHARD in run.settings:
-            number, count = _parsed(run)
+            shard = _shard_of(run)
             if others:
-                raise MergeError(f"run {run.run_id} is shard {number}/{count}, but run {others[0]} is not a shard")
-            counts.setdefault(count, f"{number}/{count} (run {run.run_id})")
+                raise MergeError(f"run {run.run_id} is shard {shard}, but run {others[0]} is not a shard")
+            counts.setdefault(shard.count, f"{shard} (run {run.run_id})")
             if len(counts) > 1:
                 raise MergeError(f"shard counts differ: {', '.join(sorted(counts.values()))}")
-            if number in numbers:
-                raise MergeError(f"shard {number}/{count} is given twice: run {numbers[number]}, run {run.run_id}")
-            numbers[number] = run.run_id
+            if shard.number in numbers:
+                raise MergeError(f"shard {shard} is given twice: run {numbers[shard.number]}, run {run.run_id}")
+            numbers[shard.number] = run.run_id
     return Shards(count=next(iter(counts)), present=tuple(sorted(numbers))) if counts else None
 
 
-def _parsed(run: Run) -> tuple[int, int]:
+def _shard_of(run: Run) -> Shard:
     text = run.settings[SHARD]
-    found = _SHARD.fullmatch(text) if isinstance(text, str) else None
-    if found is None or int(found[1]) > int(found[2]):
-        raise MergeError(f"run {run.run_id}: settings.shard: got {text!r}, expected I/N with I from 1 to N")
-    return int(found[1]), int(found[2])
+    if not isinstance(text, str):
+        raise MergeError(f"run {run.run_id}: settings.shard: got {text!r}; expected a string")
+    try:
+        return Shard.parse(text)
+    except ValueError as error:
+        raise MergeError(f"run {run.run_id}: settings.shard: {error}") from None
 
 
-def joined_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ()) -> Run:
+def merged_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ()) -> Run:
     """Return the metadata of the merged run; the order of the runs makes no difference.
 
     Args:
@@ -138,7 +138,7 @@ def joined_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ())
         finished_at=max(run.finished_at for run in runs),
         partial="",
         target=target,
-        versions={name: ", ".join(sorted(found)) for name, found in sorted(versions.items())},
+        versions={name: ", ".join(sorted(values)) for name, values in sorted(versions.items())},
         settings={**_joined_settings(with_cases), _MERGED_FROM: [run.run_id for run in runs]},
     )
 
@@ -206,7 +206,7 @@ class Merge:
             self._folders.append(folder)
             self._reports.append(replace(report, results=chain(first, report.results)))
         runs = [report.run for report in self._reports]
-        self.run = joined_run(runs, run_id, empty=empty)
+        self.run = merged_run(runs, run_id, empty=empty)
         self.shards = shards_of(runs)
         self._missing: list[str] = []
         self._suite_size = 0
@@ -262,7 +262,7 @@ class Merge:
         reasons = []
         if self.shards is not None and self.shards.missing:
             missing = self.shards.missing
-            reasons.append(f"{len(missing)} of {self.shards.count} shards not merged ({self.shards.named(missing)})")
+            reasons.append(f"{len(missing)} of {self.shards.count} shards not merged ({self.shards.describe(missing)})")
         if self._not_run:
             reasons.append(f"{self._not_run} of {self._tests} cases did not run")
         if self._missing:

@@ -150,8 +150,8 @@ def edited(**values: Any) -> Callable[[dict[str, Any]], None]:
 
 
 DAMAGED: dict[str, Callable[[dict[str, Any]], None]] = {
-    'is of the suite "x"': edited(suite="x"),
-    "was scored and has no record": edited(record=None),
+    'belongs to the suite "x"': edited(suite="x"),
+    "has a score and no record": edited(record=None),
     "test_suite: missing": edited(record={}),
     "packbench.terms: is missing": lambda entry: entry["record"]["packbench"].pop("terms"),
 }
@@ -172,7 +172,7 @@ def test_a_journal_that_somebody_edited_is_refused_in_one_line(plain: Project, s
     path.write_text(f"{head}\n{json.dumps(entry)}\n", encoding="utf-8")
     result = plain.run_toy(RESUME)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"ERROR: --packbench-resume: {path}: the entry of *: *{said}*; start a new run"])
+    result.stderr.fnmatch_lines([f"ERROR: --packbench-resume: {path}: the result of *: *{said}*; start a new run"])
     assert "Traceback" not in result.stderr.str()
 
 
@@ -227,7 +227,7 @@ def test_what_changed_is_named_and_refused(project: Project, said: str) -> None:
     files = {path: path.read_bytes() for path in project.left().iterdir()}
     result = project.run_toy(RESUME, *options)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    advice = "start a new run, or set packbench_resume_changed = run to run anew what changed"
+    advice = "start a new run, or set packbench_resume_changed = run to repeat what changed"
     expected = (
         f'ERROR: --packbench-resume: run {project.left().name} of suite "toy" can\'t be resumed: {said}; {advice}'
     )
@@ -246,7 +246,7 @@ def test_what_changed_is_run_anew_where_that_is_wanted(plain: Project, said: str
     plain.pytester.makeini("[pytest]\npackbench_resume_changed = run\n")
     plain.run_toy(RESUME, *options)
     ids = [record["packbench"]["case_id"] for record in plain.lines("records.jsonl")]
-    left = [] if "no such case" in said else ["a"]
+    left = [] if "no longer exists" in said else ["a"]
     assert ids == [*left, "b", "low", "x", "y"]
     assert {record["packbench"]["pack"] for record in plain.lines("records.jsonl")} == {
         "toy/2" if "version" in said else "toy/1"

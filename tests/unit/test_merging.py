@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.listing import MOST_ROWS
-from pytest_packbench.runs.merge import MergeError, joined_run, shards_of
+from pytest_packbench.runs.merge import MergeError, merged_run, shards_of
 from pytest_packbench.runs.stored import load_run
 from tests.unit.runs import entry, run
 from tests.unit.stored_runs import any_entries, content, merge, run_of, suite, write
@@ -184,12 +184,12 @@ def test_a_case_in_two_shards_is_named_with_both(place: Path) -> None:
 def test_runs_of_different_kinds_do_not_belong_together(changes: dict[str, Any], said: str) -> None:
     others = [run(run_id="A"), run(run_id="B")]
     with pytest.raises(MergeError) as caught:
-        joined_run([*others, run(**{"run_id": "Z", **changes})], "NEW")
+        merged_run([*others, run(**{"run_id": "Z", **changes})], "NEW")
     assert said in str(caught.value)
 
 
 def targeting(*targets: str) -> str:
-    return joined_run([run(run_id=str(number), target=target) for number, target in enumerate(targets)], "N").target
+    return merged_run([run(run_id=str(number), target=target) for number, target in enumerate(targets)], "N").target
 
 
 def test_tests_of_the_users_own_are_joined() -> None:
@@ -207,7 +207,7 @@ def test_tests_of_the_users_own_are_joined() -> None:
         ([None, "1/2"], "run 1 is shard 1/2, but run 0 is not a shard"),
         (["1/2", "2/3"], "shard counts differ: 1/2 (run 0), 2/3 (run 1)"),
         (["2/2", "2/2"], "shard 2/2 is given twice: run 0, run 1"),
-        (["3/2"], "settings.shard: got '3/2', expected I/N"),
+        (["3/2"], "settings.shard: got '3/2'; expected I/N"),
         (["0/2"], "got '0/2'"),
         ([1], "got 1"),
         (["1/2x"], "got '1/2x'"),
@@ -224,7 +224,7 @@ def test_what_is_no_set_of_shards(shards: list[Any], said: str) -> None:
 
 
 def test_versions_that_differ_are_all_told() -> None:
-    merged = joined_run(
+    merged = merged_run(
         [run(run_id="B", versions={"python": "3.12"}), run(run_id="A", versions={"python": "3.11"})], "N"
     )
     assert merged.versions == {"python": "3.11, 3.12"}
@@ -248,12 +248,12 @@ def spent(calls: int, cost: float | None, currency: str = "USD") -> dict[str, An
 def test_what_was_spent_is_added_up(parts: list[dict[str, Any]], total: dict[str, Any]) -> None:
     runs = [run(run_id=str(number), settings={"spent": part}) for number, part in enumerate(parts)]
     for order in (runs, runs[::-1]):
-        assert joined_run(order, "N").settings == {"spent": total, "merged_from": ["0", "1"]}
+        assert merged_run(order, "N").settings == {"spent": total, "merged_from": ["0", "1"]}
 
 
 def test_how_runs_were_driven_may_differ() -> None:
     runs = [run(run_id=str(number), settings={"concurrency": number, "max_tokens": 9}) for number in range(2)]
-    assert joined_run(runs, "N").settings == {"max_tokens": 9, "merged_from": ["0", "1"]}
+    assert merged_run(runs, "N").settings == {"max_tokens": 9, "merged_from": ["0", "1"]}
 
 
 def test_a_shard_without_a_case_is_not_asked_who_answered(place: Path) -> None:
