@@ -166,7 +166,7 @@ def test_bare_records_are_read_with_what_lies_beside_them(twice: Project, capsys
     assert " 1 new failure, " in capsys.readouterr().out
     (after / "errors.jsonl").unlink()
     assert main([*GATE, str(after / "records.jsonl"), "--baseline", str(before)]) == 1
-    assert "  completeness: not known from records alone" in capsys.readouterr().out
+    assert "  completeness: unknown, because records alone" in capsys.readouterr().out
     assert main(["compare", "--baseline", str(before), "--current", str(after / "records.jsonl"), "--out", "-"]) == 0
     said = capsys.readouterr().out
     assert "- The current run was read from records alone" in said

@@ -51,7 +51,7 @@ def test_gates_decide_against_the_run(project: Project) -> None:
     result = project.run_toy("--packbench-gate=suite")
     result.assert_outcomes(passed=1, xfailed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*pass_rate 1 / 2 = 50.0 % < min 60.0 %, 95 % interval*FAIL", "*toy: FAILED*"])
+    result.stdout.fnmatch_lines(["*pass_rate 1 / 2 = 50.0 % < min 60.0 %, 95 % Wilson interval*FAIL", "*toy: FAILED*"])
 
 
 @pytest.mark.parametrize(
