@@ -78,7 +78,7 @@ def _cache(given: str, home: Path, mode: str) -> Path | None:
         return None
     path = Path(os.path.normpath(home / given))
     if path.exists() and not path.is_dir():
-        raise pytest.UsageError(f"--packbench-cache: {path} is no folder; expected a folder, or a new name")
+        raise pytest.UsageError(f"--packbench-cache: {path} is not a folder; expected a folder, or a new name")
     return path
 
 

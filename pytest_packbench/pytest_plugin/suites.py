@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.results import Place
+    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.settings import Settings
 
@@ -37,16 +38,27 @@ def usage_errors() -> Iterator[None]:
         raise pytest.UsageError(str(error)) from error.__cause__
 
 
-def known_packs(config: pytest.Config) -> Packs:
-    """Give all packs by name: those of `pytest_packbench_packs`, else the built-in ones, else the installed ones.
+def packs_of_hooks(config: pytest.Config) -> list[Pack]:
+    """Return the packs of the hooks `pytest_packbench_packs`: of one name the last comes from the hook that wins.
 
     Raises:
-        pytest.UsageError: a hook raised, or gave something that is no pack.
+        pytest.UsageError: a hook raised, or returned something that is no pack.
     """
     try:
-        return Packs(pack for given in reversed(config.hook.pytest_packbench_packs()) for pack in given)
+        packs = [pack for packs in reversed(config.hook.pytest_packbench_packs()) for pack in packs]
+        Packs(packs)
     except Exception as error:
         raise pytest.UsageError(f"a hook pytest_packbench_packs failed: {said(error)}") from error
+    return packs
+
+
+def known_packs(config: pytest.Config) -> Packs:
+    """Return all packs by name: those of `pytest_packbench_packs`, else the built-in ones, else the installed ones.
+
+    Raises:
+        pytest.UsageError: a hook raised, or returned something that is no pack.
+    """
+    return Packs(packs_of_hooks(config))
 
 
 def read_suite(config: pytest.Config, name: str, folder: Path, packs: Packs, *, bundled: bool) -> Suite:
