@@ -110,11 +110,11 @@ def test_ids_given_twice_name_each_other(project: Project) -> None:
     said = [one["message"] for one in project.lines("errors.jsonl")]
     alone = "storage/benchmarks/toy/cases/plain/across.json"
     assert sorted(said) == [
-        f'{alone}: /id: "across" stands also in {MANY}:2; give it an id of its own',
-        f'{MANY}:1: /id: "twin" stands also in {MANY}:4; give it an id of its own',
-        f'{MANY}:2: /id: "across" stands also in {alone}; give it an id of its own',
-        f'{MANY}:4: /id: "twin" stands also in {MANY}:1; give it an id of its own',
-        f'{MANY}:5: /id: "twin" stands also in {MANY}:1; give it an id of its own',
+        f'{alone}: /id: duplicate id "across", also used in {MANY}:2; choose another id',
+        f'{MANY}:1: /id: duplicate id "twin", also used in {MANY}:4; choose another id',
+        f'{MANY}:2: /id: duplicate id "across", also used in {alone}; choose another id',
+        f'{MANY}:4: /id: duplicate id "twin", also used in {MANY}:1; choose another id',
+        f'{MANY}:5: /id: duplicate id "twin", also used in {MANY}:1; choose another id',
     ]
 
 

@@ -248,7 +248,7 @@ def test_a_worker_asks_for_two_at_a_time(plain: Project) -> None:
         result = plain.run_toy("-n", "2", *live(server, "--packbench-concurrency=8"))
     result.assert_outcomes(passed=16)
     assert server.most_open <= 4
-    result.stdout.fnmatch_lines(["*a worker runs two attempts at a time*"])
+    result.stdout.fnmatch_lines(["*each worker runs two attempts at a time*"])
 
 
 def test_output_is_shown_with_its_own_case_alone(plain: Project) -> None:
@@ -637,9 +637,9 @@ def test_a_terminal_shows_how_far_the_run_is(plain: Project) -> None:
         os.close(master)
     text = seen.decode("utf-8", "replace")
     assert process.returncode == 0, text
-    assert re.search(r"packbench: \d of 3 done, .* 1 under way", text), text
+    assert re.search(r"packbench: \d of 3 done, .* 1 in flight", text), text
 
 
 def test_quiet_output_has_no_progress(plain: Project, server: FakeServer) -> None:
     prepare(plain, "points 1")
-    assert "under way" not in plain.run_toy(*live(server)).stdout.str()
+    assert "in flight" not in plain.run_toy(*live(server)).stdout.str()
