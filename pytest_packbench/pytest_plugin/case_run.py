@@ -46,7 +46,7 @@ class CaseFailure(Exception):  # noqa: N818 - pytest shows the name, and a faile
     """The score of a case is below its threshold."""
 
 
-class CaseBroken(_Failed):  # type: ignore[misc]  # pytest gives the class as an attribute of a function only
+class CaseBroken(_Failed):  # type: ignore[misc]  # pytest exposes the class only as an attribute of a function
     """A case could not be scored.
 
     It has no traceback, which would show only this package, and for which pytest would parse each file, in each case.

@@ -170,7 +170,7 @@ class CaseLines(CaseFile):
             # the file counts as one case, in one shard
             if self.shard is None or self.path.stem in self.shard:
                 problem = str(CaseError(self.nodeid, [unreadable(error)]))
-                yield self._create(0, self.path.stem, None, problem)
+                yield self._new_item(0, self.path.stem, None, problem)
 
     def _item(self, line: CaseLine) -> CaseItem | None:
         name = None
@@ -185,17 +185,17 @@ class CaseLines(CaseFile):
         except CaseError as error:
             problem = str(error)
             name = name or id_of(line.raw) or numbered(self.path.name, line.number)
-        return self._create(line.number, name, loaded, problem)
+        return self._new_item(line.number, name, loaded, problem)
 
     def _duplicate(self, item: CaseItem, other: CaseItem) -> CaseItem:
         """Return an item named after its line for the second case of an id: node ids must differ."""
         line = item.packbench_run.line
-        named = self._create(line, numbered(self.path.name, line), None, item.packbench_run.problem)
+        named = self._new_item(line, numbered(self.path.name, line), None, item.packbench_run.problem)
         _set_duplicate(other.packbench_run, item.packbench_run.where)
         _set_duplicate(named.packbench_run, other.packbench_run.where, item.name)
         return named
 
-    def _create(self, line: int, name: str, loaded: LoadedCase | None, problem: str) -> CaseItem:
+    def _new_item(self, line: int, name: str, loaded: LoadedCase | None, problem: str) -> CaseItem:
         item: CaseItem = CaseItem.from_parent(
             self, name=name, suite=self.suite, pack=self.pack, loaded=loaded, problem=problem, line=line
         )

@@ -450,7 +450,7 @@ def _suite_of_mark(config: pytest.Config, name: str) -> Suite:
 
 def _register(config: pytest.Config) -> None:
     try:
-        register(config, late=True)
+        register(config, collecting=True)
     except pytest.UsageError as error:
         # a partial registration is not repeated: the next mark gets the same error
         config.stash[_REFUSED] = str(error)

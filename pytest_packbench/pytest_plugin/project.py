@@ -46,7 +46,7 @@ def read_project() -> Project | None:
     Raises:
         ProjectError: the configuration, a conftest.py or a hook fails.
     """
-    reader = _Reader()
+    reader = _ProjectReader()
     printed = io.StringIO()
     # plain asserts: modules of the command that are loaded already can't be rewritten, and pytest would warn of them
     arguments = ["--capture=no", "--assert=plain"]
@@ -57,7 +57,7 @@ def read_project() -> Project | None:
     return reader.project
 
 
-class _Reader:
+class _ProjectReader:
     """Reads the configuration in the place of a test session."""
 
     def __init__(self) -> None:

@@ -100,8 +100,8 @@ class Recorder:
     def add(self, suite: Suite) -> None:
         """Add the run of a suite, if there is none."""
         if suite.name not in self.runs:
-            kept = self.resumed.kept.get(suite.name) if self.resumed is not None else None
-            writer = RunWriter(self.base, suite.name, self.run_id, resumed=kept)
+            resumed = self.resumed.kept.get(suite.name) if self.resumed is not None else None
+            writer = RunWriter(self.base, suite.name, self.run_id, resumed=resumed)
             self.runs[suite.name] = run = SuiteRun(suite=suite, results=RunResults(writer, lambda: self._head(run)))
 
     def select(self, suite_name: str, nodeid: str, place: Callable[[], Place], target: str = "") -> None:

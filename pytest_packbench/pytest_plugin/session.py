@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.resume import Resumed
 
 
-def register(config: pytest.Config, *, late: bool = False) -> None:
+def register(config: pytest.Config, *, collecting: bool = False) -> None:
     """Register the plugins of a session with suites.
 
     Args:
         config: the session's.
-        late: whether collection has started, so that cases come from marked tests only.
+        collecting: whether collection has started, so that cases come from marked tests only.
 
     Raises:
         pytest.UsageError: a setting, a suite or the target can't be used.
     """
-    if not late:
+    if not collecting:
         _check_no_plan(config)
     selection = config.stash[SELECTION]
     contexts = open_suites(config, read_settings(config), selection.folders, bundled=selection.bundled)
@@ -53,9 +53,9 @@ def register(config: pytest.Config, *, late: bool = False) -> None:
     config.pluginmanager.register(collector, "packbench-collector")
     config.pluginmanager.register(GarbageCollection(), "packbench-garbage")
     config.pluginmanager.register(Reporter(), "packbench-reporter")
-    prefetcher = None if late else _start_prefetcher(config, contexts)
+    prefetcher = None if collecting else _start_prefetcher(config, contexts)
     config.stash[RUN_ID] = _run_id(config)
-    _resume(config, contexts, late=late)
+    _resume(config, contexts, collecting=collecting)
     if hasattr(config, "workerinput"):
         from pytest_packbench.pytest_plugin.xdist_worker import Worker
 
@@ -85,11 +85,11 @@ def _check_no_plan(config: pytest.Config) -> None:
             )
 
 
-def _resume(config: pytest.Config, contexts: SessionSuites, *, late: bool) -> None:
+def _resume(config: pytest.Config, contexts: SessionSuites, *, collecting: bool) -> None:
     resumed = resumed_run(config, contexts)
     if resumed is None:
         return
-    if late:
+    if collecting:
         raise pytest.UsageError(
             "--packbench-resume: tests marked with packbench_cases can't be resumed; run them without it"
         )
