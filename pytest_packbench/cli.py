@@ -1,6 +1,6 @@
-"""The command `packbench`: finds the command's module, and turns what it raises into one line and an exit code.
+"""The program `packbench`: runs a command, and reports its errors in one line with an exit code.
 
-Exit codes: 0 fine, 1 a gate or comparison failed, 2 bad usage or unreadable input.
+Exit codes: 0 success, 1 a gate or comparison failed, 2 usage error or unreadable input.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 FINE, FAILED, UNUSABLE = 0, 1, 2
 COMMANDS = {
-    "init": "Begin a suite of your own: rules, two cases, a target.",
-    "import": "Turn what you have into cases: CSV, JSONL, and what else the packs can read.",
-    "report": "Report any number of records: rates with intervals, gates, duplicates, failing cases.",
-    "compare": "Compare two runs: what improved, what got worse, and whether that can be chance.",
-    "gate": "Judge stored runs by gates, with the arithmetic.",
+    "init": "Create a suite of your own: rules, two cases, a target.",
+    "import": "Convert files into cases: CSV, JSONL, and other formats that packs can read.",
+    "report": "Summarize any number of records: rates with intervals, gates, duplicates, failing cases.",
+    "compare": "Compare two runs: what improved, what regressed, and whether that may be chance.",
+    "gate": "Check stored runs against gates, and show the arithmetic.",
     "history": "List the runs of a suite over time.",
-    "lint": "Find what is not good in a suite's cases, cassettes and rules.",
-    "merge": "Join runs that belong together and apply the gates.",
-    "rescore": "Apply today's rules to the stored results of a run, without running anything.",
+    "lint": "Check a suite's cases, cassettes and rules for mistakes.",
+    "merge": "Join runs, or the shards of a run, and apply the gates.",
+    "rescore": "Score the stored results of a run by the current rules, without running anything.",
     "schema": "Print the JSON Schema of a case, suite, cassette, record or report.",
-    "validate": "Check any of our files and say which version it is.",
+    "validate": "Check any file of a suite or a run, and print its kind and version.",
 }
 
 
 class UsageError(Exception):
-    """What a command says to the person who called it: one line, exit code 2."""
+    """A command can't do what was requested; reported in one line, with exit code 2."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,18 +48,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    # the rules of a suite may name functions of the project; last, so that none stands in for a library
+    # suites may name functions of the project; appended, so that a file of the project can't shadow a library
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
-    # only the module of the command that is called is imported
-    chosen = words[0] if words and words[0] in COMMANDS else None
-    parser = argparse.ArgumentParser(prog="packbench", description="Benchmark runs: report, compare, decide.")
+    # only the module of the requested command is imported
+    requested = words[0] if words and words[0] in COMMANDS else None
+    parser = argparse.ArgumentParser(prog="packbench", description="Create and check suites; report and compare runs.")
     parser.add_argument("--version", action="version", version=f"packbench {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, about in COMMANDS.items():
-        command = commands.add_parser(name, help=about, description=about)
-        if name == chosen:
-            # a keyword names no module
+    for name, description in COMMANDS.items():
+        command = commands.add_parser(name, help=description, description=description)
+        if name == requested:
+            # a keyword can't be the name of a module
             module = import_module(f"pytest_packbench.commands.{name}{'_' * iskeyword(name)}")
             module.add_arguments(command)
             command.set_defaults(command=module.run)
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write("packbench: interrupted\n")
         return UNUSABLE
     except BrokenPipeError:
-        # the reader of our output went away, which is its right; what it did not read can't be called fine
+        # the reader of the output has closed it; output that was not read is no success
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNUSABLE
     except (UsageError, ValueError, OSError) as error:

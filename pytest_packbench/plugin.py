@@ -1,7 +1,7 @@
-"""The entry point: options, activation, registration. Everything else waits until a suite is asked for.
+"""The entry point: options, ini keys, marks and fixtures. The rest is imported only where a suite is requested.
 
-This module is imported by every pytest run in an environment where the package is installed: it
-imports the standard library and pytest only.
+Every pytest run in an environment with this package imports this module. So it imports only the standard library and
+pytest.
 """
 
 from __future__ import annotations
@@ -13,28 +13,30 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.packs import target_files
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_packbench.pytest_plugin.selection import Asked
+    from pytest_packbench.pytest_plugin.selection import Selection
 
 DEFAULT_ROOT = "storage/benchmarks"
 SUITES = Path(__file__).resolve().with_name("_suites")
-ASKED: pytest.StashKey[Asked] = pytest.StashKey()
+SELECTION: pytest.StashKey[Selection] = pytest.StashKey()
 MARK = "packbench_cases"
 
 
 class Setting:
-    """One setting: an option, an environment variable and an ini key of one name.
+    """A setting: an option, an environment variable and an ini key with the same name.
 
-    Written by hand, because a named tuple or a dataclass is made anew in every run, which takes longer.
+    A plain class, because creating a named tuple or a dataclass takes longer, in every run.
 
     Attributes:
-        name: `suite` stands for `--packbench-suite`, `PACKBENCH_SUITE` and `packbench_suite`.
+        name: such as `suite`, for `--packbench-suite`, `PACKBENCH_SUITE` and `packbench_suite`.
         help: one sentence for `pytest --help`.
-        default: the value where nobody says anything.
-        ini: the ini key's type.
-        option: what argparse is told; None where there is no option.
+        default: the value if none is set.
+        ini: the type of the ini key.
+        option: the arguments of argparse; None if there is no option.
     """
 
     def __init__(
@@ -50,123 +52,124 @@ class Setting:
 SETTINGS = (
     Setting(
         "suite",
-        "Run the suite of this name (repeat it, or separate names by commas).",
+        "Run the suite with this name (repeat, or separate names by commas).",
         {"action": "append", "metavar": "NAME"},
         default=(),
         ini="args",
     ),
     Setting(
         "mode",
-        "How model calls are answered: fixture (the default) replays recordings, offline; live asks a model; "
-        "record asks a model and keeps the answers.",
+        "How model calls are answered: fixture (default) replays recordings, offline; live calls a model; "
+        "record calls a model and stores the answers as recordings.",
         {"choices": ["fixture", "live", "record"]},
         default="fixture",
     ),
     Setting(
         "target",
-        "The pipeline under test: package.module:attr, http://... or cmd:...; the default is the suite's own, "
-        "else its pack's.",
+        "The pipeline under test: package.module:attr, http://... or cmd:...; the default is the target of the suite, "
+        "or else of its pack.",
         {"metavar": "TARGET"},
     ),
     Setting(
         "backend",
-        "Who answers model calls in live and record mode: anthropic, openai or ollama; in any mode stub, a scripted "
-        "model of the pack's; in fixture mode recorded, where the suite names another.",
+        "The provider of model calls in live and record mode: anthropic, openai or ollama; in any mode stub, a "
+        "scripted model of the pack; in fixture mode recorded, to replay recordings although the suite sets another.",
         {"metavar": "NAME"},
     ),
     Setting(
         "model",
-        "The model's name; anthropic has a default, stub takes a scripted model of the pack's.",
+        "The name of the model; anthropic has a default, stub takes the name of a scripted model.",
         {"metavar": "NAME"},
     ),
     Setting(
         "base_url",
-        "The address of the model's server, for servers that speak a provider's protocol.",
+        "The URL of the model's server, for servers with the protocol of a provider.",
         {"metavar": "URL"},
     ),
     Setting(
         "guard",
-        "What stands between an agent and untrusted text: a guard of the pack's by name, module:attr, or none "
-        "(repeat it for several, in order).",
+        "A guard between an agent and untrusted text: a guard of the pack by name, module:attr, or none "
+        "(repeat for several, in order).",
         {"action": "append", "metavar": "GUARD"},
         default=(),
         ini="args",
     ),
     Setting(
         "concurrency",
-        "How many cases run at once; the default is 8 in live and record mode, 1 in fixture mode.",
+        "The number of cases that run at once; the default is 8 in live and record mode, 1 in fixture mode.",
         {"metavar": "N"},
     ),
     Setting(
         "trials",
-        "How often each case is tried, in live and record mode; the default is 1.",
+        "The number of trials of each case in live and record mode; the default is 1.",
         {"metavar": "N"},
         default="1",
     ),
-    Setting("max_tokens", "Begin no case once the run has used so many tokens.", {"metavar": "N"}),
+    Setting("max_tokens", "Start no more cases once the run has used this many tokens.", {"metavar": "N"}),
     Setting(
-        "max_cost", "Begin no case once the run has cost so much, in the currency of the prices.", {"metavar": "AMOUNT"}
+        "max_cost",
+        "Start no more cases once the run has cost this much, in the currency of the prices.",
+        {"metavar": "AMOUNT"},
     ),
-    Setting("max_seconds", "Begin no case once the run has taken so many seconds.", {"metavar": "S"}),
+    Setting("max_seconds", "Start no more cases once the run has taken this many seconds.", {"metavar": "S"}),
     Setting(
         "case_timeout",
-        "Give up on an attempt after so many seconds; the default is 300 in live and record mode, none in fixture "
+        "Cancel an attempt after this many seconds; the default is 300 in live and record mode, no limit in fixture "
         "mode.",
         {"metavar": "S"},
     ),
     Setting(
         "gate",
-        "What fails the run: case (the default: any case under its threshold, and the gates) or suite (gates alone).",
+        "What fails the run: case (default: a case below its threshold, or a gate) or suite (only a gate).",
         {"choices": ["case", "suite"]},
         default="case",
     ),
     Setting(
         "output",
-        "The folder for reports, from rootdir; the default is reports/benchmarks. Write it with =.",
+        "The folder for reports, relative to rootdir; the default is reports/benchmarks. Write it with =.",
         {"metavar": "DIR"},
         default="reports/benchmarks",
     ),
     Setting(
         "baseline",
-        "Compare with an earlier run: latest, or the path of a run's folder (write it with =); the default is none.",
+        "Compare with an earlier run: latest, or the folder of a run (write it with =); the default is none.",
         {"metavar": "RUN"},
         default="none",
     ),
     Setting(
         "shard",
-        "Run one of N parts of each suite: I/N, such as 1/3; packbench merge joins and judges them.",
+        "Run part I of N of each suite, such as 1/3; packbench merge joins the parts and applies the gates.",
         {"metavar": "I/N"},
     ),
     Setting(
         "resume",
-        "Go on with a run: make only the attempts that are missing, broke or were not begun. RUN is a run's id, "
-        "latest (the newest run that has some), or its folder (write a path with =).",
+        "Resume a run: repeat only attempts that ended in an error or did not run. RUN is the id of a run, its folder "
+        "(write a path with =), or latest (the newest run with such attempts).",
         {"metavar": "RUN"},
     ),
     Setting(
         "cache",
-        "Answer a model call that was made before from this folder, from rootdir; off by default. Write it with =.",
+        "Cache model calls in this folder, relative to rootdir; off by default. Write it with =.",
         {"metavar": "DIR"},
     ),
-    Setting("root", "The folder of suites, from rootdir.", default=DEFAULT_ROOT),
+    Setting("root", "The folder of suites, relative to rootdir.", default=DEFAULT_ROOT),
     Setting(
         "resume_changed",
-        "What a resumed run does where cases, rules, target or model have changed: refuse, or run (what changed is "
-        "run anew).",
+        "What a resumed run does if cases, rules, target or model have changed: refuse, or run (run them again).",
         default="refuse",
     ),
-    Setting("stale", "What a stale recording is: warn (a remark) or error.", default="warn"),
+    Setting("stale", "How a stale recording is reported: warn (a warning) or error.", default="warn"),
     Setting("allow_processes", "Whether targets may start child processes in fixture mode: yes or no.", default="no"),
-    Setting("temperature", "The temperature that models are asked with, 0 to 2.", default="0"),
-    Setting("max_output_tokens", "The longest answer that a model may give, tokens.", default="4096"),
-    Setting("call_timeout", "Give up on one model call after so many seconds.", default="120"),
-    Setting("retries", "How often a model call is tried again after a failure that may pass.", default="4"),
+    Setting("temperature", "The sampling temperature of models, 0 to 2.", default="0"),
+    Setting("max_output_tokens", "The maximum length of a model's answer in tokens.", default="4096"),
+    Setting("call_timeout", "Cancel a model call after this many seconds.", default="120"),
+    Setting("retries", "How often a model call is retried after a temporary failure.", default="4"),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 
 def __dir__() -> list[str]:
-    """Give the hooks and fixtures: pytest looks at each name here, in every run, once for either."""
+    """List only hooks and fixtures: pytest inspects each name, in every run."""
     return [name for name in globals() if name.startswith(("pytest_", "packbench_"))]
 
 
@@ -179,8 +182,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             flag = f"--packbench-{setting.name.replace('_', '-')}"
             group.addoption(flag, dest=dest, default=None, help=setting.help, **setting.option)
         parser.addini(f"packbench_{setting.name}", help=setting.help, type=setting.ini, default=None)
-    # imports no pack
-    from pytest_packbench.packs import target_files
+    # only names: no pack is imported
 
     for name, about in target_files().items():
         parser.addini(f"packbench_{name}", help=about, type="string", default=None)
@@ -201,14 +203,14 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def setting_of(name: str, namespace: object, getini: Callable[[str], Any]) -> tuple[Any, str]:
-    """Find a setting, or a file of a pack's own: option, environment, ini, default, in this order.
+    """Look up a setting, or a file of a pack: option, environment variable, ini, default, in this order.
 
     Returns:
-        The value, None where a pack's file isn't given, and where it comes from in words for an error.
+        The value, None for a pack's file that is not set, and its source as text for an error.
     """
-    given = getattr(namespace, f"packbench_{name}", None)
-    if given is not None:
-        return given, f"--packbench-{name.replace('_', '-')}"
+    option = getattr(namespace, f"packbench_{name}", None)
+    if option is not None:
+        return option, f"--packbench-{name.replace('_', '-')}"
     variable = f"PACKBENCH_{name.upper()}"
     if os.environ.get(variable):
         return os.environ[variable], f"environment variable {variable}"
@@ -220,9 +222,9 @@ def setting_of(name: str, namespace: object, getini: Callable[[str], Any]) -> tu
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
-    """Add the folders of the suites that are asked for to the arguments.
+    """Add the folders of the requested suites to the arguments.
 
-    A suite is asked for by name, or by an argument that lies under the root; a plain `pytest` asks for none.
+    A suite is requested by its name, or by an argument under the root; a plain `pytest` requests none.
     """
     namespace = early_config.known_args_namespace
     if setting_of("suite", namespace, early_config.getini)[0] or _any_under(early_config, namespace.file_or_dir):
@@ -232,47 +234,47 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
 
 
 def _any_under(config: pytest.Config, arguments: list[str]) -> bool:
-    """Whether an argument may lie in a folder of suites, the project's or the bundled one."""
+    """Whether an argument may be in a folder of suites, the project's or the bundled one."""
     root = setting_of("root", config.known_args_namespace, config.getini)[0]
-    places = (os.path.normpath(config.rootpath / root) + os.sep, str(SUITES) + os.sep)
+    parents = (os.path.normpath(config.rootpath / root) + os.sep, str(SUITES) + os.sep)
     for argument in arguments:
         path = config.invocation_params.dir / argument.partition("::")[0]
-        if (os.path.normpath(path) + os.sep).startswith(places):
+        if (os.path.normpath(path) + os.sep).startswith(parents):
             return True
     return False
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark, and the session's plugins where a suite was asked for."""
+    """Register the marks, and the session's plugins if a suite is requested."""
     config.addinivalue_line(
         "markers",
-        "packbench(suite, case_type, difficulty, tag): a benchmark case, one mark for each of its tags; "
+        "packbench(suite, case_type, difficulty, tag): a benchmark case, with one mark for each of its tags; "
         "select with -m \"packbench(difficulty='hard')\".",
     )
     config.addinivalue_line(
         "markers",
-        f"{MARK}(suite, ..., case_type=, difficulty=, tag=): run the test on each case of the suites; it takes "
-        "packbench_case and packbench_check.",
+        f"{MARK}(suite, ..., case_type=, difficulty=, tag=): run the test on each case of the suites; it uses "
+        "the fixtures packbench_case and packbench_check.",
     )
     if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
-        from pytest_packbench.pytest_plugin.workers import Workers
+        from pytest_packbench.pytest_plugin.xdist_controller import NAME, Controller
 
-        config.pluginmanager.register(Workers(config, partial(_learn, config)), "packbench-workers")
-    if ASKED in config.stash:
+        config.pluginmanager.register(Controller(config, partial(_add_marked_tests, config)), NAME)
+    if SELECTION in config.stash:
         from pytest_packbench.pytest_plugin.session import register
 
         register(config)
 
 
-def _learn(config: pytest.Config, told: str, reports: list[pytest.TestReport]) -> None:
-    from pytest_packbench.pytest_plugin.marked import learn
+def _add_marked_tests(config: pytest.Config, tests: str, reports: list[pytest.TestReport]) -> None:
+    from pytest_packbench.pytest_plugin.marked import add_marked_tests
 
-    learn(config, told, reports)
+    add_marked_tests(config, tests, reports)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give marked functions their cases."""
+    """Parametrize marked functions with their cases."""
     if metafunc.definition.get_closest_marker(MARK) is not None:
         from pytest_packbench.pytest_plugin.marked import parametrize
 
@@ -280,27 +282,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Stop marked tests that pytest gives no parameters."""
-    # pytest has no public name for the class
+    """Let marked tests fail that pytest can't parametrize."""
+    # the class has no public name
     methods = [item for item in items if type(item).__name__ == "TestCaseFunction"]
     marked = [item for item in methods if item.get_closest_marker(MARK) is not None]
     if marked:
-        from pytest_packbench.pytest_plugin.marked import Unsupported
+        from pytest_packbench.pytest_plugin.marked import UnsupportedTests
 
-        config.pluginmanager.register(Unsupported(marked), "packbench-unsupported")
+        config.pluginmanager.register(UnsupportedTests(marked), "packbench-unsupported")
 
 
 @pytest.fixture
 def packbench_case(request: pytest.FixtureRequest) -> Any:
-    """The case of a test that is marked with packbench_cases: its id, input, expected and notes."""
+    """The case of a test marked with packbench_cases, with its id, input, expected and notes."""
     if not hasattr(request, "param"):
-        pytest.fail(f'packbench_case: expected the mark @pytest.mark.{MARK}("suite") on the test', pytrace=False)
+        pytest.fail(f'packbench_case: the test needs the mark @pytest.mark.{MARK}("suite")', pytrace=False)
     return request.param.loaded.case
 
 
 @pytest.fixture
 def packbench_request(packbench_case: Any, request: pytest.FixtureRequest) -> Any:  # noqa: ARG001 - the case comes first
-    """What a target is asked for the case: the verify request, with input, options and evidence."""
+    """The verify request that a target gets for the case, with input, options and evidence."""
     from pytest_packbench.pytest_plugin.marked import request_of
 
     return request_of(request.node)
@@ -308,14 +310,14 @@ def packbench_request(packbench_case: Any, request: pytest.FixtureRequest) -> An
 
 @pytest.fixture
 def packbench_check(packbench_case: Any, request: pytest.FixtureRequest) -> Callable[[object], Any]:  # noqa: ARG001 - see above
-    """Call it with the result: it scores, records, and fails the test where the score is under the threshold."""
+    """A function to call with the result: it scores, records, and fails the test below the threshold."""
     from pytest_packbench.pytest_plugin.marked import check_of
 
     return check_of(request.node)
 
 
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """List the suites, where that was asked for."""
+    """List the suites if requested."""
     if not config.option.packbench_list:
         return None
     from pytest_packbench.pytest_plugin.selection import show_suites

@@ -14,7 +14,7 @@ import pytest
 import pytest_packbench.packs.tariff.pack
 import pytest_packbench.packs.tariff.target
 import pytest_packbench.pytest_plugin.session
-import pytest_packbench.pytest_plugin.xdist
+import pytest_packbench.pytest_plugin.xdist_worker
 import pytest_packbench.reports.document
 import pytest_packbench.reports.markdown
 

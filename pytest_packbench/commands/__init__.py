@@ -1,1 +1,1 @@
-"""The commands of `packbench`, a module each: `add_arguments(parser)` and `run(arguments) -> exit code`."""
+"""The commands of `packbench`, one module each, with `add_arguments(parser)` and `run(arguments) -> exit code`."""

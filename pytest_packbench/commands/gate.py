@@ -1,4 +1,4 @@
-"""`packbench gate`: stored runs against gates, the arithmetic shown, the decision in the exit code."""
+"""`packbench gate`: check stored runs against gates, and show the arithmetic."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of
+from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of, root_of
 from pytest_packbench.runs.folder import find_run_source
 
 if TYPE_CHECKING:
@@ -18,91 +18,98 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.stored import StoredRun
 
 
-_SENTENCE = 1600
+_MAX_LINE = 1600
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("runs", type=Path, nargs="+", help="run folders, SUITE/latest, report.json or records.jsonl")
+    parser.add_argument("runs", type=Path, nargs="+", help="runs: folders, SUITE/latest, report.json or records.jsonl")
     add_root(parser)
     add_packs(parser)
-    parser.add_argument("--rules", help="the suite whose gates apply, by name or folder; each run's own by default")
+    parser.add_argument(
+        "--rules", help="the suite whose gates apply, by name or folder (default: the suite of each run)"
+    )
     parser.add_argument(
         "--baseline",
         type=Path,
         action="append",
         default=[],
-        help="the run that max_ratio_to_baseline compares with; repeat it for runs of several suites",
+        help="the run that max_ratio_to_baseline compares with (repeat for runs of several suites)",
     )
     parser.add_argument(
-        "--require", action="append", default=[], metavar="SUITE", help="fail where no run of this suite is given"
+        "--require",
+        action="append",
+        default=[],
+        metavar="SUITE",
+        help="fail if no run of this suite is among RUNS (repeat)",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print each gate's arithmetic, and say in the exit code whether all hold."""
+    """Print each gate with its arithmetic, and return 1 if one of them fails."""
     from pytest_packbench.analysis.gates import check_run
     from pytest_packbench.reports.terminal import one_line
     from pytest_packbench.runs.stored import BaselineLookup
 
-    stored = [_load(path) for path in arguments.runs]
-    rules = [_rules(arguments, one) for one in stored]
-    earlier = _baselines(arguments.baseline, stored, rules)
-    good = True
-    for config, one in zip(rules, stored, strict=True):
-        cut = f" (partial: {one_line(one.run.partial)})" if one.run.partial else ""
-        sys.stdout.write(f"{one_line(one.run.suite)} {one_line(one.run.run_id)}{cut}\n")
+    runs = [_load(path) for path in arguments.runs]
+    configs = [_rules(arguments, stored) for stored in runs]
+    baselines = _baselines(arguments.baseline, runs, configs)
+    passed = True
+    for config, stored in zip(configs, runs, strict=True):
+        partial = f" (partial: {one_line(stored.run.partial)})" if stored.run.partial else ""
+        sys.stdout.write(f"{one_line(stored.run.suite)} {one_line(stored.run.run_id)}{partial}\n")
         for result in check_run(
-            one.run,
-            one.results,
+            stored.run,
+            stored.results,
             config.all_gates(),
-            BaselineLookup(stored=earlier.get(one.run.suite)),
+            BaselineLookup(stored=baselines.get(stored.run.suite)),
             metrics=config.metrics,
-            with_errors=one.lists_all_cases,
+            with_errors=stored.lists_all_cases,
             trials_rule=config.trials_rule(),
         ):
-            good = good and result.passed
-            sys.stdout.write(f"  {one_line(result.text, _SENTENCE)}\n")
+            passed = passed and result.passed
+            sys.stdout.write(f"  {one_line(result.text, _MAX_LINE)}\n")
     for name in arguments.require:
-        if name not in {one.run.suite for one in stored}:
-            good = False
+        if name not in {stored.run.suite for stored in runs}:
+            passed = False
             sys.stdout.write(f"{one_line(name)}: no run of this suite was given: FAIL\n")
-    partial = any(one.run.partial for one in stored)
-    word = "all gates hold" + (", of a partial run: don't decide on it" if partial else "")
-    sys.stdout.write(f"{word if good else 'FAILED'}\n")
-    return FINE if good else FAILED
+    caution = ", but a run is partial: don't decide on it" if any(stored.run.partial for stored in runs) else ""
+    sys.stdout.write(f"all gates passed{caution}\n" if passed else "FAILED\n")
+    return FINE if passed else FAILED
 
 
-def _rules(arguments: argparse.Namespace, one: StoredRun) -> SuiteConfig:
-    return find_suite(arguments.rules or one.run.suite, arguments.root, packs_of(arguments.packs)).config
+def _rules(arguments: argparse.Namespace, stored: StoredRun) -> SuiteConfig:
+    return find_suite(arguments.rules or stored.run.suite, root_of(arguments), packs_of(arguments)).config
 
 
 def _baselines(
-    paths: Sequence[Path], stored: Sequence[StoredRun], rules: Sequence[SuiteConfig]
+    paths: Sequence[Path], runs: Sequence[StoredRun], configs: Sequence[SuiteConfig]
 ) -> dict[str, StoredRun]:
-    """Read the baselines, one a suite.
+    """Read the baselines, one per suite, and return them by suite.
 
     Raises:
-        UsageError: one of them is the baseline of no run here, or can't be compared with.
+        UsageError: a baseline belongs to no run here, or can't be compared with it.
     """
     from pytest_packbench.analysis.gates import checked_baseline
 
-    found: dict[str, StoredRun] = {}
+    baselines: dict[str, StoredRun] = {}
+    suites = {stored.run.suite for stored in runs}
     for path in paths:
-        earlier = _load(path)
-        suite = earlier.run.suite
-        if suite in found:
-            raise UsageError(f"--baseline {path}: a second baseline of suite {suite}; give one")
-        if suite not in {one.run.suite for one in stored}:
-            judged = ", ".join(sorted({one.run.suite for one in stored}))
-            raise UsageError(f"--baseline {path}: a run of suite {suite}; expected one of {judged}")
-        for one, config in zip(stored, rules, strict=True):
-            if one.run.suite == suite:
-                wrong = checked_baseline(one.run, one.results, earlier, config.trials_rule()).unusable
-                if wrong:
-                    raise UsageError(f"--baseline {path}: {wrong}")
-        found[suite] = earlier
-    return found
+        baseline = _load(path)
+        suite = baseline.run.suite
+        if suite in baselines:
+            raise UsageError(f"--baseline {path}: second baseline for suite {suite}; expected one per suite")
+        if suite not in suites:
+            raise UsageError(
+                f"--baseline {path}: a run of suite {suite}; expected a run of {', '.join(sorted(suites))}"
+            )
+        for stored, config in zip(runs, configs, strict=True):
+            if stored.run.suite == suite:
+                unusable = checked_baseline(stored.run, stored.results, baseline, config.trials_rule()).unusable
+                if unusable:
+                    raise UsageError(f"--baseline {path}: {unusable}")
+        baselines[suite] = baseline
+    return baselines
 
 
 def _load(path: Path) -> StoredRun:

@@ -1,4 +1,4 @@
-"""`packbench import`: turns what people have into cases of a suite; shows them first."""
+"""`packbench import`: convert files into cases of a suite; without `--write` it only shows them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from pytest_packbench.cases.files import LINES_SUFFIX, case_lines, iter_cases, read_case_bytes, read_id
 from pytest_packbench.cases.load import check_case, parse_json, read_config
 from pytest_packbench.cli import FINE, UNUSABLE, UsageError
-from pytest_packbench.commands.paths import ROOT, add_root
+from pytest_packbench.commands.paths import ROOT, add_root, packs_for_options, root_of
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.pack import SourceFlaw
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.model.text import pluralize
+from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -29,142 +30,138 @@ if TYPE_CHECKING:
     from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.model.pack import CaseDraft, Importer, Pack
     from pytest_packbench.model.suite import SuiteConfig
+    from pytest_packbench.packs.registry import Packs
 
 
 State = Literal["new", "unchanged", "replaced"]
-MOST_FLAWS = 20
-_MOST_TEXT = 4000
+MAX_FLAWS = 20
+_MAX_TEXT = 4000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the kinds that the packs bring, each with its own arguments and with ours."""
+    """Declare the kinds of sources that packs can read, each with its own arguments and the common ones."""
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
-    for name, pack, importer in _importers():
+    for name, pack, importer in _importers(packs_for_options(parser)):
         kind = kinds.add_parser(name, help=importer.help, description=importer.help)
         importer.add_arguments(kind)
-        default = f" (default {importer.suite})" if importer.suite else ""
-        about = f"the suite that gets the cases; made where there is none{default}"
+        default = f" (default: {importer.suite})" if importer.suite else ""
+        about = f"the suite to add the cases to; created if there is none{default}"
         kind.add_argument("--suite", required=importer.suite is None, default=importer.suite, help=about)
         add_root(kind)
         kind.add_argument("--write", action="store_true", help="write the cases; without it they are only shown")
-        kind.add_argument("--force", action="store_true", help="with --write: in the place of cases that are there")
-        kind.add_argument("--skip-bad", action="store_true", help="with --write: leave out what makes no case")
+        kind.add_argument("--force", action="store_true", help="with --write: replace existing cases")
+        kind.add_argument("--skip-bad", action="store_true", help="with --write: skip entries that can't be imported")
         kind.set_defaults(importer=(pack, importer))
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show what would be written, or write it; 2 where something in the source makes no case."""
+    """Show what would be written, or write it; return 2 if an entry of the source can't be imported."""
     pack, importer = arguments.importer
-    place = destination(arguments.suite, arguments.root, pack, importer.files(arguments), many=importer.many(arguments))
-    found = _Found()
-    for one in place.checked(importer.read(arguments), force=arguments.force):
-        found.add(one)
-    usable = found.cases > 0 and (arguments.skip_bad or not found.flaws)
+    suite = destination(
+        arguments.suite, root_of(arguments), pack, importer.files(arguments), many=importer.many(arguments)
+    )
+    summary = _SourceSummary()
+    for entry in suite.checked(importer.read(arguments), force=arguments.force):
+        summary.add(entry)
+    usable = summary.cases > 0 and (arguments.skip_bad or not summary.flaws)
     if usable and arguments.write:
-        place.write(place.checked(importer.read(arguments), force=arguments.force), expected=found.cases)
-    _print(_written(found, place) if usable and arguments.write else _shown(found, place, arguments))
+        suite.write(suite.checked(importer.read(arguments), force=arguments.force), expected=summary.cases)
+        lines = _result_lines(summary, suite, is_default=arguments.root in {None, ROOT})
+    else:
+        lines = _preview_lines(summary, suite, skip_bad=arguments.skip_bad)
+    sys.stdout.writelines(printable(line) + "\n" for line in lines)
     return FINE if usable else UNUSABLE
 
 
-def _importers() -> Iterator[tuple[str, Pack, Importer]]:
-    from pytest_packbench.packs.registry import PackError, Packs
+def _importers(packs: Packs) -> Iterator[tuple[str, Pack, Importer]]:
+    from pytest_packbench.packs.registry import PackError
 
-    packs = Packs()
-    taken: set[str] = set()
-    for name in packs:
-        # a pack that can't be loaded is said where a suite asks for it
+    names: set[str] = set()
+    for pack_name in packs:
+        # a pack that can't be loaded is an error where a suite requests it
         with suppress(PackError):
-            for importer in packs[name].importers():
-                # nobody's kind hides another's
-                kind = f"{name}-{importer.name}" if importer.name in taken else importer.name
-                taken.add(kind)
-                yield kind, packs[name], importer
+            for importer in packs[pack_name].importers():
+                kind = f"{pack_name}-{importer.name}" if importer.name in names else importer.name
+                names.add(kind)
+                yield kind, packs[pack_name], importer
 
 
-class _Found:
-    """What a source holds: counted, with the first of each."""
+class _SourceSummary:
+    """Counts the entries of a source, and keeps the first case and the first flaws to show."""
 
     def __init__(self) -> None:
         self.cases = 0
         self.flaws = 0
-        self.first: Checked | None = None
-        self.shown: list[SourceFlaw] = []
+        self.first_case: CheckedCase | None = None
+        self.first_flaws: list[SourceFlaw] = []
         self.states: Counter[str] = Counter()
         self.types: Counter[str] = Counter()
 
-    def add(self, one: Checked | SourceFlaw) -> None:
-        if isinstance(one, Checked):
+    def add(self, entry: CheckedCase | SourceFlaw) -> None:
+        if isinstance(entry, CheckedCase):
             self.cases += 1
-            self.first = self.first or one
-            self.states[one.state] += 1
-            self.types[one.case_type] += 1
+            self.first_case = self.first_case or entry
+            self.states[entry.state] += 1
+            self.types[entry.case_type] += 1
         else:
             self.flaws += 1
-            if self.flaws <= MOST_FLAWS:
-                self.shown.append(one)
+            if self.flaws <= MAX_FLAWS:
+                self.first_flaws.append(entry)
+
+    @property
+    def case_line(self) -> str:
+        """How many cases there are, by what writing does to the suite and by type."""
+        states = ", ".join(f"{number} {state}" for state, number in self.states.items())
+        types = ", ".join(f"{name} {number}" for name, number in sorted(self.types.items()))
+        return f"{pluralize(self.cases, 'case')}{f' ({states}): {types}' if self.cases else ''}"
+
+    def flaw_lines(self) -> Iterator[str]:
+        """Describe the entries that can't be imported."""
+        if self.flaws:
+            yield f"{self.flaws} {'entry' if self.flaws == 1 else 'entries'} of the source can't be imported:"
+            yield from (f"  {flaw.place}: {' '.join(flaw.message.split())}" for flaw in self.first_flaws)
+        if self.flaws > len(self.first_flaws):
+            yield f"  and {self.flaws - len(self.first_flaws)} more"
 
 
-def _shown(found: _Found, place: Destination, arguments: argparse.Namespace) -> Iterator[str]:
-    yield f"{place.name}: {_cases(found)}"
-    yield from _flaws(found)
-    if found.first is not None:
-        yield f"the first, of {found.first.place}, for {found.first.path.as_posix()}:"
-        yield _cut(found.first.text.rstrip("\n"))
-        yield from (f"with it: {(place.folder / name).as_posix()}" for name in place.files)
-    if found.flaws and not arguments.skip_bad:
-        yield "nothing was written; mend the source, or pass --skip-bad to leave out what makes no case"
-    elif found.cases:
-        yield "nothing was written; --write writes"
+def _preview_lines(summary: _SourceSummary, suite: Destination, *, skip_bad: bool) -> Iterator[str]:
+    yield f"{suite.name}: {summary.case_line}"
+    yield from summary.flaw_lines()
+    case = summary.first_case
+    if case is not None:
+        yield f"the first case, from {case.place}, for {case.path.as_posix()}:"
+        text = case.text.rstrip("\n")
+        yield text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}… ({len(text) - _MAX_TEXT} more characters)"
+        yield from (f"and the file {(suite.folder / name).as_posix()}" for name in suite.files)
+    if summary.flaws and not skip_bad:
+        yield "nothing was written; correct the source, or pass --skip-bad to skip entries that can't be imported"
+    elif summary.cases:
+        yield "nothing was written; pass --write to write"
     else:
         yield "nothing to write"
 
 
-def _written(found: _Found, place: Destination) -> Iterator[str]:
-    yield f"{place.name}: wrote {_cases(found)}"
-    yield from _flaws(found)
-    yield from (f"wrote {(place.folder / name).as_posix()}" for name in place.files)
-    root = place.folder.parent
-    options = "" if root == ROOT else f"-o packbench_root={root.as_posix()} "
-    has_target = place.rules.target is not None or place.pack.target(place.rules) is not None
+def _result_lines(summary: _SourceSummary, suite: Destination, *, is_default: bool) -> Iterator[str]:
+    yield f"{suite.name}: wrote {summary.case_line}"
+    yield from summary.flaw_lines()
+    yield from (f"wrote {(suite.folder / name).as_posix()}" for name in suite.files)
+    options = "" if is_default else f"-o packbench_root={suite.folder.parent.as_posix()} "
+    has_target = suite.rules.target is not None or suite.pack.target(suite.rules) is not None
     target = "" if has_target else " --packbench-target=package.module:function"
-    yield f"run it: pytest {options}--packbench-suite={place.name}{target}"
-
-
-def _cases(found: _Found) -> str:
-    states = ", ".join(f"{number} {state}" for state, number in found.states.items())
-    types = ", ".join(f"{name} {number}" for name, number in sorted(found.types.items()))
-    return f"{pluralize(found.cases, 'case')}{f' ({states}): {types}' if found.cases else ''}"
-
-
-def _flaws(found: _Found) -> Iterator[str]:
-    if found.flaws:
-        yield f"{pluralize(found.flaws, 'place')} in the source {'makes' if found.flaws == 1 else 'make'} no case:"
-        yield from (f"  {flaw.place}: {' '.join(flaw.message.split())}" for flaw in found.shown)
-    if found.flaws > len(found.shown):
-        yield f"  and {found.flaws - len(found.shown)} more"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}… ({len(text) - _MOST_TEXT} characters more)"
-
-
-def _print(lines: Iterable[str]) -> None:
-    from pytest_packbench.reports.terminal import printable
-
-    sys.stdout.writelines(printable(line) + "\n" for line in lines)
+    yield f"run it: pytest {options}--packbench-suite={suite.name}{target}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckedCase:
     """A case that the suite's pack can read.
 
     Attributes:
-        place: where it was read.
-        path: the file that it becomes, or that gets it as a line.
+        place: the location in the source that it was read from.
+        path: the file to write: its own, or the file of lines.
         case_id: its id.
         case_type: its type.
         case: the case as plain JSON.
-        state: what writing it does to the suite.
+        state: whether writing it adds a case, changes none, or replaces one.
     """
 
     place: str
@@ -184,16 +181,16 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """The suite that gets the cases.
+    """The suite that the cases are written to.
 
     Attributes:
         name: the suite's name.
         folder: its folder.
-        rules: what its `suite.yaml` says, or will say.
-        pack: its pack, as the suite uses it.
-        files: other files to write, by their name from its folder; those that it has none of.
-        there: the cases that it has, by id, in lower case: some file systems know no other.
-        many: the file that gets the cases as lines, a case each; None for a file each.
+        rules: the content of its `suite.yaml`, existing or new.
+        pack: its pack, as the suite configures it.
+        files: other files to write, those that the suite lacks, by path from its folder.
+        existing: its cases by id in lower case, because some file systems ignore case.
+        many: the `.jsonl` file that the cases are written to, one per line; None for one file per case.
     """
 
     name: str
@@ -201,42 +198,42 @@ class Destination:
     rules: SuiteConfig
     pack: Pack
     files: Mapping[str, str]
-    there: Mapping[str, CaseLocation]
+    existing: Mapping[str, CaseLocation]
     many: Path | None = None
 
-    def checked(self, drafts: Iterable[CaseDraft | SourceFlaw], *, force: bool) -> Iterator[Checked | SourceFlaw]:
+    def checked(self, drafts: Iterable[CaseDraft | SourceFlaw], *, force: bool) -> Iterator[CheckedCase | SourceFlaw]:
         """Check drafts one by one.
 
         Args:
-            drafts: what an importer gives.
-            force: whether a case may take the place of another one of its id.
+            drafts: the output of an importer.
+            force: whether a case may replace an existing one with its id.
 
         Yields:
-            What can be written, and what can't and why.
+            A case to write, or the reason why an entry can't be imported.
         """
         seen: dict[str, str] = {}
         for draft in drafts:
             if isinstance(draft, SourceFlaw):
                 yield draft
                 continue
-            one = self._checked(draft, force=force)
-            if isinstance(one, Checked):
-                case_id = one.case_id
-                first = seen.setdefault(case_id.lower(), one.place)
-                if first != one.place:
-                    one = SourceFlaw(place=one.place, message=f'/id: duplicate id "{case_id}", first used at {first}')
-            yield one
+            entry = self._checked(draft, force=force)
+            if isinstance(entry, CheckedCase):
+                first = seen.setdefault(entry.case_id.lower(), entry.place)
+                if first != entry.place:
+                    message = f'/id: duplicate id "{entry.case_id}", first used at {first}'
+                    entry = SourceFlaw(place=entry.place, message=message)
+            yield entry
 
-    def write(self, checked: Iterable[Checked | SourceFlaw], *, expected: int) -> None:
+    def write(self, checked: Iterable[CheckedCase | SourceFlaw], *, expected: int) -> None:
         """Write the cases, then the other files.
 
         Args:
-            checked: what `checked` gives; flaws are passed over.
-            expected: how many cases there were when they were looked at.
+            checked: the result of `checked`; flaws are skipped.
+            expected: the number of cases of the first reading.
 
         Raises:
-            ValueError: there are more or fewer now.
-            OSError: one can't be written; those before it are, of lines none is.
+            ValueError: the source has more or fewer cases than that now.
+            OSError: a file can't be written; files before it are written, of a file of lines nothing is.
         """
         from pytest_packbench.atomic import write_atomic
 
@@ -250,54 +247,52 @@ class Destination:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text)
 
-    def _checked(self, draft: CaseDraft, *, force: bool) -> Checked | SourceFlaw:
+    def _checked(self, draft: CaseDraft, *, force: bool) -> CheckedCase | SourceFlaw:
         try:
             loaded = check_case(draft.case, self.pack.case_model, source=draft.place, stem=None, pack=self.rules.pack)
         except CaseError as error:
             return SourceFlaw(place=draft.place, message=str(error).removeprefix(f"{draft.place}: "))
         case = loaded.case
         path = self.many or self.folder / "cases" / case.case_type / f"{case.id}.json"
-        other = self.there.get(case.id.lower())
+        other = self.existing.get(case.id.lower())
         state: State = "new"
         if other is not None:
             if other.path != str(path):
-                stands = other.label(Path(other.path).as_posix())
-                message = f'/id: "{case.id}" stands already in {stands}; remove it, or give another id'
+                location = other.label(Path(other.path).as_posix())
+                message = f'/id: duplicate id "{case.id}", used in {location}; remove that case, or choose another id'
                 return SourceFlaw(place=draft.place, message=message)
             state = "unchanged" if _sha256(other) == loaded.sha256 else "replaced"
             if state == "replaced" and not force:
-                message = (
-                    f"{other.label(path.as_posix())} exists and says something else; --force puts this in its place"
-                )
+                message = f"{other.label(path.as_posix())} already exists and differs; pass --force to replace it"
                 return SourceFlaw(place=draft.place, message=message)
-        return Checked(
+        return CheckedCase(
             place=draft.place, path=path, case_id=case.id, case_type=case.case_type, case=draft.case, state=state
         )
 
 
-def _all_cases(checked: Iterable[Checked | SourceFlaw], expected: int) -> Iterator[Checked]:
-    """Give the cases; at their end see that there are as many as there were."""
+def _all_cases(checked: Iterable[CheckedCase | SourceFlaw], expected: int) -> Iterator[CheckedCase]:
+    """Yield the cases, and check at the end that there are as many as expected."""
     number = 0
-    for one in checked:
-        if isinstance(one, Checked):
+    for entry in checked:
+        if isinstance(entry, CheckedCase):
             number += 1
-            yield one
+            yield entry
     if number != expected:
         raise ValueError(f"the source changed while it was read: {expected} cases, then {number}; run it again")
 
 
-def _write_lines(path: Path, cases: Iterable[Checked]) -> None:
-    """Write a file of many anew: its own lines in their order, then the new ones."""
+def _write_lines(path: Path, cases: Iterable[CheckedCase]) -> None:
+    """Rewrite a file of lines: the existing ones in their order, then the new ones."""
     from pytest_packbench.atomic import encode_utf8, replace_atomic
 
     path.parent.mkdir(parents=True, exist_ok=True)
     replaced: dict[str, bytes] = {}
     with TemporaryFile() as new:
-        for one in cases:
-            if one.state == "new":
-                new.write(encode_utf8(one.text))
-            elif one.state == "replaced":
-                replaced[one.case_id] = encode_utf8(one.text)
+        for case in cases:
+            if case.state == "new":
+                new.write(encode_utf8(case.text))
+            elif case.state == "replaced":
+                replaced[case.case_id] = encode_utf8(case.text)
         new.seek(0)
         with replace_atomic(path) as lines:
             for line in case_lines(path) if path.exists() else ():
@@ -305,30 +300,30 @@ def _write_lines(path: Path, cases: Iterable[Checked]) -> None:
             shutil.copyfileobj(new, lines)
 
 
-def _write_files(cases: Iterable[Checked]) -> None:
+def _write_files(cases: Iterable[CheckedCase]) -> None:
     from pytest_packbench.atomic import write_atomic
 
     folders: set[Path] = set()
-    for one in cases:
-        if one.path.parent not in folders:
-            one.path.parent.mkdir(parents=True, exist_ok=True)
-            folders.add(one.path.parent)
-        if one.state != "unchanged":
-            write_atomic(one.path, one.text)
+    for case in cases:
+        if case.path.parent not in folders:
+            case.path.parent.mkdir(parents=True, exist_ok=True)
+            folders.add(case.path.parent)
+        if case.state != "unchanged":
+            write_atomic(case.path, case.text)
 
 
 def destination(name: str, root: Path, pack: Pack, files: Mapping[str, str], *, many: str | None = None) -> Destination:
-    """Find the suite that gets the cases, or see how a new one will be.
+    """Return the suite that the cases are written to, an existing one or a new one.
 
     Args:
         name: the suite's name.
         root: the folder of suites.
-        pack: the pack that its cases are of.
-        files: other files of the suite, by their name from its folder.
-        many: the file under `cases` that gets the cases as lines; None for a file each.
+        pack: the pack of its cases.
+        files: other files of the suite, by path from its folder.
+        many: the `.jsonl` file under `cases` that the cases are written to; None for one file per case.
 
     Raises:
-        UsageError: it can't be a suite's name, or the suite is of another pack.
+        UsageError: no suite can have this name, or the suite belongs to another pack.
         SuiteError: its rules can't be read.
     """
     from pytest_packbench.commands.init import suite_name
@@ -338,14 +333,14 @@ def destination(name: str, root: Path, pack: Pack, files: Mapping[str, str], *, 
         rules = _rules(folder, pack, source=str(folder / CONFIG_NAME))
     else:
         suite_name(name)
-        rules = _future_rules(folder, pack, files)
+        rules = _new_rules(folder, pack, files)
     return Destination(
         name=name,
         folder=folder,
         rules=rules,
         pack=pack.for_suite(rules),
-        files={one: text for one, text in files.items() if not (folder / one).exists()},
-        there={place.name.lower(): place for place in iter_cases(folder / "cases")},
+        files={file: text for file, text in files.items() if not (folder / file).exists()},
+        existing={place.name.lower(): place for place in iter_cases(folder / "cases")},
         many=folder / "cases" / many if many is not None else None,
     )
 
@@ -355,16 +350,16 @@ def _rules(folder: Path, pack: Pack, *, source: str) -> SuiteConfig:
 
     rules = read_config(folder, Packs([pack]).suite_models, source=source)
     if rules.pack != pack.name:
-        raise UsageError(f'{source}: the suite is of pack "{rules.pack}"; these are cases of pack "{pack.name}"')
+        raise UsageError(f'{source}: the suite belongs to pack "{rules.pack}", the cases to pack "{pack.name}"')
     return rules
 
 
-def _future_rules(folder: Path, pack: Pack, files: Mapping[str, str]) -> SuiteConfig:
+def _new_rules(folder: Path, pack: Pack, files: Mapping[str, str]) -> SuiteConfig:
     if CONFIG_NAME not in files:
         return pack.suite_model(pack=pack.name)
-    with TemporaryDirectory() as place:
-        (Path(place) / CONFIG_NAME).write_text(files[CONFIG_NAME], encoding="utf-8")
-        return _rules(Path(place), pack, source=str(folder / CONFIG_NAME))
+    with TemporaryDirectory() as temporary:
+        (Path(temporary) / CONFIG_NAME).write_text(files[CONFIG_NAME], encoding="utf-8")
+        return _rules(Path(temporary), pack, source=str(folder / CONFIG_NAME))
 
 
 def _sha256(place: CaseLocation) -> str | None:

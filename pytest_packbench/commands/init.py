@@ -1,4 +1,4 @@
-"""`packbench init`: a suite of one's own that runs at once."""
+"""`packbench init`: create a suite that runs at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.commands.paths import ROOT, add_root
+from pytest_packbench.commands.paths import ROOT, add_root, new_root, packs_of
+from pytest_packbench.model.errors import format_value
 
 if TYPE_CHECKING:
     import argparse
@@ -19,78 +20,75 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Starter
     from pytest_packbench.packs.registry import Packs
 
-_PYTEST_GOES_BY = ("pytest.toml", "pytest.ini", "pyproject.toml")
+_ROOTDIR_FILES = ("pytest.toml", "pytest.ini", "pyproject.toml")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     from pytest_packbench.packs.registry import DEFAULT_PACK
 
-    parser.add_argument("name", metavar="NAME", help="the new suite: lower-case letters, digits, _ and -")
-    about = f"the pack of its cases, or one that is not installed, as MODULE:ATTR (default {DEFAULT_PACK})"
+    parser.add_argument("name", metavar="NAME", help="the name of the new suite: lower-case letters, digits, _ and -")
+    about = f"the pack of its cases: a name, or MODULE:ATTR for a pack to import (default: {DEFAULT_PACK})"
     parser.add_argument("--pack", default=DEFAULT_PACK, metavar="PACK", help=about)
     add_root(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the starter of a pack, and say what was written and what to do next."""
-    name, root = suite_name(arguments.name), arguments.root
-    starter = _starter(arguments.pack)
-    made = _files(starter, name, root / name)
-    _refuse_existing(root / name, made)
-    for path, text in made.items():
+    """Write the starter of a pack, and print what was written and what to do next."""
+    name, root = suite_name(arguments.name), new_root(arguments)
+    starter = _starter(arguments.pack, packs_of(arguments))
+    files = _files(starter, name, root / name)
+    _refuse_existing(root / name, files)
+    for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        # never over a file that came into being in between
+        # exclusively: the file may have been created since the check
         with path.open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
-    sys.stdout.write(
-        "\n".join([*(f"wrote {path.as_posix()}" for path in made), "", *_next(starter, name, root)]) + "\n"
-    )
+    next_steps = _next_steps(starter, name, root, is_configured=arguments.root is None)
+    sys.stdout.write("\n".join([*(f"wrote {path.as_posix()}" for path in files), "", *next_steps]) + "\n")
     return FINE
 
 
 def suite_name(name: str) -> str:
-    """Give the name of a suite back.
+    """Return the name of a suite, checked.
 
     Raises:
-        UsageError: it can't name a suite.
+        UsageError: no suite can have this name.
     """
     from pydantic import TypeAdapter, ValidationError
 
     from pytest_packbench.model.case import Name
-    from pytest_packbench.model.errors import format_value
 
     try:
         TypeAdapter(Name).validate_python(name)
     except ValidationError:
         better = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:80]
-        guess = f", such as {better}" if better else ""
-        wanted = "expected at most 80 lower-case letters, digits, _ and -, the first a letter or a digit"
-        raise UsageError(f"{format_value(name)} can't name a suite: {wanted}{guess}") from None
+        hint = f"; try {better}" if better else ""
+        expected = "expected at most 80 lower-case letters, digits, _ and -, the first a letter or a digit"
+        raise UsageError(f"invalid suite name {format_value(name)}: {expected}{hint}") from None
     return name
 
 
-def _starter(name: str) -> Starter:
-    from pytest_packbench.packs.registry import Packs, import_pack
+def _starter(name: str, packs: Packs) -> Starter:
+    from pytest_packbench.packs.registry import import_pack
 
-    packs = Packs()
     if ":" not in name and name not in packs:
-        raise UsageError(f'no pack is called "{name}"; packs that bring a suite to begin with: {_beginners(packs)}')
+        raise UsageError(f'no pack is called "{name}"; packs with a starter suite: {_with_starter(packs)}')
     starter = (import_pack(name) if ":" in name else packs[name]).starter()
     if starter is None:
-        raise UsageError(f'the pack "{name}" brings no suite to begin with; these do: {_beginners(packs)}')
+        raise UsageError(f'the pack "{name}" has no starter suite; packs with one: {_with_starter(packs)}')
     return starter
 
 
-def _beginners(packs: Packs) -> str:
+def _with_starter(packs: Packs) -> str:
     from pytest_packbench.packs.registry import PackError
 
-    found = []
+    names = []
     for name in packs:
-        # a pack that can't be loaded is said where it is asked for
+        # a pack that can't be loaded is an error where it is requested only
         with suppress(PackError):
-            found += [name] if packs[name].starter() is not None else []
-    return ", ".join(sorted(found)) or "none"
+            names += [name] if packs[name].starter() is not None else []
+    return ", ".join(sorted(names)) or "none"
 
 
 def _files(starter: Starter, name: str, folder: Path) -> dict[Path, str]:
@@ -103,42 +101,47 @@ def _files(starter: Starter, name: str, folder: Path) -> dict[Path, str]:
 
 
 def _filled(text: str, words: Mapping[str, str]) -> str:
-    for word, meant in words.items():
-        text = text.replace(word, meant)
+    for placeholder, value in words.items():
+        text = text.replace(placeholder, value)
     return text
 
 
-def _refuse_existing(folder: Path, made: Iterable[Path]) -> None:
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise UsageError(f"{folder.as_posix()} exists already; nothing was written; choose another name, or remove it")
-    there = [path.as_posix() for path in made if path.exists() or path.is_symlink()]
-    if there:
-        raise UsageError(f"{', '.join(there)} exists already; nothing was written; choose another name, or remove it")
+def _refuse_existing(folder: Path, files: Iterable[Path]) -> None:
+    is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    existing = (
+        [path.as_posix() for path in files if path.exists() or path.is_symlink()] if is_free else [folder.as_posix()]
+    )
+    if existing:
+        verb = "exist" if len(existing) > 1 else "exists"
+        raise UsageError(
+            f"{', '.join(existing)} already {verb}; nothing was written; choose another name, or remove what exists"
+        )
 
 
-def _next(starter: Starter, name: str, root: Path) -> Iterator[str]:
-    elsewhere = root != ROOT
+def _next_steps(starter: Starter, name: str, root: Path, *, is_configured: bool) -> Iterator[str]:
+    is_default = is_configured or root == ROOT
     yield from (f'first:  pip install "pytest-packbench[{extra}]"' for extra in _missing(starter.needs))
-    yield f"run it: pytest {f'-o packbench_root={root.as_posix()} ' if elsewhere else ''}--packbench-suite={name}"
-    yield f"check:  packbench lint {name}{f' --root {root.as_posix()}' if elsewhere else ''}"
-    yield f"One case passes, one fails, and the output says why. What then: {(root / name / 'README.md').as_posix()}"
-    above = _root_above(Path.cwd())
-    if above is not None:
-        yield f"Note: {above} may make pytest take its folder for the project's root; if it does, begin there instead."
+    yield f"run it: pytest {'' if is_default else f'-o packbench_root={root.as_posix()} '}--packbench-suite={name}"
+    yield f"check:  packbench lint {name}{'' if is_default else f' --root {root.as_posix()}'}"
+    readme = (root / name / "README.md").as_posix()
+    yield f"One case passes and one fails; the output says why. Next steps: {readme}"
+    parent = _rootdir_file_above(Path.cwd())
+    if parent is not None:
+        yield f"Note: because of {parent}, pytest may use its folder as rootdir; if so, run packbench init there."
     for extra in _missing(starter.takes):
-        yield f'Some rules of this pack need more: pip install "pytest-packbench[{extra}]"'
+        yield f'Some rules of this pack need an extra: pip install "pytest-packbench[{extra}]"'
 
 
-def _root_above(folder: Path) -> Path | None:
-    """Give the nearest file above that pytest may go by, None where the folder has one itself or there is none."""
-    for place in (folder, *folder.parents):
-        found = next((place / name for name in _PYTEST_GOES_BY if (place / name).is_file()), None)
-        if found is not None:
-            return None if place == folder else found
+def _rootdir_file_above(folder: Path) -> Path | None:
+    """Return the nearest file above that may set pytest's rootdir; None if there is none or the folder has one."""
+    for parent in (folder, *folder.parents):
+        file = next((parent / name for name in _ROOTDIR_FILES if (parent / name).is_file()), None)
+        if file is not None:
+            return None if parent == folder else file
     return None
 
 
 def _missing(libraries: Mapping[str, str]) -> list[str]:
-    """Give the extras of the libraries that aren't installed, each once."""
+    """Return the extras of the libraries that aren't installed, each once."""
     absent = (extra for library, extra in libraries.items() if find_spec(library.partition(".")[0]) is None)
     return list(dict.fromkeys(absent))

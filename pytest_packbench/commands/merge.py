@@ -1,4 +1,4 @@
-"""`packbench merge`: runs that belong together, or the shards of one, become one run, judged by the suite's gates."""
+"""`packbench merge`: join runs of the same kind, or the shards of one run, and apply the suite's gates."""
 
 from __future__ import annotations
 
@@ -30,18 +30,20 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("runs", type=Path, nargs="+", help="the folders of the runs, or of all shards of one run")
+    parser.add_argument("runs", type=Path, nargs="+", help="the folders of the runs, or of all shards of a run")
     add_root(parser)
     add_packs(parser)
     add_output(parser)
     parser.add_argument("--baseline", type=Path, help="the run that max_ratio_to_baseline compares with")
     parser.add_argument(
-        "--allow-missing", action="store_true", help="merge although shards are missing: the run is partial and fails"
+        "--allow-missing",
+        action="store_true",
+        help="merge even if shards are missing: the merged run is partial and fails",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Merge, write the merged run, and say in the exit code whether its gates hold.
+    """Merge, write the merged run, and return 1 if it fails.
 
     Raises:
         UsageError: the runs can't be merged, or a file of the merged run can't be written.
@@ -63,50 +65,52 @@ def run(arguments: argparse.Namespace) -> int:
     if shards is not None and shards.missing and not arguments.allow_missing:
         raise UsageError(
             f"{len(shards.missing)} of {shards.count} shards missing: {shards.describe(shards.missing)}; "
-            "give them too, or --allow-missing"
+            "add them, or pass --allow-missing"
         )
     suite, pack = suite_and_pack(merged.suite, arguments)
     _check_rules(merged, suite, pack)
     earlier = BaselineLookup(stored=load_run(find_run_source(arguments.baseline)) if arguments.baseline else None)
     index = CaseIndex(suite.cases_path)
-    # a shard is run whole: what is in none was due
+    # shards together cover the suite: a case in none of them did not run
     absent = partial(_absent, merged, suite, shards, pack=pack, index=index) if shards is not None else None
-    # results come by case id, and a table of cases with trials goes by test id
+    # results come in the order of case ids, and the table of cases with trials is in that of test ids
     order: Order = "given" if merged.settings.get("trials", 1) == 1 else "test"
     evaluator = RunEvaluator(merged, suite.config, pack, earlier, order=order)
     writer = RunWriter(arguments.output, merged.suite, merged.run_id, atomic=True)
     try:
         with writer:
             writer.stream_results(_counted(merge.results(sorted(index), absent), evaluator))
-            told = evaluator.conclusion(replace(merged, partial=merge.partial()))
-            writer.write_page(SUMMARY, summary_markdown(told))
-            writer.complete(run_document(told))
+            conclusion = evaluator.conclusion(replace(merged, partial=merge.partial()))
+            writer.write_page(SUMMARY, summary_markdown(conclusion))
+            writer.complete(run_document(conclusion))
     except OSError as error:
-        named = str(error.filename or "")
-        if named and not named.endswith(".tmp") and merged.run_id not in named:
-            # a run can't be read
+        filename = str(error.filename or "")
+        if filename and not filename.endswith(".tmp") and merged.run_id not in filename:
+            # a run that is merged can't be read
             raise
-        # the error names a draft, which nobody asked for
+        # the error names a temporary file, which the user did not name
         raise UsageError(f"the merged run can't be written to {writer.folder}: {error.strerror or error}") from None
-    lines = summary_lines(told)
+    lines = summary_lines(conclusion)
     sys.stdout.write("\n".join([*lines, f"reports: {writer.folder}", ""]))
-    # the summary's own word: a failing case or a missing one fails a merge as it fails a run
-    return FINE if run_verdict(told).status == "passed" else FAILED
+    # as in the summary: a failing or missing case fails a merge as it fails a run
+    return FINE if run_verdict(conclusion).status == "passed" else FAILED
 
 
 def _check_output(output: Path) -> None:
-    there = next(path for path in (output, *output.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise UsageError(f"--output: {there} is no folder; expected a folder, or a new name")
+    existing = next(path for path in (output, *output.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise UsageError(f"--output: {existing} is not a folder; expected a folder, or a new name")
 
 
 def _check_rules(merged: Run, suite: Suite, pack: Pack) -> None:
     if suite.sha256 != merged.suite_sha256:
-        raise UsageError(f"the rules of suite {merged.suite} have changed since the runs; check out those of the runs")
+        raise UsageError(
+            f"the rules of suite {merged.suite} have changed since the runs; merge with the rules of the runs"
+        )
     if (pack.name, pack.version) != (merged.pack, merged.pack_version):
         raise UsageError(
-            f"the runs are of pack {merged.pack} {merged.pack_version}, and this is {pack.name} {pack.version}; "
-            "merge with the version that ran"
+            f"the runs used pack {merged.pack} {merged.pack_version}, but {pack.name} {pack.version} is installed; "
+            "merge with the version of the runs"
         )
 
 
@@ -117,7 +121,7 @@ def _counted(results: Iterable[CaseResult], evaluator: RunEvaluator) -> Iterator
 
 
 def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack, index: CaseIndex) -> CaseResult | None:
-    """Give the result of a case that stands in none of the shards; None where the suite has no such case."""
+    """Return the result of a case that is in none of the shards; None if the suite has no such case."""
     from pytest_packbench.cases.files import load_case
     from pytest_packbench.engine.result_builder import CaseRef, unscored_result
     from pytest_packbench.model.errors import CaseError
@@ -127,7 +131,7 @@ def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack,
         return None
     file = Path(os.path.relpath(case.path)).as_posix()
     loaded = None
-    # what can't be read would have been an error; here it only did not run
+    # a case that can't be read did not run either
     with suppress(CaseError):
         loaded = load_case(case, pack.case_model, file=file, pack=pack.name)
     place = CaseRef(
@@ -141,10 +145,5 @@ def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack,
     )
     missing = shards.missing
     kind = "shard_missing" if missing else "in_no_shard"
-<<<<<<< HEAD
-    told = f"not merged: shards {shards.describe(missing)}" if missing else "in none of the merged shards"
-    return unscored_result(place, "not_run", kind, told, timestamp=run.finished_at)
-=======
-    told = f"not merged: shards {shards.describe(missing)}" if missing else "in none of the merged shards"
-    return unscored(place, "not_run", kind, told, timestamp=run.finished_at)
->>>>>>> h-model
+    message = f"not merged: shards {shards.describe(missing)}" if missing else "in none of the merged shards"
+    return unscored_result(place, "not_run", kind, message, timestamp=run.finished_at)

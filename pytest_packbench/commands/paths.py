@@ -1,7 +1,9 @@
-"""What commands share: where they find suites, packs and runs, as pytest does, and the files that they write."""
+"""What commands share: the options for suites, packs and reports, the project's configuration, and writing a file."""
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,59 +12,117 @@ from pytest_packbench.runs.folder import OUTPUT
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
 
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.packs.registry import Packs
+    from pytest_packbench.pytest_plugin.project import Project
 
 
 ROOT = Path("storage") / "benchmarks"
+BUNDLED = Path(__file__).resolve().parent.parent / "_suites"
+_PYTEST_FILES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")
+_SHARED_FILES = ("pyproject.toml", "tox.ini", "setup.cfg")
+_PYTEST_SECTION = re.compile(rb"^\s*\[(tool[.:])?pytest\b", re.MULTILINE)
+_VARIABLES = ("PACKBENCH_ROOT", "PYTEST_ADDOPTS", "PYTEST_PLUGINS")
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Declare `--output`, the folder of reports."""
-    about = "the folder of reports (default reports/benchmarks)"
-    parser.add_argument("--output", type=Path, default=OUTPUT, help=about)
+    parser.add_argument(
+        "--output", type=Path, default=OUTPUT, help="the folder of reports (default: reports/benchmarks)"
+    )
 
 
 def add_root(parser: argparse.ArgumentParser) -> None:
     """Declare `--root`, the folder of suites."""
-    parser.add_argument("--root", type=Path, default=ROOT, help="the folder of suites (default storage/benchmarks)")
+    parser.add_argument(
+        "--root", type=Path, help="the folder of suites (default: ini packbench_root, else storage/benchmarks)"
+    )
 
 
 def add_packs(parser: argparse.ArgumentParser) -> None:
-    """Declare `--pack`, for packs that are not installed."""
-    about = "a pack that is not installed, from the current folder (repeat); installed ones are found by themselves"
-    parser.add_argument("--pack", dest="packs", action="append", default=[], metavar="MODULE:ATTR", help=about)
+    """Declare `--pack`, for packs that neither an installed package nor a conftest.py provides."""
+    parser.add_argument(
+        "--pack",
+        dest="packs",
+        action="append",
+        default=[],
+        metavar="MODULE:ATTR",
+        help="a pack to import from the current folder (repeat); packs of installed packages and of conftest.py "
+        "files are found without it",
+    )
 
 
-def packs_of(specs: Iterable[str]) -> Packs:
-    """Give all packs by name, those of `--pack` first.
+def packs_for_options(parser: argparse.ArgumentParser) -> Packs:
+    """Return the packs that add options to a command, and keep the project that they come from for the command.
+
+    A project that can't be read is reported when the command runs, so that its help works.
+    """
+    from pytest_packbench.packs.registry import Packs
+
+    try:
+        project = _configured_project()
+    except UsageError:
+        return Packs()
+    parser.set_defaults(project=project)
+    return Packs(project.packs if project is not None else ())
+
+
+def root_of(arguments: argparse.Namespace) -> Path:
+    """Return the folder of suites: `--root`, else as pytest finds it, relative to the current folder.
 
     Raises:
-        PackError: one of these can't be loaded.
+        UsageError: pytest can't read the project's configuration.
+    """
+    if arguments.root is not None:
+        root: Path = arguments.root
+        return root
+    project = _project_of(arguments)
+    return Path(os.path.relpath(project.root)) if project is not None else ROOT
+
+
+def new_root(arguments: argparse.Namespace) -> Path:
+    """Return the folder for a new suite: as `root_of`, but in the current folder where pytest's rootdir is another.
+
+    Raises:
+        UsageError: pytest can't read the project's configuration.
+    """
+    project = _project_of(arguments) if arguments.root is None else None
+    return ROOT if project is not None and project.rootdir != Path.cwd() else root_of(arguments)
+
+
+def packs_of(arguments: argparse.Namespace) -> Packs:
+    """Return all packs by name: those of `--pack`, else those of pytest's hooks, else the registered ones.
+
+    Raises:
+        PackError: a pack of `--pack` can't be loaded.
+        UsageError: pytest can't read the project's configuration.
     """
     from pytest_packbench.packs.registry import Packs, import_pack
 
-    return Packs(import_pack(spec) for spec in specs)
+    requested = [import_pack(spec) for spec in getattr(arguments, "packs", ())]
+    # with both options nothing of the project's configuration is needed
+    is_explicit = requested and getattr(arguments, "root", None) is not None
+    project = None if is_explicit else _project_of(arguments)
+    return Packs([*(project.packs if project is not None else ()), *requested])
 
 
 def suite_and_pack(name: str, arguments: argparse.Namespace) -> tuple[Suite, Pack]:
-    """Read a suite by `--root` and `--pack`, and give with it its pack as the suite uses it.
+    """Read a suite, and return with it its pack as the suite configures it.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such suite, or pytest can't read the project's configuration.
         SuiteError: its rules can't be read.
         PackError: its pack, or one of `--pack`, can't be loaded.
     """
-    packs = packs_of(arguments.packs)
-    suite = find_suite(name, arguments.root, packs)
+    packs = packs_of(arguments)
+    suite = find_suite(name, root_of(arguments), packs)
     return suite, packs[suite.config.pack].for_suite(suite.config)
 
 
 def find_suite(name: str, root: Path, packs: Packs | None = None) -> Suite:
-    """Read a suite by its name under the root, or by its folder; the wheel's where the root does not exist.
+    """Read a suite by its folder, or by its name under the root; of the wheel where the root does not exist.
 
     Args:
         name: its name, or its folder.
@@ -77,34 +137,72 @@ def find_suite(name: str, root: Path, packs: Packs | None = None) -> Suite:
     from pytest_packbench.api import load_suite
     from pytest_packbench.model.suite import CONFIG_NAME
 
-    bundled = Path(__file__).resolve().parent.parent / "_suites"
-    places = [Path(name), root / name, *([] if root.is_dir() else [bundled / name])]
-    for place in places:
-        if (place / CONFIG_NAME).is_file():
-            return load_suite(place, packs=packs)
-    raise UsageError(_absent(name, root, bundled))
+    for folder in (Path(name), root / name, *([] if root.is_dir() else [BUNDLED / name])):
+        if (folder / CONFIG_NAME).is_file():
+            return load_suite(folder, packs=packs)
+    raise UsageError(_no_suite(name, root))
 
 
-def _absent(name: str, root: Path, bundled: Path) -> str:
-    from pytest_packbench.cases.suites import missing_config_message
-    from pytest_packbench.model.suite import CONFIG_NAME
+def _no_suite(name: str, root: Path) -> str:
+    from pytest_packbench.cases.suites import find_suites, missing_config_message
 
-    there = root.is_dir()
-    listed = ", ".join(sorted(path.parent.name for path in (root if there else bundled).glob(f"*/{CONFIG_NAME}")))
     bare = missing_config_message(root / name) or missing_config_message(Path(name))
+    if root.is_dir():
+        listed = ", ".join(find_suites(root)) or "none"
+        if bare:
+            return f"{bare}; suites under {root}: {listed}"
+        return f'no suite is called "{name}" under {root}; available: {listed}'
     if bare:
-        return f"{bare}; known under {root}: {listed or 'none'}" if there else bare
-    if not there:
-        where = f"the folder {root} does not exist; give --root, or start packbench where it lies"
-        return f'no suite is called "{name}": {where}{f"; with the package: {listed}" if listed else ""}'
-    return f'no suite is called "{name}" under {root}; known: {listed or "none"}'
+        return bare
+    bundled = ", ".join(find_suites(BUNDLED))
+    where = f"the folder {root} does not exist; pass --root, or run packbench in the project's folder"
+    return f'no suite is called "{name}": {where}{f"; bundled suites: {bundled}" if bundled else ""}'
 
 
-def write_asked(path: Path, text: str) -> None:
-    """Write a file that was asked for by name, whole.
+def _project_of(arguments: argparse.Namespace) -> Project | None:
+    """Return what pytest finds in the current folder; read once per command."""
+    if not hasattr(arguments, "project"):
+        arguments.project = _configured_project()
+    project: Project | None = arguments.project
+    return project
+
+
+def _configured_project() -> Project | None:
+    """Return what pytest finds in the current folder; None, without starting pytest, where nothing configures it."""
+    if not _is_configured(Path.cwd()):
+        return None
+    from pytest_packbench.pytest_plugin.project import ProjectError, read_project
+
+    try:
+        return read_project()
+    except ProjectError as error:
+        raise UsageError(f"pytest can't read this project's configuration: {error}") from None
+
+
+def _is_configured(folder: Path) -> bool:
+    """Whether pytest, called in a folder, may find a setting or a conftest.py."""
+    if any(os.environ.get(name) for name in _VARIABLES) or any(folder.glob("test*/conftest.py")):
+        return True
+    for parent in (folder, *folder.parents):
+        if any((parent / name).is_file() for name in (*_PYTEST_FILES, "conftest.py")):
+            return True
+        if any(_PYTEST_SECTION.search(_content(parent / name)) for name in _SHARED_FILES):
+            return True
+    return False
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file that the user named, whole or not at all.
 
     Raises:
-        UsageError: it can't be written; the system's own error names a draft, which nobody asked for.
+        UsageError: it can't be written; the system's own error names a temporary file, which the user did not name.
     """
     from pytest_packbench.atomic import write_atomic
 

@@ -1,4 +1,4 @@
-"""`packbench schema`: the JSON Schemas of our files, made from the models that read them."""
+"""`packbench schema`: print the JSON Schema of a file format, generated from the model that reads it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cli import FINE, UsageError
+from pytest_packbench.commands.paths import packs_of
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from pytest_packbench.model.pack import Pack
+    from pytest_packbench.packs.registry import Packs
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 KINDS = ("case", "suite", "cassette", "record", "report")
@@ -20,29 +23,33 @@ KINDS = ("case", "suite", "cassette", "record", "report")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("kind", choices=KINDS)
-    about = "for case and suite: a pack's name, or its module:attr; all built-in packs where it isn't given"
-    parser.add_argument("--pack", help=about)
+    about = "for case and suite: a pack by its name or as MODULE:ATTR (default: all built-in packs)"
+    parser.add_argument("--pack", metavar="PACK", help=about)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the schema."""
-    sys.stdout.write(json.dumps(schema(arguments.kind, arguments.pack), indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(
+        json.dumps(schema(arguments.kind, arguments.pack, lambda: packs_of(arguments)), indent=2, ensure_ascii=False)
+        + "\n"
+    )
     return FINE
 
 
-def schema(kind: str, pack: str | None = None) -> dict[str, Any]:
-    """Give the JSON Schema (draft 2020-12) of a kind of file.
+def schema(kind: str, pack: str | None = None, packs: Callable[[], Packs] | None = None) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a file format.
 
     Args:
         kind: one of `KINDS`.
-        pack: for `case` and `suite`, a pack's name or `module:attr`; None for any built-in one, told apart by name.
+        pack: for `case` and `suite`, a pack's name or `module:attr`; None for the built-in packs, each under its name.
+        packs: returns the packs to choose from by name; the built-in and the installed ones by default.
 
     Raises:
         UsageError: there is no such pack.
         PackError: it can't be loaded.
     """
     if kind in {"case", "suite"}:
-        return {"$schema": DIALECT, **_of_packs(kind, pack)}
+        return {"$schema": DIALECT, **_schema_of_packs(kind, _chosen(pack, packs))}
     if kind == "cassette":
         from pytest_packbench.model.cassette import Cassette
 
@@ -52,35 +59,31 @@ def schema(kind: str, pack: str | None = None) -> dict[str, Any]:
     return {"$schema": DIALECT, **(RECORD if kind == "record" else REPORT)}
 
 
-def _of_packs(kind: str, pack: str | None) -> dict[str, Any]:
-    chosen = _chosen(pack)
+def _schema_of_packs(kind: str, packs: list[Pack]) -> dict[str, Any]:
     key = "pack_id" if kind == "case" else "pack"
-    found = []
+    schemas = []
     definitions: dict[str, Any] = {}
-    for one in chosen:
-        model = one.case_model if kind == "case" else one.suite_model
-        # packs may call different things by one name
-        prefix = f"{one.name}." if len(chosen) > 1 else ""
-        made = model.model_json_schema(by_alias=True, ref_template=f"#/$defs/{prefix}{{model}}")
-        definitions |= {prefix + name: part for name, part in made.pop("$defs", {}).items()}
-        if kind == "suite":
-            gate = definitions.get(f"{prefix}Gate", {"properties": {"metric": {}}})
-            gate["properties"]["metric"]["enum"] = list(one.suite_model.metric_names())
-        made["properties"][key] = {**made["properties"][key], "const": one.name}
-        found.append(made)
-    schemas = found[0] if len(found) == 1 else {"anyOf": found}
-    return {"$defs": definitions, **schemas} if definitions else schemas
+    for pack in packs:
+        model = pack.case_model if kind == "case" else pack.suite_model
+        # packs may use one name for different models
+        prefix = f"{pack.name}." if len(packs) > 1 else ""
+        generated = model.model_json_schema(by_alias=True, ref_template=f"#/$defs/{prefix}{{model}}")
+        definitions |= {prefix + name: definition for name, definition in generated.pop("$defs", {}).items()}
+        generated["properties"][key] = {**generated["properties"][key], "const": pack.name}
+        schemas.append(generated)
+    schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+    return {"$defs": definitions, **schema} if definitions else schema
 
 
-def _chosen(pack: str | None) -> list[Pack]:
+def _chosen(pack: str | None, packs: Callable[[], Packs] | None) -> list[Pack]:
     from pytest_packbench.packs.registry import Packs, builtin, import_pack
 
     if pack is None:
-        own = builtin()
-        return [own[name] for name in sorted(own)]
+        packs_by_name = builtin()
+        return [packs_by_name[name] for name in sorted(packs_by_name)]
     if ":" in pack:
         return [import_pack(pack)]
-    packs = Packs()
-    if pack not in packs:
-        raise UsageError(f'no pack is called "{pack}"; known: {", ".join(sorted(packs))}')
-    return [packs[pack]]
+    available = Packs() if packs is None else packs()
+    if pack not in available:
+        raise UsageError(f'no pack is called "{pack}"; available: {", ".join(sorted(available))}')
+    return [available[pack]]

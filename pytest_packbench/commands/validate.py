@@ -1,4 +1,4 @@
-"""`packbench validate`: whether any of our files can be read, and which version it is."""
+"""`packbench validate`: check any file of a suite or a run, and print its kind and version."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.registry import Packs
 
 
-# what a run leaves is known by its name where it has no line
+# an empty file of a run is recognized by its name
 _EMPTY = {
     "records.jsonl": "no eval record: no case of the run was scored",
     "errors.jsonl": "no error of a run",
@@ -45,37 +45,42 @@ _HEAD = f"head of a journal, version {JOURNAL_VERSION}"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("paths", nargs="+", type=Path, help="case, cassette, suite.yaml, report, .jsonl, or a folder")
+    parser.add_argument(
+        "paths", nargs="+", type=Path, help="a case, cassette, suite.yaml, report or .jsonl file, or a folder of them"
+    )
     add_packs(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print one line a file: what it is, or what is wrong with it and where."""
+    """Print one line per file: its kind, or what is wrong with it and where."""
     bad = False
-    packs = packs_of(arguments.packs)
+    packs = packs_of(arguments)
     for path in arguments.paths:
         for file in _files(path):
             try:
                 sys.stdout.write(printable(f"{file}: {kind_of(file, packs)}") + "\n")
             except (ValueError, OSError) as error:
                 bad = True
-                sys.stdout.write(printable(f"{_told_of(file, error)}: NOT VALID") + "\n")
+                sys.stdout.write(printable(f"{_error_text(file, error)}: NOT VALID") + "\n")
     return UNUSABLE if bad else FINE
 
 
 def kind_of(path: Path, packs: Packs) -> str:
-    """Read any file of ours as what it is, which is given with the version of its form.
+    """Recognize and check a file of a suite or a run.
+
+    Returns:
+        Its kind, with the version of its format.
 
     Raises:
-        ValueError: it can't be read as any; one line with the place.
-        OSError: it can't be read at all.
+        ValueError: the file is not valid; one line with the location.
+        OSError: the file can't be read.
     """
     if path.suffix in {".yaml", ".yml"}:
         return f"rules of a suite of pack {load_suite(path.parent, packs=packs).config.pack}"
     if path.suffix == ".jsonl":
         return _lines(path, packs)
     if is_report(path):
-        return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_cases(open_report(path).results)}"
+        return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_case_count(open_report(path).results)}"
     try:
         data = parse_json(path.read_bytes())
     except JsonError as error:
@@ -91,14 +96,14 @@ def _files(path: Path) -> Iterator[Path]:
         yield path
         return
     suffixes = {".json", ".jsonl", ".yaml"}
-    # a link that leads nowhere is a file that can't be read
-    found = (file for file in sorted(path.rglob("*")) if file.is_file() or not file.exists())
-    yield from (file for file in found if file.suffix in suffixes)
+    # a broken link is a file that can't be read
+    files = (file for file in sorted(path.rglob("*")) if file.is_file() or not file.exists())
+    yield from (file for file in files if file.suffix in suffixes)
 
 
-def _told_of(file: Path, error: ValueError | OSError) -> str:
+def _error_text(file: Path, error: ValueError | OSError) -> str:
     text = (error.strerror or str(error)) if isinstance(error, OSError) else " ".join(str(error).split())
-    # most errors tell the file, some by its full name
+    # most errors begin with the file, some with its absolute path
     text = text.replace(str(file.absolute()), str(file), 1)
     return text if text.startswith(str(file)) else f"{file}: {text}"
 
@@ -113,71 +118,70 @@ def _case(path: Path, data: Any, packs: Packs) -> str:
     return f"case of pack {case.pack_id}"
 
 
-def _cases(entries: Iterable[CaseResult]) -> str:
+def _case_count(results: Iterable[CaseResult]) -> str:
     cases: set[tuple[str, str]] = set()
     trials = 0
-    for entry in entries:
-        cases.add((entry.test_id, entry.file))
+    for result in results:
+        cases.add((result.test_id, result.file))
         trials += 1
-    told = f", {trials} trials" if trials != len(cases) else ""
-    return f"{pluralize(len(cases), 'case')}{told}"
+    return pluralize(len(cases), "case") + (f", {trials} trials" if trials != len(cases) else "")
 
 
 def _lines(path: Path, packs: Packs) -> str:
     kinds: dict[str, int] = {}
     ids: dict[str, int] = {}
-    torn, headed = "", False
+    truncated, has_head = "", False
     for line in case_lines(path):
         try:
             kind = _line(line, path, packs, ids)
         except InputError:
-            # it has its place already
+            # its message begins with the location
             raise
         except ValueError as error:
-            if kinds.keys() <= {_JOURNAL} and (kinds or headed) and not line.raw.endswith(b"\n"):
-                torn = "; the last line was cut short and is left out"
+            if kinds.keys() <= {_JOURNAL} and (kinds or has_head) and not line.raw.endswith(b"\n"):
+                truncated = "; the last line is truncated and was skipped"
                 break
             raise ValueError(f"{path}:{line.number}: {error}") from None
         if kind == _HEAD and not kinds:
-            headed = True
+            has_head = True
         else:
             kinds[kind] = kinds.get(kind, 0) + 1
-    return _told(path, kinds, headed=headed) + torn
+    return _kind_of_lines(path, kinds, has_head=has_head) + truncated
 
 
-def _told(path: Path, kinds: dict[str, int], *, headed: bool) -> str:
+def _kind_of_lines(path: Path, kinds: dict[str, int], *, has_head: bool) -> str:
     if len(kinds) > 1:
-        raise ValueError(f"holds lines of several kinds: {', '.join(sorted(kinds))}")
+        raise ValueError(f"contains lines of several kinds: {', '.join(sorted(kinds))}")
     for kind, number in kinds.items():
         return f"{pluralize(number, 'line')}, each {kind}"
-    if headed:
+    if has_head:
         return f"{_HEAD}, and no entry"
     if path.name not in _EMPTY:
-        raise ValueError(f"empty: nothing in it tells what it is; the files of a run are {', '.join(_EMPTY)}")
+        raise ValueError(f"empty: its kind is not known; expected one of {', '.join(_EMPTY)}")
     return f"empty: {_EMPTY[path.name]}"
 
 
 def _line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
-    """Tell what a line is by the keys that it has, then check it as that."""
+    """Recognize a line by its keys, check it, and return its kind."""
     try:
         record = EvalRecord.from_json_line(line.raw, strict=False)
     except RecordError as error:
-        found = _object(line.raw)
-        if "test_suite" in found or "schema_version" in found:
+        data = _object(line.raw)
+        if "test_suite" in data or "schema_version" in data:
             raise
-        if "pack_id" in found and "case_type" in found:
-            return _case_line(line, found["pack_id"], path, packs, ids)
-        if not found and (ids or b'"pack_id"' in line.raw):
-            # the reader of records speaks of records
+        if "pack_id" in data and "case_type" in data:
+            return _case_line(line, data["pack_id"], path, packs, ids)
+        if not data and (ids or b'"pack_id"' in line.raw):
+            # raises the error of a case: that of a record would mislead
             parse_line(line, Case, file=str(path), pack=None)
-        if HEADER_KEY in found:
-            return _journal_head(found)
-        if "suite" in found and "nodeid" in found:
-            parse_result(found)
+        if HEADER_KEY in data:
+            return _journal_head(data)
+        if "suite" in data and "nodeid" in data:
+            parse_result(data)
             return _JOURNAL
-        if found.keys() & {"result", "kind", "message"}:
-            check_line(found)
-            return f"{'result' if 'result' in found else 'error'} of a run, version 1"
+        if data.keys() & {"result", "kind", "message"}:
+            check_line(data)
+            return f"{'result' if 'result' in data else 'error'} of a run, version 1"
         raise ValueError(str(error)) from None
     problem = extension_problem(record.packbench) if record.packbench is not None else None
     if problem is not None:
@@ -192,22 +196,24 @@ def _case_line(line: CaseLine, name: Any, path: Path, packs: Packs, ids: dict[st
     case_id = parse_line(line, packs[name].case_model, file=str(path), pack=None).case.id
     first = ids.setdefault(case_id, line.number)
     if first != line.number:
-        problem = Problem("/id", f'"{case_id}" stands already in line {first}', "give it an id of its own")
+        problem = Problem("/id", f'duplicate id "{case_id}", used in line {first}', "choose another id")
         raise CaseError(format_location(str(path), line.number), [problem])
     return f"case of pack {name}"
 
 
 def _object(line: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        data = json.loads(line)
     except (ValueError, RecursionError):
-        found = None
-    return found if isinstance(found, dict) else {}
+        data = None
+    return data if isinstance(data, dict) else {}
 
 
-def _journal_head(found: dict[str, Any]) -> str:
-    if type(found[HEADER_KEY]) is not int or found[HEADER_KEY] != JOURNAL_VERSION:
-        raise ValueError(f"{HEADER_KEY}: got {found[HEADER_KEY]!r:.60}; this program reads {JOURNAL_VERSION}")
-    if not isinstance(found.get("run"), dict):
-        raise ValueError("run: expected an object")  # noqa: TRY004 - a file's mistake, told as all others
+def _journal_head(data: dict[str, Any]) -> str:
+    if type(data[HEADER_KEY]) is not int or data[HEADER_KEY] != JOURNAL_VERSION:
+        raise ValueError(
+            f"{HEADER_KEY}: got {data[HEADER_KEY]!r:.60}; expected {JOURNAL_VERSION}, the version that packbench reads"
+        )
+    if not isinstance(data.get("run"), dict):
+        raise ValueError("run: expected an object")  # noqa: TRY004 - a mistake in a file, reported like the others
     return _HEAD

@@ -1,18 +1,19 @@
-"""One case in one pytest item: held back or attempted, then concluded, decided and reported.
+"""One case in one pytest item: attempted or not, then scored, compared with its threshold and reported.
 
-An item that a case file gives and a test of the user's own go the same way; they differ in who makes the attempt.
+Items of case files and marked tests share this; in a marked test the test itself makes the attempt.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cases.files import format_location
+from pytest_packbench.cases.files import find_case, format_location, load_case
 from pytest_packbench.engine.attempt import Failure, attempt, user_frames
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.result_builder import (
@@ -23,13 +24,13 @@ from pytest_packbench.engine.result_builder import (
     error_trial,
     not_run_trial,
 )
-from pytest_packbench.model.errors import describe_error
+from pytest_packbench.model.errors import CaseError, describe_error
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.model.score import judged
 from pytest_packbench.pytest_plugin.explain import explain_error, explain_failure, explanation_at
-from pytest_packbench.pytest_plugin.stash import AHEAD, ATTRIBUTE, CONTEXTS, RESUMED, RUN_ID
+from pytest_packbench.pytest_plugin.stash import CONTEXTS, PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
@@ -42,20 +43,20 @@ if TYPE_CHECKING:
 
 
 RUN = "packbench_run"
-"""The attribute of an item that holds its case."""
+"""The attribute of an item for its case."""
 
 _BROKEN = frozenset({"error", "vacuous"})
 _Failed: Any = pytest.fail.Exception
 
 
-class CaseFailure(Exception):  # noqa: N818 - pytest shows the name: a case failed, nothing broke
-    """A case was scored and its score is under its threshold."""
+class CaseFailure(Exception):  # noqa: N818 - pytest shows the name, and a failed case is not an error
+    """The score of a case is below its threshold."""
 
 
-class CaseBroken(_Failed):  # type: ignore[misc]  # pytest gives the class as an attribute of a function only
+class CaseBroken(_Failed):  # type: ignore[misc]  # pytest exposes the class only as an attribute of a function
     """A case could not be scored.
 
-    Without a traceback: it would be ours, and pytest would parse every file in it for each case.
+    It has no traceback, which would show only this package, and for which pytest would parse each file, in each case.
     """
 
     def __init__(self, message: str) -> None:
@@ -64,26 +65,26 @@ class CaseBroken(_Failed):  # type: ignore[misc]  # pytest gives the class as an
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class CaseRun:
-    """A case in an item: where it stands, and what its attempts left.
+    """A case in an item, and the results of its attempts.
 
     Attributes:
         item: pytest's item.
-        nodeid: what pytest calls the item, without the group that xdist may append.
+        nodeid: the item's node id, without the group that xdist may append.
         suite: the case's suite.
         pack: the suite's pack.
         path: the case file, absolute.
-        file: the case file as node ids name it.
-        line: the case's line in a file of many, from 1; 0 where the file is the case.
-        name: the case's id; what stands in for it where there is none that can be used.
-        loaded: the case; None where it can't be read.
+        file: the case file as in node ids.
+        line: the case's line in a file of many, from 1; 0 if the file has one case.
+        name: the case's id, or a substitute if it has no valid one.
+        loaded: the case; None if it can't be read.
         problem: why it can't be run, in one line; empty otherwise.
-        kind: the name of that reason.
-        own_test: node id of the user's own test function that runs the case; empty where the case's item does.
-        results: what the attempts left, one for each trial, once they are over.
-        result: the case's verdict over them: the one result where there is one trial.
-        explanation: what to show for the verdict where it isn't `passed`.
-        told: the result that a report has told of.
-        keywords: those of the item's last report.
+        kind: the kind of that problem.
+        test_function: node id of the marked test function that runs the case; empty for the item of a case file.
+        results: the results of the attempts, one for each trial, once all have ended.
+        result: the result of the case: of its only trial, or of all of them.
+        explanation: the text to show for a verdict other than `passed`.
+        reported: the result that is in a report already.
+        keywords: the keywords of the item's last report.
     """
 
     item: pytest.Item
@@ -97,26 +98,26 @@ class CaseRun:
     loaded: LoadedCase | None
     problem: str
     kind: str = "case_unreadable"
-    own_test: str = ""
+    test_function: str = ""
     results: tuple[CaseResult, ...] = ()
     result: CaseResult | None = None
     explanation: str = ""
-    told: CaseResult | None = None
+    reported: CaseResult | None = None
     keywords: Mapping[str, Any] | None = None
 
     @property
     def where(self) -> str:
-        """Where the case stands, for people: `FILE`, or `FILE:LINE`."""
+        """The case's location for people: `FILE`, or `FILE:LINE`."""
         return format_location(self.file, self.line)
 
     @property
     def target(self) -> str:
-        """How records name the target where the user's own test is one; empty where the suite has its own."""
-        return f"{TEST_TARGET_PREFIX}{self.own_test}" if self.own_test else ""
+        """The target's name in records if a marked test is the target; empty otherwise."""
+        return f"{TEST_TARGET_PREFIX}{self.test_function}" if self.test_function else ""
 
     def place(self) -> CaseRef:
-        """Say for records where the case stands."""
-        return place_at(
+        """Return the case's identity and location for records."""
+        return place_of(
             self.suite,
             self.pack,
             self.path,
@@ -128,73 +129,73 @@ class CaseRun:
         )
 
     def execute(self) -> None:
-        """Attempt and score the case, unless it is held back.
+        """Attempt and score the case, unless it must not run.
 
         Raises:
-            CaseBroken: there is no score, or the score means nothing.
-            pytest.skip.Exception: the case's notes say so, or the run's caps were reached before.
+            CaseBroken: there is no score, or no valid one.
+            pytest.skip.Exception: the case is quarantined, or the run has reached a limit.
         """
         place = self.place()
-        held = self.held_back(place)
-        trials = [held] if held is not None else self._attempted(place)
-        self.conclude([self.shown_to_hooks(place, one) for one in trials])
+        refused = self.refuse(place)
+        trials = [refused] if refused is not None else self._attempt(place)
+        self.conclude([self.call_record_hooks(place, trial) for trial in trials])
 
-    def held_back(self, place: CaseRef) -> Trial | None:
-        """Say why the case is not to be run: it can't be, or its notes say so; None where it is."""
+    def refuse(self, place: CaseRef) -> Trial | None:
+        """Return the trial of a case that must not run, with the reason: it is unreadable, or quarantined."""
         if self.problem or self.loaded is None:
             return error_trial(place, Failure(kind=self.kind, message=self.problem))
         skip = self.loaded.case.notes.skip
         return None if skip is None else not_run_trial(place, "skip", f"quarantined (skip): {skip}")
 
-    def _attempted(self, place: CaseRef) -> list[Trial]:
+    def _attempt(self, place: CaseRef) -> list[Trial]:
         stash = self.item.config.stash
         contexts = stash[CONTEXTS]
-        kept = {trial: carried_over_trial(result, place) for trial, result in self.kept().items()}
-        if len(kept) == contexts.settings.trials:
-            return [kept[trial] for trial in sorted(kept)]
+        resumed = {number: carried_over_trial(result, place) for number, result in self.resumed_results().items()}
+        if len(resumed) == contexts.settings.trials:
+            return [resumed[number] for number in sorted(resumed)]
         try:
             context = contexts.context(self.suite)
         except TargetError as error:
             details = user_frames(error.__cause__) if error.__cause__ is not None else ()
             return [error_trial(place, Failure(kind="target_missing", message=str(error), details=details))]
-        ahead = stash.get(AHEAD, None)
-        if ahead is not None:
-            return ahead.take(self, kept)
+        prefetcher = stash.get(PREFETCHER, None)
+        if prefetcher is not None:
+            return prefetcher.take(self, resumed)
         if self.loaded is None:
-            raise ValueError("a case that can't be read is not attempted")
+            raise ValueError("an unreadable case is not attempted")
         return [build_trial(place, attempt(context, self.loaded), context, stash[RUN_ID])]
 
-    def kept(self) -> Mapping[int, CaseResult]:
-        """Give the results that a resumed run has of the case already, by trial."""
+    def resumed_results(self) -> Mapping[int, CaseResult]:
+        """Return the case's results in the run that is resumed, by the number of the trial."""
         resumed = self.item.config.stash.get(RESUMED, None)
         if resumed is None or self.problem or self.loaded is None:
             return {}
         return resumed.trials(self.suite, self.name)
 
-    def shown_to_hooks(self, place: CaseRef, one: Trial) -> Trial:
-        """Show a trial's record to the users' hooks; one that raises makes the trial an error."""
-        # all hooks first: those of the item's own folders take longer to find
-        if one.result.record is None or not self.item.config.hook.pytest_packbench_record.get_hookimpls():
-            return one
-        # what a hook does to its copy changes no file
-        shown = EvalRecord.from_json(deepcopy(one.result.record))
+    def call_record_hooks(self, place: CaseRef, trial: Trial) -> Trial:
+        """Call `pytest_packbench_record` with a trial's record; the trial is an error if a hook raises."""
+        # `ihook` takes longer than to see that there is no such hook at all
+        if trial.result.record is None or not self.item.config.hook.pytest_packbench_record.get_hookimpls():
+            return trial
+        # a copy: a hook can't change what is written
+        record = EvalRecord.from_json(deepcopy(trial.result.record))
         try:
-            self.item.ihook.pytest_packbench_record(item=self.item, record=shown)
-        except Exception as error:  # noqa: BLE001 - a hook may be anybody's
+            self.item.ihook.pytest_packbench_record(item=self.item, record=record)
+        except Exception as error:  # noqa: BLE001 - hooks are the user's code
             message = f"the hook pytest_packbench_record raised {describe_error(error)}"
             failure = Failure(kind="hook_error", message=message, details=user_frames(error))
-            return error_trial(place, failure, trial=one.result.trial)
-        return one
+            return error_trial(place, failure, trial=trial.result.trial)
+        return trial
 
     def conclude(self, trials: list[Trial]) -> None:
-        """Keep the results, and stop where there is nothing to compare.
+        """Store the results, and stop if there is no score.
 
         Raises:
-            CaseBroken: there is no score, or the score means nothing.
+            CaseBroken: there is no score, or no valid one.
             pytest.skip.Exception: the case was not run.
         """
         self.explanation = ""
-        self.results = tuple(one.result for one in trials)
+        self.results = tuple(trial.result for trial in trials)
         result = self.results[0]
         if len(trials) > 1:
             from pytest_packbench.analysis.trials import fold_case
@@ -209,20 +210,20 @@ class CaseRun:
             self.explanation = explain_failure(self, trials)
 
     def decide(self) -> None:
-        """Compare score and threshold: nothing where the case passed.
+        """Compare score and threshold.
 
         Raises:
-            CaseFailure: the score is under the threshold.
-            pytest.xfail.Exception: the case names a hole or is quarantined, or gates alone decide.
+            CaseFailure: the score is below the threshold.
+            pytest.xfail.Exception: the case is a known hole or quarantined, or only gates decide.
         """
         result = self.result
         if result is None:
             raise CaseBroken("the case was not set up")
-        # with --runxfail people want to see what xfail hides
+        # --runxfail shows what xfail hides
         strict = bool(self.item.config.option.runxfail)
         if result.verdict == "known_hole" and not (strict and result.score is not None):
             raise pytest.xfail.Exception(printable(result.message))
-        if result.verdict == "passed" if len(self.results) > 1 else _reaches(result):
+        if result.verdict == "passed" if len(self.results) > 1 else _reaches_threshold(result):
             return
         line = self.explanation.partition("\n")[0] or printable(result.message)
         if self.item.config.stash[CONTEXTS].settings.gate == "suite" and not strict:
@@ -230,30 +231,30 @@ class CaseRun:
         self.explanation = self.explanation or line
         raise CaseFailure(line)
 
-    def note_trouble(self, error: BaseException) -> None:
-        """Take what broke a phase before there was a result: an item leaves that to whoever reads its reports."""
+    def note_error(self, error: BaseException) -> None:
+        """Record an exception that ended a phase without a result; for case files the recorder does so from reports."""
 
     def explains(self, error: BaseException) -> bool:
-        """Whether an exception that ended a phase is one that the explanation tells of."""
+        """Whether the explanation is that of an exception that ended a phase."""
         return isinstance(error, CaseFailure | CaseBroken)
 
     def _stop_broken(self, trials: list[Trial]) -> None:
-        for one in trials:
-            if one.attempt is not None and one.result.verdict in _BROKEN:
+        for trial in trials:
+            if trial.attempt is not None and trial.result.verdict in _BROKEN:
                 break
         else:
             # an earlier session scored it
             return
-        self.explanation = explain_error(self, one)
-        failure = one.attempt.failure
-        stop = CaseBroken(printable(one.result.message))
-        # a debugger goes to where the user's own code raised
+        self.explanation = explain_error(self, trial)
+        failure = trial.attempt.failure
+        stop = CaseBroken(printable(trial.result.message))
+        # a debugger stops where the user's code raised
         raise stop.with_traceback(failure.raised.__traceback__) if failure is not None and failure.raised else stop
 
 
 def run_of(item: pytest.Item) -> CaseRun | None:
-    """Give the case of an item; None where the item has none."""
-    # an attribute: of many cases, a stash each would take more than the cases
+    """Return the case of an item; None if it has none."""
+    # an attribute, because a stash per item would take more memory than its case
     run: CaseRun | None = getattr(item, RUN, None)
     return run
 
@@ -265,20 +266,20 @@ class Reporter:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Add what a case tells to the report of a phase."""
+        """Add the results and the explanation of a case to the report of a phase."""
         run = run_of(item)
         if run is None:
             return (yield)
         error = call.excinfo.value if call.excinfo is not None else None
-        is_news = call.when != "teardown" and _has_news(run, error)
+        has_result = call.when != "teardown" and _has_new_result(run, error)
         report = yield
-        _complete(report, run, None if call.when == "teardown" else error, is_news=is_news)
+        _complete(report, run, None if call.when == "teardown" else error, has_result=has_result)
         return report
 
 
 def properties(result: CaseResult) -> list[tuple[str, Any]]:
-    """Give what JUnit and other reports show of a case beside its outcome."""
-    found = {
+    """Return the properties of a case for JUnit and other reports."""
+    values = {
         "suite": result.suite,
         "case_type": result.case_type,
         "difficulty": result.difficulty,
@@ -287,81 +288,92 @@ def properties(result: CaseResult) -> list[tuple[str, Any]]:
         "threshold": result.threshold,
         "match_depth": result.match_depth,
     }
-    return [(name, value) for name, value in found.items() if value not in {None, ""}]
+    return [(name, value) for name, value in values.items() if value not in {None, ""}]
 
 
 def is_of_case(report: pytest.TestReport) -> bool:
-    """Whether a report is that of a case: then it bears a case's properties."""
+    """Whether a report is that of a case, by its properties."""
     return "verdict" in dict(report.user_properties)
 
 
-def pack_report(report: pytest.TestReport) -> None:
-    """Make of a report's results what xdist can send: ASCII, for an answer may hold what it can't, a lone surrogate."""
-    results = getattr(report, ATTRIBUTE, None)
+def encode_report(report: pytest.TestReport) -> None:
+    """Encode a report's results for xdist: as ASCII, because it can't send lone surrogates of answers."""
+    results = getattr(report, RESULTS_ATTRIBUTE, None)
     if results is not None:
-        setattr(report, ATTRIBUTE, json.dumps([result.as_json() for result in results]))
+        setattr(report, RESULTS_ATTRIBUTE, json.dumps([result.as_json() for result in results]))
 
 
-def unpack_report(report: pytest.TestReport) -> None:
-    """Make of what xdist has sent a report of this process again."""
-    results: object = report.__dict__.get(ATTRIBUTE)
+def decode_report(report: pytest.TestReport) -> None:
+    """Decode a report that xdist has sent."""
+    results: object = report.__dict__.get(RESULTS_ATTRIBUTE)
     if isinstance(results, str):
-        setattr(report, ATTRIBUTE, tuple(CaseResult.from_json(one) for one in json.loads(results)))
+        setattr(report, RESULTS_ATTRIBUTE, tuple(CaseResult.from_json(result) for result in json.loads(results)))
     text = report.longrepr
     if report.failed and isinstance(text, str) and is_of_case(report):
         report.longrepr = explanation_at(report.location, text)  # type: ignore[assignment]  # pytest's own is private
 
 
-def place_at(
+def place_of(
     suite: Suite, pack: Pack, path: Path, *, file: str, line: int, name: str, nodeid: str, loaded: LoadedCase | None
 ) -> CaseRef:
-    """Say for records where a case stands; the arguments are as in `CaseRun`."""
-    # as its node id names it, but a bundled one without the machine's own folders
-    shown = f"bundled:{suite.name}/{path.relative_to(suite.path).as_posix()}" if suite.bundled else file
+    """Return a case's identity and location for records; the arguments are as in `CaseRun`."""
+    # a bundled suite is named without this machine's folders
+    location = f"bundled:{suite.name}/{path.relative_to(suite.path).as_posix()}" if suite.bundled else file
     return CaseRef(
         suite=suite,
         pack=pack,
         case_id=name,
         nodeid=nodeid,
-        file=format_location(shown, line) if line else shown,
+        file=format_location(location, line) if line else location,
         folder=path.parent.name,
         loaded=loaded,
     )
 
 
-def _reaches(result: CaseResult) -> bool:
+def place_of_uncollected(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, nodeid: str) -> CaseRef:
+    """Return the same for a case that this process has not collected; the case is read for it."""
+    case = find_case(str(path), name)
+    loaded = None
+    if case is not None:
+        with suppress(CaseError):
+            loaded = load_case(case, pack.case_model, file=file, pack=pack.name)
+    line = case.line if case is not None else 0
+    return place_of(suite, pack, path, file=file, line=line, name=name, nodeid=nodeid, loaded=loaded)
+
+
+def _reaches_threshold(result: CaseResult) -> bool:
     if result.score is None or result.threshold is None:
         return result.verdict == "passed"
     return judged(result.score, result.threshold) == "passed"
 
 
-def _has_news(run: CaseRun, error: BaseException | None) -> bool:
-    """See whether a phase has brought a result, and let reports show its properties."""
+def _has_new_result(run: CaseRun, error: BaseException | None) -> bool:
+    """Whether a phase has produced a result; its properties are added to the item."""
     if error is not None and run.result is None:
-        run.note_trouble(error)
-    if run.result is None or run.result is run.told:
+        run.note_error(error)
+    if run.result is None or run.result is run.reported:
         return False
-    run.told = run.result
+    run.reported = run.result
     run.item.user_properties.extend(properties(run.result))
     return True
 
 
-def _complete(report: pytest.TestReport, run: CaseRun, error: BaseException | None, *, is_news: bool) -> None:
-    # pytest keeps every report to the end, each with the names of all folders above
+def _complete(report: pytest.TestReport, run: CaseRun, error: BaseException | None, *, has_result: bool) -> None:
+    # share equal keywords: pytest keeps all reports, each with the names of all parent folders
     if run.keywords == report.keywords:
         report.keywords = run.keywords
     run.keywords = report.keywords
-    if is_news:
-        setattr(report, ATTRIBUTE, run.results)
-        if not run.own_test and AHEAD in run.item.config.stash:
-            # the setup only waited for what ran beside other cases
+    if has_result:
+        setattr(report, RESULTS_ATTRIBUTE, run.results)
+        if not run.test_function and PREFETCHER in run.item.config.stash:
+            # the setup only waited: the attempts ran in parallel to other cases
             report.duration = sum(result.duration_ms for result in run.results) / 1000
     if error is None:
         return
     if run.explanation and run.explains(error):
         text = run.explanation
-        # what is no failure has no place to point to
+        # only a failure has a location
         report.longrepr = explanation_at(report.location, text) if report.failed else text  # type: ignore[assignment]  # as above
-    if run.own_test and report.failed and run.result is not None and run.result.verdict in _BROKEN:
-        # as for cases from files: all up to the score is setup, and call compares
+    if run.test_function and report.failed and run.result is not None and run.result.verdict in _BROKEN:
+        # as for case files: everything up to the score is setup
         report.when = "setup"

@@ -1,4 +1,4 @@
-"""Collection: a case file is a `pytest.File` with an item a case, `<path>::<case id>`."""
+"""Collection: a case file is a `pytest.File` with one item per case, `<path>::<case id>`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pytest_packbench.cases.files import (
     unreadable_file,
 )
 from pytest_packbench.cases.load import parse_case
-from pytest_packbench.model.errors import CaseError, duplicate_id
+from pytest_packbench.model.errors import CaseError, Problem
 from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.run import Shard
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.selection import Asked
+    from pytest_packbench.pytest_plugin.selection import Selection
     from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
 _MARKS = 10_000
-# pytest's own heeds what is looked at beside it; Hypothesis' ignores its folder
+# hook implementations that are covered by other checks (pytest's) or ignore only their own folder (Hypothesis')
 _IGNORING_FOLDERS = {"main", "hypothesispytest"}
 _IGNORING = ("collect_ignore", "collect_ignore_glob")
 
@@ -49,7 +49,7 @@ class CaseItem(pytest.Item):
     """One case as a test.
 
     Attributes:
-        packbench_run: the case, and what its attempts left.
+        packbench_run: the case, and the results of its attempts.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class CaseItem(pytest.Item):
         super().__init__(**kwargs)
         self.packbench_run = CaseRun(
             item=self,
-            # the same text is kept once: reports keep pytest's own to the end
+            # the same object as in reports, to save memory
             nodeid=self.nodeid,
             suite=suite,
             pack=pack,
@@ -74,37 +74,37 @@ class CaseItem(pytest.Item):
 
     @property
     def ihook(self) -> Any:
-        """Calls hooks as the file does: pytest would look at each path anew."""
+        """The hooks of the file: pytest would look them up for each path again."""
         return self.parent.ihook if self.parent is not None else super().ihook
 
     @cached_property
     def location(self) -> tuple[str, int | None, str]:
-        """Give file, line and id for reports; pytest's own way takes longer than reading the case."""
+        """File, line and id for reports; pytest's own computation takes longer than reading the case."""
         path, line, name = self.reportinfo()
         root = str(self.config.rootpath) + os.sep
         text = str(path)
-        # from outside rootdir the way is pytest's to find
+        # outside rootdir pytest finds the relative path
         return (text.removeprefix(root), line, name) if text.startswith(root) else super().location
 
     def setup(self) -> None:
-        """Run and score the case: a problem here is an error in pytest's words."""
+        """Run and score the case; pytest reports a problem here as an error."""
         self.packbench_run.execute()
 
     def runtest(self) -> None:
-        """Compare score and threshold: a problem here is a failure in pytest's words."""
+        """Compare score and threshold; pytest reports a problem here as a failure."""
         self.packbench_run.decide()
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Explain a case that failed; anything else is pytest's to show."""
+        """Return the explanation of a failed case; pytest shows any other exception."""
         if isinstance(excinfo.value, CaseFailure):
             return self.packbench_run.explanation
         if isinstance(excinfo.value, pytest.xfail.Exception):
-            # its traceback is all ours, and pytest would parse every file in it for each case
+            # without a traceback, which would show only this package
             return self.packbench_run.explanation or str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Give the file, the case's line from 0, and the plain id, as editors need them."""
+        """Return the file, the case's line from 0, and its id, as editors need them."""
         return self.path, max(self.packbench_run.line - 1, 0), self.name
 
 
@@ -112,7 +112,7 @@ class CaseFile(pytest.File):
     """A file of one case.
 
     Attributes:
-        suite: the suite that it belongs to.
+        suite: the suite of the case.
         pack: the suite's pack.
     """
 
@@ -123,15 +123,15 @@ class CaseFile(pytest.File):
 
     @property
     def ihook(self) -> Any:
-        """Calls hooks as the folder does: the conftest.py files that count for both are the same."""
+        """The hooks of the folder: the same conftest.py files apply to both."""
         return self.parent.ihook if self.parent is not None else super().ihook
 
     def collect(self) -> Iterator[CaseItem]:
-        """Give the case, or an item whose setup tells why it can't be read: one bad file hides no other."""
+        """Return the case, or an item whose setup reports why it can't be read, so that a bad file hides no other."""
         loaded, problem = None, ""
         name = self.path.stem
         try:
-            # in one piece: a buffer would cost more than it saves
+            # in one piece: buffering would be slower
             with self.path.open("rb", buffering=0) as file:
                 raw = file.readall()
             loaded = parse_case(raw, self.pack.case_model, source=self.nodeid, stem=name, pack=self.pack.name)
@@ -143,21 +143,21 @@ class CaseFile(pytest.File):
 
 
 class CaseLines(CaseFile):
-    """A file of many cases, one a line.
+    """A file of many cases, one per line.
 
     Attributes:
         shard: the part of the cases to collect; None for all.
-        only: the names of the only cases that are asked for; empty for all.
+        only: the names of the requested cases; empty for all.
     """
 
     def __init__(self, *, shard: Shard | None, only: frozenset[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.shard = shard
-        # what stands in for the id of a line that has none is known when all lines were looked at
+        # the substitutes for missing ids are known only after all lines are read
         self.only = frozenset() if any(map(is_line_name, only)) else only
 
     def collect(self) -> Iterator[CaseItem]:
-        """Give the cases line by line, each bad line as an item of its own whose setup tells what is wrong."""
+        """Yield the cases line by line; a bad line becomes an item whose setup reports what is wrong."""
         first: dict[str, CaseItem] = {}
         try:
             for line in case_lines(self.path):
@@ -165,12 +165,12 @@ class CaseLines(CaseFile):
                 if item is None:
                     continue
                 other = first.setdefault(item.name, item)
-                yield item if other is item else self._twin(item, other)
+                yield item if other is item else self._duplicate(item, other)
         except OSError as error:
-            # it counts as one case, which is in one shard
+            # the file counts as one case, in one shard
             if self.shard is None or self.path.stem in self.shard:
                 problem = str(CaseError(self.nodeid, [unreadable_file(error)]))
-                yield self._made(0, self.path.stem, None, problem)
+                yield self._new_item(0, self.path.stem, None, problem)
 
     def _item(self, line: CaseLine) -> CaseItem | None:
         name = None
@@ -185,29 +185,29 @@ class CaseLines(CaseFile):
         except CaseError as error:
             problem = str(error)
             name = name or read_id(line.raw) or line_name(self.path.name, line.number)
-        return self._made(line.number, name, loaded, problem)
+        return self._new_item(line.number, name, loaded, problem)
 
-    def _twin(self, item: CaseItem, other: CaseItem) -> CaseItem:
-        """Name the later one of two by its line: pytest would take them for one."""
+    def _duplicate(self, item: CaseItem, other: CaseItem) -> CaseItem:
+        """Return an item named after its line for the second case of an id: node ids must differ."""
         line = item.packbench_run.line
-        named = self._made(line, line_name(self.path.name, line), None, item.packbench_run.problem)
-        _say_twice(other.packbench_run, item.packbench_run.where)
-        _say_twice(named.packbench_run, other.packbench_run.where, item.name)
+        named = self._new_item(line, line_name(self.path.name, line), None, item.packbench_run.problem)
+        _set_duplicate(other.packbench_run, item.packbench_run.where)
+        _set_duplicate(named.packbench_run, other.packbench_run.where, item.name)
         return named
 
-    def _made(self, line: int, name: str, loaded: LoadedCase | None, problem: str) -> CaseItem:
-        made: CaseItem = CaseItem.from_parent(
+    def _new_item(self, line: int, name: str, loaded: LoadedCase | None, problem: str) -> CaseItem:
+        item: CaseItem = CaseItem.from_parent(
             self, name=name, suite=self.suite, pack=self.pack, loaded=loaded, problem=problem, line=line
         )
-        return made
+        return item
 
 
 class CaseFolder(pytest.Directory):
-    """A folder of cases: its case files are taken without asking every plugin about each.
+    """A folder of cases: its case files are collected without calling every plugin for each.
 
     Attributes:
-        collector: knows the suites.
-        linked: whether a link leads to it, or to a folder over it.
+        collector: has the suites.
+        linked: whether it, or a parent folder, is a symbolic link.
     """
 
     def __init__(self, *, collector: Collector, **kwargs: Any) -> None:
@@ -217,7 +217,7 @@ class CaseFolder(pytest.Directory):
 
     @property
     def ihook(self) -> Any:
-        """Calls hooks; once all is collected no conftest.py comes to those that count."""
+        """The hooks of the folder, cached once collection has finished: no conftest.py is added later."""
         return self._settled_ihook if self.collector.finished else super().ihook
 
     @cached_property
@@ -225,10 +225,10 @@ class CaseFolder(pytest.Directory):
         return super().ihook
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
-        """Give what is in the folder, in the order of names, as pytest does."""
+        """Yield the content of the folder sorted by name, as pytest does."""
         ignoring = self._something_ignores()
-        with os.scandir(self.path) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+        with os.scandir(self.path) as iterator:
+            entries = sorted(iterator, key=lambda entry: entry.name)
         for entry in entries:
             is_folder, is_case = _is_folder(entry), entry.name.endswith(SUFFIXES)
             if is_case and not is_folder and not self.collector.is_due(entry.name):
@@ -242,20 +242,20 @@ class CaseFolder(pytest.Directory):
                 folder = self.ihook.pytest_collect_directory(path=path, parent=self)
                 yield from [folder] if folder is not None else []
             elif is_case:
-                # a link that leads nowhere, too: it counts as a case that can't be read
+                # a broken link as well: it counts as a case that can't be read
                 file = self.collector.pytest_collect_file(path, self)
-                yield from self._taken(file)
+                yield from self._nodes(file)
             elif entry.is_file():
                 yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
 
     def _leads_away(self, entry: os.DirEntry[str], path: Path) -> bool:
         return (self.linked or entry.is_symlink()) and not self.collector.is_counted(path)
 
-    def _taken(self, file: CaseFile | None) -> Iterable[pytest.Item | pytest.Collector]:
-        """Give a file's case at once: pytest would make a report of each file, which takes longer than reading it."""
+    def _nodes(self, file: CaseFile | None) -> Iterable[pytest.Item | pytest.Collector]:
+        """Return a file's item directly: pytest would report on each file, which takes longer than reading it."""
         if file is None:
             return ()
-        # an argument that names a file is looked for among files
+        # pytest looks for an argument that names a file among files
         return (file,) if isinstance(file, CaseLines) or self.collector.by_file else file.collect()
 
     def _is_ignored(self, path: Path, *, with_parents: bool) -> bool:
@@ -268,13 +268,13 @@ class CaseFolder(pytest.Directory):
         """Whether any file may be ignored: by an option, by a conftest.py, or by a plugin beside pytest's own."""
         options = self.config.option
         plugins = self.config.pluginmanager.get_plugins()
-        # up to 9.0 pytest gives a function around this hook, for plugins that know old paths only
-        asked = {one.plugin_name for one in unwrap(self.ihook.pytest_ignore_collect).get_hookimpls()}
+        # up to pytest 9.0 the hook is wrapped, for plugins with the old `path` argument
+        implementations = {one.plugin_name for one in unwrap(self.ihook.pytest_ignore_collect).get_hookimpls()}
         return bool(
             options.ignore
             or options.ignore_glob
             or any(hasattr(plugin, name) for plugin in plugins for name in _IGNORING)
-            or asked - _IGNORING_FOLDERS
+            or implementations - _IGNORING_FOLDERS
         )
 
 
@@ -295,23 +295,23 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
     except OSError:
-        # a link to itself: one case that can't be read, as a link that leads nowhere
+        # a link to itself counts as a case that can't be read, like a broken link
         return False
 
 
 class Collector:
-    """The hooks of collection, registered in a session that was asked for suites.
+    """The hooks of collection, registered in a session with suites.
 
     Attributes:
         by_file: whether an argument names a file of cases.
-        collected: how many cases each suite was found to have.
-        finished: whether all is collected.
+        collected: the number of cases by suite.
+        finished: whether collection has finished.
     """
 
-    def __init__(self, contexts: SessionSuites, asked: Asked) -> None:
+    def __init__(self, contexts: SessionSuites, selection: Selection) -> None:
         self._contexts = contexts
-        self._single = asked.single
-        self.by_file = bool(asked.files)
+        self._single = selection.single
+        self.by_file = bool(selection.files)
         self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in contexts.suites.values()]
         self._root = str(contexts.config.rootpath) + os.sep
         self._folders: dict[str, frozenset[str]] = {}
@@ -319,22 +319,22 @@ class Collector:
         self.finished = False
 
     def is_due(self, name: str) -> bool:
-        """Whether a file of cases, by its name, is to be looked at: a file of many is, and one of the shard."""
+        """Whether a file of cases, by its name, may be in the shard: files of many always are."""
         shard = self._contexts.settings.shard
         return shard is None or name.endswith(LINES_SUFFIX) or file_stem(name) in shard
 
     def is_counted(self, folder: Path) -> bool:
-        """Whether the cases of a folder that links lead to are counted there; looked up where there are links only."""
+        """Whether the cases of a linked folder count there; looked up only for links."""
         text = str(folder)
         return any(text in self._counted(suite) for under, suite in self._suites if text.startswith(under))
 
     def _counted(self, suite: Suite) -> frozenset[str]:
         if suite.name not in self._folders:
-            self._folders[suite.name] = frozenset(place for place, _ in case_folders(suite.cases_path))
+            self._folders[suite.name] = frozenset(folder for folder, _ in case_folders(suite.cases_path))
         return self._folders[suite.name]
 
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> CaseFolder | None:
-        """Take the folders of cases of the suites that were asked for."""
+        """Collect the folders of cases of the requested suites."""
         text = str(path) + os.sep
         if not any(text.startswith(folder) for folder, _ in self._suites):
             return None
@@ -342,7 +342,7 @@ class Collector:
         return folder
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> CaseFile | None:
-        """Take the case files of the suites that were asked for, as far as they are in the shard."""
+        """Collect the case files of the requested suites that are in the shard."""
         if not file_path.name.endswith(SUFFIXES):
             return None
         text = str(file_path)
@@ -352,7 +352,7 @@ class Collector:
         return None
 
     def _file(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | None:
-        # from outside rootdir pytest would name it from the argument, and the id could not be passed back
+        # outside rootdir pytest would derive a node id that can't be passed as an argument
         nodeid = text.removeprefix(self._root).replace(os.sep, "/") if text.startswith(self._root) else text
         pack, shard = self._contexts.pack_of(suite), self._contexts.settings.shard
         if text.endswith(LINES_SUFFIX):
@@ -363,50 +363,51 @@ class Collector:
             return lines
         if not self.is_due(path.name):
             return None
-        # pytest would find out its name by taking paths apart
+        # with its name, which pytest would compute more slowly
         file: CaseFile = CaseFile.from_parent(parent, path=path, name=path.name, nodeid=nodeid, suite=suite, pack=pack)
         return file
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Count the cases found, before any is deselected."""
+        """Count the collected cases, before any is deselected."""
         if isinstance(item, CaseItem):
             self.collected[item.packbench_run.suite.name] += 1
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Turn cases of one id in a suite into errors that name each other: ids name cassettes and records."""
+        """Turn cases with the same id in a suite into errors that name each other: cassettes and records go by id."""
         first: dict[tuple[str, str], CaseRun] = {}
         for item in items:
             if isinstance(item, CaseItem):
                 run = item.packbench_run
                 other = first.setdefault((run.suite.name, run.name), run)
                 if other is not run and (other.path, other.line) != (run.path, run.line):
-                    _say_twice(run, other.where)
-                    _say_twice(other, run.where)
+                    _set_duplicate(run, other.where)
+                    _set_duplicate(other, run.where)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
-        """Note that no conftest.py comes any more."""
+        """Note that no conftest.py will be added."""
         self.finished = True
 
 
-def _say_twice(run: CaseRun, twin: str, name: str = "") -> None:
+def _set_duplicate(run: CaseRun, other: str, name: str = "") -> None:
     if not run.problem:
-        run.problem = str(CaseError(run.where, [duplicate_id(name or run.name, twin)]))
+        problem = Problem("/id", f'duplicate id "{name or run.name}", also used in {other}', "choose another id")
+        run.problem = str(CaseError(run.where, [problem]))
 
 
 def marks_of(suite: Suite, loaded: LoadedCase | None) -> Iterator[pytest.MarkDecorator]:
-    """Give the marks that `-m` selects a case by."""
+    """Yield the marks of a case for `-m`."""
     if loaded is None:
         yield _mark(suite.name, "", "", "")
         return
     case = loaded.case
-    # one mark a tag, each with all fields: a list in a mark could not be selected by one of its members
+    # one mark per tag, each with all fields: `-m` can't select by one member of a list
     for tag in case.notes.tags or ("",):
         yield _mark(suite.name, case.case_type, case.difficulty, tag)
 
 
-# cases share their marks: making one takes as long as reading a case
+# shared between cases: creating a mark takes as long as reading a case
 @lru_cache(maxsize=_MARKS)
 def _mark(suite: str, case_type: str, difficulty: str, tag: str) -> pytest.MarkDecorator:
     return pytest.mark.packbench(suite=suite, case_type=case_type, difficulty=difficulty, tag=tag)

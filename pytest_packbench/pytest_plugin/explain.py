@@ -1,4 +1,4 @@
-"""What pytest shows of a case that doesn't pass: where to look, how to re-run it, and its place for CI and editors."""
+"""What pytest shows of a case that does not pass: files, the command to re-run it, the location for CI and editors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """Where a case failed, as pytest's readers ask for it.
+    """The location of a failure, in the form of pytest's `reprcrash`.
 
     Attributes:
         path: the case's file, from rootdir.
@@ -40,81 +40,81 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """An explanation with its first line apart.
+    """An explanation whose first line is the message.
 
-    As plain text pytest would give all of it as the message: twice in JUnit, and whole in a CI's short summary.
+    Of plain text pytest uses all as the message: twice in JUnit, and in full in the short summary on CI.
 
     Attributes:
-        text: all of it.
-        reprcrash: the first line, with the place.
+        text: the whole explanation.
+        reprcrash: the first line, with the location.
     """
 
     text: str
     reprcrash: Crash
 
     def __str__(self) -> str:
-        """Give all of it."""
+        """Return the whole explanation."""
         return self.text
 
     def toterminal(self, tw: Any) -> None:
-        """Write it."""
+        """Write the explanation."""
         for line in self.text.splitlines():
             tw.line(line)
 
 
 def explanation_at(location: tuple[str, int | None, str], text: str) -> Explanation:
-    """Give an explanation the place of its item, as pytest's `location` tells it."""
+    """Return an explanation with the location of its item (pytest's `location`)."""
     path, line, _ = location
     return Explanation(text, Crash(path, (line or 0) + 1, text.partition("\n")[0]))
 
 
 def explain_failure(run: CaseRun, trials: Sequence[Trial]) -> str:
-    """Explain a case whose score is under its threshold; of several trials the worst is shown."""
-    worst = min(trials, key=lambda one: one.result.score if one.result.score is not None else 1.0)
+    """Explain a case whose score is below its threshold; of several trials, the worst one."""
+    worst = min(trials, key=lambda trial: trial.result.score if trial.result.score is not None else 1.0)
     score = _score_of(worst.result) if worst.attempt is None else worst.attempt.score
     if score is None or run.result is None:
         raise ValueError("a failing case has a score")
-    head = [headline(score)]
+    heading = [headline(score)]
     if len(trials) > 1:
-        head = trials_lines([one.result for one in trials], run.result, run.suite.config.trials_rule())
-    return failure_text(head, score, worst.rows, _whereabouts(run, worst.attempt))
+        heading = trials_lines([trial.result for trial in trials], run.result, run.suite.config.trials_rule())
+    return failure_text(heading, score, worst.rows, _context_lines(run, worst.attempt))
 
 
 def explain_error(run: CaseRun, trial: Trial) -> str:
-    """Explain a case that broke."""
+    """Explain a case that ended in an error."""
     failure = trial.attempt.failure if trial.attempt is not None else None
     details = failure.details if failure is not None else ()
     return error_text(trial.result.message, details, [f"re-run: {rerun_command(run)}"])
 
 
 def rerun_command(run: CaseRun) -> str:
-    """Give the command that runs this case alone, from where pytest was called, with what was asked for."""
-    options = [f" --packbench-{name}={shlex.quote(value)}" for name, value in _asked(run)]
+    """Return the command that runs only this case, from the folder of this pytest call and with its options."""
+    options = [f" --packbench-{name}={shlex.quote(value)}" for name, value in _options(run)]
     return f"pytest {shlex.quote(_argument(run))}{''.join(options)}"
 
 
 def _score_of(result: CaseResult) -> Score:
-    """Give the score of an attempt that an earlier session of the run made."""
+    """Return the score of an attempt of an earlier session."""
     if result.threshold is None:
-        raise ValueError("what was scored has a threshold")
+        raise ValueError("a scored case has a threshold")
     terms = tuple(Term(**term) for term in result.terms)
     return Score(score=result.score, threshold=result.threshold, verdict="failed", terms=terms)
 
 
-def _whereabouts(run: CaseRun, attempt: Attempt | None) -> list[str]:
+def _context_lines(run: CaseRun, attempt: Attempt | None) -> list[str]:
     if attempt is None:
-        kept = "kept:     from an earlier session of this run; not run again"
-        return [f"case:     {run.where}", kept, f"re-run:   {rerun_command(run)}"]
-    if run.own_test:
-        return [f"test:   {run.own_test}", f"case:   {run.where}", f"re-run: {rerun_command(run)}"]
+        resumed = "resumed:  from an earlier session of this run; not run again"
+        return [f"case:     {run.where}", resumed, f"re-run:   {rerun_command(run)}"]
+    if run.test_function:
+        return [f"test:   {run.test_function}", f"case:   {run.where}", f"re-run: {rerun_command(run)}"]
     config = run.item.config
-    recorded = attempt.cassette is not None
-    shown = os.path.relpath(run.suite.cassette_path(run.name), config.invocation_params.dir) if recorded else ""
+    has_cassette = attempt.cassette is not None
+    cassette = os.path.relpath(run.suite.cassette_path(run.name), config.invocation_params.dir) if has_cassette else ""
     live = config.stash[CONTEXTS].settings.mode != "fixture"
-    played = f"{attempt.calls} of its exchanges {'recorded' if live else 'replayed'}" if recorded else "none"
+    exchanges = f"{attempt.calls} of its exchanges {'recorded' if live else 'replayed'}" if has_cassette else "none"
     return [
         f"case:     {run.where}",
-        f"cassette: {shown} ({played})" if shown else f"cassette: {played}",
+        f"cassette: {cassette} ({exchanges})" if cassette else f"cassette: {exchanges}",
         *([f"model:    {attempt.backend} {attempt.model}, {pluralize(attempt.calls, 'call')}"] if live else []),
         f"re-run:   {rerun_command(run)}",
     ]
@@ -122,41 +122,41 @@ def _whereabouts(run: CaseRun, attempt: Attempt | None) -> list[str]:
 
 def _argument(run: CaseRun) -> str:
     config = run.item.config
-    here = config.invocation_params.dir
-    if run.own_test:
-        file, mark, rest = run.nodeid.partition("::")
-        return f"{os.path.relpath(config.rootpath / file, here)}{mark}{rest}"
-    where = os.path.relpath(run.path, here)
-    if where.startswith(os.pardir) and run.suite.bundled:
-        where = str(run.path)
-    return f"{where}::{run.name}"
+    folder = config.invocation_params.dir
+    if run.test_function:
+        file, separator, name = run.nodeid.partition("::")
+        return f"{os.path.relpath(config.rootpath / file, folder)}{separator}{name}"
+    path = os.path.relpath(run.path, folder)
+    if path.startswith(os.pardir) and run.suite.bundled:
+        path = str(run.path)
+    return f"{path}::{run.name}"
 
 
-def _asked(run: CaseRun) -> list[tuple[str, str]]:
+def _options(run: CaseRun) -> list[tuple[str, str]]:
     contexts = run.item.config.stash[CONTEXTS]
     settings = contexts.settings
     mode = ("mode", "" if settings.mode == "fixture" else settings.mode)
     context = contexts.opened(run.suite)
-    # a URL or a command may hold a secret: the target is named as records name it
+    # as in records: a URL or a command may contain a secret
     target = context.target_name if settings.target and context is not None else settings.target
     guards = "none" if settings.guards == () else ",".join(settings.guards or ())
-    given = (
+    options = (
         mode,
         ("target", target),
         ("backend", settings.backend),
         ("model", settings.model),
-        ("base-url", _address(context, settings)),
+        ("base-url", _base_url(context, settings)),
         ("guard", guards),
         ("trials", str(settings.trials) if settings.trials > 1 else ""),
     )
-    # a test of the user's own asks nobody through us
-    return [(name, value) for name, value in ([mode] if run.own_test else given) if value]
+    # of a marked test only the mode matters: it makes its own calls
+    return [(name, value) for name, value in ([mode] if run.test_function else options) if value]
 
 
-def _address(context: SuiteContext | None, settings: Settings) -> str:
-    """Give the address of the models' server where a backend was opened on it: only then it holds no password."""
+def _base_url(context: SuiteContext | None, settings: Settings) -> str:
+    """Return the URL of the model's server if a backend uses it: only then it is known to contain no password."""
     live = context.live if context is not None else None
     if live is None:
         return ""
-    judged = any(one.backend.name == settings.backend for one in live.by_role.values())
-    return settings.base_url if live.primary is not None or judged else ""
+    has_judge = any(client.backend.name == settings.backend for client in live.by_role.values())
+    return settings.base_url if live.primary is not None or has_judge else ""

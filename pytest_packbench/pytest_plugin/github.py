@@ -1,4 +1,4 @@
-"""GitHub's side of a run: the summary of the step, and annotations. Silent anywhere else."""
+"""GitHub Actions: the summary of the step, and annotations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
 class GitHub:
-    """Tells GitHub how the run ended; registered in the process that the user started."""
+    """Writes the summary and the annotations; registered in the controller or the only process."""
 
     def __init__(self, recorder: Recorder, environ: Mapping[str, str]) -> None:
         self._recorder = recorder
@@ -32,14 +32,14 @@ class GitHub:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Let nothing that a case printed command the runner when the log shows it."""
+        """Escape workflow commands in captured output, which the log shows."""
         if self._annotates and report.sections and is_of_case(report):
             from pytest_packbench.reports.github import escape_commands
 
             report.sections = [(name, escape_commands(text)) for name, text in report.sections]
 
     def pytest_sessionfinish(self) -> None:
-        """Append the summaries: the recorder wraps this hook, so that its runs are judged by now."""
+        """Append the summaries; the recorder wraps this hook, so that its runs have a conclusion."""
         if self._summary:
             from pytest_packbench.reports.github import append_summaries
 
@@ -48,10 +48,10 @@ class GitHub:
             except OSError as error:
                 self._trouble = f"{_SUMMARY}: {self._summary} can't be written: {error.strerror or error}"
 
-    # last, so that the log's own text stands together
+    # last, so that pytest's summary is in one piece
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Write the annotations, each on a line of its own."""
+        """Write one annotation per line."""
         if self._trouble:
             terminalreporter.line(f"packbench: {self._trouble}", yellow=True)
         if self._annotates:
@@ -66,10 +66,9 @@ class GitHub:
         from pytest_packbench.reports.github import FinishedRun
 
         for run in self._recorder.runs.values():
-            conclusion = run.conclusion
-            if conclusion is not None:
+            if run.conclusion is not None:
                 yield FinishedRun(
-                    conclusion=conclusion,
+                    conclusion=run.conclusion,
                     results=run.ordered,
                     rules="" if run.suite.bundled else str(run.suite.path / "suite.yaml"),
                     notes=[f"baseline: {line}" for line in run.baseline],
@@ -86,6 +85,6 @@ class GitHub:
 
 
 def register_github(config: pytest.Config, recorder: Recorder) -> None:
-    """Register what GitHub is told by, where GitHub runs the session."""
+    """Register the plugin if the session runs on GitHub."""
     if os.environ.get(_SUMMARY) or os.environ.get("GITHUB_ACTIONS") == "true":
         config.pluginmanager.register(GitHub(recorder, os.environ), "packbench-github")

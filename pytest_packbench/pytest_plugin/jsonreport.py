@@ -1,4 +1,4 @@
-"""pytest-json-report's document: switched on for our runs, written by us, the user's own report left alone."""
+"""pytest-json-report: enable its document for runs of suites; a report that the user requested is left alone."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ if TYPE_CHECKING:
 
 
 PLUGIN = "pytest_jsonreport"
-# collectors and keywords repeat every node id, and the logs stand in pytest's own sections
-_LEFT_OUT = ("collectors", "keywords", "log")
+# collectors and keywords repeat every node id, and logs are in pytest's own sections
+_OMITTED = ("collectors", "keywords", "log")
 
 
-def switch_on(config: pytest.Config) -> None:
-    """Let the plugin build its document without writing it, unless the user asked for it: then it is theirs."""
-    # without a terminal reporter pytest has no traceback style, which that plugin asks for
-    able = config.pluginmanager.hasplugin(PLUGIN) and config.pluginmanager.hasplugin("terminal")
-    if able and not config.option.json_report:
-        _ask_for(config)
+def enable(config: pytest.Config) -> None:
+    """Let the plugin build its document without writing it, unless the user requested one."""
+    # the plugin reads pytest's traceback style, an option of the terminal reporter
+    usable = config.pluginmanager.hasplugin(PLUGIN) and config.pluginmanager.hasplugin("terminal")
+    if usable and not config.option.json_report:
+        _set_options(config)
 
 
-def switch_on_late(config: pytest.Config) -> None:
-    """Do the same in a session that has begun: the plugin is started by hand, as if the session began now."""
+def enable_late(config: pytest.Config) -> None:
+    """Enable the plugin after the session has started, by calling the hooks that it missed."""
     plugin: Any = config.pluginmanager.getplugin(PLUGIN)
-    able = config.pluginmanager.hasplugin("terminal") or hasattr(config, "workerinput")
-    if plugin is None or not able or hasattr(config, "_json_report"):
+    usable = config.pluginmanager.hasplugin("terminal") or hasattr(config, "workerinput")
+    if plugin is None or not usable or hasattr(config, "_json_report"):
         return
-    _ask_for(config)
+    _set_options(config)
     plugin.pytest_configure(config)
-    begin = getattr(getattr(config, "_json_report", None), "pytest_sessionstart", None)
-    if begin is not None:
-        begin(session=None)
+    start = getattr(getattr(config, "_json_report", None), "pytest_sessionstart", None)
+    if start is not None:
+        start(session=None)
 
 
-def _ask_for(config: pytest.Config) -> None:
+def _set_options(config: pytest.Config) -> None:
     config.option.json_report = True
     config.option.json_report_file = None
-    config.option.json_report_omit = list(_LEFT_OUT)
-    # or it says at the end, with -v, that it did not write what we write
+    config.option.json_report_omit = list(_OMITTED)
+    # with -v it would report at the end that it wrote no file
     config.option.json_report_verbosity = 0
 
 
 def plugin_report(config: pytest.Config, session: pytest.Session, nodeids: Container[str]) -> dict[str, Any]:
-    """Give the plugin's document for one suite's items.
+    """Return the plugin's document for the items of one suite.
 
     Args:
-        config: holds the document after the session; there is none with `-p no:pytest_jsonreport`.
-        session: tells the exit code.
-        nodeids: the suite's items.
+        config: has the document after the session; with `-p no:pytest_jsonreport` there is none.
+        session: has the exit code.
+        nodeids: the node ids of the suite's items.
     """
     plugin = getattr(config, "_json_report", None)
     report: dict[str, Any] = dict(getattr(plugin, "report", None) or {})

@@ -1,4 +1,4 @@
-"""Tests of the user's own on cases: the mark `packbench_cases` brings the cases, `packbench_check` scores a result."""
+"""Marked tests: `packbench_cases` parametrizes a test with cases, `packbench_check` scores its result."""
 
 from __future__ import annotations
 
@@ -17,14 +17,21 @@ from pytest_packbench.engine.attempt import Attempt, Failure, settle, user_frame
 from pytest_packbench.engine.contexts import SuiteContext, shown_path
 from pytest_packbench.engine.result_builder import Trial, build_trial, error_trial, not_run_trial
 from pytest_packbench.model.errors import error_text
-from pytest_packbench.plugin import ASKED, MARK
-from pytest_packbench.pytest_plugin.case_run import RUN, CaseBroken, CaseFailure, CaseRun, run_of, unpack_report
+from pytest_packbench.plugin import MARK, SELECTION
+from pytest_packbench.pytest_plugin.case_run import (
+    RUN,
+    CaseBroken,
+    CaseFailure,
+    CaseRun,
+    decode_report,
+    place_of_uncollected,
+    run_of,
+)
 from pytest_packbench.pytest_plugin.collection import marks_of
-from pytest_packbench.pytest_plugin.jsonreport import switch_on_late
-from pytest_packbench.pytest_plugin.selection import Asked, suites_root, unknown
+from pytest_packbench.pytest_plugin.jsonreport import enable_late
+from pytest_packbench.pytest_plugin.selection import Selection, suites_root, unknown_suite_text
 from pytest_packbench.pytest_plugin.session import register
 from pytest_packbench.pytest_plugin.stash import CONTEXTS, RUN_ID
-from pytest_packbench.pytest_plugin.xdist import late_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -44,10 +51,10 @@ _FILTERS = ("case_type", "difficulty", "tag")
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
-    """Give a marked function its cases.
+    """Parametrize a marked function with its cases.
 
     Raises:
-        pytest.Collector.CollectError: the mark can't be used; one line names the test.
+        pytest.Collector.CollectError: the mark is invalid; one line names the test.
     """
     try:
         cases, several = _cases_for(metafunc)
@@ -56,33 +63,33 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {MARK}: {error}") from None
 
 
-def learn(config: pytest.Config, told: str, reports: Iterable[pytest.TestReport]) -> None:
-    """Learn on xdist's controller what only workers have collected.
+def add_marked_tests(config: pytest.Config, tests: str, reports: Iterable[pytest.TestReport]) -> None:
+    """Add the marked tests that workers selected on xdist's controller, which collects nothing.
 
     Args:
         config: the controller's.
-        told: what a worker told of its marked tests.
-        reports: those that came before anybody listened, to be looked at now.
+        tests: the tests that a worker sent, as JSON.
+        reports: earlier reports, which the recorder has not seen.
     """
-    unheard = CONTEXTS not in config.stash
+    is_first = CONTEXTS not in config.stash
     try:
-        cases = [(_join(config, one["suite"]), one) for one in json.loads(told)]
+        cases = [(_suite_of_mark(config, test["suite"]), test) for test in json.loads(tests)]
     except (MarkError, pytest.UsageError) as error:
-        # a worker could use the suite, so what differs is what this process has loaded
-        hint = "hooks that name packs have to stand in the conftest.py of rootdir, or in a plugin"
+        # the suite works in the worker, so that this process has loaded something else
+        hint = "define hooks that return packs in the conftest.py of rootdir, or in a plugin"
         pytest.exit(f"packbench: xdist's controller can't use a suite that its workers use: {error}; {hint}", 4)
     recorder = _recorder_of(config)
     if recorder is None:
-        raise RuntimeError("a controller keeps a recorder")
-    for suite, one in cases:
+        raise RuntimeError("a controller has a recorder")
+    for suite, test in cases:
         pack = recorder.contexts.pack_of(suite)
-        path = config.rootpath / one["file"]
-        named = {"file": one["file"], "name": one["case_id"], "nodeid": one["nodeid"]}
-        place = partial(late_place, suite, pack, path, **named)
-        recorder.select(suite.name, one["nodeid"], place, one["target"])
+        path = config.rootpath / test["file"]
+        names = {"file": test["file"], "name": test["case_id"], "nodeid": test["nodeid"]}
+        place = partial(place_of_uncollected, suite, pack, path, **names)
+        recorder.select(suite.name, test["nodeid"], place, test["target"])
     for report in reports:
-        if unheard:
-            unpack_report(report)
+        if is_first:
+            decode_report(report)
             for plugin in (recorder, getattr(config, "_json_report", None)):
                 if plugin is not None:
                     plugin.pytest_runtest_logreport(report=report)
@@ -91,7 +98,7 @@ def learn(config: pytest.Config, told: str, reports: Iterable[pytest.TestReport]
 
 
 def check_of(item: pytest.Item) -> Callable[[object], Score]:
-    """Give the check of a marked test."""
+    """Return the function `packbench_check` of a marked test."""
     run = _marked(item)
 
     def packbench_check(result: object) -> Score:
@@ -102,7 +109,7 @@ def check_of(item: pytest.Item) -> Callable[[object], Score]:
 
 
 def request_of(item: pytest.Item) -> VerifyRequest:
-    """Give what the pack would ask a target for a marked test's case."""
+    """Return the verify request of a marked test's case."""
     run = _marked(item)
     if run.loaded is None:
         raise CaseBroken(run.problem)
@@ -110,59 +117,59 @@ def request_of(item: pytest.Item) -> VerifyRequest:
 
 
 class MarkError(ValueError):
-    """A mark can't be used; one line says why and what to do."""
+    """A mark is invalid; one line with the reason and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
-    """What one mark asks for.
+class MarkFilter:
+    """The cases that one mark selects.
 
     Attributes:
         suites: names of suites, in the mark's order.
-        wanted: allowed values by `case_type`, `difficulty` and `tag`; a case has to fit all that are named.
+        values: allowed values by `case_type`, `difficulty` and `tag`; a case has to match all of them.
     """
 
     suites: tuple[str, ...]
-    wanted: Mapping[str, tuple[str, ...]]
+    values: Mapping[str, tuple[str, ...]]
 
     @classmethod
-    def of(cls, mark: pytest.Mark) -> Asking:
-        """Read a mark.
+    def of(cls, mark: pytest.Mark) -> MarkFilter:
+        """Parse a mark.
 
         Raises:
-            MarkError: it names no suite, or says something that no mark can.
+            MarkError: it names no suite, or has an invalid argument.
         """
         if not mark.args or not all(isinstance(name, str) and name for name in mark.args):
-            raise MarkError(f"got {_called(mark)}; expected names of suites, each a text")
-        wanted = {}
+            raise MarkError(f"got {_mark_text(mark)}; expected names of suites, each a string")
+        filters = {}
         for name, value in mark.kwargs.items():
             values = (value,) if isinstance(value, str) else value
             if name not in _FILTERS:
-                raise MarkError(f'got {_called(mark)}; "{name}" is no filter: expected {", ".join(_FILTERS)}')
-            if not isinstance(values, list | tuple) or not values or not all(isinstance(one, str) for one in values):
-                raise MarkError(f"got {_called(mark)}; expected a text for {name}, or a list of texts")
-            wanted[name] = tuple(values)
-        return cls(suites=tuple(dict.fromkeys(mark.args)), wanted=wanted)
+                raise MarkError(f'got {_mark_text(mark)}; unknown argument "{name}": expected {", ".join(_FILTERS)}')
+            if not isinstance(values, list | tuple) or not values or not all(isinstance(text, str) for text in values):
+                raise MarkError(f"got {_mark_text(mark)}; expected a string for {name}, or a list of strings")
+            filters[name] = tuple(values)
+        return cls(suites=tuple(dict.fromkeys(mark.args)), values=filters)
 
-    def fits(self, case: SuiteCase) -> bool:
-        """Whether a case is asked for; one that can't be read is judged by its folder alone, so that it is not lost."""
+    def matches(self, case: SuiteCase) -> bool:
+        """Whether the mark selects a case; an unreadable one is matched only by its folder, so that it is reported."""
         if case.loaded is None:
-            return case.folder in self.wanted.get("case_type", (case.folder,))
+            return case.folder in self.values.get("case_type", (case.folder,))
         model = case.loaded.case
-        has = {"case_type": (model.case_type,), "difficulty": (model.difficulty,), "tag": model.notes.tags}
-        return all(any(one in values for one in has[name]) for name, values in self.wanted.items())
+        actual = {"case_type": (model.case_type,), "difficulty": (model.difficulty,), "tag": model.notes.tags}
+        return all(any(text in allowed for text in actual[name]) for name, allowed in self.values.items())
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class MarkedRun(CaseRun):
-    """A case in a test of the user's own: the test makes the attempt, the check takes its result.
+    """A case in a marked test: the test makes the attempt, and `packbench_check` takes its result.
 
     Attributes:
         tests: the session's.
         phase: of pytest's protocol: `setup`, `call`, or `over`.
         begun: monotonic clock at the start of the phase, nanoseconds.
-        calls: how often the check was called.
-        stop: what the check raised or has still to raise.
+        calls: the number of calls of the check.
+        stop: the exception that the check raised, or that the end of the test has to raise.
     """
 
     tests: MarkedTests
@@ -172,83 +179,83 @@ class MarkedRun(CaseRun):
     stop: BaseException | None = None
 
     def set_up(self) -> None:
-        """Forget what an earlier run of the item left; stop a case that can't be run, or is not to be.
+        """Reset the state of an earlier run of the item; stop a case that must not run.
 
         Raises:
-            CaseBroken: it can't be.
-            pytest.skip.Exception: the case's notes say so, or the run's caps were reached before.
+            CaseBroken: the case can't be run.
+            pytest.skip.Exception: the case is quarantined, or the run has reached a limit.
         """
         self.results, self.result, self.explanation = (), None, ""
         self.calls, self.stop = 0, None
         self.begin("setup")
         place = self.place()
-        held = self.held_back(place)
-        capped, message = self.tests.contexts.clients.ledger.exhausted()
-        if held is None and capped:
-            held = not_run_trial(place, capped, message)
-        if held is not None:
-            self.conclude([held])
+        refused = self.refuse(place)
+        limit, message = self.tests.contexts.clients.ledger.exhausted()
+        if refused is None and limit:
+            refused = not_run_trial(place, limit, message)
+        if refused is not None:
+            self.conclude([refused])
 
     def begin(self, phase: str) -> None:
         """Enter a phase."""
         self.phase, self.begun = phase, time.perf_counter_ns()
 
     def check(self, result: object) -> Score:
-        """Score a result, record it, and assert.
+        """Score a result, record it, and compare its score with the threshold.
 
         Raises:
-            CaseFailure: the score is under the threshold.
+            CaseFailure: the score is below the threshold.
             CaseBroken: there is no score, or the check was called before.
-            pytest.xfail.Exception: the case names a hole or is quarantined, or gates alone decide.
+            pytest.xfail.Exception: the case is a known hole or quarantined, or only gates decide.
         """
         __tracebackhide__ = True
         if self.phase == "over":
-            raise CaseBroken("packbench_check was called after its test had ended; call it in the test")
+            raise CaseBroken("packbench_check was called after the test; call it in the test")
         self.calls += 1
         place = self.place()
         if self.calls > 1:
-            message = "packbench_check was called twice; a test checks its case once"
-            one = error_trial(place, Failure(kind="checked_twice", message=message))
+            message = "packbench_check was called twice; call it once per test"
+            trial = error_trial(place, Failure(kind="checked_twice", message=message))
         else:
-            one = self.shown_to_hooks(place, self._settled(_state_of(result, self.begun)))
+            trial = self.call_record_hooks(place, self._score(_attempt_of(result, self.begun)))
         try:
-            self.conclude([one])
+            self.conclude([trial])
             self.decide()
         except (CaseFailure, CaseBroken, pytest.xfail.Exception) as stop:
             self.stop = stop
-            # in a fixture it would be an error in pytest's words; the call raises it as what it is, after the test
+            # in a fixture pytest would report a failure as an error; `end` raises it after the test
             if self.phase != "setup" or isinstance(stop, CaseBroken):
                 raise
-        if one.attempt is None or one.attempt.score is None:
+        if trial.attempt is None or trial.attempt.score is None:
             raise RuntimeError("a check without a score raises")
-        return one.attempt.score
+        return trial.attempt.score
 
     def end(self) -> None:
-        """See that the test checked, and that what the check raised was not swallowed."""
+        """Check that the test called the check, and raise an exception of it that the test has swallowed."""
         if self.calls == 0:
-            message = "the test never called packbench_check(result), so nothing was measured"
+            message = "the test did not call packbench_check(result), so nothing was measured"
             self.conclude([error_trial(self.place(), Failure(kind="never_checked", message=message))])
         if self.stop is not None:
             raise self.stop
 
-    def note_trouble(self, error: BaseException) -> None:
-        """Make a result of what the test or a fixture raised before the check."""
+    def note_error(self, error: BaseException) -> None:
+        """Turn an exception of the test or of a fixture, before the check, into a result."""
         if isinstance(error, pytest.skip.Exception | pytest.xfail.Exception):
-            one = not_run_trial(self.place(), "skipped_elsewhere", _line(error))
+            trial = not_run_trial(self.place(), "skipped_elsewhere", _first_line(error))
         else:
-            who = "a fixture" if self.phase == "setup" else "the test"
-            said = f"{who} raised {type(error).__name__} before the check: {_line(error)}"
-            failure = Failure(kind="target_error", message=said, details=user_frames(error))
-            one = self._settled(Attempt(started_ns=self.begun, failure=failure))
-        self.results, self.result = (one.result,), one.result
+            source = "a fixture" if self.phase == "setup" else "the test"
+            message = f"{source} raised {type(error).__name__} before the check: {_first_line(error)}"
+            failure = Failure(kind="target_error", message=message, details=user_frames(error))
+            trial = self._score(Attempt(started_ns=self.begun, failure=failure))
+        self.results, self.result = (trial.result,), trial.result
 
     def explains(self, error: BaseException) -> bool:
-        """Whether an exception that ended a phase is one that the explanation tells of."""
+        """Whether the explanation is that of an exception that ended a phase."""
         return error is self.stop or isinstance(error, CaseBroken)
 
-    def _settled(self, attempt: Attempt) -> Trial:
+    def _score(self, attempt: Attempt) -> Trial:
         if self.loaded is None:
-            raise ValueError("a case that can't be read has no result")
+            raise ValueError("an unreadable case has no result")
         attempt.stop_clock()
         context = self.tests.context(self)
         return build_trial(self.place(), settle(context, self.loaded, attempt), context, self.item.config.stash[RUN_ID])
@@ -268,45 +275,45 @@ class MarkedTests:
         self._contexts: dict[tuple[str, str], SuiteContext] = {}
         self._selected: list[MarkedRun] = []
 
-    def asked_for(self, suites: Sequence[Suite], asking: Asking) -> list[SuiteCase]:
-        """Give the cases that a mark asks for; each suite is read once in a session.
+    def cases_for(self, suites: Sequence[Suite], mark_filter: MarkFilter) -> list[SuiteCase]:
+        """Return the cases that a mark selects; each suite is read once per session.
 
         Raises:
             MarkError: a suite has no such case.
         """
-        found = []
+        selected = []
         for suite in suites:
             if suite.name not in self._cases:
                 self._cases[suite.name] = suite_cases(suite, self.contexts.pack_of(suite), self._shown_path)
-            fitting = [case for case in self._cases[suite.name] if asking.fits(case)]
-            if not fitting:
-                named = ", ".join(f"{key} {' or '.join(values)}" for key, values in asking.wanted.items())
-                raise MarkError(f'suite "{suite.name}" has no case{f" of {named}" if named else ""}')
+            matching = [case for case in self._cases[suite.name] if mark_filter.matches(case)]
+            if not matching:
+                filters = ", ".join(f"{key} {' or '.join(values)}" for key, values in mark_filter.values.items())
+                raise MarkError(f'suite "{suite.name}" has no case{f" with {filters}" if filters else ""}')
             shard = self.contexts.settings.shard
-            found += [case for case in fitting if shard is None or case.written_id in shard]
-        return found
+            selected += [case for case in matching if shard is None or case.written_id in shard]
+        return selected
 
     def context(self, run: MarkedRun) -> SuiteContext:
-        """Give what the cases of a suite share in one test function."""
-        key = (run.suite.name, run.own_test)
+        """Return the context of a suite in one test function."""
+        key = (run.suite.name, run.test_function)
         if key not in self._contexts:
             self._contexts[key] = self.contexts.of_results(run.suite, run.target)
         return self._contexts[key]
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Know a marked test by its parameter."""
+        """Attach the case to a marked test, which has it as a parameter."""
         case = getattr(getattr(item, "callspec", None), "params", {}).get(FIXTURE)
         if isinstance(case, SuiteCase):
             setattr(item, RUN, _run_for(self, item, case))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note what was selected, and refuse a case that is run twice."""
+        """Store the selected tests, and refuse a case that is run twice."""
         runs = [run for item in session.items if (run := run_of(item)) is not None]
         self._selected = [run for run in runs if isinstance(run, MarkedRun)]
         _refuse_doubles(runs)
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        """Say which suites marked tests run; the header was written before that was known."""
+        """List the suites of marked tests, which were not known when the header was written."""
         counts: dict[str, int] = {}
         for run in self._selected:
             counts[run.suite.name] = counts.get(run.suite.name, 0) + 1
@@ -320,7 +327,7 @@ class MarkedTests:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Stop a case that can't be run before any fixture is made for it."""
+        """Stop a case that must not run before any fixture is set up."""
         run = run_of(item)
         if isinstance(run, MarkedRun):
             run.set_up()
@@ -340,17 +347,17 @@ class MarkedTests:
         return result
 
 
-class Unsupported:
-    """Stops tests that bear the mark and can't be parametrized, so that none passes unmeasured."""
+class UnsupportedTests:
+    """Lets marked tests fail that can't be parametrized, so that none passes without a measurement."""
 
     def __init__(self, items: Sequence[pytest.Item]) -> None:
         self._items = set(items)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Say what to do."""
+        """Raise an error with what to do."""
         if item in self._items:
-            raise CaseBroken(f"{MARK}: a unittest.TestCase gets no fixtures; write the test as a function")
+            raise CaseBroken(f"{MARK}: a unittest.TestCase can't use fixtures; write the test as a function")
 
 
 def _marked(item: pytest.Item) -> MarkedRun:
@@ -373,86 +380,86 @@ def _run_for(tests: MarkedTests, item: pytest.Item, case: SuiteCase) -> MarkedRu
         name=case.case_id,
         loaded=case.loaded,
         problem=case.problem,
-        own_test=f"{parent}::{getattr(item, 'originalname', item.name)}",
+        test_function=f"{parent}::{getattr(item, 'originalname', item.name)}",
         tests=tests,
     )
 
 
 def _cases_for(metafunc: pytest.Metafunc) -> tuple[list[SuiteCase], bool]:
-    """Give a function's cases, and whether its marks name several suites."""
+    """Return a function's cases, and whether its marks name several suites."""
     if FIXTURE not in metafunc.fixturenames:
-        raise MarkError("the test takes no packbench_check, so it could never check anything; add it")
-    found: dict[tuple[Path, str], SuiteCase] = {}
-    askings = [Asking.of(mark) for mark in metafunc.definition.iter_markers(MARK)]
-    for asking in askings:
-        suites = [_join(metafunc.config, name) for name in asking.suites]
+        raise MarkError("the test does not use the fixture packbench_check, which scores its result; add it")
+    cases: dict[tuple[Path, str], SuiteCase] = {}
+    filters = [MarkFilter.of(mark) for mark in metafunc.definition.iter_markers(MARK)]
+    for mark_filter in filters:
+        suites = [_suite_of_mark(metafunc.config, name) for name in mark_filter.suites]
         _check_settings(metafunc.config)
-        for case in _tests_of(metafunc.config).asked_for(suites, asking):
-            found.setdefault((case.path, case.case_id), case)
-    named = {name for asking in askings for name in asking.suites}
-    return sorted(found.values(), key=lambda case: (case.suite.name, str(case.path), case.line)), len(named) > 1
+        for case in _tests_of(metafunc.config).cases_for(suites, mark_filter):
+            cases.setdefault((case.path, case.case_id), case)
+    names = {name for mark_filter in filters for name in mark_filter.suites}
+    return sorted(cases.values(), key=lambda case: (case.suite.name, str(case.path), case.line)), len(names) > 1
 
 
 def _parameters(cases: Sequence[SuiteCase], *, several: bool) -> list[object]:
-    """Make pytest's parameters of cases: their ids, and the marks that `-m` selects by.
+    """Return pytest's parameters for cases, with ids and the marks for `-m`.
 
-    A case's id is the parameter's; the suite comes before it where there are several, its folder where a suite has
-    the id twice.
+    The id of a parameter is that of the case, after the suite's name if there are several suites, and after the folder
+    if the suite has the id twice.
     """
     times = Counter((case.suite.name, case.case_id) for case in cases)
-    made: list[object] = []
+    parameters: list[object] = []
     for case in cases:
         twice = times[case.suite.name, case.case_id] > 1
         parts = (case.suite.name if several else "", case.folder if twice else "", case.case_id)
         marks = list(marks_of(case.suite, case.loaded))
-        made.append(pytest.param(case, id="-".join(part for part in parts if part), marks=marks))
-    return made
+        parameters.append(pytest.param(case, id="-".join(part for part in parts if part), marks=marks))
+    return parameters
 
 
-def _called(mark: pytest.Mark) -> str:
-    said = [*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())]
-    return f"{MARK}({', '.join(said)})"
+def _mark_text(mark: pytest.Mark) -> str:
+    arguments = [*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())]
+    return f"{MARK}({', '.join(arguments)})"
 
 
-def _join(config: pytest.Config, name: str) -> Suite:
-    """Give a suite that a mark names; register the session's plugins where that was not done yet.
+def _suite_of_mark(config: pytest.Config, name: str) -> Suite:
+    """Return a suite that a mark names, and register the session's plugins if it is the first.
 
     Raises:
-        MarkError: no suite has such a name.
+        MarkError: the suite does not exist.
         pytest.UsageError: the suite or a setting can't be used.
     """
     if CONTEXTS in config.stash and name in config.stash[CONTEXTS].suites:
         return config.stash[CONTEXTS].suites[name]
-    if ASKED not in config.stash:
+    if SELECTION not in config.stash:
         root, bundled = suites_root(config, config.option)
-        config.stash[ASKED] = Asked(root=root, bundled=bundled, named=(), folders={})
-    asked = config.stash[ASKED]
-    known = find_suites(asked.root)
+        config.stash[SELECTION] = Selection(root=root, bundled=bundled, named=(), folders={})
+    selection = config.stash[SELECTION]
+    known = find_suites(selection.root)
     if name not in known:
-        raise MarkError(unknown(name, known, config, config.option))
+        raise MarkError(unknown_suite_text(name, known, config, config.option))
     if _REFUSED in config.stash:
         raise pytest.UsageError(config.stash[_REFUSED])
     if CONTEXTS not in config.stash:
-        _begin(config)
-    suite = config.stash[CONTEXTS].join(name, known[name], bundled=asked.bundled)
+        _register(config)
+    suite = config.stash[CONTEXTS].join(name, known[name], bundled=selection.bundled)
     recorder = _recorder_of(config)
     if recorder is not None:
         recorder.add(suite)
     return suite
 
 
-def _begin(config: pytest.Config) -> None:
+def _register(config: pytest.Config) -> None:
     try:
-        register(config, late=True)
+        register(config, collecting=True)
     except pytest.UsageError as error:
-        # what is half begun is not begun again: the next mark is told the same
+        # a partial registration is not repeated: the next mark gets the same error
         config.stash[_REFUSED] = str(error)
         raise
-    switch_on_late(config)
+    enable_late(config)
 
 
 def _recorder_of(config: pytest.Config) -> Recorder | None:
-    """Give the session's recorder; None in a worker of xdist."""
+    """Return the session's recorder; None in a worker of xdist."""
     recorder: Recorder | None = config.pluginmanager.getplugin("packbench-recorder")
     return recorder
 
@@ -467,34 +474,36 @@ def _tests_of(config: pytest.Config) -> MarkedTests:
 def _check_settings(config: pytest.Config) -> None:
     settings = config.stash[CONTEXTS].settings
     if settings.trials > 1:
-        raise MarkError(f"--packbench-trials: got {settings.trials}; a test of your own tries each case once")
+        raise MarkError(f"--packbench-trials: got {settings.trials}; a marked test runs each case once")
     if settings.mode == "record":
-        raise MarkError("--packbench-mode=record: a test of your own asks its model itself; use live")
+        raise MarkError(
+            "--packbench-mode=record: a marked test calls its model itself, so that nothing can be recorded; use live"
+        )
 
 
 def _refuse_doubles(runs: Sequence[CaseRun]) -> None:
-    """Turn a case that stands twice into errors that name each other: a run measures each case once."""
-    first: dict[tuple[Path, str], CaseRun] = {(run.path, run.name): run for run in runs if not run.own_test}
+    """Turn a case that is selected twice into errors that name each other: a run measures each case once."""
+    first: dict[tuple[Path, str], CaseRun] = {(run.path, run.name): run for run in runs if not run.test_function}
     for run in runs:
         other = first.setdefault((run.path, run.name), run)
-        if other is run or not run.own_test:
+        if other is run or not run.test_function:
             continue
-        for one, twin in ((run, other), (other, run)):
-            if not one.problem:
-                where = f"the case is run twice, by {one.nodeid} and by {twin.nodeid}"
-                one.problem = f"{where}; a run measures each case once: select one of them, or run pytest for each"
-                if one.own_test:
-                    one.kind = "case_twice"
+        for duplicate, twin in ((run, other), (other, run)):
+            if not duplicate.problem:
+                problem = f"the case is run twice, by {duplicate.nodeid} and by {twin.nodeid}"
+                duplicate.problem = f"{problem}; select one of them, or run pytest for each"
+                if duplicate.test_function:
+                    duplicate.kind = "case_twice"
 
 
-def _state_of(result: object, begun: int) -> Attempt:
-    state = Attempt(started_ns=begun)
+def _attempt_of(result: object, begun: int) -> Attempt:
+    attempt = Attempt(started_ns=begun)
     try:
-        state.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
+        attempt.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
     except ValueError as error:
-        state.failure = Failure(kind="result_unreadable", message=f"the result is not JSON: {_line(error)}")
-    return state
+        attempt.failure = Failure(kind="result_unreadable", message=f"the result is not JSON: {_first_line(error)}")
+    return attempt
 
 
-def _line(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     return " ".join((error_text(error).strip() or type(error).__name__).splitlines()[0].split())

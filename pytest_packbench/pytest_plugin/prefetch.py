@@ -1,4 +1,4 @@
-"""Working ahead of pytest's item loop: attempts are under way while earlier items are reported."""
+"""Prefetching: attempts start before pytest reaches their items."""
 
 from __future__ import annotations
 
@@ -25,55 +25,57 @@ if TYPE_CHECKING:
     from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
-_AHEAD_OF_WINDOW = 2
+_LOOKAHEAD_FACTOR = 2
 
 
-class Ahead:
-    """Plans what pytest will ask for, and gives it when it does.
+class Prefetcher:
+    """Starts the attempts of coming items, and returns their trials when pytest runs the items.
 
     Attributes:
         runner: makes the attempts.
-        keep: called with each result as soon as there is one, before pytest reports its item.
+        keep: called with each result at once, before pytest reports its item.
         tick: called about twice a second while pytest waits.
-        clear: called when it waits no more.
-        again: called when pytest has written about an item.
-        scores: of the attempts that are over, for the progress line: how many, and their sum.
+        clear: called when the wait has ended.
+        restore: called when pytest has written about an item.
+        scores: number and sum of the scores so far, for the progress line.
     """
 
     def __init__(self, config: pytest.Config, contexts: SessionSuites) -> None:
         self.keep: Callable[[CaseResult], None] = lambda _: None
         self.tick: Callable[[], None] = lambda: None
         self.clear: Callable[[], None] = lambda: None
-        self.again: Callable[[], None] = lambda: None
+        self.restore: Callable[[], None] = lambda: None
         self.scores = (0, 0.0)
         self._config = config
         self._contexts = contexts
         self._runs: dict[str, CaseRun] = {}
-        self._trials_over: dict[AttemptKey, Trial] = {}
-        self._planned = False
-        self._worker = hasattr(config, "workerinput")
+        self._finished_trials: dict[AttemptKey, Trial] = {}
+        self._is_planned = False
+        self._is_worker = hasattr(config, "workerinput")
         settings = contexts.settings
         self._trials = settings.trials
         throttle = contexts.clients.throttle
         options = SchedulerOptions(
             throttle=throttle,
-            # a worker of xdist knows its next case only
-            lookahead=0 if settings.debugged else throttle.max_limit * (1 if self._worker else _AHEAD_OF_WINDOW),
+            # a worker of xdist knows only its next case
+            lookahead=0 if settings.debugged else throttle.max_limit * (1 if self._is_worker else _LOOKAHEAD_FACTOR),
             limit_s=settings.case_timeout_s,
             ledger=contexts.clients.ledger,
             use_threads=not settings.debugged,
         )
         self.runner = Runner(options, on_settled=self._settled)
         self._streams = StreamRouter()
-        self._routed = settings.debugged
+        self._is_routed = settings.debugged
 
-    def take(self, run: CaseRun, kept: Mapping[int, Trial]) -> list[Trial]:
-        """Give all trials of a case, waiting for them; what was printed meanwhile becomes sections of its report.
+    def take(self, run: CaseRun, resumed: Mapping[int, Trial]) -> list[Trial]:
+        """Wait for the trials of a case and return all; captured output becomes sections of its report.
 
-        Those that need not be made are in `kept`, by number.
+        Args:
+            run: the case.
+            resumed: its trials from a resumed run, by number.
         """
         self._runs[run.nodeid] = run
-        found = dict(kept)
+        trials = dict(resumed)
         jobs = list(self._jobs(run))
         self.runner.plan(jobs)
         for job in jobs:
@@ -83,57 +85,57 @@ class Ahead:
             hide = live.redactor.text if live is not None else str
             for name, text in done.output.sections():
                 run.item.add_report_section("setup", f"{name}{label}", hide(text))
-            found[job.key.trial] = self._trials_over.pop(job.key)
+            trials[job.key.trial] = self._finished_trials.pop(job.key)
         self.clear()
-        return [found[trial] for trial in sorted(found)]
+        return [trials[number] for number in sorted(trials)]
 
     def _tick(self) -> None:
-        # a debugger may silence it while somebody waits
+        # looked up at each call: a debugger may replace it during the wait
         self.tick()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Generator[None, object, object]:
-        """Plan what comes: the whole session, or what a worker of xdist knows of it."""
-        if not self._routed:
-            # the plugins that capture are not all there when this one is made
-            self._routed = True
+        """Plan the attempts: of the whole session, or of the items that a worker of xdist knows."""
+        if not self._is_routed:
+            # later than the constructor, when all capturing plugins exist
+            self._is_routed = True
             self._route()
-        if self._worker:
+        if self._is_worker:
             self._plan([item, *([nextitem] if nextitem is not None else [])])
-        elif not self._planned:
-            self._planned = True
+        elif not self._is_planned:
+            self._is_planned = True
             self._plan(item.session.items)
         result = yield
-        run = _run_ahead(item)
+        run = _prefetched_run(item)
         if run is not None:
-            # somebody else's hook may have skipped it
+            # another plugin may have skipped the item
             self.runner.discard(AttemptKey(run.nodeid, trial) for trial in range(self._trials))
-        self.again()
+        self.restore()
         return result
 
     def pytest_enter_pdb(self) -> None:
-        """Give a debugger the terminal and all the time it wants."""
+        """Give a debugger the terminal, and remove the time limit."""
         self.runner.remove_limit()
         self.clear()
-        self.tick = self.clear = self.again = lambda: None
+        self.tick = self.clear = self.restore = lambda: None
         self._streams.stop()
 
     def close(self) -> None:
-        """Cancel what is under way and let go of everything; what hangs is left behind."""
+        """Cancel attempts in flight and release everything; attempts that hang are abandoned."""
         self.clear()
-        self.tick = self.again = lambda: None
+        self.tick = self.restore = lambda: None
         self.runner.settle_all()
         self.runner.close(*self._contexts.closers())
         self._streams.stop()
 
     def pytest_unconfigure(self) -> None:
-        """Close, also where the session never began."""
+        """Close, even if the session never started."""
         self.close()
 
     def _plan(self, items: Iterable[pytest.Item]) -> None:
-        runs = [run for item in items if (run := _run_ahead(item)) is not None and not _may_be_skipped(item)]
+        runs = [run for item in items if (run := _prefetched_run(item)) is not None and not _may_be_skipped(item)]
         self._runs.update({run.nodeid: run for run in runs})
         self.runner.plan(job for run in runs for job in self._jobs(run))
 
@@ -143,37 +145,37 @@ class Ahead:
         try:
             context = self._contexts.context(run.suite)
         except TargetError:
-            # the item itself says so
+            # the item itself reports it
             return
-        kept = run.kept()
+        resumed = run.resumed_results()
         for trial in range(self._trials):
-            if trial not in kept:
+            if trial not in resumed:
                 yield Job(key=AttemptKey(run.nodeid, trial), context=context, loaded=run.loaded)
 
     def _settled(self, done: FinishedAttempt) -> None:
         key = done.job.key
         place = self._runs[key.nodeid].place()
         try:
-            one = self._trial_of(place, done)
+            trial = self._trial_of(place, done)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - a pack may be anybody's, and another case is waited for here
-            message = f"the case's entry can't be kept: {describe_error(error)}"
-            one = error_trial(place, Failure(kind="pack_error", message=message), trial=key.trial)
-            self.keep(one.result)
-        if one.result.score is not None:
-            self.scores = (self.scores[0] + 1, self.scores[1] + one.result.score)
-        self._trials_over[key] = one
+        except BaseException as error:  # noqa: BLE001 - an error of a pack must not end the wait for another case
+            message = f"the case's result can't be stored: {describe_error(error)}"
+            trial = error_trial(place, Failure(kind="pack_error", message=message), trial=key.trial)
+            self.keep(trial.result)
+        if trial.result.score is not None:
+            self.scores = (self.scores[0] + 1, self.scores[1] + trial.result.score)
+        self._finished_trials[key] = trial
 
     def _trial_of(self, place: CaseRef, done: FinishedAttempt) -> Trial:
         if done.attempt is None:
             return not_run_trial(place, done.kind, done.message, trial=done.job.key.trial)
-        one = build_trial(place, done.attempt, done.job.context, self._config.stash[RUN_ID])
-        self.keep(one.result)
-        return one
+        trial = build_trial(place, done.attempt, done.job.context, self._config.stash[RUN_ID])
+        self.keep(trial.result)
+        return trial
 
     def _route(self) -> None:
-        """Keep what cases print and log apart from what pytest captures."""
+        """Separate the output and logs of cases from what pytest captures."""
         self._streams.start()
         logs = self._config.pluginmanager.getplugin("logging-plugin")
         for name in ("caplog_handler", "report_handler"):
@@ -182,12 +184,12 @@ class Ahead:
                 handler.addFilter(is_outside_cases)
 
 
-def _run_ahead(item: pytest.Item) -> CaseRun | None:
-    """Give the case of an item whose attempts are made here; a test of the user's own makes its own."""
+def _prefetched_run(item: pytest.Item) -> CaseRun | None:
+    """Return the case of an item of a case file; a marked test makes its own attempt."""
     run = run_of(item)
-    return run if run is not None and not run.own_test else None
+    return run if run is not None and not run.test_function else None
 
 
 def _may_be_skipped(item: pytest.Item) -> bool:
-    """Whether a mark may skip an item: it is asked for when pytest runs it, and not before."""
+    """Whether a mark may skip an item, which is then not prefetched."""
     return any(item.iter_markers("skip")) or any(item.iter_markers("skipif"))

@@ -1,4 +1,4 @@
-"""Going on with a run: what pytest was asked for, and what pytest says where that can't be done."""
+"""Resuming a run: finds it, checks that it is unchanged, and turns what prevents it into usage errors."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ OPTION = "--packbench-resume"
 
 
 def resumed_run(config: pytest.Config, contexts: SessionSuites) -> ResumedRun | None:
-    """Find and read the run that is to be resumed; None where none is.
+    """Find and read the run to resume; None if there is no such request.
 
     Raises:
-        pytest.UsageError: there is no such run, or it can't be read.
+        pytest.UsageError: the run does not exist, or it can't be read.
     """
     settings = contexts.settings
     if not settings.resume:
         return None
     # a worker of xdist must not look for the latest run itself
-    told = getattr(config, "workerinput", {}).get(OPTION, {})
+    from_controller = getattr(config, "workerinput", {}).get(OPTION, {})
     try:
         resumed = find_resumed(
-            told.get("folder", settings.resume),
+            from_controller.get("folder", settings.resume),
             settings.output,
             contexts.suites,
             relative_to=settings.home,
             rerun_changed=settings.resume_changed == "run",
             recording_sha256=_recording_sha256,
-            is_worker=bool(told),
+            is_worker=bool(from_controller),
         )
     except ResumeError as error:
         raise _usage_error(error) from None
-    for name in told.get("dropped", ()):
+    for name in from_controller.get("dropped", ()):
         if name in resumed.prior:
             resumed.prior[name].clear()
     return resumed
 
 
 def check_resumed(config: pytest.Config, resumed: ResumedRun, now: Run) -> None:
-    """Compare a suite's run as it was begun with what this session would make of it.
+    """Check that a suite's run is still the one that was started.
 
     Raises:
-        pytest.UsageError: they are not the same, and what changed is not to be run anew.
+        pytest.UsageError: something changed, and changed cases are not to be run again.
     """
 
     def case_sha256(result: CaseResult) -> str | None:
@@ -72,17 +72,17 @@ def check_resumed(config: pytest.Config, resumed: ResumedRun, now: Run) -> None:
         raise _usage_error(error) from None
 
 
-class Changes:
-    """Looks at the cases that were collected: none may have changed since it was scored."""
+class ChangedCases:
+    """Checks that no collected case has changed since it was scored."""
 
     def __init__(self, resumed: ResumedRun) -> None:
         self._resumed = resumed
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Refuse, or forget, what was scored on another case than today's."""
+        """Refuse to resume if scored cases have changed, or forget their results."""
         for suite, kept in self._resumed.prior.items():
-            runs = [run for item in session.items if (run := run_of(item)) is not None and not run.own_test]
+            runs = [run for item in session.items if (run := run_of(item)) is not None and not run.test_function]
             due = [run for run in runs if run.suite.name == suite]
             changed = [run.name for run in due if kept.was_scored_differently(run.name, _sha256(run))]
             if changed and not self._resumed.rerun_changed:
@@ -104,7 +104,7 @@ def _refuse(config: pytest.Config, message: str) -> NoReturn:
     output: dict[str, Any] | None = getattr(config, "workeroutput", None)
     if output is None:
         raise pytest.UsageError(message)
-    # only the process that the user started can speak: the controller says it
+    # only the controller can show an error
     output[REFUSED] = message
     pytest.exit(message, returncode=int(pytest.ExitCode.USAGE_ERROR))
 

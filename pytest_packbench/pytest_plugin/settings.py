@@ -1,4 +1,4 @@
-"""The settings of a session, read once, checked, with their source named where they are wrong."""
+"""The settings of a session, read and checked once; an error names the option, variable or ini key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_packbench.backends import RECORDED, STUB, backend_names, is_backend
 from pytest_packbench.cases.suites import suite_names
 from pytest_packbench.model.run import Caps, RunOptions, Shard
 from pytest_packbench.packs import target_files
-from pytest_packbench.plugin import ASKED, BY_NAME, setting_of
+from pytest_packbench.plugin import BY_NAME, SELECTION, setting_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,15 +31,15 @@ _YES_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(RunOptions):
-    """What the user set, each by option, environment or ini: how attempts are made, and what becomes of them.
+    """The settings by option, environment variable or ini key: how attempts are made and reported.
 
     Attributes:
         gate: `case` or `suite`.
         shard: the part of each suite to run; None for all of it.
         output: the folder for reports, absolute.
         baseline: `none`, `latest`, or the absolute path of an earlier run.
-        resume: the run to go on with: `latest`, an id or a path; empty for a new one.
-        resume_changed: `refuse`, or `run` to run anew what changed since.
+        resume: the run to resume: `latest`, an id or a path; empty for a new run.
+        resume_changed: `refuse`, or `run` to run changed cases again.
         home: the folder that relative paths start from, absolute.
     """
 
@@ -52,63 +52,63 @@ class Settings(RunOptions):
     home: Path
 
     @property
-    def ahead(self) -> bool:
-        """Whether cases run ahead of pytest's item loop: they wait for somebody, or run at once, or have a limit."""
+    def prefetches(self) -> bool:
+        """Whether attempts start before pytest reaches their item: live, concurrent, or with a time limit."""
         return self.mode != "fixture" or self.concurrency > 1 or self.case_timeout_s is not None
 
 
 def _home(config: pytest.Config) -> Path:
-    # an argument in the wheel's suites draws rootdir towards them, away from where people look for their reports
-    drawn = config.stash[ASKED].bundled and config.inipath is None and config.option.rootdir is None
-    return config.invocation_params.dir if drawn else config.rootpath
+    # an argument in the wheel's suites would move rootdir, and the reports, into the installed package
+    is_moved = config.stash[SELECTION].bundled and config.inipath is None and config.option.rootdir is None
+    return config.invocation_params.dir if is_moved else config.rootpath
 
 
-def _baseline(given: str, home: Path) -> str:
-    if given in {"none", "latest"}:
-        return given
-    path = Path(os.path.normpath(home / given))
+def _baseline(value: str, home: Path) -> str:
+    if value in {"none", "latest"}:
+        return value
+    path = Path(os.path.normpath(home / value))
     if not path.exists():
-        raise pytest.UsageError(f"--packbench-baseline: no run at {path}; expected latest, none or a run's folder")
+        raise pytest.UsageError(f"--packbench-baseline: no run at {path}; expected latest, none or the folder of a run")
     return str(path)
 
 
-def _cache(given: str, home: Path, mode: str) -> Path | None:
-    if not given or mode == "fixture":
+def _cache(value: str, home: Path, mode: str) -> Path | None:
+    if not value or mode == "fixture":
         return None
-    path = Path(os.path.normpath(home / given))
+    path = Path(os.path.normpath(home / value))
     if path.exists() and not path.is_dir():
-        raise pytest.UsageError(f"--packbench-cache: {path} is no folder; expected a folder, or a new name")
+        raise pytest.UsageError(f"--packbench-cache: {path} is not a folder; expected a folder, or a new name")
     return path
 
 
 class _Reader:
-    """Reads values, each mistake a usage error that names where it came from."""
+    """Reads values; an invalid one is a usage error that names its source."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
 
     def value(self, name: str, allowed: tuple[str, ...] | None = None) -> Any:
-        """Give a value, one of `allowed` where those are named."""
-        found, source = setting_of(name, self._config.option, self._config.getini)
-        if allowed is not None and found not in allowed:
-            # empty stands for what is not set, which nobody writes
+        """Return a value, one of `allowed` if that is set."""
+        value, source = setting_of(name, self._config.option, self._config.getini)
+        if allowed is not None and value not in allowed:
+            # an empty value means not set
             listed = ", ".join(filter(None, allowed))
-            raise pytest.UsageError(f"{source}: got {found!r}; expected one of: {listed}")
-        return found
+            raise pytest.UsageError(f"{source}: got {value!r}; expected one of: {listed}")
+        return value
 
     def choice(self, name: str) -> Any:
-        """Give a value among the choices of its option."""
+        """Return a value, one of the choices of its option."""
         option = BY_NAME[name].option or {}
         return self.value(name, tuple(option["choices"]))
 
     def whole(self, name: str, *, least: int = 1) -> int | None:
-        """Give a whole number from `least` up; None where nothing is set."""
+        """Return a whole number, at least `least`; None if it is not set."""
         number: int | None = self._number(name, int, f"a whole number, {least} or more", lambda number: number >= least)
         return number
 
     def real(self, name: str, *, most: float = math.inf, positive: bool = True) -> float | None:
-        """Give a number above 0, or from 0 where 0 may be, up to `most`; None where nothing is set."""
-        upper = "" if most == math.inf else f", {most:g} at most"
+        """Return a number above 0, or with 0 unless `positive`, at most `most`; None if it is not set."""
+        upper = "" if most == math.inf else f", at most {most:g}"
         expected = f"a number{' above 0' if positive else ', 0 or more'}{upper}"
         number: float | None = self._number(
             name, float, expected, lambda number: (number > 0 or (number == 0 and not positive)) and number <= most
@@ -116,7 +116,7 @@ class _Reader:
         return number
 
     def names(self, name: str) -> tuple[str, ...] | None:
-        """Give names that came repeated or with commas; None where nothing is set."""
+        """Return names, repeated or separated by commas; None if there are none."""
         return tuple(suite_names(self.value(name))) or None
 
     def backend(self) -> str:
@@ -128,23 +128,23 @@ class _Reader:
         return str(self.value("backend", (*backend_names(), STUB, RECORDED)))
 
     def shard(self) -> Shard | None:
-        """Give the shard; None where nothing is set."""
-        found, source = setting_of("shard", self._config.option, self._config.getini)
+        """Return the shard; None if it is not set."""
+        value, source = setting_of("shard", self._config.option, self._config.getini)
         try:
-            return Shard.parse(str(found)) if found else None
+            return Shard.parse(str(value)) if value else None
         except ValueError as error:
             raise pytest.UsageError(f"{source}: {error}") from None
 
     def _number(self, name: str, kind: Callable[[Any], NumberT], expected: str, fits: Callable[[NumberT], bool]) -> Any:
-        found, source = setting_of(name, self._config.option, self._config.getini)
-        if found in {"", None}:
+        value, source = setting_of(name, self._config.option, self._config.getini)
+        if value in {"", None}:
             return None
         try:
-            number = kind(found)
+            number = kind(value)
         except (ValueError, OverflowError):
-            raise pytest.UsageError(f"{source}: got {found!r}; expected {expected}") from None
+            raise pytest.UsageError(f"{source}: got {value!r}; expected {expected}") from None
         if not math.isfinite(number) or not fits(number):
-            raise pytest.UsageError(f"{source}: got {found!r}; expected {expected}")
+            raise pytest.UsageError(f"{source}: got {value!r}; expected {expected}")
         return number
 
 
@@ -152,17 +152,17 @@ def _guards(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
     if names is None or "none" not in names:
         return names
     if names != ("none",):
-        raise pytest.UsageError("--packbench-guard: got none beside other guards; expected none alone, or guards")
+        raise pytest.UsageError("--packbench-guard: got none and other guards; expected only none, or guards")
     return ()
 
 
 def being_debugged(config: pytest.Config) -> bool:
-    """Whether somebody steps through the code: then one case runs at a time, without a time limit.
+    """Whether a debugger is active: then one case runs at a time, without a time limit.
 
-    A trace function alone says nothing: tools that measure coverage have one as well.
+    A trace function alone is no sign of a debugger: coverage tools set one as well.
     """
-    stepping = type(getattr(sys.gettrace(), "__self__", None)).__mro__
-    by_pdb = any(one.__module__ == "bdb" for one in stepping)
+    tracer_classes = type(getattr(sys.gettrace(), "__self__", None)).__mro__
+    by_pdb = any(base.__module__ == "bdb" for base in tracer_classes)
     return bool(config.option.usepdb or config.option.trace or by_pdb or "pydevd" in sys.modules)
 
 
@@ -170,7 +170,7 @@ def read_settings(config: pytest.Config) -> Settings:
     """Read the settings.
 
     Raises:
-        pytest.UsageError: a value is not allowed; says where it came from and what is.
+        pytest.UsageError: a value is invalid; one line with its source and what is expected.
     """
     read = _Reader(config)
     mode = read.choice("mode")
@@ -179,7 +179,7 @@ def read_settings(config: pytest.Config) -> Settings:
     trials = read.whole("trials") or 1
     if fixture and trials > 1:
         raise pytest.UsageError(
-            f"--packbench-trials: got {trials} in fixture mode, where each trial would be the same; "
+            f"--packbench-trials: got {trials} in fixture mode, in which all trials are equal; "
             "use --packbench-mode=live or record"
         )
     limit = read.real("case_timeout") or (None if fixture else _CASE_TIMEOUT_S)

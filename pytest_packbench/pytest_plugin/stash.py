@@ -1,4 +1,4 @@
-"""What a session keeps in pytest's stash, and the attribute under which entries travel on reports."""
+"""Keys of pytest's stash, and the attribute by which results travel on reports."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from pytest_packbench.pytest_plugin.prefetch import Ahead
+    from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.resume import ResumedRun
 
 
 CONTEXTS: pytest.StashKey[SessionSuites] = pytest.StashKey()
-AHEAD: pytest.StashKey[Ahead] = pytest.StashKey()
+PREFETCHER: pytest.StashKey[Prefetcher] = pytest.StashKey()
 RUN_ID = pytest.StashKey[str]()
 RESUMED: pytest.StashKey[ResumedRun] = pytest.StashKey()
-ATTRIBUTE = "packbench_entries"
+RESULTS_ATTRIBUTE = "packbench_entries"
 
 
 def ungrouped(nodeid: str, known: Container[str]) -> str:
-    """Give a node id without the group that xdist appends, where it is not known as it stands."""
+    """Return a node id without the group that xdist appends, unless it is known with it."""
     return nodeid if nodeid in known else nodeid.rpartition("@")[0] or nodeid
 
 
 def ungrouped_name(name: str, stem: str) -> str:
-    """Give a case's name without the group that xdist appends; where it begins with its file's, that may have an @."""
-    own = stem if name.startswith(stem) else ""
-    rest = name[len(own) :]
-    return own + (rest.rpartition("@")[0] if "@" in rest else rest)
+    """Return a case's name without the group that xdist appends; its file's name at its beginning may contain an @."""
+    prefix = stem if name.startswith(stem) else ""
+    rest = name[len(prefix) :]
+    return prefix + (rest.rpartition("@")[0] if "@" in rest else rest)

@@ -1,4 +1,4 @@
-"""The session's suites: the settings and the user's hooks go into the engine, its errors come out as usage errors."""
+"""The session's suites: passes settings and hooks to the engine, and turns its errors into usage errors."""
 
 from __future__ import annotations
 
@@ -24,29 +24,41 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.result_builder import CaseRef
+    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.settings import Settings
 
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Make what the engine says of a wrong set-up the usage error that pytest shows in one line."""
+    """Turn errors of the set-up into usage errors, which pytest shows in one line."""
     try:
         yield
     except (SetupError, SuiteError, PackError) as error:
         raise pytest.UsageError(str(error)) from error.__cause__
 
 
-def known_packs(config: pytest.Config) -> Packs:
-    """Give all packs by name: those of `pytest_packbench_packs`, else the built-in ones, else the installed ones.
+def packs_of_hooks(config: pytest.Config) -> list[Pack]:
+    """Return the packs of the hooks `pytest_packbench_packs`: of one name the last comes from the hook that wins.
 
     Raises:
-        pytest.UsageError: a hook raised, or gave something that is no pack.
+        pytest.UsageError: a hook raised, or returned something that is no pack.
     """
     try:
-        return Packs(pack for given in reversed(config.hook.pytest_packbench_packs()) for pack in given)
+        packs = [pack for packs in reversed(config.hook.pytest_packbench_packs()) for pack in packs]
+        Packs(packs)
     except Exception as error:
         raise pytest.UsageError(f"a hook pytest_packbench_packs failed: {describe_error(error)}") from error
+    return packs
+
+
+def known_packs(config: pytest.Config) -> Packs:
+    """Return all packs by name: those of `pytest_packbench_packs`, else the built-in ones, else the installed ones.
+
+    Raises:
+        pytest.UsageError: a hook raised, or returned something that is no pack.
+    """
+    return Packs(packs_of_hooks(config))
 
 
 def read_suite(config: pytest.Config, name: str, folder: Path, packs: Packs, *, bundled: bool) -> Suite:
@@ -62,33 +74,33 @@ def read_suite(config: pytest.Config, name: str, folder: Path, packs: Packs, *, 
 
 
 class SessionSuites(SuiteContexts):
-    """The suites of a session with what runs their cases."""
+    """The suites of a session with the contexts that run their cases."""
 
     def __init__(self, config: pytest.Config, settings: Settings, packs: Packs) -> None:
         super().__init__(settings, packs, _hooks_of(config))
         self.config = config
         self.settings = settings
-        self._models = packs
+        self._packs_by_name = packs
 
     def open(self, suite: Suite) -> SuiteContext:
-        """Find a suite's target, and who stands around it; raises as `SuiteContexts.open`, but usage errors."""
+        """Return a suite's context; the errors of `SuiteContexts.open` become usage errors."""
         with usage_errors():
             return super().open(suite)
 
     def join(self, name: str, folder: Path, *, bundled: bool) -> Suite:
-        """Give a suite, reading it where it was not asked for before.
+        """Return a suite, and read it if it is new in the session.
 
         Raises:
-            pytest.UsageError: it can't be used.
+            pytest.UsageError: the suite can't be used.
         """
         if name not in self.suites:
-            suite = read_suite(self.config, name, folder, self._models, bundled=bundled)
+            suite = read_suite(self.config, name, folder, self._packs_by_name, bundled=bundled)
             with usage_errors():
                 self.add(suite)
         return self.suites[name]
 
     def expected_text(self, places: Iterable[CaseRef]) -> str:
-        """Say how many model calls a live run of these cases is expected to make, without those of a resumed run."""
+        """Describe how many model calls these cases are expected to make, without those of a resumed run."""
         resumed = self.config.stash.get(RESUMED, None)
         expected = self.expected_calls(
             places, lambda place: len(resumed.trials(place.suite, place.case_id)) if resumed is not None else 0
@@ -97,18 +109,18 @@ class SessionSuites(SuiteContexts):
 
 
 def open_suites(config: pytest.Config, settings: Settings, folders: dict[str, Path], *, bundled: bool) -> SessionSuites:
-    """Read all suites that were asked for, and open what they need where somebody is asked.
+    """Read the requested suites, and open the backends that they need.
 
     Raises:
-        pytest.UsageError: one of them can't be used, or what the command line names can't.
+        pytest.UsageError: a suite, or an option of the command line, can't be used.
     """
     packs = known_packs(config)
-    read = [read_suite(config, name, path, packs, bundled=bundled) for name, path in folders.items()]
-    suites = SessionSuites(config, settings, packs)
+    suites = [read_suite(config, name, path, packs, bundled=bundled) for name, path in folders.items()]
+    contexts = SessionSuites(config, settings, packs)
     with usage_errors():
-        for suite in read:
-            suites.prepare(suite)
-    return suites
+        for suite in suites:
+            contexts.prepare(suite)
+    return contexts
 
 
 def _hooks_of(config: pytest.Config) -> UserHooks:
@@ -119,12 +131,12 @@ def _hooks_of(config: pytest.Config) -> UserHooks:
             raise TargetError(f"the hook pytest_packbench_target raised {describe_error(error)}") from error
 
     def guards(suite: Suite) -> list[Any]:
-        given = config.hook.pytest_packbench_guards(config=config, suite=suite)
-        return [guard for some in given for guard in some]
+        results = config.hook.pytest_packbench_guards(config=config, suite=suite)
+        return [guard for guards in results for guard in guards]
 
     def judges() -> dict[str, Any]:
         # the first of a name wins
-        given = reversed(config.hook.pytest_packbench_judges(config=config))
-        return {name: judge for some in given for name, judge in some.items()}
+        results = reversed(config.hook.pytest_packbench_judges(config=config))
+        return {name: judge for judges in results for name, judge in judges.items()}
 
     return UserHooks(target=target, guards=guards, judges=judges)

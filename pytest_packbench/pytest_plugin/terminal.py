@@ -1,4 +1,4 @@
-"""What the terminal shows: a line at the start, a score beside each item with -v, a table and the paths at the end."""
+"""The terminal: a line per suite at the start, the score beside each item with -v, tables and paths at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.prefetch import Ahead
+    from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.recorder import Recorder, SuiteRun
 
 
@@ -26,37 +26,39 @@ class Terminal:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._summing_up = False
+        self._in_summary = False
 
     def pytest_report_header(self) -> list[str]:
-        """Say what runs, on what, before it runs."""
+        """Describe each suite, its target and its mode."""
         contexts, config = self._recorder.contexts, self._recorder.config
         lines = [line for suite in contexts.suites.values() for line in self._header(suite)]
         if contexts.settings.mode != "fixture" and getattr(config.option, "dist", "no") != "no":
-            lines.append("packbench: a worker runs two attempts at a time; for live runs one process (-n 0) is faster")
+            lines.append(
+                "packbench: each worker runs two attempts at a time; live runs are faster in one process (-n 0)"
+            )
             lines.append(caps_text(contexts.settings, shared=True))
         return lines
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
-        """Say before a live run what it will ask for, and what stops it."""
+        """Write before a live run how many calls it expects to make, and its limits."""
         contexts = self._recorder.contexts
         if contexts.settings.mode == "fixture" or self._recorder.config.option.collectonly:
             return []
         runs = [run for item in items if (run := run_of(item)) is not None]
-        cases = [run.place() for run in runs if not run.own_test]
+        cases = [run.place() for run in runs if not run.test_function]
         return [contexts.expected_text(cases), caps_text(contexts.settings, shared=False)] if cases else []
 
     def _header(self, suite: Suite) -> list[str]:
         contexts = self._recorder.contexts
         settings, target = contexts.settings, contexts.target_name(suite)
         context = contexts.opened(suite)
-        answered = f", {context.backend} {context.model}".rstrip() if context is not None and context.backend else ""
+        model = f", {context.backend} {context.model}".rstrip() if context is not None and context.backend else ""
         guards = (
             f", guards {', '.join(map(guard_name, context.guards))}" if context is not None and context.guards else ""
         )
         head = (
             f"packbench: suite {suite.name}{' (bundled)' if suite.bundled else ''}, pack {suite.config.pack}, "
-            f"{settings.mode} mode, target {target}{answered}{guards}"
+            f"{settings.mode} mode, target {target}{model}{guards}"
         )
         lines = [head]
         if self._recorder.resumed is not None:
@@ -67,8 +69,8 @@ class Terminal:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Put the score beside the word that -v shows; categories, and the words of the summary, stay pytest's own."""
-        if self._summing_up or report.when != "call" or hasattr(report, "wasxfail"):
+        """Add the score to the word that -v shows; the categories and the summary are pytest's."""
+        if self._in_summary or report.when != "call" or hasattr(report, "wasxfail"):
             return None
         properties = dict(report.user_properties)
         score = properties.get("score")
@@ -78,66 +80,66 @@ class Terminal:
         return report.outcome, letter, f"{report.outcome.upper()} {score:.2f}"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Show each suite's table, its gates and where its reports are."""
-        # people and tools look for `FAILED <node id>` in what pytest prints after this
-        self._summing_up = True
+        """Write each suite's table, its gates and the folder of its reports."""
+        # in pytest's short summary people and tools look for `FAILED <node id>`
+        self._in_summary = True
         for run in self._recorder.runs.values():
             self._show(terminalreporter, run)
 
     def _show(self, reporter: pytest.TerminalReporter, run: SuiteRun) -> None:
         from pytest_packbench.reports.terminal import summary_lines
 
-        told = run.conclusion
-        if told is None and not run.trouble:
+        conclusion = run.conclusion
+        if conclusion is None and not run.trouble:
             return
         reporter.section(f"packbench: {run.suite.name}")
-        if told is not None:
-            for line in summary_lines(told):
+        if conclusion is not None:
+            for line in summary_lines(conclusion):
                 reporter.line(line)
-            if told.run.settings.get("spent"):
-                reporter.line(spent_text(told.run.settings["spent"]))
+            if conclusion.run.settings.get("spent"):
+                reporter.line(spent_text(conclusion.run.settings["spent"]))
             for line in run.baseline:
                 reporter.line(f"baseline: {line}")
-            here = self._recorder.config.invocation_params.dir
-            reporter.line(f"reports: {os.path.relpath(run.results.writer.folder, here)}")
+            folder = os.path.relpath(run.results.writer.folder, self._recorder.config.invocation_params.dir)
+            reporter.line(f"reports: {folder}")
         for trouble in run.trouble:
             reporter.line(f"packbench: {trouble}", red=True)
         if run.failed:
             reporter.line(f"packbench: {run.suite.name}: FAILED", red=True, bold=True)
 
 
-class Progress:
-    """Says how far a run is while pytest waits for a case.
+class ProgressLine:
+    """Shows the progress of a run while pytest waits for a case.
 
-    Quiet where output is no terminal, with `-q`, and where pytest's terminal is switched off.
+    It writes nothing with `-q`, without pytest's terminal reporter, or if the output is not a terminal.
     """
 
-    def __init__(self, config: pytest.Config, ahead: Ahead) -> None:
+    def __init__(self, config: pytest.Config, prefetcher: Prefetcher) -> None:
         self._config = config
-        self._ahead = ahead
-        self._shown = False
-        self._wanted = False
+        self._prefetcher = prefetcher
+        self._is_visible = False
+        self._is_active = False
 
     def tick(self) -> None:
-        """Write the line anew."""
-        self._below(self.text())
-        self._shown = self._wanted = True
+        """Write or update the line."""
+        self._write_below(self.text())
+        self._is_visible = self._is_active = True
 
     def clear(self) -> None:
-        """Take the line away before pytest writes."""
-        if self._shown:
-            self._below("")
-            self._shown = False
+        """Remove the line before pytest writes."""
+        if self._is_visible:
+            self._write_below("")
+            self._is_visible = False
 
-    def again(self) -> None:
-        """Write the line again after pytest wrote, where there was one."""
-        if self._wanted and not self._shown:
+    def restore(self) -> None:
+        """Write the line again after pytest has written, if there was one."""
+        if self._is_active and not self._is_visible:
             self.tick()
 
     def text(self) -> str:
-        """Give the line: done and known attempts, mean score, tokens and cost so far, the oldest one's age."""
-        progress, ledger = self._ahead.runner.progress(), self._ahead.runner.ledger
-        count, total = self._ahead.scores
+        """Return the line: attempts done, planned and in flight, mean score, tokens, cost, the age of the oldest."""
+        progress, ledger = self._prefetcher.runner.progress(), self._prefetcher.runner.ledger
+        count, total = self._prefetcher.scores
         parts = [
             f"packbench: {progress.done} of {progress.planned} done",
             f"mean score {total / count:.2f}" if count else "no score yet",
@@ -149,8 +151,8 @@ class Progress:
             parts.append(f"{progress.in_flight} in flight, the oldest for {progress.oldest_s:.0f} s")
         return ", ".join(parts)
 
-    def _below(self, text: str) -> None:
-        """Write on the line below, and come back to where pytest writes."""
+    def _write_below(self, text: str) -> None:
+        """Write on the line below the cursor, and move the cursor back."""
         plugins = self._config.pluginmanager
         reporter: Any = plugins.getplugin("terminalreporter")
         out = sys.__stdout__
@@ -159,9 +161,9 @@ class Progress:
         writer = self._config.get_terminal_writer()
         line = text[: writer.fullwidth - 1]
         column = min(writer.width_of_current_line, writer.fullwidth - 1) + 1
-        moved = f"\n\r\x1b[K{line}\x1b[1A\x1b[{column}G"
+        sequence = f"\n\r\x1b[K{line}\x1b[1A\x1b[{column}G"
         capture: Any = plugins.getplugin("capturemanager")
         writer.flush()
         with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
-            out.write(moved)
+            out.write(sequence)
             out.flush()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,9 +12,10 @@ import pytest_packbench.packs.tariff.pack
 import pytest_packbench.packs.tariff.target
 import pytest_packbench.pytest_plugin.selection
 import pytest_packbench.pytest_plugin.session
-import pytest_packbench.pytest_plugin.xdist
+import pytest_packbench.pytest_plugin.xdist_worker
 import pytest_packbench.reports.document
 import pytest_packbench.reports.markdown
+from pytest_packbench.testing import SuiteResults, case, run_folders, write_case, write_suite
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,67 +89,45 @@ class Project:
     """A project folder with suites, and pytest run in it."""
 
     pytester: pytest.Pytester
-    workers: tuple[str, ...]
+    workers: int
 
     @property
     def root(self) -> Path:
         return self.pytester.path
 
     def suite(self, name: str = "toy", text: str = "pack: toy\ndescription: a toy\n") -> Path:
-        folder = self.root / "storage" / "benchmarks" / name
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = write_suite(self.root / "storage" / "benchmarks" / name, (), pack="toy")
         (folder / "suite.yaml").write_text(text, encoding="utf-8")
-        (folder / "cases").mkdir(exist_ok=True)
         return folder
 
-    def case(
-        self,
-        case_id: str,
-        *,
-        suite: str = "toy",
-        case_type: str = "plain",
-        difficulty: str = "easy",
-        notes: dict[str, Any] | None = None,
-        **order: Any,
-    ) -> Path:
-        path = self.root / "storage" / "benchmarks" / suite / "cases" / case_type / f"{case_id}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        case = {
-            "id": case_id,
-            "pack_id": "toy",
-            "case_type": case_type,
-            "difficulty": difficulty,
-            "input": order,
-            "expected": {"colour": "red"},
-            "notes": notes or {},
-        }
-        path.write_text(json.dumps(case), encoding="utf-8")
-        return path
+    def case(self, case_id: str, *, suite: str = "toy", case_type: str = "plain", **fields: Any) -> Path:
+        """Write a case; what is no key of a case belongs to its input."""
+        keys = {key: fields.pop(key) for key in ("difficulty", "notes") if key in fields}
+        plain = case(case_id, pack_id="toy", case_type=case_type, input=fields, expected={"colour": "red"}, **keys)
+        return write_case(self.root / "storage" / "benchmarks" / suite, plain)
 
     def run(self, *arguments: str) -> pytest.RunResult:
-        return self.pytester.runpytest(*self.workers, *arguments, no_reraise_ctrlc=True)
+        workers = ("-n", str(self.workers)) if self.workers else ()
+        return self.pytester.runpytest(*workers, *arguments, no_reraise_ctrlc=True)
 
     def run_toy(self, *arguments: str) -> pytest.RunResult:
         return self.run("--packbench-suite=toy", *arguments)
 
     def folders(self, suite: str = "toy") -> list[Path]:
-        place = self.root / "reports" / "benchmarks" / suite
-        return sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
+        return run_folders(self.root, suite)
 
     def left(self, suite: str = "toy") -> Path:
         (folder,) = self.folders(suite)
         return folder
 
     def lines(self, name: str, suite: str = "toy") -> list[dict[str, Any]]:
-        path = self.left(suite) / name
-        return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+        return SuiteResults(folder=self.left(suite)).lines(name)
 
     def report(self, suite: str = "toy") -> dict[str, Any]:
-        document: dict[str, Any] = json.loads((self.left(suite) / "report.json").read_text("utf-8"))
-        return document
+        return SuiteResults(folder=self.left(suite)).report
 
 
-@pytest.fixture(params=[(), ("-n", "2")], ids=["plain", "xdist"])
+@pytest.fixture(params=[0, 2], ids=["plain", "xdist"])
 def project(request: pytest.FixtureRequest, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project with the toy pack and an empty suite `toy`, run plain and by two workers."""
     return _project(pytester, monkeypatch, request.param)
@@ -158,10 +136,10 @@ def project(request: pytest.FixtureRequest, pytester: pytest.Pytester, monkeypat
 @pytest.fixture
 def plain(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
     """The same, run in one process only: for what doesn't depend on workers."""
-    return _project(pytester, monkeypatch, ())
+    return _project(pytester, monkeypatch, 0)
 
 
-def _project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]) -> Project:
+def _project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: int) -> Project:
     for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "240")

@@ -68,7 +68,7 @@ def test_a_file_is_no_folder_for_answers(plain: Project) -> None:
     with FakeServer(points) as server:
         result = plain.run_toy(*live(server, "--packbench-cache=kept"))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --packbench-cache: * is no folder; expected a folder, or a new name"])
+    result.stderr.fnmatch_lines(["ERROR: --packbench-cache: * is not a folder; expected a folder, or a new name"])
 
 
 def test_a_folder_that_can_not_be_written_is_said_before_anyone_is_asked(project: Project) -> None:

@@ -51,7 +51,7 @@ def test_a_baseline_that_is_not_there_is_a_usage_error(plain: Project) -> None:
     result = plain.run_toy("--packbench-baseline=nowhere")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        ["ERROR: --packbench-baseline: no run at*nowhere; expected latest, none or a run's folder"]
+        ["ERROR: --packbench-baseline: no run at*nowhere; expected latest, none or the folder of a run"]
     )
 
 

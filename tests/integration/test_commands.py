@@ -197,7 +197,7 @@ def test_gates_judge_stored_runs(ran: Copy, capsys: pytest.CaptureFixture[str]) 
     assert main(["gate", "tariff/latest"]) == 0
     said = capsys.readouterr().out
     assert "  completeness " in said
-    assert said.endswith("all gates hold\n")
+    assert said.endswith("all gates passed\n")
     rules = ran.folder.parent / "strict"
     rules.mkdir()
     (rules / "suite.yaml").write_text(

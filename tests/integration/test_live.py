@@ -248,7 +248,7 @@ def test_a_worker_asks_for_two_at_a_time(plain: Project) -> None:
         result = plain.run_toy("-n", "2", *live(server, "--packbench-concurrency=8"))
     result.assert_outcomes(passed=16)
     assert server.most_open <= 4
-    result.stdout.fnmatch_lines(["*a worker runs two attempts at a time*"])
+    result.stdout.fnmatch_lines(["*each worker runs two attempts at a time*"])
 
 
 def test_output_is_shown_with_its_own_case_alone(plain: Project) -> None:

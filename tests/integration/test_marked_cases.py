@@ -139,7 +139,7 @@ def test_gates_alone_decide(project: Project) -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "words"),
     [
-        ("pass", "never_checked", "the test never called packbench_check(result)"),
+        ("pass", "never_checked", "the test did not call packbench_check(result)"),
         ("packbench_check({'points': 1})\npackbench_check({'points': 1})", "checked_twice", "was called twice"),
         (
             "packbench_check({'points': 1})\ntry: packbench_check({'points': 1})\nexcept BaseException: pass",
@@ -246,8 +246,8 @@ def test_a_case_that_stands_twice_is_an_error_that_names_both(project: Project) 
     result.assert_outcomes(passed=1, errors=2)
     messages = {line["message"] for line in project.lines("errors.jsonl")}
     mine, file = "test_own.py::test_toy[good]", "storage/benchmarks/toy/cases/plain/good.json::good"
-    assert any(f"is run twice, by {mine} and by {file}; a run measures" in one for one in messages)
-    assert any(f"is run twice, by {file} and by {mine}; a run measures" in one for one in messages)
+    assert any(f"is run twice, by {mine} and by {file}; select one" in one for one in messages)
+    assert any(f"is run twice, by {file} and by {mine}; select one" in one for one in messages)
     assert {record["test_id"] for record in project.lines("records.jsonl")} == {"toy:spare:alone"}
 
 
@@ -427,12 +427,12 @@ def test_the_cap_of_a_run_stops_marked_tests(plain: Project) -> None:
     [
         ('"toyy"', (), 'unknown suite "toyy" (did you mean "toy"?); suites under storage*toy'),
         ("", (), "got packbench_cases(); expected names of suites"),
-        ('"toy", kind="plain"', (), '"kind" is no filter: expected case_type, difficulty, tag'),
-        ('"toy", tag=3', (), "expected a text for tag, or a list of texts"),
-        ('"toy", tag="t", case_type=["p", "q"]', (), 'suite "toy" has no case of tag t, case_type p or q'),
+        ('"toy", kind="plain"', (), 'unknown argument "kind": expected case_type, difficulty, tag'),
+        ('"toy", tag=3', (), "expected a string for tag, or a list of strings"),
+        ('"toy", tag="t", case_type=["p", "q"]', (), 'suite "toy" has no case with tag t, case_type p or q'),
         ('"bad"', (), "storage/benchmarks/bad/suite.yaml: /pack: *"),
-        ('"toy"', ("--packbench-mode=record",), "--packbench-mode=record: a test of your own asks its model itself*"),
-        ('"toy"', ("--packbench-mode=live", "--packbench-trials=2"), "--packbench-trials: got 2; a test of your own*"),
+        ('"toy"', ("--packbench-mode=record",), "--packbench-mode=record: a marked test calls its model itself*"),
+        ('"toy"', ("--packbench-mode=live", "--packbench-trials=2"), "--packbench-trials: got 2; a marked test*"),
     ],
 )
 def test_a_mark_that_can_not_be_used_is_one_line(
@@ -471,7 +471,7 @@ def test_a_run_with_tests_of_the_users_own_is_not_resumed(project: Project) -> N
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         [
-            'ERROR: --packbench-resume: run 01* of suite "toy" has tests of your own, which are not resumed; start a new run'
+            'ERROR: --packbench-resume: run 01* of suite "toy" has tests marked with packbench_cases, which can\'t be resumed; start a new run'
         ]
     )
 
@@ -493,11 +493,13 @@ def test_an_unknown_suite_under_xdist(plain: Project) -> None:
 def test_tests_that_can_not_check_are_told(plain: Project) -> None:
     plain.case("one")
     marked(plain, "pass", takes="")
-    plain.run().stdout.fnmatch_lines(["test_own.py::test_toy: packbench_cases: the test takes no packbench_check*"])
+    plain.run().stdout.fnmatch_lines(
+        ["test_own.py::test_toy: packbench_cases: the test does not use the fixture packbench_check*"]
+    )
     write(plain, "def test_bare(packbench_check): pass\n")
     result = plain.run()
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["packbench_case: expected the mark @pytest.mark.packbench_cases*"])
+    result.stdout.fnmatch_lines(["packbench_case: the test needs the mark @pytest.mark.packbench_cases*"])
     write(
         plain,
         """
@@ -511,7 +513,7 @@ class TestOld(unittest.TestCase):
     )
     result = plain.run()
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*packbench_cases: a unittest.TestCase gets no fixtures*"])
+    result.stdout.fnmatch_lines(["*packbench_cases: a unittest.TestCase can't use fixtures*"])
 
 
 def test_cases_of_one_id_name_each_other(plain: Project) -> None:
@@ -520,7 +522,7 @@ def test_cases_of_one_id_name_each_other(plain: Project) -> None:
     plain.case("twin", case_type="two")
     result = plain.run()
     result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines_random(["*one/twin.json: /id: *duplicate id*also in*two/twin.json*"])
+    result.stdout.fnmatch_lines_random(["*one/twin.json: /id: *also used in*two/twin.json*"])
 
 
 def test_without_json_report(project: Project) -> None:

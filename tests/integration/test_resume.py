@@ -65,7 +65,7 @@ def test_only_what_broke_is_run_again(project: Project) -> None:
         [
             f"packbench: suite toy: resuming run {before.name}: 3 attempts kept, 2 unfinished to repeat",
             "*score 0.50 < 0.80*",
-            "*kept: *not run again*",
+            "*resumed: *not run again*",
         ]
     )
     assert [record["test_id"][-1] for record in project.lines("records.jsonl")] == ["a", "b", "w", "x", "y"]

@@ -101,7 +101,7 @@ def test_a_pack_that_would_end_the_run_while_another_case_is_waited_for_breaks_i
     result = project.run_toy("--packbench-concurrency=3")
     result.assert_outcomes(passed=2, errors=1)
     (line,) = project.lines("errors.jsonl")
-    assert (line["kind"], line["message"]) == ("pack_error", "the case's entry can't be kept: Exit: enough")
+    assert (line["kind"], line["message"]) == ("pack_error", "the case's result can't be stored: Exit: enough")
 
 
 def _broken_pack(project: Project, code: str) -> None:
@@ -219,7 +219,7 @@ def test_a_setup_that_is_only_shown_runs_no_case(project: Project, option: str) 
     project.case("one", python="open('asked', 'w')")
     result = project.run_toy(option)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    said = f"{option}: benchmark cases have no setup to show; expected --collect-only, or no suite"
+    said = f"{option}: benchmark cases have no fixtures to set up; use --collect-only, or select no suite"
     assert [line for line in result.stderr.lines if line] == [f"ERROR: {said}"]
     assert not (project.root / "asked").exists()
     assert not project.folders()

@@ -221,7 +221,7 @@ def page(project: Project) -> None:
 
 
 def test_every_block_of_the_page_is_a_file_or_a_command() -> None:
-    assert len(FILES) == 6
+    assert len(FILES) == 7
     assert PAGE.count("```") == 2 * (len(FILES) + 1)
     assert CONSOLE is not None
 
@@ -239,6 +239,11 @@ def test_the_page_runs_line_by_line(plain: Project, capsys: pytest.CaptureFixtur
     (record,) = plain.lines("records.jsonl", "headlines")
     assert record["packbench"]["score"] == 1.0
     assert [term["name"] for term in record["packbench"]["terms"]] == ["words", "length"]
+
+
+def test_the_tests_of_the_page_pass(plain: Project) -> None:
+    page(plain)
+    plain.run("-p", "pytester", "test_headlines.py").assert_outcomes(passed=3)
 
 
 @pytest.mark.parametrize(

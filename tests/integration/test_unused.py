@@ -66,7 +66,7 @@ def test_an_unrelated_run_imports_the_entry_point_and_nothing_else(unrelated: py
 def test_an_unrelated_run_under_xdist_is_untouched(unrelated: pytest.Pytester) -> None:
     _, modules, left = run(unrelated, "-n", "1")
     ours = {name for name in modules if name.startswith("pytest_packbench")}
-    assert ours <= {*OURS, "pytest_packbench.pytest_plugin", "pytest_packbench.pytest_plugin.workers"}
+    assert ours <= {*OURS, "pytest_packbench.pytest_plugin", "pytest_packbench.pytest_plugin.xdist_controller"}
     assert not [name for name in left if name.startswith("reports")]
 
 

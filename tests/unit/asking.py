@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench import testing
 from pytest_packbench.cases.load import check_case
 from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.metering import Ledger, LiveModels, PricedBackend
@@ -55,9 +56,9 @@ class Echo(Pack):
 
 
 def case(name: str = "a", **given: Any) -> LoadedCase:
-    """Return a case with these values as its input."""
-    data = {"id": name, "pack_id": "echo", "case_type": "plain", "difficulty": "easy", "input": given, "expected": None}
-    return check_case(data, Case, source=name, stem=name, pack="echo")
+    """A case whose input is what is given."""
+    plain = testing.case(name, pack_id="echo", input=given, expected=None)
+    return check_case(plain, Case, source=name, stem=name, pack="echo")
 
 
 def question(role: str = "ask", text: str = "?") -> ModelRequest:

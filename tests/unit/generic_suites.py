@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from pytest_packbench.cases.load import check_case, read_config
-from pytest_packbench.packs.generic.model import GenericCase, GenericSuiteConfig
+from pytest_packbench import testing
+from pytest_packbench.cases.load import read_config
+from pytest_packbench.packs.generic.model import GenericSuiteConfig
 from pytest_packbench.packs.generic.pack import GenericPack
 
 if TYPE_CHECKING:
@@ -31,13 +32,9 @@ def read(folder: Path, text: str) -> GenericSuiteConfig:
 
 def case(expected: Any, **changes: Any) -> dict[str, Any]:
     """A case that expects something."""
-    plain = {"id": "a", "pack_id": "generic", "case_type": "plain", "difficulty": "easy", "input": {"q": 1}}
-    return {**plain, "expected": expected, **changes}
+    return testing.case("a", pack_id="generic", input={"q": 1}, expected=expected, **changes)
 
 
 def scored(rules: GenericSuiteConfig, expected: Any, result: Any, **changes: Any) -> Score:
     """The score of a result."""
-    pack = GenericPack().for_suite(rules)
-    loaded = check_case(case(expected, **changes), pack.case_model, source="a.json", stem="a", pack="generic")
-    assert isinstance(loaded.case, GenericCase)
-    return pack.score(loaded.case, pack.read(result), rules)
+    return testing.score(GenericPack(), case(expected, **changes), result, rules=rules)

@@ -60,13 +60,13 @@ def test_without_write_nothing_is_written(capsys: pytest.CaptureFixture[str]) ->
     table("id,input,expected\na,one,1\nb,two,2\n")
     assert run() == 0
     assert [path.name for path in Path().iterdir()] == ["t.csv"]
-    out = capsys.readouterr().out
-    assert out.startswith(
-        "s: 2 cases (2 new): plain 2\nthe first, of t.csv:2, for storage/benchmarks/s/cases/plain/a.json:\n{\n"
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "s: 2 cases (2 new): plain 2\nthe first case, from t.csv:2, for storage/benchmarks/s/cases/plain/a.json:\n{\n"
     )
-    assert '\n  "input": "one",\n' in out
-    assert '"two"' not in out
-    assert out.endswith("\nwith it: storage/benchmarks/s/suite.yaml\nnothing was written; --write writes\n")
+    assert '\n  "input": "one",\n' in said
+    assert '"two"' not in said
+    assert said.endswith("\nand the file storage/benchmarks/s/suite.yaml\nnothing was written; pass --write to write\n")
 
 
 def test_what_is_written_is_what_was_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,7 +222,7 @@ def test_bad_rows_are_named_and_hide_no_other(capsys: pytest.CaptureFixture[str]
     )
     assert run() == 2
     out = capsys.readouterr().out
-    assert out.startswith("s: 2 cases (2 new): plain 2\n5 places in the source make no case:\n")
+    assert out.startswith("s: 2 cases (2 new): plain 2\n5 entries of the source can't be imported:\n")
     for line in (
         "  t.csv:4: 2 cells, but 4 in the header; quote cells",
         "  t.csv:5: 5 cells, but 4 in the header; quote cells",
@@ -231,7 +231,9 @@ def test_bad_rows_are_named_and_hide_no_other(capsys: pytest.CaptureFixture[str]
         "  t.csv:10: invalid CSV: ',' expected after '\"'; look for an unclosed quote\n",
     ):
         assert line in out
-    assert out.endswith("nothing was written; mend the source, or pass --skip-bad to leave out what makes no case\n")
+    assert out.endswith(
+        "nothing was written; correct the source, or pass --skip-bad to skip entries that can't be imported\n"
+    )
 
 
 def test_bad_rows_keep_all_from_being_written(capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,7 +243,7 @@ def test_bad_rows_keep_all_from_being_written(capsys: pytest.CaptureFixture[str]
     assert run("--write", "--skip-bad") == 0
     assert set(cases()) == {"a", "c"}
     out = capsys.readouterr().out
-    assert "s: wrote 2 cases (2 new): plain 2\n1 place in the source makes no case:\n  t.csv:3: 1 cell," in out
+    assert "s: wrote 2 cases (2 new): plain 2\n1 entry of the source can't be imported:\n  t.csv:3: 1 cell," in out
 
 
 def test_only_the_first_flaws_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -260,7 +262,7 @@ def test_nothing_is_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--write") == 2
     assert cases() == before
     assert (
-        "  t.csv:3: storage/benchmarks/s/cases/plain/b.json exists and says something else; --force"
+        "  t.csv:3: storage/benchmarks/s/cases/plain/b.json already exists and differs; pass --force"
         in capsys.readouterr().out
     )
     assert run("--write", "--force") == 0
@@ -285,7 +287,7 @@ def test_an_id_of_another_type_is_not_moved(capsys: pytest.CaptureFixture[str]) 
     table("id,input,expected\na,one,1\n")
     run("--write")
     assert run("--write", "--force", "--case-type", "=other") == 2
-    assert '/id: "a" stands already in storage/benchmarks/s/cases/plain/a.json; remove it' in capsys.readouterr().out
+    assert '/id: duplicate id "a", used in storage/benchmarks/s/cases/plain/a.json; remove' in capsys.readouterr().out
 
 
 def test_the_rules_of_the_suite_decide(capsys: pytest.CaptureFixture[str]) -> None:
@@ -308,7 +310,7 @@ def test_a_suite_of_another_pack(capsys: pytest.CaptureFixture[str]) -> None:
     (SUITE / "suite.yaml").write_text("pack: tariff\n", encoding="utf-8")
     table("input,expected\na,b\n")
     assert run() == 2
-    assert 'the suite is of pack "tariff"; these are cases of pack "generic"' in capsys.readouterr().err
+    assert 'the suite belongs to pack "tariff", the cases to pack "generic"' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -351,7 +353,7 @@ def test_no_file_and_no_suite(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "packbench: .: expected a regular file\n"
     table("input,expected\na,b\n")
     assert main(["import", "csv", "t.csv", "--suite", "../s"]) == 2
-    assert "can't name a suite" in capsys.readouterr().err
+    assert "invalid suite name" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stop:
         main(["import", "csv", "t.csv"])
     assert stop.value.code == 2
@@ -522,7 +524,7 @@ def test_a_pack_brings_kinds_of_its_own(capsys: pytest.CaptureFixture[str], monk
     installed(monkeypatch)
     assert main(["import", "counted", "--rows", "3"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("numbers: 3 cases (3 new): n 3\nthe first, of row 0, for storage/benchmarks/numbers/")
+    assert out.startswith("numbers: 3 cases (3 new): n 3\nthe first case, from row 0, for storage/benchmarks/numbers/")
     assert main(["import", "counted", "--rows", "3", "--write"]) == 0
     folder = Path("storage/benchmarks/numbers")
     assert sorted(path.name for path in folder.rglob("*.*")) == ["n0.json", "n1.json", "n2.json", "suite.yaml"]

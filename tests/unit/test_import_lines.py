@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.commands.import_ import Checked, Destination, destination
+from pytest_packbench.commands.import_ import CheckedCase, Destination, destination
 from pytest_packbench.model.pack import CaseDraft, SourceFlaw
 from pytest_packbench.packs.generic.pack import GenericPack
 
@@ -32,14 +32,14 @@ def place(root: Path) -> Destination:
     return destination("s", root, GenericPack(), {"suite.yaml": "pack: generic\n"}, many="all.jsonl")
 
 
-def write(root: Path, *drafts: CaseDraft, force: bool = False) -> list[Checked | SourceFlaw]:
+def write(root: Path, *drafts: CaseDraft, force: bool = False) -> list[CheckedCase | SourceFlaw]:
     found = list(place(root).checked(drafts, force=force))
-    place(root).write(iter(found), expected=sum(isinstance(one, Checked) for one in found))
+    place(root).write(iter(found), expected=sum(isinstance(one, CheckedCase) for one in found))
     return found
 
 
-def states(found: Iterable[Checked | SourceFlaw]) -> list[str]:
-    return [one.state if isinstance(one, Checked) else one.message for one in found]
+def states(found: Iterable[CheckedCase | SourceFlaw]) -> list[str]:
+    return [one.state if isinstance(one, CheckedCase) else one.message for one in found]
 
 
 def lines(root: Path) -> list[dict[str, Any]]:
@@ -59,7 +59,7 @@ def test_another_import_keeps_what_is_there(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes().rstrip(b"\n"))
     found = write(tmp_path, draft("b", "other"), draft("d"))
     assert states(found)[1] == "new"
-    assert states(found)[0] == f"{file.as_posix()}:2 exists and says something else; --force puts this in its place"
+    assert states(found)[0] == f"{file.as_posix()}:2 already exists and differs; pass --force to replace it"
     assert [line["id"] for line in lines(tmp_path)] == ["a", "b", "c", "d"]
     assert states(write(tmp_path, draft("b", "other"), draft("a"), force=True)) == ["replaced", "unchanged"]
     assert [(line["id"], line["expected"]) for line in lines(tmp_path)] == [
@@ -75,7 +75,9 @@ def test_a_case_that_stands_in_a_file_of_its_own_is_not_written_twice(tmp_path: 
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps(draft("A").case), "utf-8")
     (found,) = place(tmp_path).checked([draft("a")], force=True)
-    assert states([found]) == [f'/id: "a" stands already in {file.as_posix()}; remove it, or give another id']
+    assert states([found]) == [
+        f'/id: duplicate id "a", used in {file.as_posix()}; remove that case, or choose another id'
+    ]
 
 
 def test_a_source_that_changed_meanwhile_writes_nothing(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
     (tmp_path / there).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / there).write_text("precious", encoding="utf-8")
     assert main(["init", "mine"]) == 2
-    assert capsys.readouterr().err.startswith(f"packbench: {named} exists already; nothing was written;")
+    assert capsys.readouterr().err.startswith(f"packbench: {named} already exists; nothing was written;")
     assert files(tmp_path) == {there}
     assert (tmp_path / there).read_text("utf-8") == "precious"
 
@@ -124,19 +124,19 @@ def test_an_empty_folder_is_no_suite(tmp_path: Path) -> None:
 def test_a_name_that_names_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert main(["init", "--", name]) == 2
     said = capsys.readouterr().err
-    assert "can't name a suite: expected at most 80 lower-case letters" in said
+    assert "invalid suite name" in said
     assert said.count("\n") == 1
     assert files(tmp_path) == set()
 
 
 def test_a_better_name_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
     main(["init", "My Suite!"])
-    assert capsys.readouterr().err.endswith(", such as my-suite\n")
+    assert capsys.readouterr().err.endswith("; try my-suite\n")
 
 
 def test_an_unknown_pack(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "mine", "--pack", "generik"]) == 2
-    said = f'packbench: no pack is called "generik"; packs that bring a suite to begin with: {", ".join(STARTERS)}\n'
+    said = f'packbench: no pack is called "generik"; packs with a starter suite: {", ".join(STARTERS)}\n'
     assert capsys.readouterr().err == said
 
 
@@ -144,7 +144,7 @@ def test_a_pack_without_a_starter(tmp_path: Path, capsys: pytest.CaptureFixture[
     (tmp_path / "packs_of_init_test.py").write_text(PACKS, encoding="utf-8")
     assert main(["init", "mine", "--pack", "packs_of_init_test:Bare"]) == 2
     said = capsys.readouterr().err
-    assert 'the pack "packs_of_init_test:Bare" brings no suite to begin with; these do: ' in said
+    assert 'the pack "packs_of_init_test:Bare" has no starter suite; packs with one: ' in said
     assert ", ".join(STARTERS) in said
 
 
@@ -154,7 +154,7 @@ def test_missing_extras_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[s
     said = capsys.readouterr().out
     assert said.count('first:  pip install "pytest-packbench[lacking]"\n') == 1
     assert "[there]" not in said
-    assert 'Some rules of this pack need more: pip install "pytest-packbench[more]"\n' in said
+    assert 'Some rules of this pack need an extra: pip install "pytest-packbench[more]"\n' in said
     assert (tmp_path / "storage/benchmarks/mine/cases/a/mine_1.json").read_text("utf-8") == "mine"
     assert (tmp_path / "storage/benchmarks/mine/suite.yaml").read_text("utf-8").endswith("target: target_mine:f\n")
 
@@ -169,4 +169,6 @@ def test_a_project_above_is_said(
     inner.mkdir()
     monkeypatch.chdir(inner)
     main(["init", "mine"])
-    assert f"Note: {tmp_path / 'pytest.ini'} may make pytest take its folder" in capsys.readouterr().out
+    assert (
+        f"Note: because of {tmp_path / 'pytest.ini'}, pytest may use its folder as rootdir" in capsys.readouterr().out
+    )

@@ -492,7 +492,7 @@ def test_the_command_gives_json(small: Small, capsys: pytest.CaptureFixture[str]
         (["lint", "none", "--root", "."], 'no suite is called "none"'),
         (
             ["lint", "none", "--root", "away"],
-            'no suite is called "none": the folder away does not exist; give --root, or',
+            'no suite is called "none": the folder away does not exist; pass --root, or',
         ),
         (
             ["lint", "suite/cases", "--root", "."],
@@ -525,7 +525,7 @@ def test_a_file_that_the_pack_makes_no_use_of_is_refused(
 ) -> None:
     monkeypatch.setattr(known, "builtin", lambda: {"tariff": TariffPack(), "other": Other()})
     assert lint_of(small, "--other-data", "x") == 2
-    assert '--other-data: the pack "tariff" of this suite makes no use of it' in capsys.readouterr().err
+    assert '--other-data: the pack "tariff" of this suite does not use this file' in capsys.readouterr().err
 
 
 def test_rules_that_cannot_be_read_are_unusable(small: Small) -> None:

@@ -92,7 +92,7 @@ def test_missing_shards_are_named(place: Path) -> None:
     root = suite(place, "abc")
     first, _, third, _ = folders_of(place / "out", root, [some("a"), some("b"), some("c"), []])
     said = refused(place, root, [first, third])
-    assert "2 of 4 shards missing: 2/4, 4/4; give them too, or --allow-missing" in said
+    assert "2 of 4 shards missing: 2/4, 4/4; add them, or pass --allow-missing" in said
 
 
 def test_missing_shards_that_are_allowed_fail_completeness(place: Path) -> None:
@@ -365,7 +365,7 @@ def test_a_file_is_no_folder_for_reports(place: Path, below: str) -> None:
     (place / "file").touch()
     code, _, said = merge(place / "file" / below, root, [folder])
     assert code == 2
-    assert said == f"packbench: --output: {place / 'file'} is no folder; expected a folder, or a new name\n"
+    assert said == f"packbench: --output: {place / 'file'} is not a folder; expected a folder, or a new name\n"
 
 
 def test_gates_may_ask_for_a_baseline(place: Path) -> None:

@@ -98,7 +98,7 @@ class TestExitCodes:
             (line().replace(b":1,", b":7,", 1), [], "{}:1 schema_version: expected 1, got 7"),
             (line(test_suite="tariff"), ["--strict"], "{}:1 test_suite: expected one of"),
             (line(), ["--run", "other"], "no records of run other in {}"),
-            (b"{}\n{}", ["--skip-bad"], "no records in {0}: 2 can't be read, first {0}:1 "),
+            (b"{}\n{}", ["--skip-bad"], "no records in {0}: 2 lines can't be read, first {0}:1 "),
         ],
     )
     def test_what_cannot_be_read(

@@ -1,0 +1,161 @@
+"""xdist's controller: it collects nothing, so that it learns from its workers what they selected and what they ran.
+
+Every run under xdist imports this module, even without a suite. So at its top it imports only the standard library and
+pytest, and the rest where a suite is requested.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from collections.abc import Set as AbstractSet
+    from pathlib import Path
+
+    from pytest_packbench.pytest_plugin.recorder import Recorder
+
+RUN_SEED = pytest.StashKey[str]()
+NAME = "packbench-controller"
+SEED = "packbench_seed"
+MARKED = "packbench_marked"
+COLLECTED = "packbench_collected"
+SPENT = "packbench_spent"
+
+
+class Controller:
+    """The hooks of the controller.
+
+    Args:
+        config: the controller's.
+        add_marked: adds the marked tests that a worker selected, as JSON, and the reports that came before them.
+    """
+
+    def __init__(self, config: pytest.Config, add_marked: Callable[[str, list[pytest.TestReport]], None]) -> None:
+        self._config = config
+        self._add_marked = add_marked
+        self._added: set[str] = set()
+        self._crashed: list[pytest.TestReport] = []
+        self._recorder: Recorder | None = None
+        self._last_path: tuple[str, Path] | None = None
+        self._has_announced = False
+        # the parts of a ULID: all workers need the run's id, and a run without suites needs no ULID
+        self._seed = (time.time_ns() // 1_000_000).to_bytes(6, "big").hex() + os.urandom(10).hex()
+        config.stash[RUN_SEED] = self._seed
+
+    def attach(self, recorder: Recorder) -> None:
+        """Set the recorder, once a suite was requested."""
+        self._recorder = recorder
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Refuse missing cases: xdist does not report arguments that its workers do not find.
+
+        Raises:
+            pytest.UsageError: a case that the command line names does not exist.
+        """
+        if self._recorder is not None:
+            from pytest_packbench.plugin import SELECTION
+            from pytest_packbench.pytest_plugin.selection import check_cases_exist
+
+            check_cases_exist(self._recorder.contexts, session.config.stash[SELECTION])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Send each worker the parts of the run's id, and which run is resumed."""
+        node.workerinput[SEED] = self._seed
+        if self._recorder is not None and self._recorder.resumed is not None:
+            from pytest_packbench.pytest_plugin.resume import OPTION
+
+            node.workerinput[OPTION] = self._recorder.resumed.worker_input()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """Note which cases were selected, from node ids: only workers have items."""
+        recorder = self._recorder
+        if recorder is None:
+            return
+        from pytest_packbench.cases.files import SUFFIXES, file_stem
+        from pytest_packbench.pytest_plugin.stash import ungrouped_name
+
+        selected = set()
+        for nodeid in ids:
+            file, separator, name = nodeid.rpartition("::")
+            if separator and file.endswith(SUFFIXES):
+                # xdist may append a group
+                case_id = ungrouped_name(name, file_stem(file)) if "@" in name else name
+                selected.add(f"{file}::{case_id}")
+                self._select(recorder, file, case_id)
+        if recorder.contexts.settings.mode != "fixture":
+            recorder.begin_journals()
+            self._announce(recorder, selected)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Any:
+        """Add marked tests from a worker's first report; decode results before any other hook reads the report."""
+        marked = report.__dict__.pop(MARKED, "")
+        if marked:
+            self._add(marked, report)
+        elif report.when not in {"setup", "call", "teardown"}:
+            # a worker crashed: its tests may be marked
+            self._crashed.append(report)
+        if self._recorder is not None:
+            from pytest_packbench.pytest_plugin.case_run import decode_report
+
+            decode_report(report)
+        return (yield)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take a worker's totals, and its marked tests if it had nothing to report; a crashed worker sends neither.
+
+        Raises:
+            pytest.UsageError: the worker refused to resume the run.
+        """
+        output = getattr(node, "workeroutput", None) or {}
+        if self._recorder is not None:
+            from pytest_packbench.pytest_plugin.resume import REFUSED
+
+            self._recorder.note_collected(output.get(COLLECTED, {}))
+            if REFUSED in output:
+                raise pytest.UsageError(output[REFUSED])
+            if SPENT in output:
+                self._recorder.note_spent(output[SPENT])
+        if output.get(MARKED):
+            self._add(output[MARKED])
+
+    def _add(self, marked: str, *reports: pytest.TestReport) -> None:
+        if marked not in self._added:
+            self._added.add(marked)
+            self._add_marked(marked, [*self._crashed, *reports])
+
+    def _announce(self, recorder: Recorder, selected: AbstractSet[str]) -> None:
+        """Write once how many calls a live run expects to make, as a run in one process does."""
+        reporter: Any = self._config.pluginmanager.get_plugin("terminalreporter")
+        if self._has_announced or reporter is None or self._config.option.collectonly:
+            return
+        self._has_announced = True
+        due = [place for run in recorder.runs.values() for nodeid, place in run.selected.items() if nodeid in selected]
+        if due:
+            reporter.ensure_newline()
+            reporter.write_line(recorder.contexts.expected_text(place() for place in due))
+
+    def _select(self, recorder: Recorder, file: str, name: str) -> None:
+        from pytest_packbench.pytest_plugin.case_run import place_of_uncollected
+
+        # the lines of one file share its path
+        if self._last_path is None or self._last_path[0] != file:
+            self._last_path = file, self._config.rootpath / file
+        path = self._last_path[1]
+        for suite in recorder.contexts.suites.values():
+            if path.is_relative_to(suite.cases_path):
+                pack = recorder.contexts.pack_of(suite)
+                nodeid = f"{file}::{name}"
+                place = partial(place_of_uncollected, suite, pack, path, file=file, name=name, nodeid=nodeid)
+                recorder.select(suite.name, nodeid, place)
+                return

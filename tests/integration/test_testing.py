@@ -1,0 +1,87 @@
+"""The tools for authors of packs: a case scored in memory, and suites run plain and by two workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench import CaseError, SuiteError
+from pytest_packbench.packs.generic.model import GenericSuiteConfig
+from pytest_packbench.packs.generic.pack import GenericPack
+from pytest_packbench.testing import case, run_suite, score, write_suite
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFTEST = """
+def pytest_packbench_target(config, suite):
+    return lambda request: {"answer": request.input["value"]}
+"""
+SUM: dict[str, Any] = {"input": {"value": 4}, "expected": {"answer": 4}}
+
+
+@pytest.mark.parametrize("rules", [{"description": "sums"}, GenericSuiteConfig(pack="generic"), None])
+def test_one_case_is_scored_in_memory(rules: GenericSuiteConfig | dict[str, str] | None) -> None:
+    right = score(GenericPack(), case(**SUM), {"answer": 4}, rules=rules)
+    wrong = score(GenericPack(), case(**SUM), {"answer": 5}, rules=rules)
+    assert (right.passed, right.score, wrong.passed) == (True, 1.0, False)
+
+
+def test_mistakes_are_the_errors_of_a_run() -> None:
+    with pytest.raises(CaseError, match="/difficulty"):
+        score(GenericPack(), case(difficulty="silly", **SUM), {})
+    with pytest.raises(SuiteError, match="/nothing"):
+        score(GenericPack(), case(**SUM), {}, rules={"nothing": 1})
+
+
+def test_a_suite_is_written_with_its_recordings(tmp_path: Path) -> None:
+    exchanges = [{"role": "ask", "answer": "4"}]
+    folder = write_suite(tmp_path / "sums", [case("a", **SUM)], pack="generic", recordings={"a": exchanges})
+    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert names == {"suite.yaml", "cases/plain/a.json", "fixtures/a.json"}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_suite_is_run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+    monkeypatch.setenv("PACKBENCH_MODE", "live")
+    pytester.makeconftest(CONFTEST)
+    cases = [case("good", **SUM), case("bad", input={"value": 5}, expected={"answer": 4}), case("none", expected={})]
+    write_suite(pytester.path / "storage" / "benchmarks" / "sums", cases, pack="generic", rules={"description": "d"})
+    results = run_suite(pytester, "sums", workers=workers)
+    assert results.pytest is not None
+    results.pytest.assert_outcomes(passed=1, failed=1, errors=1)
+    assert results.exit_code == 1
+    assert results.verdicts == {"good": "passed", "bad": "failed", "none": "error"}
+    assert results.scores["good"] == 1.0
+    assert [error["kind"] for error in results.errors] == ["target_error"]
+    assert results.report["packbench"]["run"]["suite"] == "sums"
+    assert "sums" in results.summary
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_exchanges_are_replayed(pytester: pytest.Pytester, workers: int) -> None:
+    pytester.makepyfile(
+        asking="""
+        from pytest_packbench import ModelRequest
+
+        async def target(request, context):
+            question = ModelRequest(role="ask", system="", messages=({"role": "user", "content": "?"},))
+            answer = await context.llm.complete(question)
+            return {"answer": answer.content}
+        """
+    )
+    write_suite(
+        pytester.path / "storage" / "benchmarks" / "sums",
+        [case("a", expected={"answer": "4"})],
+        pack="generic",
+        rules={"target": "asking:target"},
+        recordings={"a": [{"role": "ask", "answer": "4"}]},
+    )
+    assert run_suite(pytester, "sums", workers=workers).verdicts == {"a": "passed"}
+
+
+def test_a_usage_error_leaves_no_folder(pytester: pytest.Pytester) -> None:
+    write_suite(pytester.path / "storage" / "benchmarks" / "sums", [case(**SUM)], pack="generic")
+    results = run_suite(pytester, "other")
+    assert (results.folder, results.exit_code, results.records, results.errors) == (None, 4, [], [])
