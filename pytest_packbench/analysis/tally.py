@@ -49,21 +49,21 @@ class Place(NamedTuple):
         run_id: the run.
         suite: the record's `test_suite`.
         category: the record's `attack_category`.
-        pack: `packbench.pack`, `name/version`; empty in foreign records.
         mode: `packbench.mode`; empty where the record doesn't tell.
         backend: who answered the model calls.
         model: which model answered.
         judge: `packbench.judge` in one string; empty without a judge.
+        pack: `packbench.pack`, `name/version`; empty in foreign records.
     """
 
     run_id: str
     suite: str
     category: str
-    pack: str
     mode: str
     backend: str
     model: str
     judge: str
+    pack: str
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -319,11 +319,11 @@ class Tally:
             record.run_id,
             record.test_suite,
             record.attack_category,
-            pack,
             mode,
             record.llm_backend,
             record.llm_model,
             judge,
+            pack,
         )
         cell = cells.get(key)
         if cell is None:
