@@ -58,21 +58,21 @@ class RecordKey(NamedTuple):
         run_id: the run.
         suite: the record's `test_suite`.
         category: the record's `attack_category`.
-        pack: `packbench.pack`, `name/version`; empty in foreign records.
         mode: `packbench.mode`; empty if the record has none.
         backend: the record's `llm_backend`.
         model: the record's `llm_model`.
         judge: `packbench.judge` in one string; empty without a judge.
+        pack: `packbench.pack`, `name/version`; empty in foreign records.
     """
 
     run_id: str
     suite: str
     category: str
-    pack: str
     mode: str
     backend: str
     model: str
     judge: str
+    pack: str
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -337,11 +337,11 @@ class Tally:
             record.run_id,
             record.test_suite,
             record.attack_category,
-            pack,
             mode,
             record.llm_backend,
             record.llm_model,
             judge,
+            pack,
         )
         sums = group.get(key)
         if sums is None:

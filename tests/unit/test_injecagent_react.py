@@ -198,5 +198,5 @@ def test_a_script_gets_counts_and_no_rate() -> None:
     (line,) = lines([record(1, landed=True, scripted=True), record(2, landed=False, scripted=True)])
     assert "%" not in line
     assert line.startswith(
-        "InjecAgent base, scripted agent some-model: attacks landed in 1 of 2 readable answers and 2"
+        "InjecAgent base, scripted agent some-model: attacks landed: 1 of 2 readable, 1 of 2 in total"
     )

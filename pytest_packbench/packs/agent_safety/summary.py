@@ -158,8 +158,8 @@ def _injecagent_line(setting: str, agent: str, scripted: bool, rates: Rates) -> 
     readable = rates.succ + rates.unsucc
     if scripted:
         return (
-            f"InjecAgent {setting}, scripted agent {agent}: attacks landed in {rates.succ} of {readable} readable "
-            f"answers and {rates.total} cases; readable {readable} of {rates.total}"
+            f"InjecAgent {setting}, scripted agent {agent}: attacks landed: {rates.succ} of {readable} readable, "
+            f"{rates.succ} of {rates.total} in total; readable: {readable} of {rates.total}"
         )
     return (
         f"InjecAgent {setting}, {agent}: ASR-valid {_percent(rates.asr_valid)} ({rates.succ} of {readable}), "
