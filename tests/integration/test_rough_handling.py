@@ -151,7 +151,7 @@ def test_a_raising_record_hook_is_an_error_of_that_case(project: Project) -> Non
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"id": ' + "9" * 5000 + "}", "holds a number of thousands of digits"),
+        ('{"id": ' + "9" * 5000 + "}", "contains a number of thousands of digits"),
         ("[" * 50_000, "nested too deeply"),
     ],
 )
@@ -168,8 +168,8 @@ def test_a_monstrous_case_hides_no_other(project: Project, text: str, said: str)
     [
         ("pack: toy\npack: toy\n", 'line 2: duplicate key "pack"; keep one'),
         ("pack: toy\ngates: [{metric: pass_rate, min: 1.0}]\ngates: []\n", 'line 3: duplicate key "gates"'),
-        ("pack: toy\nthresholds: {accept: " + "9" * 5000 + "}\n", "holds a value that YAML can't read"),
-        ("pack: toy\nthresholds: " + "[" * 5000, "holds a value that YAML can't read"),
+        ("pack: toy\nthresholds: {accept: " + "9" * 5000 + "}\n", "contains a value that YAML cannot read"),
+        ("pack: toy\nthresholds: " + "[" * 5000, "contains a value that YAML cannot read"),
         ("", "/pack: got null"),
     ],
 )
