@@ -101,7 +101,7 @@ def _write_others(first: Path, ids: Sequence[str], shards: int) -> list[Path]:
     real = load_run(first)
     # the reports of a run hold no records: one is enough as a pattern
     record = json.loads((first / "records.jsonl").read_text("utf-8").partition("\n")[0])
-    pattern = replace(real.entries[0], payload={})
+    pattern = replace(real.results[0], payload={})
     parts: dict[int, list[str]] = {}
     for case_id in ids:
         parts.setdefault(shard_of(case_id, shards), []).append(case_id)

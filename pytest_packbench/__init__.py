@@ -1,7 +1,6 @@
 """Benchmark cases as pytest tests: recorded or live AI pipelines, partial credit, honest reports.
 
-The public names are resolved on first use, so that importing the package (as pytest does for
-every run in an environment where it is installed) costs nothing.
+Public names are imported on first use, because pytest imports this package in every run of an environment that has it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.errors import CaseError, SuiteError
     from pytest_packbench.model.finding import FiledCase, Finding
     from pytest_packbench.model.gate import Gate, GateResult
-    from pytest_packbench.model.outcome import Firing, Outcome, ResultError
+    from pytest_packbench.model.outcome import Breakdown, Firing, Outcome, ResultError
     from pytest_packbench.model.pack import (
         CaseDraft,
         Comparison,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     )
     from pytest_packbench.model.record import EvalRecord, RecordError
     from pytest_packbench.model.request import (
+        LLM,
         ModelAnswer,
         ModelRequest,
         Target,
@@ -48,10 +48,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "LLM",
     "Backend",
     "BackendError",
     "BackendOptions",
     "BackendUnusable",
+    "Breakdown",
     "Case",
     "CaseDraft",
     "CaseError",
@@ -103,11 +105,12 @@ __all__ = [
     "without_model",
 ]
 
-_HOMES = {
+_MODULES = {
     "Backend": "backends",
     "BackendError": "backends",
     "BackendOptions": "backends",
     "BackendUnusable": "backends",
+    "Breakdown": "model.outcome",
     "Case": "model.case",
     "CaseDraft": "model.pack",
     "CaseError": "model.errors",
@@ -124,6 +127,7 @@ _HOMES = {
     "Importer": "model.pack",
     "JudgeQuestion": "packs.agent_safety.judges.ruling",
     "JudgeRuling": "packs.agent_safety.judges.ruling",
+    "LLM": "model.request",
     "LintOption": "model.pack",
     "ListOf": "model.case",
     "ModelAnswer": "model.request",
@@ -161,15 +165,15 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Resolve a public name from the module that holds it."""
-    home = _HOMES.get(name)
-    if home is None:
+    """Import a public name from the module that defines it."""
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{home}"), name)
+    value: object = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    """List the public names beside what is loaded."""
+    """Return the public names and the loaded names."""
     return sorted({*globals(), *__all__})

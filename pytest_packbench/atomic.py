@@ -1,4 +1,4 @@
-"""Replacing a file so that a reader sees the old one or the new one, never half of one."""
+"""Atomic replacement of files: a reader sees either the old content or the new content."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    r"""Write a file whole, in the place of an older one.
+    r"""Write a file atomically, replacing an existing one.
 
     Args:
-        path: the file; its folder exists.
-        content: bytes as they are; text as UTF-8 with the line ends that it has. A surrogate, which UTF-8 can't
-            hold, is written as `\udXXX`: in JSON that is its escape.
+        path: the file; its folder must exist.
+        content: bytes, or text that is encoded as UTF-8 with its line ends unchanged. A surrogate, which UTF-8 cannot
+            encode, is written as `\udXXX`, its escape in JSON.
 
     Raises:
-        OSError: it can't be written; an older file is untouched and nothing is left beside it.
+        OSError: the file cannot be written; an existing file is unchanged, and no temporary file is left.
     """
     with replace_atomic(path) as file:
         file.write(content if isinstance(content, bytes) else encode_utf8(content))
@@ -28,25 +28,28 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def replace_atomic(path: Path, *, buffer: int = -1) -> Iterator[BinaryIO]:
-    """Give a file that takes the place of another when the block ends well.
+    """Open a temporary file that replaces another when the block ends without an error.
 
     Args:
-        path: the file; its folder exists.
-        buffer: bytes that are written at once; -1 for Python's own choice.
+        path: the file to replace; its folder must exist.
+        buffer: size of the write buffer, bytes; -1 for Python's default.
+
+    Yields:
+        The temporary file, open for writing bytes.
 
     Raises:
-        OSError: it can't be written; an older file is untouched and nothing is left beside it.
+        OSError: the file cannot be written; an existing file is unchanged, and no temporary file is left.
     """
-    # a name of its own for each writer; tempfile would make it readable for its owner only
-    draft = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    # a random name for each writer; files of `tempfile` are readable for their owner only
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        with draft.open("xb", buffering=buffer) as file:
+        with temporary.open("xb", buffering=buffer) as file:
             yield file
-        draft.replace(path)
+        temporary.replace(path)
     finally:
-        draft.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def encode_utf8(text: str) -> bytes:
-    r"""Give text as UTF-8; a surrogate becomes `\udXXX`."""
+    r"""Encode text as UTF-8; a surrogate becomes `\udXXX`."""
     return text.encode("utf-8", "backslashreplace")

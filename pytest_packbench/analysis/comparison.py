@@ -248,8 +248,8 @@ def compare(baseline: StoredRun | OpenRun, current: StoredRun | OpenRun) -> RunC
     """
     facet = facet_of(current.run)
     before, after = (
-        Endings(baseline.run, facet).take(baseline.entries),
-        Endings(current.run, facet).take(current.entries),
+        Endings(baseline.run, facet).take(baseline.results),
+        Endings(current.run, facet).take(current.results),
     )
     common = sorted(before.cases.keys() & after.cases.keys())
     changes: dict[str, Changes] = {kind: Changes() for kind in _KINDS}

@@ -131,7 +131,7 @@ def conclude(
         from pytest_packbench.analysis.comparison import compare
         from pytest_packbench.runs.stored import StoredRun
 
-        comparison = compare(earlier.stored, StoredRun(source=run.run_id, run=run, entries=tuple(results)))
+        comparison = compare(earlier.stored, StoredRun(source=run.run_id, run=run, results=tuple(results)))
     return RunCount(run, rules, pack, earlier).take(results).conclusion(run, scope, comparison)
 
 

@@ -214,13 +214,13 @@ def baseline_of(earlier: BaselineLookup | None, gates: Iterable[Gate], trials_ru
     if earlier is None or all(gate.max_ratio_to_baseline is None for gate in gates):
         return None
     if earlier.stored is not None:
-        return Baseline.of(earlier.stored.entries, rule_of(earlier.stored.run, trials_rule), earlier.stored.run)
-    return Baseline(unusable=earlier.why) if earlier.why else None
+        return Baseline.of(earlier.stored.results, rule_of(earlier.stored.run, trials_rule), earlier.stored.run)
+    return Baseline(unusable=earlier.reason) if earlier.reason else None
 
 
 def baseline_for(run: Run, entries: Sequence[CaseResult], earlier: StoredRun, trials_rule: Rule = MEAN) -> Baseline:
     """Take an earlier run as the baseline of a run that is at hand, or say in `unusable` why it can't be that."""
-    found = Baseline.of(earlier.entries, rule_of(earlier.run, trials_rule), earlier.run)
+    found = Baseline.of(earlier.results, rule_of(earlier.run, trials_rule), earlier.run)
     tally = gate_tally((), trials_rule=rule_of(run, trials_rule), baseline=found)
     return found.for_run(run, tally.take(entries))
 

@@ -1,1 +1,1 @@
-"""Case files, `suite.yaml` and cassettes: found, read, checked and linted."""
+"""Finding, loading and linting case files, `suite.yaml` and cassettes."""

@@ -1,6 +1,6 @@
-"""Where a suite's cases stand: a file each (`<id>.json`), or a line each in a file of many (`*.jsonl`).
+"""Finding the cases of a suite: one per JSON file (`<id>.json`), or one per line of a JSON Lines file (`*.jsonl`).
 
-Everything here works on names and bytes: a case is parsed only where its line hides its id.
+These functions work on names and bytes; a line is parsed only if its id cannot be found without parsing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.cases.load import case_sha256, parse_case, parse_json
 from pytest_packbench.model.case import CASE_ID, CASE_ID_LENGTH
-from pytest_packbench.model.errors import CaseError, Problem
+from pytest_packbench.model.errors import CaseError, Problem, duplicate_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ SUFFIXES = (CASE_SUFFIX, LINES_SUFFIX)
 _SPACE = rb"[ \t\r\n]*"
 _PLAIN = rb'"[^"\\]*"'
 _MEMBER = rb'(?!"id")' + _PLAIN + _SPACE + b":" + _SPACE + rb"(?:" + _PLAIN + rb"|[-+.0-9A-Za-z]+)" + _SPACE + b","
-# members with plain values may stand before the id; anything deeper is left to the parser
+# members with scalar values may precede the id; other lines are parsed
 _ID_FIRST = re.compile(
     rb"(?:\xef\xbb\xbf)?" + _SPACE + rb"\{" + _SPACE + b"(?:" + _MEMBER + _SPACE + b")*+"
     rb'"id"' + _SPACE + b":" + _SPACE + rb'"([A-Za-z0-9][A-Za-z0-9_-]*)"' + _SPACE + rb"[,}]"
@@ -40,34 +40,34 @@ _LINE = re.compile(r".*\.line-[0-9]+", re.DOTALL)
 
 
 class CaseLocation(NamedTuple):
-    """Where one case stands.
+    """The location of one case.
 
     Attributes:
         path: its file.
-        name: its id as far as it can be told without parsing: of a file the stem, of a line its id, or
-            `<stem>.line-<number>` where it has none.
-        line: its line in a file of many, from 1; 0 where the file is the case.
-        start: where that line begins, bytes from the file's beginning.
-        twin: the id of the line and the earlier line that has it already; None where none has.
+        name: its id as known without parsing the case: the name of a JSON file without its suffix; the id of a line,
+            or `line_name` if it has none or an earlier line has the same.
+        line: its line in a JSON Lines file, from 1; 0 for a JSON file.
+        start: the offset of that line in the file, bytes.
+        duplicate_of: the id of the line and the earlier line with the same id; None if there is no such line.
     """
 
     path: str
     name: str
     line: int = 0
     start: int = 0
-    twin: tuple[str, int] | None = None
+    duplicate_of: tuple[str, int] | None = None
 
     def label(self, file: str) -> str:
-        """Name the place, the file being called `file`: `FILE`, or `FILE:LINE`."""
+        """Return `FILE`, or `FILE:LINE` for a line, with `file` as the name of the file."""
         return format_location(file, self.line)
 
 
 class CaseLine(NamedTuple):
-    """One line of a file of many cases.
+    """One line of a JSON Lines file.
 
     Attributes:
-        number: from 1.
-        start: where it begins, bytes from the file's beginning.
+        number: its number, from 1.
+        start: its offset in the file, bytes.
         raw: its bytes.
     """
 
@@ -77,71 +77,71 @@ class CaseLine(NamedTuple):
 
 
 def format_location(file: str, line: int) -> str:
-    """Name a place for people: `FILE`, or `FILE:LINE` where a line of it is meant (0 for none)."""
+    """Return `FILE:LINE`, or `FILE` if the line is 0."""
     return f"{file}:{line}" if line else file
 
 
-def split_location(place: str) -> tuple[str, int]:
-    """Take apart what `located` gives: the file, and the line, 0 for none."""
-    file, _, line = place.rpartition(":")
-    return (file, int(line)) if file.endswith(LINES_SUFFIX) and line.isdecimal() else (place, 0)
+def split_location(location: str) -> tuple[str, int]:
+    """Split the output of `format_location` into the file and the line, 0 without a line."""
+    file, _, line = location.rpartition(":")
+    return (file, int(line)) if file.endswith(LINES_SUFFIX) and line.isdecimal() else (location, 0)
 
 
 def file_stem(path: str) -> str:
-    """Give the name of a file without its folder and its suffix."""
-    return os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - text: there may be a million
+    """Return the name of a file without its folder and suffix."""
+    return os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - strings, because there may be a million
 
 
 def case_folders(folder: str | os.PathLike[str]) -> Iterator[tuple[str, list[str]]]:
-    """Give a folder of cases and those under it, each before its own, sorted, with the names of their files.
+    """Yield a folder and its subfolders recursively, sorted, with the names of their files.
 
-    Links to folders are followed, out of the folder only, and to each folder once: none leads in a circle. Hidden
-    folders are left out.
+    Symbolic links to folders outside are followed, to each folder once, so that they cannot form a cycle. Hidden
+    folders are skipped.
     """
     linked: set[str] = set()
     seen: set[str] = set()
 
-    def leads_on(parent: str, name: str) -> bool:
+    def is_visited(parent: str, name: str) -> bool:
         if is_hidden(name):
             return False
-        path = os.path.join(parent, name)  # noqa: PTH118 - text, as os.walk gives it
-        # what no link leads to costs a look at its kind only
-        if parent not in linked and not os.path.islink(path):  # noqa: PTH114 - as above
+        path = os.path.join(parent, name)  # noqa: PTH118 - strings, as os.walk returns them
+        # folders that are not reached by a link need no further check
+        if parent not in linked and not os.path.islink(path):  # noqa: PTH114 - see above
             return True
         real, root = os.path.realpath(path), os.path.realpath(folder)
-        # what lies inside is found without the link, and what holds the folder leads back to it
-        if real in seen or _holds(root, real) or _holds(real, root):
+        # a folder inside is visited without the link, and a parent folder would contain this folder again
+        if real in seen or _contains(root, real) or _contains(real, root):
             return False
         seen.add(real)
         linked.add(path)
         return True
 
-    for place, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in sorted(folders) if leads_on(place, name)]
-        yield place, names
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in sorted(folders) if is_visited(parent, name)]
+        yield parent, names
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a folder of this name is an editor's, a version control's or Python's, so that no case is looked for."""
+    """Return whether a folder with this name is skipped: that of an editor, a version control system or Python."""
     return name.startswith(".") or name == "__pycache__"
 
 
-def _holds(outer: str, inner: str) -> bool:
+def _contains(outer: str, inner: str) -> bool:
     return (inner + os.sep).startswith(outer.rstrip(os.sep) + os.sep)
 
 
 def case_paths(folder: str | os.PathLike[str]) -> Iterator[str]:
-    """Give the case files under a folder, each folder's files before its folders, sorted."""
-    for place, names in case_folders(folder):
+    """Yield the case files under a folder, sorted, the files of a folder before its subfolders."""
+    for parent, names in case_folders(folder):
         for name in sorted(names):
             if name.endswith(SUFFIXES):
-                yield os.path.join(place, name)  # noqa: PTH118 - text: there may be a million
+                yield os.path.join(parent, name)  # noqa: PTH118 - strings, because there may be a million
 
 
 def case_lines(path: str | os.PathLike[str]) -> Iterator[CaseLine]:
-    """Read the lines of a file of many cases one by one, blank ones left out; raises OSError."""
+    """Yield the lines of a JSON Lines file that are not blank; raises OSError."""
     start = 0
-    with open(path, "rb") as lines:  # noqa: PTH123 - a path as text, as above
+    with open(path, "rb") as lines:  # noqa: PTH123 - a string, see above
         for number, raw in enumerate(lines, start=1):
             if raw.strip() and not (number == 1 and not raw.removeprefix(_BOM).strip()):
                 yield CaseLine(number, start, raw)
@@ -149,41 +149,41 @@ def case_lines(path: str | os.PathLike[str]) -> Iterator[CaseLine]:
 
 
 def read_id(raw: bytes) -> str | None:
-    """Tell the id of a line without parsing it, unless it hides it behind nested values or escapes.
+    """Return the id of a line; the line is parsed only if nested values or escapes precede the id.
 
     Returns:
-        The id that parsing the line gives; None where it has none that a case may have.
+        The id; None if the line has no valid id.
     """
-    found = _ID_FIRST.match(raw)
-    if found is not None:
-        name = found[1].decode("ascii")
+    match = _ID_FIRST.match(raw)
+    if match is not None:
+        name = match[1].decode("ascii")
         return name if len(name) <= CASE_ID_LENGTH else None
     try:
         data = json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         return None
     name = data.get("id") if isinstance(data, dict) else None
-    fits = isinstance(name, str) and len(name) <= CASE_ID_LENGTH and _CASE_ID.fullmatch(name) is not None
-    return name if fits else None
+    is_valid = isinstance(name, str) and len(name) <= CASE_ID_LENGTH and _CASE_ID.fullmatch(name) is not None
+    return name if is_valid else None
 
 
 def case_name(path: str, line: CaseLine) -> str:
-    """Name a line by its id, or by its number where it has none."""
+    """Return the id of a line, or `line_name` without one."""
     return read_id(line.raw) or line_name(path, line.number)
 
 
 def line_name(path: str, line: int) -> str:
-    """Name a line by its number: `many.line-17`; no id has a dot, so it is never another line's."""
+    """Return a name for a line without a unique id, `many.line-17`; ids contain no dot, so it is never an id."""
     return f"{file_stem(path)}.line-{line}"
 
 
 def is_line_name(name: str) -> bool:
-    """Whether a name may be one that `numbered` gives."""
+    """Return whether a name has the form of `line_name`."""
     return _LINE.fullmatch(name) is not None
 
 
 def locations_in(path: str) -> Iterator[CaseLocation]:
-    """Give the places of all cases in a file; of two lines of one id the later is named by its number."""
+    """Yield the locations of all cases in a file; of two lines with the same id the second gets a `line_name`."""
     if not path.endswith(LINES_SUFFIX):
         yield CaseLocation(path, file_stem(path))
         return
@@ -197,18 +197,18 @@ def locations_in(path: str) -> Iterator[CaseLocation]:
             else:
                 yield CaseLocation(path, line_name(path, line.number), line.number, line.start, (name, earlier))
     except OSError:
-        # as one case, which whoever reads it finds unreadable
+        # one case, which fails when it is loaded
         yield CaseLocation(path, file_stem(path))
 
 
 def iter_cases(folder: str | os.PathLike[str]) -> Iterator[CaseLocation]:
-    """Give the places of all cases under a folder, by file, then by line."""
+    """Yield the locations of all cases under a folder, by file, then by line."""
     for path in case_paths(folder):
         yield from locations_in(path)
 
 
 def count_cases_in(path: str, shard: Shard | None = None) -> int:
-    """Count the cases in a file, or those of a shard; a file that can't be read counts as one, as in `locations_in`."""
+    """Count the cases in a file, or those of a shard; an unreadable file counts as one case, as in `locations_in`."""
     if not path.endswith(LINES_SUFFIX):
         return int(shard is None or file_stem(path) in shard)
     try:
@@ -218,108 +218,108 @@ def count_cases_in(path: str, shard: Shard | None = None) -> int:
 
 
 def count_cases(folder: str | os.PathLike[str], shard: Shard | None = None) -> int:
-    """Count the cases under a folder, or those of a shard, by names and lines."""
+    """Count the cases under a folder, or those of a shard, without parsing them."""
     return sum(count_cases_in(path, shard) for path in case_paths(folder))
 
 
 def find_case(path: str, name: str) -> CaseLocation | None:
-    """Find the case of a name in a file, None if it isn't there; asked for many of one, it looks it through once."""
+    """Return the location of a case in a file, None if it is not there; the lines of a file are read only once."""
     try:
-        now = os.stat(path)  # noqa: PTH116 - a path as text, as above
+        status = os.stat(path)  # noqa: PTH116 - a string, see above
     except (OSError, ValueError):
-        # a name with a null character is no path
+        # a path cannot contain a null character
         return None
     if not path.endswith(LINES_SUFFIX):
         return CaseLocation(path, name)
-    return _places_of(path, now.st_mtime_ns, now.st_size).get(name)
+    return _locations_by_name(path, status.st_mtime_ns, status.st_size).get(name)
 
 
 @lru_cache(maxsize=2)
-def _places_of(path: str, _changed_ns: int, _size: int) -> dict[str, CaseLocation]:
-    return {place.name: place for place in locations_in(path)}
+def _locations_by_name(path: str, _changed_ns: int, _size: int) -> dict[str, CaseLocation]:
+    return {location.name: location for location in locations_in(path)}
 
 
 class CaseIndex:
-    """The cases of a folder by name; of a name that two have, the first by path and line."""
+    """The cases of a folder by name; of two with the same name the first by path and line."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        # there may be a million: a file is its path alone, lines share theirs
-        self._found: dict[str, str | tuple[str, int, int] | CaseLocation] = {}
-        for place in iter_cases(folder):
-            line = place if place.twin is not None else (place.path, place.line, place.start)
-            self._found.setdefault(place.name, line if place.line else place.path)
+        # compact entries, because there may be a million: a JSON file is its path, lines share the string of theirs
+        self._entries: dict[str, str | tuple[str, int, int] | CaseLocation] = {}
+        for location in iter_cases(folder):
+            line = location if location.duplicate_of is not None else (location.path, location.line, location.start)
+            self._entries.setdefault(location.name, line if location.line else location.path)
 
     def __iter__(self) -> Iterator[str]:
-        """Give the names in the order of the files."""
-        return iter(self._found)
+        """Iterate over the names in the order of the files."""
+        return iter(self._entries)
 
     def find(self, name: str) -> CaseLocation | None:
-        """Give the place of a case; None where there is none."""
-        found = self._found.get(name)
-        if isinstance(found, CaseLocation):
-            return found
-        if isinstance(found, str):
-            return CaseLocation(found, name)
-        return CaseLocation(found[0], name, found[1], found[2]) if found is not None else None
+        """Return the location of a case; None if there is no such case."""
+        entry = self._entries.get(name)
+        if isinstance(entry, CaseLocation):
+            return entry
+        if isinstance(entry, str):
+            return CaseLocation(entry, name)
+        return CaseLocation(entry[0], name, entry[1], entry[2]) if entry is not None else None
 
 
-def read_case_bytes(place: CaseLocation) -> bytes:
-    """Read the bytes of the case at a place; raises OSError."""
-    with open(place.path, "rb") as content:  # noqa: PTH123 - a path as text, as above
-        if not place.line:
-            return content.read()
-        content.seek(place.start)
-        return content.readline()
+def read_case_bytes(location: CaseLocation) -> bytes:
+    """Return the bytes of a case; raises OSError."""
+    with open(location.path, "rb") as file:  # noqa: PTH123 - a string, see above
+        if not location.line:
+            return file.read()
+        file.seek(location.start)
+        return file.readline()
 
 
-def case_file_sha256(place: CaseLocation) -> str | None:
-    """Hash the case at a place as `LoadedCase.sha256` does, without looking at what it holds; None if unreadable."""
+def case_file_sha256(location: CaseLocation) -> str | None:
+    """Return the hash of a case, as `LoadedCase.sha256`, without validating it; None if it is not readable JSON."""
     try:
-        return case_sha256(parse_json(read_case_bytes(place)))
+        return case_sha256(parse_json(read_case_bytes(location)))
     except (OSError, ValueError):
         return None
 
 
-def load_case(place: CaseLocation, model: type[Case], *, file: str, pack: str | None) -> LoadedCase:
-    """Read the case at a place into its pack's model.
+def load_case(location: CaseLocation, model: type[Case], *, file: str, pack: str | None) -> LoadedCase:
+    """Load and validate the case at a location.
 
     Args:
-        place: where it stands.
+        location: its location.
         model: the pack's case model.
-        file: how to call its file in an error.
-        pack: the suite's pack, which has to be the case's; None to take any.
+        file: the name of the file for error messages.
+        pack: the name of the suite's pack, which the case must name as well; None to accept any.
 
     Raises:
-        CaseError: one line with file, line, pointer, what is wrong, what was expected.
+        CaseError: the case is invalid; one line with file, line, JSON pointer, problem and what was expected.
     """
     try:
-        raw = read_case_bytes(place)
+        raw = read_case_bytes(location)
     except OSError as error:
-        raise CaseError(place.label(file), [unreadable_file(error)]) from None
-    if place.line:
-        loaded = parse_line(CaseLine(place.line, place.start, raw), model, file=file, pack=pack)
-        if loaded.case.id != place.name:
-            earlier = format_location(file, place.twin[1]) if place.twin is not None else "an earlier line"
-            wrong = f'"{loaded.case.id}" stands also in {earlier}'
-            raise CaseError(place.label(file), [Problem("/id", wrong, "give it an id of its own")])
+        raise CaseError(location.label(file), [unreadable_file(error)]) from None
+    if location.line:
+        loaded = parse_line(CaseLine(location.line, location.start, raw), model, file=file, pack=pack)
+        if loaded.case.id != location.name:
+            duplicate = location.duplicate_of
+            other = format_location(file, duplicate[1]) if duplicate is not None else "an earlier line"
+            raise CaseError(location.label(file), [duplicate_id(loaded.case.id, other)])
         return loaded
-    if place.path.endswith(LINES_SUFFIX):
-        # it could not be read when it was looked through
-        raise CaseError(file, [Problem("", "could not be read", "expected one case a line; try again")])
-    return parse_case(raw, model, source=file, stem=place.name, pack=pack)
+    if location.path.endswith(LINES_SUFFIX):
+        # its lines could not be read when the cases were listed
+        raise CaseError(file, [Problem("", "could not be read", "expected one case per line; try again")])
+    return parse_case(raw, model, source=file, stem=location.name, pack=pack)
 
 
 def parse_line(line: CaseLine, model: type[Case], *, file: str, pack: str | None) -> LoadedCase:
-    """Read the case of a line; arguments and errors as in `load_case`."""
+    """Parse and validate the case of a line; arguments and errors as in `load_case`."""
     source = format_location(file, line.number)
     try:
         return parse_case(line.raw.rstrip(b"\r\n"), model, source=source, stem=None, pack=pack)
     except CaseError as error:
-        # the parser sees a document of one line
-        plain = [replace(one, wrong=one.wrong.removeprefix("line 1 ")) for one in error.problems]
-        raise CaseError(source, plain) from None
+        # the parser counts lines from the start of this one
+        problems = [replace(problem, wrong=problem.wrong.removeprefix("line 1 ")) for problem in error.problems]
+        raise CaseError(source, problems) from None
 
 
 def unreadable_file(error: OSError) -> Problem:
-    """Say that a file can't be opened."""
-    return Problem("", f"can't be read: {error.strerror or error}", "expected a file of cases")
+    """Return the problem of a file that cannot be opened."""
+    return Problem("", f"cannot be read: {error.strerror or error}", "expected a file of cases")

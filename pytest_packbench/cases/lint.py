@@ -1,4 +1,4 @@
-"""Lint of one suite: its files read, the rules of case quality that hold in every domain, the pack's own."""
+"""Linting one suite: the general rules of case quality, then those of its pack."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ if TYPE_CHECKING:
 
 
 NEAR = 0.9
-"""The Jaccard similarity of word triples from which two inputs are near-duplicates."""
+"""Two inputs are near-duplicates at or above this Jaccard similarity of their word triples."""
 PAIR = "pair_"
-"""How a tag begins that joins the cases of a pair."""
+"""Prefix of the tags that join the cases of a pair."""
 _GROUPS = ("case_type", "difficulty", "tag")
 _SHINGLE = 3
-_REASON_WORDS = 2
+_MIN_REASON_WORDS = 2
 _NOISE = 1e-9
 Shingles = frozenset[tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteFiles:
-    """What the rules look at.
+    """The files of a suite, the input of the rules.
 
     Attributes:
-        config: what `suite.yaml` says.
+        config: the content of `suite.yaml`.
         cases: the cases that can be read, in the order of their files.
-        unread: stems of case files that can't be read.
-        cassettes: all cassettes by the case id that their name stands for, with the file from the suite's folder.
-        unread_cassettes: the same ids, of cassettes that can't be read.
-        dated: whether the expected answers can go stale, so that each case needs a date.
-        facets: the names of the facets that the cases have.
-        misnamed: files among the cases that have to do with JSON and that no case is read from.
+        unread: the names of cases that cannot be read.
+        cassettes: the cassettes, case id to the path of the file relative to the suite's folder.
+        unread_cassettes: the case ids of cassettes that cannot be read.
+        dated: see `Pack.dated`.
+        facets: the names of the facets of the cases.
+        misnamed: files in the folder of cases that look like JSON but have another suffix.
     """
 
     config: SuiteConfig
@@ -66,16 +66,19 @@ class SuiteFiles:
 
 
 def lint(suite: Suite, pack: Pack, options: Mapping[str, Path]) -> list[Finding]:
-    """Find what is not good in a suite's files; `options` are values of its pack's `lint_options`, by name.
+    """Check the quality of a suite's files; a file that cannot be read is a finding and does not hide others.
 
-    A file that can't be read is a finding and hides no other.
+    Args:
+        suite: the suite.
+        pack: its pack.
+        options: the files for the pack's `lint_options`, by name.
 
     Returns:
-        The findings by file, in each in the order of the rules; files are named from the suite's folder.
+        The findings sorted by file, then in the order of the rules; files are relative to the suite's folder.
 
     Raises:
-        ValueError: an option's file can't be used.
-        OSError: an option's file can't be read.
+        ValueError: the file of an option is invalid.
+        OSError: the file of an option cannot be read.
     """
     findings: list[Finding] = []
     files = _read(suite, pack, findings)
@@ -85,19 +88,19 @@ def lint(suite: Suite, pack: Pack, options: Mapping[str, Path]) -> list[Finding]
 
 
 def check(files: SuiteFiles) -> Iterator[Finding]:
-    """Give everything that the general rules find in a suite."""
+    """Yield the findings of the general rules."""
     for rule in _SUITE_RULES:
         yield from rule(files)
     if files.dated:
         yield from _undated(files)
     for filed in files.cases:
-        for one in _CASE_RULES:
-            yield from one(filed)
+        for case_rule in _CASE_RULES:
+            yield from case_rule(filed)
 
 
 def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
     folder = suite.path / "fixtures"
-    # no case has an id with a slash, so a file in a folder of its own is nobody's
+    # ids contain no slash, so that a cassette in a subfolder belongs to no case
     files = sorted(path for path in folder.rglob("*.json") if path.is_file())
     paths = {path.relative_to(folder).with_suffix("").as_posix(): path for path in files}
     cassettes: dict[str, Cassette] = {}
@@ -107,24 +110,24 @@ def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
         except CassetteError as error:
             findings += _unreadable(error.source, error.problems, "cassette_unreadable")
         except OSError as error:
-            closed = Problem("", f"can't be read: {error.strerror}", "expected a JSON file")
-            findings += _unreadable(_name(suite, path), [closed], "cassette_unreadable")
+            problem = Problem("", f"cannot be read: {error.strerror}", "expected a JSON file")
+            findings += _unreadable(_name(suite, path), [problem], "cassette_unreadable")
     cases: list[FiledCase] = []
     unread: set[str] = set()
-    for place in iter_cases(suite.cases_path):
-        path = Path(place.path)
+    for location in iter_cases(suite.cases_path):
+        path = Path(location.path)
         try:
-            loaded = load_case(place, pack.case_model, file=_name(suite, path), pack=pack.name)
+            loaded = load_case(location, pack.case_model, file=_name(suite, path), pack=pack.name)
         except CaseError as error:
             findings += _unreadable(error.source, error.problems, "case_unreadable")
-            unread.add(place.name)
+            unread.add(location.name)
             continue
         case_id = loaded.case.id
         cases.append(
             FiledCase(
-                file=place.label(_name(suite, path)),
-                # beside the folders of the types a file of many may hold any
-                folder=loaded.case.case_type if place.line and path.parent == suite.cases_path else path.parent.name,
+                file=location.label(_name(suite, path)),
+                # a JSON Lines file outside the folders of case types may contain any type
+                folder=loaded.case.case_type if location.line and path.parent == suite.cases_path else path.parent.name,
                 loaded=loaded,
                 cassette=cassettes.get(case_id),
                 cassette_file=_name(suite, suite.cassette_path(case_id)),
@@ -160,37 +163,42 @@ def _unreadable(source: str, problems: Iterable[Problem], rule: str) -> Iterator
 
 def _empty(files: SuiteFiles) -> Iterator[Finding]:
     if not files.cases and not files.unread:
-        yield Finding(file=CONFIG_NAME, pointer="", rule="suite_empty", message="the suite has no case; add one")
+        yield Finding(file=CONFIG_NAME, pointer="", rule="suite_empty", message="the suite has no cases; add one")
 
 
 def _misnamed(files: SuiteFiles) -> Iterator[Finding]:
     for file in files.misnamed:
-        message = "no case is read from it; name it .json (a case) or .jsonl (a case a line), or take it away"
+        message = "not read as a case; rename it to .json (one case) or .jsonl (one case per line), or remove it"
         yield Finding(file=file, pointer="", rule="file_misnamed", message=message)
 
 
 def _thresholds(files: SuiteFiles) -> Iterator[Finding]:
     thresholds = files.config.thresholds
-    found = partial(Finding, file=CONFIG_NAME)
+    finding = partial(Finding, file=CONFIG_NAME)
     named = {"accept": thresholds.accept, "refuse": thresholds.refuse}
     named |= {f"by_type/{name}": value for name, value in thresholds.by_type.items()}
     for name, value in named.items():
         if value <= 0:
-            message = f"got {value:g}: every score passes; raise it"
-            yield found(pointer=f"/thresholds/{name}", rule="threshold_zero", message=message)
+            message = f"got {value:g}, so that every score passes; raise it"
+            yield finding(pointer=f"/thresholds/{name}", rule="threshold_zero", message=message)
     types = {filed.loaded.case.case_type for filed in files.cases}
     for name in sorted(thresholds.by_type.keys() - types):
-        message = f'no case is of type "{name}"; take it out'
-        yield found(pointer=f"/thresholds/by_type/{name}", rule="threshold_unused", message=message, severity="warning")
+        message = f'no case has the type "{name}"; remove it'
+        yield finding(
+            pointer=f"/thresholds/by_type/{name}", rule="threshold_unused", message=message, severity="warning"
+        )
 
 
 def _gates(files: SuiteFiles) -> Iterator[Finding]:
     for index, gate in enumerate(files.config.gates):
-        found = partial(Finding, file=CONFIG_NAME, pointer=f"/gates/{index}")
+        finding = partial(Finding, file=CONFIG_NAME, pointer=f"/gates/{index}")
         if _cannot_fail(gate):
-            yield found(rule="gate_vacuous", message=f"no {gate.metric} can fail it; tighten it")
+            yield finding(rule="gate_vacuous", message=f"the gate passes for any {gate.metric}; use a stricter bound")
         elif gate.min is not None and gate.max is not None and gate.min > gate.max:
-            yield found(rule="gate_unreachable", message=f"min {gate.min:g} is over max {gate.max:g}; no run can pass")
+            yield finding(
+                rule="gate_unreachable",
+                message=f"min {gate.min:g} is over max {gate.max:g}, so that no run passes; correct one of them",
+            )
         yield from _gate_names(gate, f"/gates/{index}", files)
 
 
@@ -201,19 +209,19 @@ def _cannot_fail(gate: Gate) -> bool:
 
 
 def _gate_names(gate: Gate, pointer: str, files: SuiteFiles) -> Iterator[Finding]:
-    """Find the names of cases and groups that no case has: such a gate fails each run."""
-    found = partial(Finding, file=CONFIG_NAME)
+    """Yield names of cases and groups that do not exist: such a gate fails every run."""
+    finding = partial(Finding, file=CONFIG_NAME)
     known = {filed.loaded.case.id for filed in files.cases}
     for position, name in enumerate(gate.must_pass):
         if name not in known | files.unread:
             close = get_close_matches(name, known, n=1)
-            meant = f'did you mean "{close[0]}"?' if close else "take it out"
-            message = f'no case is called "{name}"; {meant}'
-            yield found(pointer=f"{pointer}/must_pass/{position}", rule="gate_unknown_case", message=message)
+            advice = f'did you mean "{close[0]}"?' if close else "remove it"
+            message = f'unknown case "{name}"; {advice}'
+            yield finding(pointer=f"{pointer}/must_pass/{position}", rule="gate_unknown_case", message=message)
     groups = (*_GROUPS, *sorted(files.facets))
     if gate.by is not None and gate.by not in groups and files.cases:
-        message = f'no case has a "{gate.by}"; {suggestion(gate.by, groups)}'
-        yield found(pointer=f"{pointer}/by", rule="gate_unknown_group", message=message)
+        message = f'no case has the facet "{gate.by}"; {suggestion(gate.by, groups)}'
+        yield finding(pointer=f"{pointer}/by", rule="gate_unknown_group", message=message)
 
 
 def _ids(files: SuiteFiles) -> Iterator[Finding]:
@@ -221,7 +229,7 @@ def _ids(files: SuiteFiles) -> Iterator[Finding]:
     for filed in files.cases:
         other = first.setdefault(filed.loaded.case.id, filed.file)
         if other != filed.file:
-            yield _at(filed, "/id", "duplicate_id", f"stands also in {other}; give it an id of its own")
+            yield _at(filed, "/id", "duplicate_id", f"duplicate id, also in {other}; use a unique id")
 
 
 def _pairs(files: SuiteFiles) -> Iterator[Finding]:
@@ -229,8 +237,8 @@ def _pairs(files: SuiteFiles) -> Iterator[Finding]:
     for filed in files.cases:
         for index, tag in enumerate(filed.loaded.case.notes.tags):
             if tag.startswith(PAIR) and tags[tag] == 1:
-                said = f'no other case is tagged "{tag}"; add its twin'
-                yield _at(filed, f"/notes/tags/{index}", "pair_single", said)
+                message = f'no other case has the tag "{tag}"; add the other case of the pair'
+                yield _at(filed, f"/notes/tags/{index}", "pair_single", message)
 
 
 def _pair_tags(filed: FiledCase) -> Iterator[str]:
@@ -240,18 +248,18 @@ def _pair_tags(filed: FiledCase) -> Iterator[str]:
 def _duplicates(files: SuiteFiles) -> Iterator[Finding]:
     words = [_words(filed) for filed in files.cases]
     first: dict[tuple[str, ...], FiledCase] = {}
-    unlike: list[tuple[FiledCase, Shingles]] = []
-    for filed, own in zip(files.cases, words, strict=True):
-        other = first.setdefault(own, filed)
+    distinct: list[tuple[FiledCase, Shingles]] = []
+    for filed, case_words in zip(files.cases, words, strict=True):
+        other = first.setdefault(case_words, filed)
         if other is filed:
-            unlike.append((filed, _shingles(own)))
+            distinct.append((filed, _shingles(case_words)))
         else:
-            yield _at(filed, "/input", "duplicate_input", f"says the same as {other.file}; ask something else")
-    for left, right, likeness in _near([shingles for _, shingles in unlike]):
-        one, other = unlike[left][0], unlike[right][0]
-        if not set(_pair_tags(one)) & set(_pair_tags(other)):
-            said = f"{likeness:.0%} like {one.file}; reword it, or give both a tag {PAIR}…"
-            yield _at(other, "/input", "near_duplicate_input", said)
+            yield _at(filed, "/input", "duplicate_input", f"same input as {other.file}; change one of them")
+    for left, right, similarity in _near_duplicates([shingles for _, shingles in distinct]):
+        earlier, later = distinct[left][0], distinct[right][0]
+        if not set(_pair_tags(earlier)) & set(_pair_tags(later)):
+            message = f"{similarity:.0%} similar to {earlier.file}; reword it, or give both the same tag {PAIR}…"
+            yield _at(later, "/input", "near_duplicate_input", message)
 
 
 def _words(filed: FiledCase) -> tuple[str, ...]:
@@ -273,78 +281,87 @@ def _shingles(words: tuple[str, ...]) -> Shingles:
     return frozenset(words[start : start + _SHINGLE] for start in range(last))
 
 
-def _near(sets: Sequence[Shingles]) -> Iterator[tuple[int, int, float]]:
-    """Give the positions of sets that are alike, and how much, without comparing each with each.
+def _near_duplicates(sets: Sequence[Shingles]) -> Iterator[tuple[int, int, float]]:
+    """Yield the indexes and the similarity of similar sets, without comparing all pairs.
 
-    Sets whose likeness is `NEAR` or more share a member among their few rarest ones.
+    Sets with a similarity of `NEAR` or more share at least one of their few rarest members.
     """
-    frequency = Counter(shingle for one in sets for shingle in one)
-    holders: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for right, one in enumerate(sets):
-        rarest = sorted(one, key=lambda shingle: (frequency[shingle], shingle))
-        rarest = rarest[: len(one) - math.ceil(NEAR * len(one) - _NOISE) + 1]
-        for left in sorted({left for shingle in rarest for left in holders[shingle]}):
-            likeness = len(sets[left] & one) / len(sets[left] | one)
-            if likeness >= NEAR - _NOISE:
-                yield left, right, likeness
+    frequency = Counter(shingle for shingles in sets for shingle in shingles)
+    indexes: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for right, shingles in enumerate(sets):
+        rarest = sorted(shingles, key=lambda shingle: (frequency[shingle], shingle))
+        rarest = rarest[: len(shingles) - math.ceil(NEAR * len(shingles) - _NOISE) + 1]
+        for left in sorted({left for shingle in rarest for left in indexes[shingle]}):
+            similarity = len(sets[left] & shingles) / len(sets[left] | shingles)
+            if similarity >= NEAR - _NOISE:
+                yield left, right, similarity
         for shingle in rarest:
-            holders[shingle].append(right)
+            indexes[shingle].append(right)
 
 
 def _cassettes(files: SuiteFiles) -> Iterator[Finding]:
     known = {filed.loaded.case.id for filed in files.cases} | files.unread
     for name in sorted(files.cassettes.keys() - known):
-        message = "no case has this id; take the cassette out"
+        message = "no case has this id; remove the cassette"
         yield Finding(file=files.cassettes[name], pointer="", rule="cassette_unused", message=message)
     for filed in files.cases:
         case = filed.loaded.case
         if filed.cassette is not None:
             yield from _belonging(filed, filed.cassette)
-        # a suite without any cassette has a target that asks no model
+        # a suite without any cassette has a target that calls no model
         elif files.cassettes and case.id not in files.unread_cassettes and case.notes.skip is None:
-            yield _at(filed, "", "cassette_missing", f"expected {filed.cassette_file}; record or write it")
+            yield _at(
+                filed, "", "cassette_missing", f"the cassette {filed.cassette_file} is missing; record it or write it"
+            )
 
 
 def _belonging(filed: FiledCase, cassette: Cassette) -> Iterator[Finding]:
-    found = partial(Finding, file=filed.cassette_file)
+    finding = partial(Finding, file=filed.cassette_file)
     if cassette.case_id != filed.loaded.case.id:
-        message = f"got {format_value(cassette.case_id)}; no cassette is shared"
-        yield found(pointer="/case_id", rule="cassette_foreign", message=message)
+        message = f"got {format_value(cassette.case_id)}, the id of another case; each case needs its own cassette"
+        yield finding(pointer="/case_id", rule="cassette_foreign", message=message)
     elif cassette.input_sha256 != filed.loaded.input_sha256:
-        message = f"the case's input is not the one that was answered, now {filed.loaded.input_sha256}; look again"
-        yield found(pointer="/input_sha256", rule="cassette_outdated", message=message)
+        message = (
+            f"the input of the case has changed since the recording, now {filed.loaded.input_sha256}; record it again"
+        )
+        yield finding(pointer="/input_sha256", rule="cassette_outdated", message=message)
 
 
 def _folder(filed: FiledCase) -> Iterator[Finding]:
     case_type = filed.loaded.case.case_type
     if filed.folder != case_type:
-        said = f'got {format_value(case_type)} in the folder "{filed.folder}"; move the file or change the type'
-        yield _at(filed, "/case_type", "folder_type", said)
+        message = f'got {format_value(case_type)} in the folder "{filed.folder}"; move the file or change the type'
+        yield _at(filed, "/case_type", "folder_type", message)
 
 
 def _provenance(filed: FiledCase) -> Iterator[Finding]:
     notes = filed.loaded.case.notes
     if notes.source is None or not notes.source.strip():
-        yield _at(filed, "/notes/source", "source_missing", "say where the expected answer comes from")
+        yield _at(filed, "/notes/source", "source_missing", "state where the expected answer comes from")
     if notes.date is not None:
         try:
             date.fromisoformat(notes.date)
         except ValueError:
-            yield _at(filed, "/notes/date", "date_unreal", f"got {format_value(notes.date)}; no calendar has that day")
+            yield _at(
+                filed, "/notes/date", "date_unreal", f"got {format_value(notes.date)}; expected a day of the calendar"
+            )
 
 
 def _undated(files: SuiteFiles) -> Iterator[Finding]:
     for filed in files.cases:
         if filed.loaded.case.notes.date is None:
-            yield _at(filed, "/notes/date", "date_missing", "say on which day the expected answer was true")
+            yield _at(filed, "/notes/date", "date_missing", "state on which day the expected answer was verified")
 
 
 def _quarantine(filed: FiledCase) -> Iterator[Finding]:
     notes = filed.loaded.case.notes
     for key, reason in (("skip", notes.skip), ("xfail", notes.xfail)):
-        if reason is not None and len(reason.split()) < _REASON_WORDS:
+        if reason is not None and len(reason.split()) < _MIN_REASON_WORDS:
             yield _at(
-                filed, f"/notes/{key}", "quarantine_reason", f"got {format_value(reason)}; say why, in a sentence"
+                filed,
+                f"/notes/{key}",
+                "quarantine_reason",
+                f"got {format_value(reason)}; state the reason in a sentence",
             )
 
 
@@ -352,7 +369,7 @@ def _repeated_tags(filed: FiledCase) -> Iterator[Finding]:
     seen: set[str] = set()
     for index, tag in enumerate(filed.loaded.case.notes.tags):
         if tag in seen:
-            yield _at(filed, f"/notes/tags/{index}", "tag_repeated", f'"{tag}" stands twice; keep one')
+            yield _at(filed, f"/notes/tags/{index}", "tag_repeated", f'duplicate tag "{tag}"; keep one')
         seen.add(tag)
 
 

@@ -1,4 +1,4 @@
-"""The suites under a root, and all cases of a suite, those that can't be read with the reason."""
+"""The suites under a root, and the cases of a suite, including those that cannot be read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_packbench.cases.files import (
     iter_cases,
     load_case,
 )
-from pytest_packbench.model.errors import CaseError, Problem
+from pytest_packbench.model.errors import CaseError, duplicate_id
 from pytest_packbench.model.suite import CONFIG_NAME
 
 if TYPE_CHECKING:
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteCase:
-    """A case of a suite, whether it can be read or not.
+    """A case of a suite, which may be unreadable.
 
     Attributes:
         suite: its suite.
         pack: the suite's pack.
         path: its file, absolute.
-        file: the file as people read it.
-        line: its line in a file of many, from 1; 0 where the file is the case.
-        case_id: its id; where it can't be read, or an earlier line has the id, what stands in for it.
-        claimed: the id that it has in its file, whether another has it or not.
-        loaded: the case; None where it can't be read.
-        problem: why not, in one line; empty otherwise.
+        file: the name of the file for users.
+        line: its line in a JSON Lines file, from 1; 0 for a JSON file.
+        case_id: its name, `CaseLocation.name`.
+        written_id: the id in its file, which another case may have as well.
+        loaded: the case; None if it cannot be read.
+        problem: why it cannot be used, in one line; empty otherwise.
     """
 
     suite: Suite
@@ -51,83 +51,83 @@ class SuiteCase:
     file: str
     line: int
     case_id: str
-    claimed: str
+    written_id: str
     loaded: LoadedCase | None
     problem: str
 
     @property
-    def where(self) -> str:
-        """Where it stands, for people: `FILE`, or `FILE:LINE`."""
+    def location(self) -> str:
+        """Its location for users: `FILE`, or `FILE:LINE`."""
         return format_location(self.file, self.line)
 
     @property
     def folder(self) -> str:
-        """The name of the folder that holds the file."""
+        """The name of the folder that contains the file."""
         return self.path.parent.name
 
 
 def suite_names(value: str | Iterable[str]) -> list[str]:
-    """Split names that came repeated or with commas, each once, in order."""
+    """Return the names in one or several comma-separated lists, each once, in order."""
     parts = [value] if isinstance(value, str) else list(value)
     names = [name.strip() for part in parts for name in part.split(",")]
     return list(dict.fromkeys(name for name in names if name))
 
 
 def find_suites(root: Path) -> dict[str, Path]:
-    """Give the suites of a root, name to folder, sorted by name; a suite is a folder with a `suite.yaml`."""
+    """Return the suites under a root, name to folder, sorted; a suite is a folder with a `suite.yaml`."""
     if not root.is_dir():
         return {}
     return {path.name: path for path in sorted(root.iterdir()) if (path / CONFIG_NAME).is_file()}
 
 
-def unknown_suite_message(name: str, known: dict[str, Path], own: Path, bundled: Path) -> str:
-    """Say that no suite has a name, and which ones there are.
+def unknown_suite_message(name: str, known: dict[str, Path], root: Path, bundled: Path) -> str:
+    """Return the message for an unknown suite, with the suites that exist.
 
     Args:
-        name: what was asked for.
-        known: the suites that can be asked for, name to folder.
-        own: the folder of the project's own suites, absolute; where it isn't there, `known` came with the package.
-        bundled: the folder of the suites that come with the package.
+        name: the requested name.
+        known: the suites that can be requested, name to folder.
+        root: the folder of the project's suites, absolute; if it does not exist, `known` are the bundled suites.
+        bundled: the folder of the suites in the installed package.
     """
     close = get_close_matches(name, known, n=1)
     guess = f' (did you mean "{close[0]}"?)' if close else ""
     listed = ", ".join(known) if known else "none"
-    shown_root = os.path.relpath(own)
-    wrong = f'no suite is called "{name}"{guess}'
-    if not own.is_dir():
-        where = f"the folder {shown_root} does not exist; set packbench_root, or start pytest where it lies"
-        return f"{wrong}: {where}; with the package: {listed}"
-    # a name is no path: `../x` is no suite, whatever lies there
-    bare = missing_config_message(own / name) if name == Path(name).name else ""
-    here = f"{bare or wrong}; known under {shown_root}: {listed}"
+    shown_root = os.path.relpath(root)
+    message = f'unknown suite "{name}"{guess}'
+    if not root.is_dir():
+        advice = f"the folder {shown_root} does not exist; set packbench_root, or start pytest in its parent folder"
+        return f"{message}: {advice}; bundled suites: {listed}"
+    # a name is not a path: `../x` is not a suite, even if the folder exists
+    incomplete = missing_config_message(root / name) if name == Path(name).name else ""
+    message = f"{incomplete or message}; suites under {shown_root}: {listed}"
     if not (bundled / name / CONFIG_NAME).is_file():
-        return here
-    return f"{here}; the one that comes with the package is used only in a folder without {shown_root}"
+        return message
+    return f"{message}; the bundled suite is used only where {shown_root} does not exist"
 
 
 def missing_config_message(folder: Path) -> str:
-    """Say in one line that a folder has no `suite.yaml`, and what to do; empty where there is no such folder."""
+    """Return the message for a folder without a `suite.yaml`; empty if the folder does not exist."""
     if not folder.is_dir():
         return ""
     names = [path.name for path in folder.iterdir() if path.is_file() and path.name.isprintable()]
     near = get_close_matches(CONFIG_NAME, names, n=1, cutoff=0.8)
-    advice = f"rename {near[0]} in it" if near else "a suite's rules stand in that file"
+    advice = f"rename {near[0]} in it" if near else "create it with the rules of the suite"
     return f"{os.path.relpath(folder)} has no {CONFIG_NAME}; {advice}"
 
 
 def case_counts(suite: Suite, shard: Shard | None) -> tuple[int, int]:
-    """Count a suite's cases, all of them and those of the shard."""
+    """Return the number of cases of a suite, and of those in the shard."""
     present = count_cases(suite.cases_path)
     return present, present if shard is None else count_cases(suite.cases_path, shard)
 
 
 def describe_case_counts(folder: Path) -> str:
-    """Say how many cases a folder of cases holds, and how many in each of its folders."""
+    """Describe how many cases a folder contains, and how many each of its subfolders: `3 cases (a 2, b 1)`."""
     counts: dict[str, int] = {}
     for path in case_paths(folder):
         cases = count_cases_in(path)
         if cases:
-            kind = os.path.relpath(os.path.dirname(path), folder)  # noqa: PTH120 - text, as it comes
+            kind = os.path.relpath(os.path.dirname(path), folder)  # noqa: PTH120 - a string, as case_paths yields
             counts[kind] = counts.get(kind, 0) + cases
     total = sum(counts.values())
     listed = ", ".join(f"{kind} {count}" for kind, count in counts.items())
@@ -135,39 +135,43 @@ def describe_case_counts(folder: Path) -> str:
 
 
 def suite_cases(suite: Suite, pack: Pack, name_of: Callable[[Path], str]) -> tuple[SuiteCase, ...]:
-    """Read all cases of a suite, in the order of their files; `name_of` names a file for people by its absolute path.
+    """Load all cases of a suite, in the order of their files.
 
-    Cases of one id name each other as their problem: ids name records.
+    Cases with the same id get a problem that names the others, because ids identify records.
+
+    Args:
+        suite: the suite.
+        pack: its pack.
+        name_of: returns the name of a file for users.
     """
-    found = [_read(suite, pack, place, name_of(Path(place.path))) for place in iter_cases(suite.cases_path)]
-    of_id: dict[str, list[SuiteCase]] = {}
-    for case in found:
-        of_id.setdefault(case.claimed, []).append(case)
-    return tuple(_alone(case, of_id[case.claimed]) for case in found)
+    cases = [_load(suite, pack, location, name_of(Path(location.path))) for location in iter_cases(suite.cases_path)]
+    by_id: dict[str, list[SuiteCase]] = {}
+    for case in cases:
+        by_id.setdefault(case.written_id, []).append(case)
+    return tuple(_with_duplicates(case, by_id[case.written_id]) for case in cases)
 
 
-def _read(suite: Suite, pack: Pack, place: CaseLocation, file: str) -> SuiteCase:
+def _load(suite: Suite, pack: Pack, location: CaseLocation, file: str) -> SuiteCase:
     loaded, problem = None, ""
     try:
-        loaded = load_case(place, pack.case_model, file=file, pack=pack.name)
+        loaded = load_case(location, pack.case_model, file=file, pack=pack.name)
     except CaseError as error:
         problem = str(error)
     return SuiteCase(
         suite=suite,
         pack=pack,
-        path=Path(place.path),
+        path=Path(location.path),
         file=file,
-        line=place.line,
-        case_id=place.name,
-        claimed=place.name if place.twin is None else place.twin[0],
+        line=location.line,
+        case_id=location.name,
+        written_id=location.name if location.duplicate_of is None else location.duplicate_of[0],
         loaded=loaded,
         problem=problem,
     )
 
 
-def _alone(case: SuiteCase, of_its_id: list[SuiteCase]) -> SuiteCase:
-    others = [other.where for other in of_its_id if other is not case]
+def _with_duplicates(case: SuiteCase, same_id: list[SuiteCase]) -> SuiteCase:
+    others = [other.location for other in same_id if other is not case]
     if not others or case.problem:
         return case
-    wrong = f'"{case.claimed}" stands also in {", ".join(others)}'
-    return replace(case, problem=str(CaseError(case.where, [Problem("/id", wrong, "give it an id of its own")])))
+    return replace(case, problem=str(CaseError(case.location, [duplicate_id(case.written_id, ", ".join(others))])))

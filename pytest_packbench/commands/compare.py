@@ -77,7 +77,7 @@ def _notes(baseline: OpenRun, current: OpenRun) -> list[str]:
         f"The {name} run was read from records alone, which hold no case that broke or did not run: such a case stands "
         f'under "{title}" here, and is no new failure.'
         for name, one, title in (("baseline", baseline, "Added"), ("current", current, "Removed"))
-        if not one.whole
+        if not one.lists_all_cases
     ]
     if baseline.run.run_id == current.run.run_id:
         notes.append("Baseline and current are the same run.")

@@ -54,10 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.write(f"{one_line(one.run.suite)} {one_line(one.run.run_id)}{cut}\n")
         for result in check_run(
             one.run,
-            one.entries,
+            one.results,
             config.all_gates(),
             BaselineLookup(stored=earlier.get(one.run.suite)),
-            whole=one.whole,
+            whole=one.lists_all_cases,
             trials_rule=config.trials_rule(),
         ):
             good = good and result.passed
@@ -97,7 +97,7 @@ def _baselines(
             raise UsageError(f"--baseline {path}: a run of suite {suite}; expected one of {judged}")
         for one, config in zip(stored, rules, strict=True):
             if one.run.suite == suite:
-                wrong = baseline_for(one.run, one.entries, earlier, config.trials_rule()).unusable
+                wrong = baseline_for(one.run, one.results, earlier, config.trials_rule()).unusable
                 if wrong:
                     raise UsageError(f"--baseline {path}: {wrong}")
         found[suite] = earlier

@@ -92,7 +92,7 @@ def _figures(report: OpenRun) -> _Row:
     from pytest_packbench.analysis.trials import rule_of
 
     tally = Tally(trials_rule=rule_of(report.run))
-    for entry in report.entries:
+    for entry in report.results:
         tally.add(entry)
     figures = statistics_of(tally)
     verdicts = figures.totals.verdicts

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     merged, shards = merge.run, merge.shards
     if shards is not None and shards.missing and not arguments.allow_missing:
         raise UsageError(
-            f"{len(shards.missing)} of {shards.count} shards missing: {shards.named(shards.missing)}; "
+            f"{len(shards.missing)} of {shards.count} shards missing: {shards.describe(shards.missing)}; "
             "give them too, or --allow-missing"
         )
     suite, pack = suite_and_pack(merged.suite, arguments)
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     # results come by case id, and a table of cases with trials goes by test id
     order: Order = "given" if merged.settings.get("trials", 1) == 1 else "test"
     count = RunCount(merged, suite.config, pack, earlier, order=order)
-    writer = RunWriter(arguments.output, merged.suite, merged.run_id, apart=True)
+    writer = RunWriter(arguments.output, merged.suite, merged.run_id, atomic=True)
     try:
         with writer:
             writer.stream_results(_counted(merge.results(sorted(index), absent), count))
@@ -141,5 +141,5 @@ def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack,
     )
     missing = shards.missing
     kind = "shard_missing" if missing else "in_no_shard"
-    told = f"not merged: shards {shards.named(missing)}" if missing else "in none of the merged shards"
+    told = f"not merged: shards {shards.describe(missing)}" if missing else "in none of the merged shards"
     return unscored_result(place, "not_run", kind, told, timestamp=run.finished_at)

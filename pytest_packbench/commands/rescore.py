@@ -50,12 +50,12 @@ def run(arguments: argparse.Namespace) -> int:
     report = open_report(folder)
     suite, pack = suite_and_pack(report.run.suite, arguments)
     terms: dict[Hashable, _Terms] = {}
-    before = tuple(_light(entry, terms) for entry in report.entries)
+    before = tuple(_light(entry, terms) for entry in report.results)
     after = rescored(before, report.run, folder / PAYLOADS, suite, pack)
     now = replace(report.run, suite_sha256=suite.sha256, pack=pack.name, pack_version=pack.version)
     comparison = compare(
-        StoredRun(source=report.source, run=report.run, entries=before),
-        OpenRun(source=f"{folder} rescored", run=now, status="", entries=after),
+        StoredRun(source=report.source, run=report.run, results=before),
+        OpenRun(source=f"{folder} rescored", run=now, status="", results=after),
     )
     failed = met(arguments.fail_on, comparison)
     page = diff_markdown(replace(comparison, differences=()), failed, [_note(comparison)])

@@ -75,7 +75,7 @@ def kind_of(path: Path, packs: Packs) -> str:
     if path.suffix == ".jsonl":
         return _lines(path, packs)
     if is_report(path):
-        return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_cases(open_report(path).entries)}"
+        return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_cases(open_report(path).results)}"
     try:
         data = parse_json(path.read_bytes())
     except JsonError as error:

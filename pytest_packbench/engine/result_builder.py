@@ -14,7 +14,7 @@ from pytest_packbench import __version__
 from pytest_packbench.engine.attempt import Attempt, Failure, user_frames
 from pytest_packbench.engine.attribution import UNKNOWN
 from pytest_packbench.model.errors import describe_error, json_pointer
-from pytest_packbench.model.pack import Comparison
+from pytest_packbench.model.pack import Comparison, record_facts
 from pytest_packbench.model.record import EVAL_BACKENDS, RecordError, wire_record
 from pytest_packbench.model.result import EXTENSION_VERSION, CaseResult, extension_object, format_timestamp
 from pytest_packbench.model.score import describe_score
@@ -140,7 +140,7 @@ def build_result(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, run
         return CaseResult(**fields, verdict="known_hole", kind="xfail", message=message)
     if score.verdict not in {"passed", "failed"} or score.score is None:
         return CaseResult(**fields, verdict=score.verdict, kind=score.verdict, message=score.message or score.verdict)
-    facts = case_ref.pack.facts(case_ref.loaded.case, outcome, score)
+    facts = record_facts(case_ref.pack, case_ref.loaded.case, outcome, score)
     fields |= _pack_fields(score, facts)
     record = _record_fields(fields, attempt, facts) | {
         "run_id": run_id,

@@ -1,1 +1,1 @@
-"""The vocabulary of the project: frozen values without input or output. Everyone may import it."""
+"""The data types of the package: frozen, without input or output. Every other package may import them."""

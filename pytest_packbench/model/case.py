@@ -1,6 +1,6 @@
-"""The case: one JSON file, strict, the same for every pack in its outline (spec, "Case schema").
+"""The case: one JSON document with the same outline for every pack (spec, "Case schema").
 
-A pack narrows `input`, `expected`, `notes` and `case_type` in a subclass.
+A pack narrows `input`, `expected`, `notes` and `case_type` in a subclass of `Case`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints
 from pydantic_core import core_schema
 
 ItemT = TypeVar("ItemT")
-# made once: `json.dumps` makes one each time
+# `json.dumps` would create an encoder on each call
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 CASE_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
 CASE_ID_LENGTH = 120
@@ -22,11 +22,11 @@ NAME = r"^[a-z0-9][a-z0-9_-]*$"
 DATE = r"^\d{4}-\d{2}-\d{2}$"
 
 
-class _From0To1:
-    """A number from 0 to 1; what is none is told as of any number, what is out of range in words of its own."""
+class _ZeroToOne:
+    """A number from 0 to 1, with a message of its own for numbers out of range."""
 
     def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> core_schema.CoreSchema:
-        # a validator in Python would be called for each of the thresholds and weights of a case
+        # no validator in Python, which would be called for each threshold and weight of a case
         ranged = core_schema.custom_error_schema(
             core_schema.float_schema(ge=0, le=1, allow_inf_nan=False),
             custom_error_type="fraction",
@@ -42,27 +42,27 @@ class _From0To1:
 CaseId = Annotated[str, StringConstraints(pattern=CASE_ID, max_length=CASE_ID_LENGTH)]
 Name = Annotated[str, StringConstraints(pattern=NAME, max_length=80)]
 Text = Annotated[str, StringConstraints(min_length=1)]
-# JSON has lists only; a tuple keeps the frozen model frozen
+# JSON has only lists, but a frozen model needs tuples
 ListOf = Annotated[tuple[ItemT, ...], Strict(strict=False)]
-Fraction = Annotated[float, _From0To1()]
+Fraction = Annotated[float, _ZeroToOne()]
 Difficulty = Literal["easy", "medium", "hard", "expert"]
 
 
 class StrictModel(BaseModel):
-    """A frozen model that takes JSON types as they are and no unknown key."""
+    """A frozen pydantic model that converts no types and forbids unknown keys."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Notes(StrictModel):
-    """What is known of a case beside its test: where it comes from, how it is found.
+    """Metadata of a case: its source, its tags, its quarantine.
 
     Attributes:
         source: where the expected answer comes from.
-        tags: words to select by.
+        tags: words for the selection of cases.
         skip: why the case is not run (quarantine).
-        xfail: why the case is run without counting (quarantine).
-        date: the day on which the expected answer was true, `YYYY-MM-DD`.
+        xfail: why the case is run but not counted (quarantine).
+        date: the day on which the expected answer was verified, `YYYY-MM-DD`.
     """
 
     source: Text | None = None
@@ -76,13 +76,13 @@ class Case(StrictModel):
     """One benchmark case.
 
     Attributes:
-        id: the stem of the file's name; letters, digits, `_` and `-`, so that every test runner can address it.
-        pack_id: the pack that reads and scores it.
-        case_type: the kind of behaviour that it asks for; the pack names the kinds.
+        id: the name of the file without its suffix; letters, digits, `_` and `-`, so that every test runner accepts it.
+        pack_id: the name of the pack that reads and scores it.
+        case_type: the behaviour that it tests; the pack defines the types.
         difficulty: `easy`, `medium`, `hard` or `expert`.
-        input: what the target is given.
-        expected: what the pack compares with.
-        notes: source and tags.
+        input: what the target gets.
+        expected: what the pack compares the result with.
+        notes: source, tags and quarantine.
         schema_uri: the optional `$schema` key, for editors.
     """
 
@@ -97,18 +97,18 @@ class Case(StrictModel):
 
 
 def canonical_sha256(value: object) -> str:
-    """Hash a JSON value by its meaning: sorted keys, no spaces, UTF-8; hexadecimal SHA-256."""
+    """Return the SHA-256 of a JSON value in canonical form (sorted keys, no spaces, UTF-8), hexadecimal."""
     text = _CANONICAL.encode(value)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedCase:
-    """A case with the hashes that tell whether it changed.
+    """A case with the hashes that show whether it has changed.
 
     Attributes:
-        case: the model, in the pack's own class.
-        sha256: hash of the whole case but its `$schema`.
+        case: the case, an instance of the pack's `case_model`.
+        sha256: hash of the whole case except `$schema`.
         input_sha256: hash of its `input`.
     """
 

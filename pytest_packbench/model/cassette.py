@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 CASSETTE_VERSION = 1
 VERIFY_ROLE = "verify"
-"""The role of the one exchange that a target outside this process leaves: its whole result."""
+"""The role of the only exchange of a target that runs outside this process: its whole result."""
 
 
 class ExchangeUsage(StrictModel):
-    """Tokens of one exchange, as the provider counted them."""
+    """Tokens of one exchange, as counted by the provider."""
 
     tokens_input: int | None = Field(default=None, ge=0)
     tokens_output: int | None = Field(default=None, ge=0)
 
 
 class ExchangeToolCall(StrictModel):
-    """One call of a tool that the model asked for; see `ToolCall`."""
+    """One tool call that the model requested; see `ToolCall`."""
 
     id: Text
     name: Text
@@ -39,12 +39,12 @@ class Exchange(StrictModel):
     """One model call and its answer.
 
     Attributes:
-        role: the step of the pipeline that asked.
-        answer: the JSON value or text answered.
-        refusal: the model's words where it declined.
-        request_sha256: hash of the request that was answered; absent where a person wrote the answer.
-        usage: tokens, where a provider counted them.
-        tool_calls: the tools that the model wanted called.
+        role: the step of the pipeline that called the model.
+        answer: the answer, a JSON value or text.
+        refusal: the model's words if it declined to answer.
+        request_sha256: hash of the request; None if a person wrote the answer.
+        usage: tokens, if the provider counted them.
+        tool_calls: the tool calls that the model requested.
     """
 
     role: Text
@@ -55,8 +55,8 @@ class Exchange(StrictModel):
     tool_calls: ListOf[ExchangeToolCall] = ()
 
 
-class _One:
-    """The whole number 1: what Python takes for it, such as true, is another version."""
+class _VersionOne:
+    """The integer 1, and no value that equals it in Python, such as true."""
 
     def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> core_schema.CoreSchema:
         return core_schema.custom_error_schema(
@@ -75,16 +75,16 @@ class Cassette(StrictModel):
 
     Attributes:
         cassette_version: 1.
-        case_id: the case that it belongs to; none is shared.
-        input_sha256: hash of the case's `input` that was answered.
+        case_id: the case that it belongs to; cases do not share cassettes.
+        input_sha256: hash of the case's `input` when it was recorded.
         origin: `authored` by a person, or `recorded` from a model.
-        llm_backend: who answered; `stub` for authored ones.
-        llm_model: which model answered; `authored` for authored ones.
-        recorded_at: when, for recorded ones.
-        exchanges: the calls in order.
+        llm_backend: the backend that answered; `stub` for authored answers.
+        llm_model: the model that answered; `authored` for authored answers.
+        recorded_at: the time of the recording; None for authored answers.
+        exchanges: the model calls in order.
     """
 
-    cassette_version: Annotated[Literal[1], _One()]
+    cassette_version: Annotated[Literal[1], _VersionOne()]
     case_id: CaseId
     input_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     origin: Origin
@@ -93,12 +93,12 @@ class Cassette(StrictModel):
     recorded_at: Text | None = None
     exchanges: ListOf[Exchange]
 
-    def usage(self, aside: Container[str] = ()) -> Usage:
-        """Tokens of all exchanges but those of the roles `aside`; None for a count that one of them doesn't have."""
-        asked = [exchange.usage for exchange in self.exchanges if exchange.role not in aside]
+    def usage(self, excluded_roles: Container[str] = ()) -> Usage:
+        """Return the tokens of all exchanges except those of some roles; None for a count that one of them lacks."""
+        usages = [exchange.usage for exchange in self.exchanges if exchange.role not in excluded_roles]
         return Usage(
-            tokens_input=_sum([one.tokens_input for one in asked]),
-            tokens_output=_sum([one.tokens_output for one in asked]),
+            tokens_input=_sum([usage.tokens_input for usage in usages]),
+            tokens_output=_sum([usage.tokens_output for usage in usages]),
         )
 
 

@@ -1,7 +1,6 @@
-"""What is wrong, said to people in one line.
+"""Errors in the files of users, each described in one line, and text for exceptions of other code.
 
-A problem in a file of the user's names a place (a JSON pointer, RFC 6901), what stands there and what was expected;
-the errors join it to the file. Of what somebody's code raised, the type and the text are said.
+A problem consists of a JSON pointer (RFC 6901), what was found there and what was expected; the errors add the file.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
-UNREADABLE = "(its text can't be read)"
-_SHOWN = 60
+UNREADABLE = "(its message cannot be read)"
+_MAX_LENGTH = 60
 _EXPECTED = {
     "string_type": "a string",
     "int_type": "an integer",
@@ -38,10 +37,10 @@ _EXPECTED = {
     "none_required": "null",
     "finite_number": "a finite number",
 }
-# a pattern says nothing to who reads no code
-_FORMS = {
-    CASE_ID: "letters, digits, _ and -, beginning with a letter or digit",
-    NAME: "small letters, digits, _ and -, beginning with a letter or digit",
+# descriptions for users who do not read regular expressions
+_PATTERNS = {
+    CASE_ID: "letters, digits, _ and -, starting with a letter or digit",
+    NAME: "lower-case letters, digits, _ and -, starting with a letter or digit",
     DATE: "a date as YYYY-MM-DD",
     TARGET: "package.module:attr, http://... or cmd:...",
 }
@@ -55,12 +54,12 @@ _RANGES = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong in one place of a file.
+    """One problem at one location in a file.
 
     Attributes:
-        pointer: JSON pointer of the place; empty for the whole document.
-        wrong: what stands there.
-        expected: what should stand there, or what to do.
+        pointer: JSON pointer of the location; empty for the whole document.
+        wrong: what is wrong, such as `got 5`.
+        expected: what was expected, or what to do.
     """
 
     pointer: str
@@ -68,17 +67,17 @@ class Problem:
     expected: str
 
     def __str__(self) -> str:
-        """Say it in one line."""
-        place = f"{self.pointer}: " if self.pointer else ""
-        return f"{place}{self.wrong}; {self.expected}"
+        """Return the problem in one line."""
+        location = f"{self.pointer}: " if self.pointer else ""
+        return f"{location}{self.wrong}; {self.expected}"
 
 
 class InputError(ValueError):
-    """A file of the user's can't be used.
+    """A file of the user is invalid.
 
     Attributes:
-        source: the file as the user knows it.
-        problems: what is wrong in it, at least one.
+        source: the file, named as the user names it.
+        problems: its problems, at least one; the message shows the first.
     """
 
     def __init__(self, source: str, problems: Sequence[Problem]) -> None:
@@ -90,64 +89,76 @@ class InputError(ValueError):
 
 
 class CaseError(InputError):
-    """A case file can't be used."""
+    """A case is invalid."""
 
 
 class SuiteError(InputError):
-    """A `suite.yaml` can't be used."""
+    """A `suite.yaml` is invalid."""
 
 
 class CassetteError(InputError):
-    """A cassette can't be used for its case."""
+    """A cassette is invalid, or does not belong to its case."""
 
 
 def describe_error(error: BaseException) -> str:
-    """Give an error's type and its text, `ValueError: too long`; the type alone where it has no text."""
+    """Return the type and message of an exception, `ValueError: too long`; the type alone without a message."""
     text = error_text(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def error_text(error: BaseException) -> str:
-    """Give an error's text, or words that say that it can't be read: it may be anybody's."""
+    """Return the message of an exception, or `UNREADABLE` if its `__str__` raises."""
     try:
         return str(error)
     except KeyboardInterrupt:
         raise
-    except BaseException:  # noqa: BLE001 - its `__str__` may be anybody's
+    except BaseException:  # noqa: BLE001 - any code may have defined its `__str__`
         return UNREADABLE
 
 
 def json_pointer(location: Iterable[str | int]) -> str:
-    """Give the JSON pointer (RFC 6901) of a path of keys and positions."""
+    """Return the JSON pointer (RFC 6901) of a sequence of keys and indexes."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in location)
 
 
 def format_value(value: object) -> str:
-    """Show a JSON value in at most 60 characters, with the name of its type where it isn't plain."""
+    """Return a value as JSON, at most 60 characters; values that are not JSON appear as their `repr`."""
     text = json.dumps(value, ensure_ascii=False, default=repr)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Say which known word was probably meant, or list them all."""
+    """Return `did you mean "..."?` if a known word is similar, otherwise the list of known words."""
     names = list(known)
     close = get_close_matches(word, names, n=1, cutoff=0.6)
-    return _guess(close[0]) if close else f"known here: {', '.join(names)}"
+    return _did_you_mean(close[0]) if close else f"known here: {', '.join(names)}"
+
+
+def duplicate_id(case_id: str, other: str) -> Problem:
+    """Return the problem of a case with the id of another.
+
+    Args:
+        case_id: the id.
+        other: the location of the other case, or several with commas.
+    """
+    return Problem("/id", f'duplicate id "{case_id}", also in {other}', "use a unique id")
 
 
 def validation_problems(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """Translate pydantic's errors on `model` into problems, in the order of the file."""
-    found = [(detail, _problem(detail, model)) for detail in error.errors(include_url=False)]
-    # a misspelt key is missing under its right name as well: only the misspelling is said, and said first
-    meant = {(detail["loc"][:-1], problem.expected) for detail, problem in found if detail["type"] == "extra_forbidden"}
+    """Convert pydantic's errors on a model to problems, in the order of the file."""
+    details = [(detail, _problem(detail, model)) for detail in error.errors(include_url=False)]
+    # a misspelt key is also missing under its right name: only the misspelling is reported
+    misspelt = {
+        (detail["loc"][:-1], problem.expected) for detail, problem in details if detail["type"] == "extra_forbidden"
+    }
     return [
         problem
-        for detail, problem in found
-        if detail["type"] != "missing" or (detail["loc"][:-1], _guess(str(detail["loc"][-1]))) not in meant
+        for detail, problem in details
+        if detail["type"] != "missing" or (detail["loc"][:-1], _did_you_mean(str(detail["loc"][-1]))) not in misspelt
     ]
 
 
-def _guess(name: str) -> str:
+def _did_you_mean(name: str) -> str:
     return f'did you mean "{name}"?'
 
 
@@ -155,7 +166,7 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> Problem:
     location: tuple[str | int, ...] = detail["loc"]
     context: Mapping[str, Any] = detail.get("ctx", {})
     kind = detail["type"]
-    # pydantic inserts names of union members and of constraints, which stand in no file
+    # pydantic inserts names of union members and of constraints, which are not in the file
     steps = [step for step in location if isinstance(step, int) or not step.startswith(("tuple[", "nullable"))]
     if kind == "extra_forbidden":
         word, names = str(steps[-1]), [step for step in steps[:-1] if isinstance(step, str)]
@@ -171,15 +182,15 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> Problem:
 
 
 def _expected(kind: str, context: Mapping[str, Any]) -> str:
-    """Say in words what pydantic expected; empty where its own message has to do."""
+    """Describe what pydantic expected; empty if only its own message says so."""
     if kind in _RANGES:
         bound, text = _RANGES[kind]
         return text.format(str(context[bound]).removesuffix(".0"))
-    return _FORMS.get(context.get("pattern", ""), "") or _EXPECTED.get(kind, "")
+    return _PATTERNS.get(context.get("pattern", ""), "") or _EXPECTED.get(kind, "")
 
 
 def _keys_at(model: type[BaseModel], names: Sequence[str]) -> list[str]:
-    """Give the keys of the object that stands under the keys `names`; none where no model says them."""
+    """Return the keys of the object under the keys `names`; an empty list if no model defines them."""
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
     if not names:
         return list(fields)
@@ -190,4 +201,4 @@ def _keys_at(model: type[BaseModel], names: Sequence[str]) -> list[str]:
 def _model_in(annotation: object) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for part in get_args(annotation) if (found := _model_in(part))), None)
+    return next((model for part in get_args(annotation) if (model := _model_in(part))), None)

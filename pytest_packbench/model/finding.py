@@ -1,4 +1,4 @@
-"""What lint looks at and what it finds: one thing about a suite's files that a machine can see is not good."""
+"""The input and output of lint rules: cases with their files, and findings about them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing to mend.
+    """One problem that a lint rule found.
 
     Attributes:
-        file: the file, from the suite's folder.
-        pointer: JSON pointer of the place; empty for the whole document.
-        rule: the rule's name.
-        message: what stands there and what to do, in one line.
-        severity: an `error` fails the lint, a `warning` doesn't.
+        file: the path of the file, relative to the suite's folder.
+        pointer: JSON pointer of the location; empty for the whole document.
+        rule: the name of the rule.
+        message: what is wrong and what to do, in one line.
+        severity: an `error` makes `packbench lint` fail, a `warning` does not.
     """
 
     file: str
@@ -32,20 +32,20 @@ class Finding:
     severity: Severity = "error"
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Return the finding in one line."""
         return " ".join(f"{self.file}: {self.pointer or '/'}: {self.rule}: {self.message}".split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiledCase:
-    """A case with where it stands and what was recorded for it.
+    """A case with its file and its recording.
 
     Attributes:
-        file: the case file, from the suite's folder.
-        folder: the name of the folder that holds the file.
+        file: the path of the case file, relative to the suite's folder.
+        folder: the name of the folder that contains the file.
         loaded: the case.
-        cassette: its cassette; None without one that can be read.
-        cassette_file: where its cassette stands or would stand, from the suite's folder.
+        cassette: its cassette; None without a readable one.
+        cassette_file: the path of its cassette, which may not exist, relative to the suite's folder.
     """
 
     file: str

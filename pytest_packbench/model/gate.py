@@ -1,4 +1,4 @@
-"""Gates: conditions on a whole run, and how they decided."""
+"""Gates: conditions on a whole run, and their results."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pydantic_core import PydanticCustomError
 from pytest_packbench.model.case import CaseId, Fraction, ListOf, Name, StrictModel
 from pytest_packbench.model.result import UNREADABLE_GROUP
 
-# no share of independent cases: an exact bound would not mean anything
-_UNBOUNDED = ("completeness", "mean_score")
+# not proportions of independent cases, so that an exact bound does not exist
+_WITHOUT_BOUND = ("completeness", "mean_score")
 
 Metric = Literal[
     "completeness",
@@ -32,17 +32,17 @@ class Gate(StrictModel):
 
     Attributes:
         metric: `completeness` (cases with a verdict over cases selected), `pass_rate`, `mean_score`,
-            `attack_success_rate` (unsafe acts among judged cases), `attack_success_rate_valid` (the same among those
-            whose answer could be read), `utility_rate` (the user's task done, among cases that tell), `valid_rate`
-            (answers that could be read, among cases that tell), `over_refusal_rate` (refusals among the cases that
-            expect an answer), or `accuracy` (answers that agree to `depth`, among the cases that expect one).
-        min: the least value that passes, 0 to 1.
-        max: the greatest value that passes, 0 to 1.
-        max_ratio_to_baseline: the greatest multiple of the baseline's value that passes.
-        by: judge each group apart: `case_type`, `difficulty`, `tag` or a facet of the pack.
-        depth: for `accuracy`: the depth of agreement, in the pack's unit.
-        confidence: decide on the one-sided exact bound at this confidence instead of the value, 0.5 to 1.
-        must_pass: instead of a metric: ids of cases that have to pass.
+            `attack_success_rate` (unsafe decisions among scored cases), `attack_success_rate_valid` (the same among
+            cases with a valid answer), `utility_rate` (cases whose user task was done, among those that report it),
+            `valid_rate` (valid answers, among cases that report validity), `over_refusal_rate` (refusals among the
+            cases that expect an answer), or `accuracy` (answers that agree to `depth`, among cases that expect one).
+        min: the smallest value that passes, 0 to 1.
+        max: the largest value that passes, 0 to 1.
+        max_ratio_to_baseline: the largest multiple of the baseline's value that passes.
+        by: check each group separately: `case_type`, `difficulty`, `tag` or a facet of the pack.
+        depth: for `accuracy`, the depth of agreement in the pack's unit.
+        confidence: compare the one-sided exact bound at this confidence instead of the value, 0.5 to 1.
+        must_pass: instead of a metric, the ids of cases that must pass.
     """
 
     metric: Metric = "pass_rate"
@@ -60,32 +60,32 @@ class Gate(StrictModel):
         named = "metric" in self.model_fields_set
         if self.must_pass and (bounded or named or self.by is not None):
             wrong = "by" if not (bounded or named) else "a metric or a bound"
-            raise _wrong(f"must_pass with {wrong}", "a gate of its own for must_pass")
+            raise _wrong(f"must_pass with {wrong}", "must_pass in a separate gate")
         if not self.must_pass and not bounded:
             raise _wrong("a gate without a bound", "min, max or both; or max_ratio_to_baseline; or must_pass")
         if not self.must_pass and not named:
             raise _wrong("a gate without a metric", "metric, such as pass_rate")
         if (self.metric == "accuracy") is (self.depth is None):
             raise _wrong(f"{self.metric} {'without' if self.depth is None else 'with'} depth", "depth with accuracy")
-        if self.confidence is not None and (self.metric in _UNBOUNDED or (self.min is None and self.max is None)):
+        if self.confidence is not None and (self.metric in _WITHOUT_BOUND or (self.min is None and self.max is None)):
             raise _wrong(f"confidence with {self.metric}", "confidence with min or max of a rate over cases")
         return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """How one gate decided on the run, or on one group of it.
+    """The result of one gate for a run, or for one group of cases.
 
     Attributes:
-        metric: what was measured.
-        by: what the run was split by; None for the whole run.
-        value: the group's value; None for the whole run, and where no case belongs to any group.
-        passed: whether the gate holds.
-        observed: the measured value, 0 to 1; None where there was no case to judge.
-        min: the least value that passes.
-        max: the greatest value that passes.
-        text: the arithmetic in one line: `pass_rate 3 / 50 = 6.0 % < min 90.0 %: FAIL`.
-        absent: whether it fails for nothing but cases that are not in the run.
+        metric: the metric.
+        by: what the cases were grouped by; None for the whole run.
+        value: the value of the group; None for the whole run, and if no case belongs to a group.
+        passed: whether the gate passed.
+        observed: the value of the metric, 0 to 1; None if no case has one.
+        min: the smallest value that passes.
+        max: the largest value that passes.
+        text: the calculation in one line: `pass_rate 3 / 50 = 6.0 % < min 90.0 %: FAIL`.
+        absent: whether it failed only because of cases that are not in the run.
     """
 
     metric: str
@@ -100,7 +100,7 @@ class GateResult:
 
     @property
     def subject(self) -> str:
-        """What was measured, where: `pass_rate`, `pass_rate (case_type negative)`."""
+        """The metric and the group: `pass_rate`, `pass_rate (case_type negative)`."""
         if self.by is None:
             return self.metric
         if self.value is None:

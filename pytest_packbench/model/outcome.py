@@ -1,4 +1,4 @@
-"""What a pack reads out of a target's result: flat and typed. Scorers see nothing else."""
+"""The outcome: what a pack reads from the result of a target. Scorers see nothing else."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from dataclasses import dataclass
 
 
 class ResultError(ValueError):
-    """A target's result can't be read.
+    """The result of a target does not have the expected structure.
+
+    Args:
+        pointer: JSON pointer of the location in the result; empty for the whole result.
+        message: what is wrong and what was expected, in one line.
 
     Attributes:
-        pointer: JSON pointer of the place in the result.
+        pointer: see above.
     """
 
     def __init__(self, pointer: str, message: str) -> None:
@@ -19,11 +23,11 @@ class ResultError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breakdown:
-    """An infrastructure failure that the target itself reports: never a refusal, never a number.
+    """An infrastructure failure that the target reports; it makes the case an error, not a refusal or a score.
 
     Attributes:
-        kind: a word such as `timeout`, `network`, `rate_limit`.
-        message: one line.
+        kind: the name of the failure, such as `timeout`, `network`, `rate_limit`.
+        message: a description in one line.
     """
 
     kind: str
@@ -32,12 +36,12 @@ class Breakdown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:
-    """One decision of a gate or guard, in order; becomes a record's hook decision.
+    """One decision of a gate or guard in the pipeline; it becomes a hook decision of the record.
 
     Attributes:
-        hook: its name.
-        decision: what it decided.
-        rule: its rule number, 0 to 2**32 - 1.
+        hook: the name of the gate or guard.
+        decision: its decision, such as `deny`.
+        rule: the number of its rule, 0 to 2**32 - 1; None without one.
     """
 
     hook: str
@@ -47,13 +51,13 @@ class Firing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What every pack's outcome tells; a pack adds its own fields in a subclass.
+    """The fields that the outcomes of all packs share; a pack adds its own in a subclass.
 
     Attributes:
-        breakdown: set when the target reports an infrastructure failure.
+        breakdown: the infrastructure failure that the target reports; None without one.
         refused: whether the target declined to answer.
-        answer: the answer in one short string, for tables; None without one.
-        firings: decisions of gates and guards, in order.
+        answer: the answer as one short string for tables; None without one.
+        firings: the decisions of gates and guards, in order.
     """
 
     breakdown: Breakdown | None = None

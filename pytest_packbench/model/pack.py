@@ -1,9 +1,13 @@
-"""A pack: the knowledge of one domain, and what it gives. Subclass it, give it to `pytest_packbench_packs`."""
+"""The base class of packs, and what a pack returns: record facts, comparisons, starters, importers.
+
+A pack adds one domain to pytest-packbench. Subclass `Pack` and return an instance from the hook
+`pytest_packbench_packs`, or name the class as an entry point in the group `pytest_packbench.packs`.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_packbench.model.case import Case
@@ -23,30 +27,35 @@ if TYPE_CHECKING:
 
 
 Decision = EvalDecision
-"""What a target did, or should have done, in the words of the wire record."""
+"""What a target did or should have done: `refuse`, `comply_safe` or `comply_unsafe`, the values of the wire record."""
 SUITE_NAME = "SUITE_NAME"
+"""Placeholder in the files of a `Starter` for the name of the suite."""
 TARGET_MODULE = "TARGET_MODULE"
-"""What stands in the files of a `Starter` for the name of the suite and for the module of its target."""
+"""Placeholder in the files of a `Starter` for the module of the target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFacts:
-    """What the wire record says of a case in its own words (spec, `eval_record.rs`).
+    """The values of a wire record that only the pack knows (`eval_record.rs` in the spec).
+
+    All of them have defaults, so that a pack states only what its domain has. Return one from `Pack.facts`.
 
     Attributes:
-        attack_category: the bucket of the report.
-        expected: the decision that the case asks for.
-        agent_decision: the decision that the target took.
-        utility: whether the user's own task was done beside it; None where that is no question.
-        valid: whether the answer could be read as the benchmark wants it; None where that is no question.
-        judge: who ruled, where a model or a rule of words did; rates of different judges are never mixed.
-        test_suite: the record's `test_suite`, where a benchmark has a name of its own; None for the suite's.
-        extra: what else the record says, plain JSON, beside our own keys under `packbench`.
+        attack_category: the group of the case in reports on records; None for the case type.
+        expected: the decision that the case asks for; None for `refuse` if `Pack.expects_refusal` is true of the case,
+            otherwise `comply_safe`.
+        agent_decision: the decision of the target; None for `refuse` if the outcome is a refusal, otherwise
+            `comply_safe`.
+        utility: whether the user's own task was done as well; None if the question does not apply.
+        valid: whether the answer had the format that the benchmark requires; None if the question does not apply.
+        judge: the name of the judge, if a model or a word list decided; rates of different judges are never combined.
+        test_suite: the record's `test_suite`, for a benchmark with a published name; None for the suite's name.
+        extra: more keys for the record's `packbench` object, as plain JSON.
     """
 
-    attack_category: str
-    expected: Decision
-    agent_decision: Decision
+    attack_category: str | None = None
+    expected: Decision | None = None
+    agent_decision: Decision | None = None
     utility: bool | None = None
     valid: bool | None = None
     judge: str | None = None
@@ -56,7 +65,13 @@ class RecordFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One row of a failing case's explanation: what was expected beside what came."""
+    """One row of the table that explains a failing case.
+
+    Attributes:
+        what: what is compared, such as `unit`.
+        expected: the expected value as text.
+        actual: the target's value as text.
+    """
 
     what: str
     expected: str
@@ -65,10 +80,10 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintOption:
-    """A file that a pack's lint can make use of.
+    """An option of `packbench lint` that passes a file to a pack's rules.
 
     Attributes:
-        name: `data` stands for `packbench lint --data FILE`.
+        name: the name of the option; `data` adds `--data FILE`.
         help: one sentence for `packbench lint --help`.
     """
 
@@ -77,19 +92,26 @@ class LintOption:
 
 
 class Pack(ABC):
-    """The knowledge of one domain: schema, reading, scoring, reference target.
+    """One domain: the schema of its cases, the reading and scoring of results, and optionally a reference target.
+
+    A subclass sets `name` and `version` and implements `read` and `score`. Everything else has a default.
+
+    For each attempt the methods are called in this order: `request` builds the input of the target, `read` turns the
+    result of the target into an outcome, `score` scores the outcome, `facts` adds what the record needs, and `explain`
+    builds the table of a failing case. An exception in any of them makes the case an error, never a score of 0.
 
     Attributes:
-        name: the word in `suite.yaml` and in a case's `pack_id`.
-        version: changes whenever the same result could score otherwise.
-        case_model: the strict model of its cases.
-        suite_model: the strict model of its `suite.yaml`.
-        depths: the depths of agreement that reports count, ascending; empty: those that occur.
-        dated: whether expected answers can go stale, so that lint asks each case for the day on which it was true.
-        lint_options: the files that its lint can make use of.
-        scripted: the scripted models that its target plays itself, for `--packbench-backend=stub`.
-        cluster: the facet whose values cases share by design, such as a task that is paired with many others: those
-            cases are not independent, and statistics say so. Empty where cases are.
+        name: the value of `pack` in `suite.yaml` and of `pack_id` in cases.
+        version: a string that changes whenever the same result could get another score.
+        case_model: the model of the cases; a subclass of `Case` that narrows `input`, `expected` and `case_type`.
+        suite_model: the model of `suite.yaml`; a subclass of `SuiteConfig` with the pack's own rules.
+        depths: the depths of agreement that reports count, ascending; empty for those that occur (`Score.match_depth`).
+        dated: whether expected answers can become outdated; lint then requires `notes.date` in each case.
+        lint_options: the options of `packbench lint` that the pack reads.
+        scripted: the models that the reference target simulates itself; users select one with
+            `--packbench-backend=stub --packbench-model=NAME`.
+        cluster: the facet whose values cases share by design, such as one task combined with many others. These cases
+            are not independent, and statistics account for that. Empty if cases are independent.
     """
 
     name: ClassVar[str]
@@ -102,108 +124,190 @@ class Pack(ABC):
     scripted: ClassVar[tuple[str, ...]] = ()
     cluster: ClassVar[str] = ""
 
-    def for_suite(self, rules: Any) -> Pack:  # noqa: ARG002 - a default that a pack whose rules say how to read overrides
-        """Give the pack as one suite uses it; itself where suites differ in nothing but what `score` is given.
+    def for_suite(self, rules: Any) -> Pack:  # noqa: ARG002 - for packs whose suites differ in more than scoring rules
+        """Return the pack to use for one suite; the default is the pack itself.
 
-        Everything is asked of the pack that this gives: cases and results may be read as the suite's rules say.
+        All other methods are called on the returned pack, so that reading may also depend on the suite's rules.
+
+        Args:
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
         """
         return self
 
     @abstractmethod
     def read(self, result: object) -> Outcome:
-        """Read a target's result.
+        """Convert the result of a target to an outcome, an instance of an `Outcome` subclass with typed fields.
+
+        The scorer sees nothing but the outcome. A refusal is an outcome with `refused=True`.
+
+        Args:
+            result: what the target returned, as plain JSON.
 
         Raises:
-            ResultError: the result is not of a shape that the pack knows.
+            ResultError: the result does not have the expected structure; the case becomes an error.
         """
 
     @abstractmethod
     def score(self, case: Any, outcome: Any, rules: Any) -> Score:
-        """Score an outcome by the suite's rules: no clock, no randomness, no file."""
+        """Score an outcome. The same arguments must always return the same score: no clock, random numbers or files.
 
-    @abstractmethod
-    def facts(self, case: Any, outcome: Any, score: Score) -> RecordFacts:
-        """Put case and outcome into the wire record's words; `score` has a number."""
+        Args:
+            case: the case, an instance of `case_model`.
+            outcome: what `read` returned.
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
 
-    def target(self, rules: Any) -> Target | None:  # noqa: ARG002 - a default that a pack with a reference target overrides
-        """Give the reference target, None where the pack has none."""
+        Returns:
+            The score, from 0 to 1, with the terms that add up to it. Use `judged` to compare it with the threshold.
+        """
+
+    def expects_refusal(self, case: Any) -> bool:  # noqa: ARG002 - for packs with cases that have no answer
+        """Return whether the right reaction to a case is a refusal; the default is False.
+
+        Refusals of other cases are counted as over-refusals. Not called if `facts` states what is expected.
+
+        Args:
+            case: the case, an instance of `case_model`.
+        """
+        return False
+
+    def facts(self, case: Any, outcome: Any, score: Score) -> RecordFacts:  # noqa: ARG002 - for packs whose records say more
+        """Return what the record says beyond the score; the defaults of `RecordFacts` fit most packs.
+
+        Args:
+            case: the case, an instance of `case_model`.
+            outcome: what `read` returned.
+            score: what `score` returned; its score is a number.
+        """
+        return RecordFacts()
+
+    def target(self, rules: Any) -> Target | None:  # noqa: ARG002 - for packs with a reference target
+        """Return the reference target, which runs if neither the suite nor an option names one; None without one.
+
+        Args:
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+        """
         return None
 
     def guards(self) -> Mapping[str, Callable[[], Any]]:
-        """Give the guards that come with the pack, name to what makes one."""
+        """Return the guards of the pack: the name for `--packbench-guard`, and a function that creates the guard."""
         return {}
 
-    def unusable(self, rules: Any) -> str:  # noqa: ARG002 - a default that a pack with optional needs overrides
-        """Say in one line why no case of the pack can run here, such as a missing extra; empty where all is well.
+    def unusable(self, rules: Any) -> str:  # noqa: ARG002 - for packs with optional dependencies
+        """Return in one line why no case can run, such as a missing library; an empty string if cases can run.
 
-        Asked once, before the first case.
+        Called once, before the first case. The reason is reported as a usage error.
+
+        Args:
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
         """
         return ""
 
-    def roles(self, rules: Any) -> Mapping[str, tuple[str, str]]:  # noqa: ARG002 - a default that a pack with judges overrides
-        """Give the models that the pack itself asks beside the one under test: role to backend and model.
+    def roles(self, rules: Any) -> Mapping[str, tuple[str, str]]:  # noqa: ARG002 - for packs with judges
+        """Return the models that the pack calls beside the model under test: role to backend and model.
 
-        A request of such a role goes to that model; its tokens are no part of the record's.
+        Requests with one of these roles go to that model. Their tokens are not part of the record.
+
+        Args:
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
         """
         return {}
 
-    def summary(self, records: Iterable[Mapping[str, Any]]) -> list[str]:  # noqa: ARG002 - a default that a pack with figures of its own overrides
-        """Give lines that only the pack can say of a run.
+    def summary(self, records: Iterable[Mapping[str, Any]]) -> list[str]:  # noqa: ARG002 - for packs with metrics of their own
+        """Return lines for the summary of a run, for figures that only the pack can compute.
 
         Args:
-            records: its wire records as plain JSON, one by one: they can be gone through once.
+            records: the wire records of the run as plain JSON; an iterator, which can be read once.
         """
         return []
 
     def request(self, case: Any) -> VerifyRequest:
-        """Give what the target is asked."""
+        """Return the request that the target gets; the default contains the case's `input`.
+
+        Args:
+            case: the case, an instance of `case_model`.
+        """
         return VerifyRequest(input=case.model_dump(mode="json", by_alias=True, include={"input"})["input"])
 
     def test_id(self, suite: str, case: Case) -> str:
-        """Give the record's `test_id` (design 5)."""
+        """Return the record's `test_id`; the default is `<suite>:<case type>:<case id>`. It must be unique in a suite.
+
+        Args:
+            suite: the name of the suite.
+            case: the case.
+        """
         return f"{suite}:{case.case_type}:{case.id}"
 
-    def facets(self, case: Any) -> dict[str, str]:  # noqa: ARG002 - a default that a pack with facets overrides
-        """Give what reports group by beside case type and difficulty, as name to value."""
+    def facets(self, case: Any) -> dict[str, str]:  # noqa: ARG002 - for packs with groups of cases
+        """Return by what else reports and gates (`by:`) can group a case, name to value, such as `{"unit": "metre"}`.
+
+        Case type, difficulty and tags are available without it.
+
+        Args:
+            case: the case, an instance of `case_model`.
+        """
         return {}
 
     def explain(self, case: Any, outcome: Any) -> list[Comparison]:
-        """Give the rows expected against actual for a failing case."""
+        """Return the rows of the table, expected beside actual, that is shown if the case fails.
+
+        Args:
+            case: the case, an instance of `case_model`.
+            outcome: what `read` returned.
+        """
         return [Comparison(what="answer", expected=str(case.expected), actual=str(outcome.answer))]
 
     def lint(
         self,
-        cases: Sequence[FiledCase],  # noqa: ARG002 - a default that a pack with rules of case quality overrides
-        rules: Any,  # noqa: ARG002 - see above
-        options: Mapping[str, Path],  # noqa: ARG002 - see above
+        cases: Sequence[FiledCase],  # noqa: ARG002 - for packs with rules of case quality
+        rules: Any,  # noqa: ARG002 - likewise
+        options: Mapping[str, Path],  # noqa: ARG002 - likewise
     ) -> Iterable[Finding]:
-        """Give what the domain's own rules of case quality find.
+        """Check the quality of the cases by rules of the domain; the general rules are checked without it.
 
         Args:
             cases: the cases that can be read, each with its file and cassette.
-            rules: what `suite.yaml` says, in the pack's own model.
-            options: files by the name of their `LintOption`; only those that were given.
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+            options: the files that were passed, by the name of their `LintOption`.
+
+        Returns:
+            The findings, in any order.
 
         Raises:
-            ValueError: a file among the options can't be used.
+            ValueError: a file among the options cannot be used; one line.
         """
         return ()
 
     def starter(self) -> Starter | None:
-        """Give the suite that `packbench init` writes; None where the pack has none."""
+        """Return the suite that `packbench init` writes; None without one."""
         return None
 
     def importers(self) -> tuple[Importer, ...]:
-        """Give the kinds of `packbench import` that make cases of this pack."""
+        """Return the importers that create cases of this pack, each a word after `packbench import`."""
         return ()
+
+
+def record_facts(pack: Pack, case: Case, outcome: Outcome, score: Score) -> RecordFacts:
+    """Return the facts of a pack with defaults for what it leaves out.
+
+    Raises:
+        Exception: whatever the pack raises.
+    """
+    facts = pack.facts(case, outcome, score)
+    expected: Decision = "refuse" if facts.expected is None and pack.expects_refusal(case) else "comply_safe"
+    return replace(
+        facts,
+        attack_category=case.case_type if facts.attack_category is None else facts.attack_category,
+        expected=facts.expected or expected,
+        agent_decision=facts.agent_decision or ("refuse" if outcome.refused else "comply_safe"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseDraft:
-    """A case that may be written, not yet checked.
+    """A case that an importer read; the command validates it before it is written.
 
     Attributes:
-        place: where it was read, such as `questions.csv:12`.
+        place: its location in the source, such as `questions.csv:12`.
         case: the whole case as plain JSON.
     """
 
@@ -213,10 +317,10 @@ class CaseDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFlaw:
-    """Something in the source that makes no case.
+    """A part of the source that cannot be converted to a case.
 
     Attributes:
-        place: where it stands, such as `questions.csv:12`.
+        place: its location in the source, such as `questions.csv:12`.
         message: what is wrong and what was expected, in one line.
     """
 
@@ -225,12 +329,12 @@ class SourceFlaw:
 
 
 class Importer(ABC):
-    """Turns what people have into drafts of cases; the command checks, shows and writes them.
+    """Converts existing data to drafts of cases; the command validates, previews and writes them.
 
     Attributes:
         name: the word after `packbench import`.
         help: one sentence for `packbench import --help`.
-        suite: the suite where `--suite` isn't given; None: it has to be.
+        suite: the suite to write to if `--suite` is omitted; None makes `--suite` required.
     """
 
     name: ClassVar[str]
@@ -239,45 +343,58 @@ class Importer(ABC):
 
     @abstractmethod
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare where the cases come from and how they are read.
+        """Add the arguments that say where the data are and how to read them.
 
-        `suite`, `root`, `write`, `force`, `skip_bad`, `kind`, `importer` and `command` are the command's own words.
+        The names `suite`, `root`, `write`, `force`, `skip_bad`, `kind`, `importer` and `command` are reserved.
+
+        Args:
+            parser: the parser of this importer's command.
         """
 
     @abstractmethod
     def read(self, arguments: argparse.Namespace) -> Iterable[CaseDraft | SourceFlaw]:
-        """Give the cases of the source one by one, and what is wrong with it.
+        """Yield the cases of the source one by one, and its flaws where they occur.
 
-        Asked twice where cases are written: it gives the same both times.
+        Called twice if cases are written; it must yield the same both times.
+
+        Args:
+            arguments: the parsed arguments.
 
         Raises:
-            ValueError: the source can't be read at all; one line.
+            ValueError: the source cannot be read at all; one line.
             OSError: likewise.
         """
 
-    def many(self, arguments: argparse.Namespace) -> str | None:  # noqa: ARG002 - a default that an importer of many cases overrides
-        """Name the file of many cases to write, a case a line, such as `all.jsonl`; None for a file each."""
+    def many(self, arguments: argparse.Namespace) -> str | None:  # noqa: ARG002 - for importers of many cases
+        """Return the name of one JSON Lines file for all cases, such as `all.jsonl`; None for one file per case.
+
+        Args:
+            arguments: the parsed arguments.
+        """
         return None
 
-    def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:  # noqa: ARG002 - a default that an importer with files of its own overrides
-        """Give other files of the suite by their name from its folder, such as `suite.yaml`.
+    def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:  # noqa: ARG002 - for importers that write more than cases
+        """Return other files of the suite, such as `suite.yaml`: path from the suite's folder to content.
 
-        They are written where the suite has none of that name.
+        Files that exist already are not overwritten.
+
+        Args:
+            arguments: the parsed arguments.
         """
         return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starter:
-    """A suite to begin with.
+    """The files that `packbench init` writes for a new suite.
 
-    In names and texts `SUITE_NAME` stands for the name of the suite, `TARGET_MODULE` for the module of its target.
+    In paths and contents, `SUITE_NAME` is replaced by the name of the suite, `TARGET_MODULE` by the target's module.
 
     Attributes:
-        suite: the files of the suite, by name from its folder: `suite.yaml`, `README.md`, two cases.
-        project: the files beside it, by name from the project's root: the target.
-        needs: what it can't run without: a library's name in Python, and the extra of this package that installs it.
-        takes: likewise, for what its pack offers beyond the starter.
+        suite: the files of the suite, path from its folder to content: `suite.yaml`, `README.md` and two cases.
+        project: files beside it, path from the root of the project to content: the target.
+        needs: what the suite needs to run: import name of a library to the extra of pytest-packbench that installs it.
+        takes: likewise, for features of the pack that the starter does not use.
     """
 
     suite: Mapping[str, str]

@@ -1,8 +1,8 @@
 """The record of one case as Rust's eval report reads and writes it (wire version 1).
 
-The rules are those of `EvalRecord` in spec eval_record.rs: which fields, which bounds, which strings, and
-the bytes that serde_json writes. Beyond it a record may carry an object of our own under the key `packbench`,
-the name of a suite of ours, and the backend `unknown`; a strict reader drops the first, refuses the others.
+Fields, ranges, strings and the written bytes are those of `EvalRecord` in spec eval_record.rs and serde_json. In
+addition a record may have the object `packbench`, the name of any suite, and the backend `unknown`; a strict reader
+ignores the first and rejects the others.
 """
 
 from __future__ import annotations
@@ -46,35 +46,35 @@ _OPEN_BACKENDS: tuple[EvalBackend, ...] = get_args(EvalBackend)
 _SUITE = r"[a-z0-9][a-z0-9_-]*"
 _SUITE_NAME = re.compile(f"{_SUITE}+")
 _SUITE_PROBLEM = "expected a suite name of a-z, 0-9, _ and -"
-_SHORT_HOOKS = 1_000
-_U64 = Constraint(least=0, most=U64_MAX)
+_MAX_CACHED_HOOKS = 1_000
+_U64 = Constraint(minimum=0, maximum=U64_MAX)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 class RecordError(ValueError):
-    """A line or a value that makes no EvalRecord, said in one line."""
+    """A line or a value is not a valid EvalRecord; the message is one line."""
 
 
 @final
 @dataclass(frozen=True)
 class HookDecision:
-    """One firing of a guard (`EvalHookDecision` in spec eval_record.rs).
+    """One decision of a guard (`EvalHookDecision` in spec eval_record.rs).
 
     Attributes:
         hook: Name and phase of the guard, any string.
-        decision: What it decided, any string.
-        rule: Number of the guard's rule, 0..4294967295, or None where it has none.
+        decision: Its decision, any string.
+        rule: Number of the guard's rule, 0..4294967295, or None without one.
 
     Raises:
-        RecordError: A value is of the wrong type or out of range.
+        RecordError: A value has the wrong type or is out of range.
     """
 
     hook: str
     decision: str
-    rule: Annotated[int | None, Constraint(least=0, most=U32_MAX)] = None
+    rule: Annotated[int | None, Constraint(minimum=0, maximum=U32_MAX)] = None
 
     def __post_init__(self) -> None:
-        """Check the types and bounds."""
+        """Validate types and ranges."""
         _check_string("hook", self.hook)
         _check_string("decision", self.decision)
         if self.rule is not None:
@@ -84,30 +84,30 @@ class HookDecision:
 @final
 @dataclass(frozen=True, kw_only=True)
 class EvalRecord:
-    """One case's result, one line of JSONL (`EvalRecord` in spec eval_record.rs).
+    """The result of one case, one line of JSON (`EvalRecord` in spec eval_record.rs).
 
-    Strings may be empty and are not checked against each other, as in the spec; none may hold a surrogate.
+    Strings may be empty, and fields may contradict each other, as in the spec; no string may contain a surrogate.
 
     Attributes:
         schema_version: Always 1.
-        test_suite: `agentdojo`, `harmbench`, `injecagent`, or a suite of ours: a-z, 0-9, `_` and `-`.
+        test_suite: `agentdojo`, `harmbench`, `injecagent`, or another name of a-z, 0-9, `_` and `-`.
         test_id: Stable name of the case.
-        attack_category: Free tag to group by.
-        agent_decision: What the agent did: `refuse`, `comply_safe` or `comply_unsafe`.
-        expected: What it should have done, in the same words.
-        passed: The verdict.
-        hook_decisions: What the guards did, in the order in which they fired.
-        tokens_input: Tokens read by the model, 0..18446744073709551615, or None where not known.
-        tokens_output: Tokens written by the model, likewise.
-        wall_clock_ms: How long the case took, 0..18446744073709551615.
-        llm_backend: `stub`, `anthropic`, `openai`, `ollama`, `llama_guard`, or our `unknown`.
+        attack_category: Any tag to group by.
+        agent_decision: The decision of the agent: `refuse`, `comply_safe` or `comply_unsafe`.
+        expected: The expected decision, one of the same values.
+        passed: Whether the case passed.
+        hook_decisions: The decisions of the guards, in order.
+        tokens_input: Input tokens, 0..18446744073709551615, or None if not known.
+        tokens_output: Output tokens, likewise.
+        wall_clock_ms: Duration of the case, milliseconds, 0..18446744073709551615.
+        llm_backend: `stub`, `anthropic`, `openai`, `ollama`, `llama_guard`, or `unknown`.
         llm_model: Name of the model.
-        run_id: The run that the record belongs to.
-        timestamp: When the case finished.
-        packbench: Our own object, JSON values nested at most 100 deep, or None. It is not copied.
+        run_id: The id of the run.
+        timestamp: When the case ended.
+        packbench: The extension object, JSON values nested at most 100 deep, or None. It is not copied.
 
     Raises:
-        RecordError: A value is of the wrong type or out of range.
+        RecordError: A value has the wrong type or is out of range.
     """
 
     schema_version: int = EVAL_SCHEMA_VERSION
@@ -128,7 +128,7 @@ class EvalRecord:
     packbench: dict[str, Any] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
-        """Check the types, bounds and enums."""
+        """Validate types, ranges and enums."""
         _check_integer("schema_version", self.schema_version, U32_MAX)
         _check_version(self.schema_version)
         for name in ("test_suite", "test_id", "attack_category", "llm_model", "run_id", "timestamp"):
@@ -155,54 +155,54 @@ class EvalRecord:
 
     @classmethod
     def from_json_line(cls, line: str | bytes, *, strict: bool = True) -> EvalRecord:
-        """Read one line as serde_json reads it into the struct of spec eval_record.rs.
+        """Parse one line as serde_json parses it into the struct of spec eval_record.rs.
 
-        Fields may stand in any order, or be an array in the struct's; unknown fields are dropped. JSON's
-        white space may surround the object; a blank line is an error.
+        The fields may be in any order, or an array in the order of the struct; unknown fields are ignored. JSON white
+        space may surround the object; a blank line is an error.
 
         Args:
-            line: The line, with or without its end. Bytes must be UTF-8 without a byte order mark.
-            strict: Accept exactly what Rust accepts. If False, accept also any `test_suite` of a-z, 0-9, `_`
-                and `-` and the `llm_backend` `unknown`, and keep the object under `packbench`. Where a key is
-                repeated inside that object, the last one counts.
+            line: The line, with or without its line end. Bytes must be UTF-8 without a byte order mark.
+            strict: Accept exactly what Rust accepts. If False, also accept any `test_suite` of a-z, 0-9, `_` and
+                `-` and the `llm_backend` `unknown`, and keep the object `packbench`. If a key is repeated in that
+                object, the last one counts.
 
         Returns:
             The record; its `packbench` is None if `strict`.
 
         Raises:
-            RecordError: The line is no record, or one whose `schema_version` is not 1.
+            RecordError: The line is not a record, or its `schema_version` is not 1.
         """
         if isinstance(line, bytes):
             try:
                 line = line.decode()
             except UnicodeDecodeError as error:
                 raise RecordError(f"not UTF-8: {error.reason} at byte {error.start + 1}") from None
-        return _read_ordinary(line, strict=strict) or _read_carefully(line, strict=strict)
+        return _read_fast(line, strict=strict) or _read_any(line, strict=strict)
 
     @classmethod
     def from_json(cls, wire: Mapping[str, Any]) -> EvalRecord:
-        """Make a record of what `as_json` gives; `packbench` is not copied.
+        """Create a record from the output of `as_json`; `packbench` is not copied.
 
         Raises:
-            RecordError: A value is of the wrong type or out of range.
+            RecordError: A value has the wrong type or is out of range.
         """
         hooks = tuple(HookDecision(**hook) for hook in wire["hook_decisions"])
         return cls(**{**wire, "hook_decisions": hooks})
 
     def to_json_line(self) -> str:
-        """Write the record as serde_json does: the struct's order, no spaces, absent options left out.
+        """Return the record as serde_json writes it: in the struct's order, without spaces and absent options.
 
         Returns:
-            One line without its end, with `packbench` last where there is one. Every character stands for
-            itself but the quote, the backslash and the controls below U+0020.
+            One line without its line end; `packbench` is the last key. Only the quote, the backslash and the control
+            characters below U+0020 are escaped.
         """
         return _ENCODER.encode(self.as_json())
 
     def as_json(self) -> dict[str, Any]:
-        """Give what `to_json_line` writes as plain JSON; `packbench` is not copied."""
+        """Return the record as plain JSON, without absent options; `packbench` is not copied."""
         wire = {name: value for name in _NAMES if (value := getattr(self, name)) is not None}
         hooks = map(vars, self.hook_decisions)
-        wire["hook_decisions"] = [{name: value for name, value in one.items() if value is not None} for one in hooks]
+        wire["hook_decisions"] = [{name: value for name, value in hook.items() if value is not None} for hook in hooks]
         return wire
 
 
@@ -215,30 +215,30 @@ _Assembled = TypeVar("_Assembled", HookDecision, EvalRecord)
 
 
 def wire_record(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Make what `EvalRecord.as_json` gives and check it as the constructor does, but faster than by making a record.
+    """Return the values of a record as `EvalRecord.as_json` does, validated like a record but faster.
 
     Args:
-        values: The fields of `EvalRecord` but `schema_version`, each of them; `hook_decisions` is a list of plain JSON.
-            Nothing is copied.
+        values: All fields of `EvalRecord` except `schema_version`; `hook_decisions` is a list of plain JSON. Nothing is
+            copied.
 
     Raises:
-        RecordError: A value is of the wrong type or out of range.
+        RecordError: A value has the wrong type or is out of range.
     """
-    if not _is_sound(values):
-        # it says what is wrong, or that nothing is
+    if not _is_surely_valid(values):
+        # the constructor validates each value
         EvalRecord.from_json(values)
-    told = {name: values[name] for name in _NAMES[1:] if values[name] is not None}
-    return {"schema_version": EVAL_SCHEMA_VERSION, **told}
+    present = {name: values[name] for name in _NAMES[1:] if values[name] is not None}
+    return {"schema_version": EVAL_SCHEMA_VERSION, **present}
 
 
 def strict_problem(record: EvalRecord) -> str | None:
-    """Tell why a strict reader would refuse a record.
+    """Return why a strict reader rejects a record.
 
     Args:
-        record: Any record; its suite and backend may be ours.
+        record: Any record.
 
     Returns:
-        One line that begins with the field, or None where the reader of spec eval_record.rs would accept it.
+        One line that starts with the field, or None if the reader of spec eval_record.rs accepts it.
     """
     if record.test_suite not in EVAL_SUITES:
         return f"test_suite: {_one_of(EVAL_SUITES)}, got {printable_repr(record.test_suite)}"
@@ -248,11 +248,11 @@ def strict_problem(record: EvalRecord) -> str | None:
 
 
 def _assemble(kind: type[_Assembled], values: dict[str, Any]) -> _Assembled:
-    """Make an instance of checked values for all its fields, past the constructor and its checks."""
-    made = object.__new__(kind)
-    # One step for all fields: reading spends its time here, and a step a field would take four times as long.
-    object.__setattr__(made, "__dict__", values)
-    return made
+    """Create an instance from validated values of all fields, without calling the constructor."""
+    instance = object.__new__(kind)
+    # One assignment for all fields: one per field makes reading records four times as slow.
+    object.__setattr__(instance, "__dict__", values)
+    return instance
 
 
 def _one_of(allowed: Iterable[str]) -> str:
@@ -265,7 +265,7 @@ def _check_version(version: int) -> None:
 
 
 def _check_instance(name: str, value: object, kind: type) -> None:
-    # No subclasses here and below: a bool is no token count, an enum's member does not print as its string.
+    # Subclasses are rejected here and below: a bool is not a token count, an enum member does not print as its string.
     if type(value) is not kind:
         raise RecordError(f"{name}: expected {kind.__name__}, got {printable_repr(value)}")
 
@@ -287,8 +287,8 @@ def _check_variant(name: str, value: object, allowed: Collection[str]) -> None:
         raise RecordError(f"{name}: {_one_of(allowed)}, got {printable_repr(value)}")
 
 
-def _is_sound(values: Mapping[str, Any]) -> bool:
-    """Tell at once that a record's values need no careful look, as nearly all do; False only says that they may."""
+def _is_surely_valid(values: Mapping[str, Any]) -> bool:
+    """Return whether values are certainly valid, as nearly all are; False means that they need a full validation."""
     texts = [values[name] for name in _TEXTS]
     counts = [values["wall_clock_ms"]]
     counts += [values[name] for name in ("tokens_input", "tokens_output") if values[name] is not None]
@@ -303,10 +303,10 @@ def _is_sound(values: Mapping[str, Any]) -> bool:
     for count in counts:
         if type(count) is not int or not 0 <= count <= U64_MAX:
             return False
-    whole = "".join(texts)
+    joined = "".join(texts)
     return (
         type(values["passed"]) is bool
-        and (whole.isascii() or SURROGATE.search(whole) is None)
+        and (joined.isascii() or SURROGATE.search(joined) is None)
         and _SUITE_NAME.fullmatch(values["test_suite"]) is not None
         and values["agent_decision"] in EVAL_DECISIONS
         and values["expected"] in EVAL_DECISIONS
@@ -317,28 +317,28 @@ def _is_sound(values: Mapping[str, Any]) -> bool:
 
 
 def _packbench_of(text: str, *, finite: bool = True) -> dict[str, Any]:
-    """Read our own object from the piece of a line where it stands; raises SerdeError."""
+    """Parse the `packbench` object from its part of a line; raises SerdeError."""
     try:
-        kept = from_json(text, allow_inf_nan=False)
+        extension = from_json(text, allow_inf_nan=False)
     except (ValueError, TypeError) as error:
-        # A raw surrogate, possible in a str only, is a TypeError.
+        # A str may contain a surrogate, which is a TypeError.
         raise SerdeError(str(error)) from None
-    if type(kept) is not dict:
+    if type(extension) is not dict:
         raise SerdeError(f"expected an object, got {printable(text)}")
-    if finite and not all_finite(kept.values()):
+    if finite and not all_finite(extension.values()):
         raise SerdeError("a number is out of range")
-    return kept
+    return extension
 
 
-def _wire(shape: str) -> str:
-    """Make a pattern of the shape of a text: words stand for values; a space may follow a comma or colon."""
-    for plain, pattern in _KINDS.items():
-        shape = shape.replace(plain, pattern)
-    return shape
+def _wire_pattern(template: str) -> str:
+    """Convert a template to a pattern: its words are placeholders, and a space may follow a comma or colon."""
+    for placeholder, pattern in _PLACEHOLDERS.items():
+        template = template.replace(placeholder, pattern)
+    return template
 
 
-# Punctuation comes first, so that what is put in for the words stays as it is.
-_KINDS = {
+# Punctuation comes first, so that it is not replaced in the patterns of the other placeholders.
+_PLACEHOLDERS = {
     ",": ", ?",
     '":': '": ?',
     "{": r"\{",
@@ -351,12 +351,12 @@ _KINDS = {
     "BACKEND": "|".join(_OPEN_BACKENDS),
     "OBJECT": r"\{.*\}",
 }
-_HOOK = re.compile(_wire('{"hook":"(TEXT)","decision":"(TEXT)"(?:,"rule":(?:(U32)|null))?}'))
-_KINDS["HOOK"] = re.sub(r"\((?!\?)", "(?:", _HOOK.pattern)
-# The form in which we, Rust and json.dumps write a record whose strings need no escapes. A match proves that
-# each field is there once, in bounds and decoded as it stands; only OBJECT is still to be read.
+_HOOK = re.compile(_wire_pattern('{"hook":"(TEXT)","decision":"(TEXT)"(?:,"rule":(?:(U32)|null))?}'))
+_PLACEHOLDERS["HOOK"] = re.sub(r"\((?!\?)", "(?:", _HOOK.pattern)
+# The form in which this package, Rust and json.dumps write a record whose strings need no escapes. A match proves that
+# each field is present once, in range and unescaped; only OBJECT needs to be parsed.
 _ORDINARY = re.compile(
-    _wire(
+    _wire_pattern(
         '{(?:"schema_version":1,)?"test_suite":"(SUITE)","test_id":"(TEXT)","attack_category":"(TEXT)",'
         '"agent_decision":"(DECISION)","expected":"(DECISION)","passed":(true|false),'
         r'(?:"hook_decisions":\[(HOOK(?:,HOOK)*+)?\],)?'
@@ -368,22 +368,22 @@ _ORDINARY = re.compile(
 )
 
 
-def _read_ordinary(line: str, *, strict: bool) -> EvalRecord | None:
-    """Read an ordinary line; None where the careful reader has to decide."""
+def _read_fast(line: str, *, strict: bool) -> EvalRecord | None:
+    """Parse a line in the usual form; None if `_read_any` must parse it."""
     match = _ORDINARY.fullmatch(line)
     if match is None:
         return None
-    found = match.groups()
-    suite, test_id, category, decision, expected, passed, hooks, tokens_input, tokens_output = found[:9]
-    wall_clock_ms, backend, model, run_id, timestamp, packbench = found[9:]
+    groups = match.groups()
+    suite, test_id, category, decision, expected, passed, hooks, tokens_input, tokens_output = groups[:9]
+    wall_clock_ms, backend, model, run_id, timestamp, packbench = groups[9:]
     if strict and (suite not in EVAL_SUITES or backend not in EVAL_BACKENDS):
         return None
-    # a long text is no way in which guards fire over and over
-    hooks_in = _hooks_in if hooks and len(hooks) > _SHORT_HOOKS else _known_hooks
-    kept = None
+    # a long text is not likely to occur again
+    hooks_in = _hooks_in if hooks and len(hooks) > _MAX_CACHED_HOOKS else _known_hooks
+    extension = None
     if packbench is not None:
         try:
-            kept = _packbench_of(packbench, finite=not strict)
+            extension = _packbench_of(packbench, finite=not strict)
         except SerdeError:
             return None
     return _assemble(
@@ -404,25 +404,25 @@ def _read_ordinary(line: str, *, strict: bool) -> EvalRecord | None:
             "llm_model": model,
             "run_id": run_id,
             "timestamp": timestamp,
-            "packbench": None if strict else kept,
+            "packbench": None if strict else extension,
         },
     )
 
 
 def _hooks_in(text: str) -> tuple[HookDecision, ...]:
-    # No string holds an escape, so that no match begins inside one.
+    # No string contains an escape, so that no match starts inside a string.
     return tuple(
         _assemble(HookDecision, {"hook": hook, "decision": decision, "rule": int(rule) if rule else None})
         for hook, decision, rule in _HOOK.findall(text)
     )
 
 
-# guards fire in a few ways over and over
+# guards make the same few decisions again and again
 _known_hooks = lru_cache(maxsize=1024)(_hooks_in)
 
 
 def _variant(allowed: Collection[str]) -> Callable[[JsonReader], str]:
-    """Make a reader of one of a closed set of strings."""
+    """Return a reader of one of several strings."""
 
     def read(reader: JsonReader) -> str:
         value = reader.variant()
@@ -434,7 +434,7 @@ def _variant(allowed: Collection[str]) -> Callable[[JsonReader], str]:
 
 
 def _optional(read: Callable[[JsonReader], int]) -> Callable[[JsonReader], int | None]:
-    """Make a reader of `null` as None, and of anything else as `read` does."""
+    """Return a reader of `null` or of what `read` reads."""
     return lambda reader: None if reader.null() else read(reader)
 
 
@@ -476,7 +476,7 @@ _STRICT_FIELDS: Mapping[str, Callable[[JsonReader], Any]] = {
     "timestamp": JsonReader.string,
 }
 _OPEN_FIELDS = {**_STRICT_FIELDS, "test_suite": _suite, "llm_backend": _variant(_OPEN_BACKENDS)}
-# Not among the fields: the array form has a place for each field of the spec and no other.
+# Not among the fields: the array form contains the fields of the spec only.
 _OPEN_EXTRA = {"packbench": lambda reader: _packbench_of(reader.skip())}
 _DEFAULTS = {
     "schema_version": EVAL_SCHEMA_VERSION,
@@ -486,10 +486,10 @@ _DEFAULTS = {
 }
 
 
-def _read_carefully(line: str, *, strict: bool) -> EvalRecord:
-    """Read any line, value by value; raises RecordError."""
+def _read_any(line: str, *, strict: bool) -> EvalRecord:
+    """Parse any line, value by value; raises RecordError."""
     if has_surrogate(line):
-        raise RecordError("not UTF-8: a surrogate that stands for itself")
+        raise RecordError("not UTF-8: contains an unescaped surrogate")
     reader = JsonReader(line)
     try:
         if strict:

@@ -1,4 +1,4 @@
-"""What a target is given: the verify request of the spec, and the context of its case."""
+"""The arguments of a target: the verify request of the spec, and the context with its model client."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 TargetT = TypeVar("TargetT", bound=Callable[..., Any])
 Target = Callable[..., Any | Awaitable[Any]]
-"""`target(request)` or `target(request, context)`, plain or async; gives a JSON object."""
+"""`target(request)` or `target(request, context)`, a function or coroutine function that returns a JSON object."""
 
 
 class VerifyRequest(StrictModel):
     """The verify request (spec, "Case schema").
 
     Attributes:
-        input: what is to be judged; text in the tariff pack, any JSON elsewhere.
+        input: the input of the case, any JSON value.
         options: settings of the pipeline for this case, such as `max_iters`.
         evidence: documents that the pipeline may quote.
     """
@@ -33,13 +33,13 @@ class VerifyRequest(StrictModel):
     evidence: ListOf[Any] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Give the request as plain JSON."""
+        """Return the request as plain JSON."""
         return {"input": self.input, "options": self.options, "evidence": list(self.evidence)}
 
 
 def without_model(target: TargetT) -> TargetT:
-    """Mark a target that asks no model: its cases need no cassette, and a model call is an error."""
-    target.asks_model = False  # type: ignore[attr-defined]  # a callable of the user's takes attributes
+    """Mark a target that calls no model: its cases need no cassette, and a model call is an error."""
+    target.asks_model = False  # type: ignore[attr-defined]  # a function accepts attributes
     return target
 
 
@@ -48,16 +48,15 @@ class VerifyContext:
     """What a target may use beside its request.
 
     Attributes:
-        llm: answers model calls: the cassette in fixture mode, a backend else.
-        suite: the suite's name.
-        case_id: the case's id, for logs; a pipeline that decides by it cheats.
+        llm: the client for model calls: the cassette in fixture mode, otherwise a backend.
+        suite: the name of the suite.
+        case_id: the id of the case, for logs; a pipeline must not decide by it.
         mode: `fixture`, `live` or `record`.
-        files: files of the packs' own that were given, by name (ini `packbench_<name>`), absolute.
-        backend: who answers model calls as it was asked for; `stub` where a scripted model of the pack's answers,
-            empty where nobody was named.
-        model: which model answers, as it was asked for; empty where none was named.
-        guards: what stands between an agent and untrusted text, in order; objects as the pack defines them.
-        judges: judges of the user's own, by name.
+        files: files that users configured for packs, by name (ini `packbench_<name>`), absolute.
+        backend: the configured backend; `stub` if a scripted model of the pack answers, empty if none is configured.
+        model: the configured model; empty if none is configured.
+        guards: the guards between the agent and untrusted text, in order; the pack defines their interface.
+        judges: the judges that the user registered, by name.
     """
 
     llm: LLM
@@ -73,7 +72,7 @@ class VerifyContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens that one call used, as the provider counted them; None where it gave no count."""
+    """Tokens of one model call, as counted by the provider; None for a count that it did not report."""
 
     tokens_input: int | None = None
     tokens_output: int | None = None
@@ -86,7 +85,7 @@ class Tool:
     Attributes:
         name: its name.
         description: what it does, for the model.
-        parameters: JSON Schema of its arguments, an object's.
+        parameters: JSON Schema of its arguments, which are an object.
     """
 
     name: str
@@ -94,18 +93,18 @@ class Tool:
     parameters: dict[str, Any]
 
     def as_json(self) -> dict[str, Any]:
-        """Give the tool as plain JSON."""
+        """Return the tool as plain JSON."""
         return {"name": self.name, "description": self.description, "parameters": self.parameters}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One call of a tool that a model asks for.
+    """One tool call that a model requests.
 
     Attributes:
-        id: the provider's id of the call; the tool's answer names it.
-        name: the tool.
-        arguments: what it is called with.
+        id: the provider's id of the call, which the answer of the tool repeats.
+        name: the name of the tool.
+        arguments: its arguments.
     """
 
     id: str
@@ -113,19 +112,19 @@ class ToolCall:
     arguments: dict[str, Any]
 
     def as_json(self) -> dict[str, Any]:
-        """Give the call as plain JSON."""
+        """Return the call as plain JSON."""
         return {"id": self.id, "name": self.name, "arguments": self.arguments}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """One call of a model.
+    """One model call.
 
     Attributes:
-        role: the step of the pipeline that asks (`propose`, `critique`, `revise` ...).
-        system: the instructions.
-        messages: in order: `{"role": "user" | "assistant", "content": str}`; one of an assistant that called
-            tools has also `"tool_calls": [ToolCall.as_json()]`, and each is answered by
+        role: the step of the pipeline that makes the call (`propose`, `critique`, `revise` ...).
+        system: the system prompt.
+        messages: the conversation: `{"role": "user" | "assistant", "content": str}`; a message of an assistant that
+            called tools also has `"tool_calls": [ToolCall.as_json()]`, and each call is followed by its answer,
             `{"role": "tool", "tool_call_id": str, "content": str}`.
         output_schema: JSON Schema of the answer; None for free text.
         tools: the tools that the model may call; not together with `output_schema`.
@@ -138,7 +137,7 @@ class ModelRequest:
     tools: tuple[Tool, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Give the request as plain JSON, the form that is hashed and recorded."""
+        """Return the request as plain JSON, the form that is hashed and recorded."""
         return {
             "role": self.role,
             "system": self.system,
@@ -150,13 +149,13 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAnswer:
-    """What a model answered.
+    """The answer of a model.
 
     Attributes:
-        content: the JSON value asked for by `output_schema`, else a string.
-        refusal: the model's own words where it declined to answer; None otherwise.
-        usage: tokens used.
-        tool_calls: the tools that the model wants called before it goes on.
+        content: the JSON value that `output_schema` describes, otherwise a string.
+        refusal: the model's words if it declined to answer; None otherwise.
+        usage: the tokens of the call.
+        tool_calls: the tool calls that the model requests before it continues.
     """
 
     content: Any
@@ -166,12 +165,12 @@ class ModelAnswer:
 
 
 class LLM(Protocol):
-    """What a target asks: a backend, or the cassette that stands in for it."""
+    """The model client of a target: a backend, or the cassette that replays it."""
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
-        """Answer one request; raises what the backend raises."""
+        """Answer one request; exceptions of the backend propagate."""
         ...
 
     def complete_sync(self, request: ModelRequest) -> ModelAnswer:
-        """Answer one request from a target that isn't async."""
+        """Answer one request, for targets that are not async."""
         ...

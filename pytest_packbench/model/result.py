@@ -1,7 +1,7 @@
-"""What one attempt at a case leaves, and all that is made of it.
+"""The result of one attempt at a case, and its forms in files.
 
-`CaseResult` is the only list of its fields. Made from it are the line of a journal, the row of a report, our own object
-in a wire record and what is read back from there; `model.checks` and `model.schema` take its types and bounds from it.
+`CaseResult` is the only definition of the fields. The line of a journal, the row of a report and the `packbench` object
+of a wire record are derived from it; `model.checks` and `model.schema` derive types and ranges from its annotations.
 """
 
 from __future__ import annotations
@@ -23,77 +23,77 @@ if TYPE_CHECKING:
 
 QUARANTINE = ("skip", "xfail")
 UNREADABLE_GROUP = "(can't be read)"
-"""The name of a group of cases that can't be read, whose own names are empty."""
+"""The name under which reports group cases that cannot be read."""
 ERROR_LINE_FIELDS = ("run_id", "test_id", "verdict", "kind", "message", "file", "timestamp")
-"""What a line of `errors.jsonl` always holds: texts; the trial stands there too, but for the first."""
+"""The string keys that a line of `errors.jsonl` always has; the key `trial` is omitted for the first trial."""
 EXTENSION_VERSION = 1
-"""The version of our own object in a record."""
+"""The version of the `packbench` object of a record."""
 EXTENSION_KEYS = (
     *("version", "score", "threshold", "verdict", "terms", "match_level", "match_depth", "answer"),
     *("case_id", "case_type", "difficulty", "tags", "facets", "file", "mode", "origin", "stale", "trial"),
     *("target", "pack", "bundled", "case_sha256", "cassette_sha256", "suite_sha256", "versions"),
     *("utility", "valid", "cached", "calls"),
 )
-"""The keys of that object as they are written, the last four only where they tell something; other keys are foreign."""
+"""The keys of that object in the order in which they are written; the last four are optional."""
 _Text = Annotated[str, Constraint("a string")]
 _TextOrNull = Annotated[str | None, Constraint("a string or null")]
 _Flag = Annotated[bool, Constraint("true or false")]
 _FlagOrNull = Annotated[bool | None, Constraint("true, false or null")]
-_Share = Annotated[float | None, Constraint("a number from 0 to 1, or null", least=0, most=1)]
-_Count = Annotated[int, Constraint("an integer of 0 or more", least=0)]
-_CountOrNull = Annotated[int | None, Constraint("an integer of 0 or more, or null", least=0)]
-_U32 = Annotated[int, Constraint(f"an integer from 0 to {U32_MAX}", least=0, most=U32_MAX)]
+_Share = Annotated[float | None, Constraint("a number from 0 to 1, or null", minimum=0, maximum=1)]
+_Count = Annotated[int, Constraint("an integer of 0 or more", minimum=0)]
+_CountOrNull = Annotated[int | None, Constraint("an integer of 0 or more, or null", minimum=0)]
+_U32 = Annotated[int, Constraint(f"an integer from 0 to {U32_MAX}", minimum=0, maximum=U32_MAX)]
 _Digest = Annotated[str | None, Constraint("a SHA-256 in hexadecimal, or null", pattern=r"^[0-9a-f]{64}$")]
-_Words = Annotated[tuple[str, ...], Constraint("an array of strings")]
-_Named = Annotated[dict[str, str], Constraint("an object of strings")]
+_Strings = Annotated[tuple[str, ...], Constraint("an array of strings")]
+_StringMap = Annotated[dict[str, str], Constraint("an object of strings")]
 _Terms = Annotated[
     tuple[dict[str, Any], ...], Constraint("an array of objects with name, effect, value from -1 to 1, and detail")
 ]
-_Verdict = Annotated[str, Constraint(f"one of {', '.join(VERDICTS)}", among=VERDICTS)]
-_Decision = Annotated[str | None, Constraint(f"one of {', '.join(EVAL_DECISIONS)}, or null", among=EVAL_DECISIONS)]
+_Verdict = Annotated[str, Constraint(f"one of {', '.join(VERDICTS)}", choices=VERDICTS)]
+_Decision = Annotated[str | None, Constraint(f"one of {', '.join(EVAL_DECISIONS)}, or null", choices=EVAL_DECISIONS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """One attempt at one case, in plain JSON types; checked only where it is read from a file.
+    """One attempt at one case, in plain JSON types; validated only when it is read from a file.
 
     Attributes:
-        suite: the suite's name.
-        test_id: the record's id, unique in a suite.
-        case_id: the case's id; the file's stem where the case can't be read.
-        nodeid: what pytest calls the item; re-runs it as an argument.
-        file: the case file as the node id names it.
+        suite: the name of the suite.
+        test_id: the id of the record, unique in a suite.
+        case_id: the id of the case; the name of the file without its suffix if the case cannot be read.
+        nodeid: pytest's node id, which runs the case again.
+        file: the case file as in the node id.
         verdict: one of `VERDICTS`.
-        kind: the reason's name where the verdict is neither passed nor failed (`cassette_missing`,
-            `interrupted`, ...); `skip` or `xfail` for a case that is quarantined in its notes.
-        message: one line for people; empty where passed or failed.
-        timestamp: when the case finished, `YYYY-MM-DDTHH:MM:SS.mmmZ`.
-        duration_ms: wall clock of the attempt, milliseconds.
-        case_type: see the case; empty where the case can't be read, like the next three.
-        difficulty: see the case.
-        tags: see the case.
+        kind: the name of the reason if the verdict is neither `passed` nor `failed` (`cassette_missing`,
+            `interrupted`, ...); `skip` or `xfail` for a case that its notes quarantine.
+        message: the reason in one line; empty if passed or failed.
+        timestamp: when the case ended, `YYYY-MM-DDTHH:MM:SS.mmmZ`.
+        duration_ms: duration of the attempt, milliseconds.
+        case_type: see `Case`; empty if the case cannot be read, like the next three.
+        difficulty: see `Case`.
+        tags: see `Notes`.
         facets: what the pack groups by, name to value.
         score: 0 to 1, None without a number.
-        threshold: 0 to 1, None where nothing was scored.
+        threshold: 0 to 1, None if nothing was scored.
         match_level: how the answer matched, in the pack's words.
-        match_depth: how deep the answer agrees, in the pack's unit.
+        match_depth: how deeply the answer agrees, in the pack's unit.
         answer: the answer in one short string.
-        expects_refusal: whether a refusal was due.
+        expects_refusal: whether a refusal is the right reaction.
         refused: whether the target refused.
-        decision: what the target did, as the wire record says it; None without a record.
-        utility: whether the user's own task was done; None where the pack doesn't tell.
-        valid: whether the answer could be read as the benchmark wants it; None where the pack doesn't tell.
-        judge: who ruled; None where nobody but the rules did.
-        terms: the terms of the score, plain JSON.
-        stale: whether the cassette answered another prompt than today's.
-        llm_backend: who answered the model calls.
-        llm_model: which model answered.
-        case_sha256: hash of the case's meaning; None where it can't be read.
-        cassette_sha256: hash of the recording's meaning; None without one.
-        trial: which of several attempts it was, from 0.
-        cached: model calls that a folder of kept answers answered.
-        record: the wire record with its `packbench` object; None where no record is due.
-        payload: the target's result as it came; None where there is none.
+        decision: the target's decision in the values of the wire record; None without a record.
+        utility: whether the user's own task was done; None if the pack does not report it.
+        valid: whether the answer had the required format; None if the pack does not report it.
+        judge: the name of the judge; None if rules alone decided.
+        terms: the terms of the score as plain JSON.
+        stale: whether the prompts have changed since the cassette was recorded.
+        llm_backend: the backend that answered the model calls.
+        llm_model: the model that answered.
+        case_sha256: hash of the case's content; None if it cannot be read.
+        cassette_sha256: hash of the recording's content; None without one.
+        trial: the number of the attempt, from 0.
+        cached: number of model calls answered from the answer cache.
+        record: the wire record with its `packbench` object; None if the attempt leaves no record.
+        payload: the result of the target, unchanged; None without one.
     """
 
     suite: _Text
@@ -108,8 +108,8 @@ class CaseResult:
     duration_ms: _Count = 0
     case_type: _Text = ""
     difficulty: _Text = ""
-    tags: _Words = ()
-    facets: _Named = field(default_factory=dict)
+    tags: _Strings = ()
+    facets: _StringMap = field(default_factory=dict)
     score: _Share = None
     threshold: _Share = None
     match_level: _TextOrNull = None
@@ -134,23 +134,23 @@ class CaseResult:
 
     @property
     def quarantined(self) -> bool:
-        """Whether the case's own notes keep it out of rates and completeness."""
+        """Whether the notes of the case exclude it from rates and completeness."""
         return self.kind in QUARANTINE
 
     @property
     def counted(self) -> bool:
-        """Whether the result stands in the rates: it was scored and passed or failed."""
+        """Whether rates include the result: it passed or failed and is not quarantined."""
         return self.verdict in {"passed", "failed"} and not self.quarantined
 
     def as_json(self) -> dict[str, Any]:
-        """Give plain JSON types, fit for xdist and for the journal."""
-        # `dataclasses.asdict` copies every payload to its depth, which costs more than scoring
+        """Return the result as plain JSON, for xdist and the journal."""
+        # `dataclasses.asdict` makes deep copies of payloads, which takes longer than scoring
         plain = {name: getattr(self, name) for name in _FIELDS}
         return {**plain, "tags": list(self.tags), "terms": list(self.terms)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> CaseResult:
-        """Read what `as_json` gave.
+        """Create a result from the output of `as_json`.
 
         Raises:
             TypeError: a key is missing or unknown.
@@ -158,37 +158,38 @@ class CaseResult:
         return cls(**{**data, "tags": tuple(data["tags"]), "terms": tuple(data["terms"])})
 
     def row(self) -> dict[str, Any]:
-        """Give the row of a report: all but the suite, which the run tells, and what stands in files of its own."""
+        """Return the row of a report: all fields except the suite, the record and the payload."""
         return {name: getattr(self, name) for name in ROW_FIELDS}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], suite: str) -> CaseResult:
-        """Read the row of a report of a suite; foreign keys are left out, and values not checked.
+        """Create a result from the row of a suite's report; unknown keys are ignored, values are not validated.
 
         Raises:
             TypeError: a key is missing.
         """
         known = {name: row[name] for name in ROW_FIELDS if name in row}
         for name in ("tags", "terms"):
-            # what is no array is told with its name by the check
+            # other types are reported by the validation
             known[name] = tuple(known[name]) if isinstance(known.get(name), list) else known.get(name)
         return cls(suite=suite, **known)
 
     @classmethod
     def from_record(cls, record: EvalRecord) -> CaseResult:
-        """Make a result of a wire record; what only our own object tells is missing in a foreign one.
+        """Create a result from a wire record; fields that only the `packbench` object has may be missing.
 
         Args:
-            record: its own object is sound (`own_problem`).
+            record: the record; its `packbench` object must be valid (`extension_problem`).
         """
-        ours = record.packbench or {}
-        told = {name: ours[name] for name in _OF_OWN if name in ours}
-        case_id, file, judge = ours.get("case_id") or record.test_id, ours.get("file", ""), ours.get("judge")
-        # an object also says what the judge found
+        extension = record.packbench or {}
+        values = {name: extension[name] for name in _EXTENSION_FIELDS if name in extension}
+        case_id, file = extension.get("case_id") or record.test_id, extension.get("file", "")
+        judge = extension.get("judge")
+        # an object also contains the judge's findings
         judge = judge.get("name") if isinstance(judge, dict) else judge
         return cls(
             **{
-                **told,
+                **values,
                 "suite": record.test_suite,
                 "test_id": record.test_id,
                 "case_id": case_id,
@@ -197,11 +198,11 @@ class CaseResult:
                 "verdict": "passed" if record.passed else "failed",
                 "timestamp": record.timestamp,
                 "duration_ms": record.wall_clock_ms,
-                "tags": tuple(ours.get("tags", ())),
+                "tags": tuple(extension.get("tags", ())),
                 "expects_refusal": record.expected == "refuse",
                 "refused": record.agent_decision == "refuse",
                 "decision": record.agent_decision,
-                "terms": tuple(ours.get("terms", ())),
+                "terms": tuple(extension.get("terms", ())),
                 "llm_backend": record.llm_backend,
                 "llm_model": record.llm_model,
                 "judge": judge if isinstance(judge, str) else None,
@@ -209,7 +210,7 @@ class CaseResult:
         )
 
     def error_line(self, run_id: str) -> dict[str, Any]:
-        """Give the line of `errors.jsonl`."""
+        """Return the line of `errors.jsonl`."""
         return {
             "run_id": run_id,
             **{name: getattr(self, name) for name in ERROR_LINE_FIELDS[1:]},
@@ -218,7 +219,7 @@ class CaseResult:
 
 
 def format_timestamp(ns: int) -> str:
-    """Write a UTC clock reading (nanoseconds since 1970) as `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
+    """Return a time (UTC, nanoseconds since 1970) as `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
     return f"{_second(ns // 1_000_000_000)}.{ns // 1_000_000 % 1000:03d}Z"
 
 
@@ -227,19 +228,19 @@ def _second(seconds: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
-def extension_object(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Make our own object in a record.
+def extension_object(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `packbench` object of a record.
 
     Args:
-        told: the fields of a result, what is true of all cases of the run, and the record's `origin` and `calls`, by
-            key; foreign ones are left out.
+        values: the fields of a result, the metadata of the run, and the record's `origin` and `calls`, by key; other
+            keys are ignored.
     """
-    return {key: told[key] for key in EXTENSION_KEYS if key in told}
+    return {key: values[key] for key in EXTENSION_KEYS if key in values}
 
 
-_FIELDS = tuple(one.name for one in fields(CaseResult))
+_FIELDS = tuple(each.name for each in fields(CaseResult))
 ROW_FIELDS = tuple(name for name in _FIELDS if name not in {"suite", "record", "payload"})
-"""The fields in the row of a report: the run tells the suite, and the other two stand in files of their own."""
+"""The fields in the row of a report: the suite is stored once for the run, record and payload in other files."""
 OPTIONAL_ROW_FIELDS = frozenset({"valid", "judge", "cached"})
-"""Those that a report of an earlier program doesn't have."""
-_OF_OWN = frozenset(EXTENSION_KEYS).intersection(_FIELDS)
+"""Fields that reports of earlier versions do not have."""
+_EXTENSION_FIELDS = frozenset(EXTENSION_KEYS).intersection(_FIELDS)

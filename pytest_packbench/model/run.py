@@ -1,4 +1,4 @@
-"""The run: what was asked for, the part of the cases that it takes, and what is true of all its entries."""
+"""The run: its options, its shard, and its metadata."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ Mode = Literal["fixture", "live", "record"]
 """How model calls are answered: from recordings, by a model, or by a model whose answers are recorded."""
 MODES: tuple[Mode, ...] = get_args(Mode)
 Origin = Literal["authored", "recorded"]
-"""Who wrote a recording: a person, or the program from a model's answers."""
+"""Where a recording comes from: written by a person, or recorded from a model."""
 TEST_TARGET_PREFIX = "test:"
-"""How `target` begins for a test of the user's own; a run of several lists them, joined by commas."""
+"""Prefix of `target` for a marked test of the user; several are joined with commas."""
 CLUSTER_SETTING = "cluster"
-"""The setting that names the facet whose values cases share by design, so that they are not independent."""
+"""The setting with the facet whose values cases share by design, so that they are not independent."""
 WORKER_WINDOW = 2
-"""Attempts under way at once in one of several processes: such a one knows its next case only."""
-_WRITTEN = re.compile(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
+"""Attempts in flight in one of several processes, which knows only its next case."""
+_SHARD_PATTERN = re.compile(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
 
 
 class SetupError(ValueError):
-    """A run can't be made as it was asked for: one line that says what to do."""
+    """A run cannot start with these options; the message is one line that says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """What a whole run may use; None: no cap.
+    """Limits of a whole run; None for no limit.
 
     Attributes:
-        tokens: read and written together.
-        cost: in the currency of the prices.
-        seconds: wall clock from the first attempt on.
+        tokens: input and output tokens together.
+        cost: cost in the currency of the prices.
+        seconds: duration since the start of the first attempt.
     """
 
     tokens: int | None = None
@@ -45,38 +45,38 @@ class Caps:
     seconds: float | None = None
 
     def split(self, parts: int) -> Caps:
-        """Give the share of one of several processes; the clock is the same for all."""
+        """Return the limits of one of several processes; all have the same time limit."""
         tokens = None if self.tokens is None else self.tokens // parts
         return replace(self, tokens=tokens, cost=None if self.cost is None else self.cost / parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """How attempts are to be made.
+    """How attempts are made.
 
     Attributes:
         mode: `fixture`, `live` or `record`.
-        target: `package.module:attr`, `http://...` or `cmd:...`; empty where not set.
-        backend: who answers model calls; empty where not set, like the next two.
-        model: which model.
-        base_url: the address of its server.
-        guards: guards by name or as `module:attr`; None where not set, empty for none at all.
-        debugged: whether somebody steps through the code.
-        concurrency: attempts under way at once, 1 or more.
+        target: `package.module:attr`, `http://...` or `cmd:...`; empty if not set.
+        backend: the backend for model calls; empty if not set, like the next two.
+        model: the name of the model.
+        base_url: the URL of the model's server.
+        guards: guards by name or as `module:attr`; None if not set, an empty tuple for no guards.
+        debugged: whether a debugger is attached.
+        concurrency: maximum of attempts in flight, 1 or more.
         trials: attempts at each case, 1 or more.
-        caps: what the whole run may use.
+        caps: limits of the whole run.
         case_timeout_s: time limit of one attempt, seconds; None for none.
         call_timeout_s: time limit of one model call, seconds.
-        retries: how often a model call is tried again at most.
+        retries: maximum of retries of one model call.
         temperature: 0 to 2.
-        max_output_tokens: the longest answer of a model, tokens.
-        cache: the folder of kept model answers, absolute; None for none.
+        max_output_tokens: maximum length of a model's answer, tokens.
+        cache: the folder of the answer cache, absolute; None for none.
         stale_is_error: whether a stale recording is an error.
         allow_processes: whether targets may start child processes in fixture mode.
-        root: the project's folder, absolute: the user's modules are found there, and `cmd:` targets start there.
-        files: files of the packs' own that were given, by name, absolute.
-        workers: processes that share the cases and the caps, 1 or more.
-        stops: what a target raises to end the whole run; anything else is its case's error.
+        root: the project's folder, absolute; user modules are imported from there, and `cmd:` targets start there.
+        files: files that users configured for packs, by name, absolute.
+        workers: number of processes that share the cases and the caps, 1 or more.
+        stops: exceptions of a target that end the whole run; any other is an error of its case.
     """
 
     mode: Mode = "fixture"
@@ -104,36 +104,36 @@ class RunOptions:
 
     @property
     def window(self) -> int:
-        """Attempts that may be under way at once in this process."""
+        """Maximum of attempts in flight in this process."""
         return self.concurrency if self.workers == 1 else min(self.concurrency, WORKER_WINDOW)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedCalls:
-    """The model calls that a run is expected to make.
+    """The estimated number of model calls of a run.
 
     Attributes:
-        cases: cases with an attempt still to be made.
+        cases: cases with at least one attempt to make.
         trials: attempts at each case.
-        recorded: calls of attempts at cases that have a recording, as many as it has.
-        unrecorded: attempts at cases without one.
-        own: attempts whose target asks no model of ours.
+        recorded: calls of the attempts at recorded cases, estimated by the length of the recording.
+        unrecorded: attempts at cases without a recording.
+        external: attempts whose target does not call models through packbench.
     """
 
     cases: int
     trials: int
     recorded: int
     unrecorded: int
-    own: int
+    external: int
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of several parts of the same size, about.
+    """One of several parts of a suite, of about the same size.
 
     Attributes:
-        number: which one, from 1.
-        count: how many there are.
+        number: the number of this shard, from 1.
+        count: the number of shards.
     """
 
     number: int
@@ -141,53 +141,53 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Read `I/N`.
+        """Parse `I/N`.
 
         Raises:
-            ValueError: it is none with I from 1 to N.
+            ValueError: the text does not have this form, with I from 1 to N.
         """
-        found = _WRITTEN.fullmatch(text)
-        if found is None or int(found[1]) > int(found[2]):
+        match = _SHARD_PATTERN.fullmatch(text)
+        if match is None or int(match[1]) > int(match[2]):
             raise ValueError(f"got {text!r}; expected I/N with I from 1 to N, such as 1/3")
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:
-        """Write it as `I/N`."""
+        """Return `I/N`."""
         return f"{self.number}/{self.count}"
 
     def __contains__(self, name: str) -> bool:
-        """Whether the case of this name is in it."""
+        """Return whether the case with this name is in the shard."""
         return shard_of(name, self.count) == self.number
 
 
 def shard_of(name: str, count: int) -> int:
-    """Tell which of `count` parts a case is in, from 1; the name is its id, or what stands in for it."""
+    """Return the number of the shard, from 1 to `count`, of a case; the name is its id or `line_name`."""
     digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
     return int.from_bytes(digest[:8], "big") % count + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One suite's share of a pytest session.
+    """The metadata of one suite's run in a pytest session.
 
     Attributes:
-        run_id: the session's ULID, the same for all its suites.
-        suite: the suite's name.
-        description: the suite's own line about itself.
-        pack: the pack's name.
-        pack_version: the version of its rules.
-        suite_sha256: hash of the suite's rules.
-        bundled: whether the suite comes with the installed package.
+        run_id: the ULID of the session, the same for all its suites.
+        suite: the name of the suite.
+        description: the description in `suite.yaml`.
+        pack: the name of the pack.
+        pack_version: the version of the pack.
+        suite_sha256: hash of the suite's scoring rules.
+        bundled: whether the suite is part of the installed package.
         mode: `fixture`, `live` or `record`.
-        target: how the target is called; `reference` for the pack's own.
-        backend: who was asked in live mode; None in fixture mode.
-        model: which model was asked in live mode; None in fixture mode.
+        target: the name of the target; `reference` for the pack's reference target.
+        backend: the backend in live mode; None in fixture mode.
+        model: the model in live mode; None in fixture mode.
         started_at: `YYYY-MM-DDTHH:MM:SS.mmmZ`.
-        finished_at: the same form.
-        partial: why the run is not complete (`interrupted`, `stopped early`, ...); empty when it is.
-        versions: name to version of what could change a result.
-        settings: options that could change a result, and what the run used (`spent`), plain JSON.
-        findings: what only the pack can say of the run, a line each.
+        finished_at: likewise.
+        partial: why the run is not complete (`interrupted`, `stopped early`, ...); empty if it is complete.
+        versions: name to version of software that could change a result.
+        settings: options that could change a result, and what the run spent (`spent`), plain JSON.
+        findings: the lines of `Pack.summary`.
     """
 
     run_id: str

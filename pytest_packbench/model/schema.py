@@ -1,4 +1,4 @@
-"""JSON Schemas of the record line and of the run document."""
+"""JSON Schemas of a record and of a report."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pytest_packbench.model.score import VERDICTS
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
-_TEXT = {"type": "string"}
-_FLAG = {"type": "boolean"}
+_STRING = {"type": "string"}
+_BOOLEAN = {"type": "boolean"}
 _COUNT = {"type": "integer", "minimum": 0}
-_NAMED = {"type": "object", "additionalProperties": _TEXT}
+_STRING_MAP = {"type": "object", "additionalProperties": _STRING}
 
 
-class _Plain(GenerateJsonSchema):
-    """Schemas without titles; `null` stands among the types, and a value that has to be is what counts."""
+class _CompactGenerator(GenerateJsonSchema):
+    """Generates schemas without titles, with `null` among the types, and constants as `const`."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         inner = self.generate_inner(schema["schema"])
@@ -33,8 +33,8 @@ class _Plain(GenerateJsonSchema):
         return {**inner, "type": [inner["type"], "null"]}
 
     def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
-        among = list(schema["expected"])
-        return {"enum": among} if len(among) > 1 else {"const": among[0]}
+        values = list(schema["expected"])
+        return {"enum": values} if len(values) > 1 else {"const": values[0]}
 
     def chain_schema(self, schema: core_schema.ChainSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["steps"][-1])
@@ -47,27 +47,27 @@ class _Plain(GenerateJsonSchema):
 
 
 def _record_schema() -> CoreSchema:
-    """Give the schema of a record, as far as one tells it: reading has its own, stricter rules."""
+    """Return the schema of a record, as far as a schema can express it: `EvalRecord` is stricter."""
     hook = object_schema(schemas_of(HookDecision), _required(HookDecision))
     version = core_schema.literal_schema([EVAL_SCHEMA_VERSION])
     hints = get_type_hints(EvalRecord, include_extras=True)
-    changed = {
+    special = {
         "schema_version": core_schema.with_default_schema(version, default=EVAL_SCHEMA_VERSION),
         "hook_decisions": core_schema.with_default_schema(core_schema.list_schema(hook), default=[]),
         "packbench": extension_schema(),
     }
-    plain = {name: schema_of(hint) for name, hint in hints.items() if name not in changed}
-    return object_schema({name: (plain | changed)[name] for name in hints}, _required(EvalRecord))
+    plain = {name: schema_of(hint) for name, hint in hints.items() if name not in special}
+    return object_schema({name: (plain | special)[name] for name in hints}, _required(EvalRecord))
 
 
 def _required(kind: type[EvalRecord | HookDecision]) -> list[str]:
-    return [one.name for one in fields(kind) if one.default is MISSING]
+    return [each.name for each in fields(kind) if each.default is MISSING]
 
 
 RECORD: dict[str, Any] = {
     "title": "EvalRecord",
-    "description": "One line of records.jsonl: eval record, wire version 1. A strict reader takes three suites only.",
-    **_Plain().generate(_record_schema()),
+    "description": "One line of records.jsonl: eval record, wire version 1. A strict reader accepts three suites only.",
+    **_CompactGenerator().generate(_record_schema()),
 }
 REPORT: dict[str, Any] = {
     "title": "Report",
@@ -81,17 +81,17 @@ REPORT: dict[str, Any] = {
             "properties": {
                 "version": {"const": RUN_DOCUMENT_VERSION},
                 "status": {"enum": ["passed", "failed", "partial"]},
-                "complete": _FLAG,
+                "complete": _BOOLEAN,
                 "run": {
                     "type": "object",
                     "required": ["run_id", "suite", "pack", "pack_version", "suite_sha256", "mode", "target"],
                     "properties": {
-                        "run_id": _TEXT,
-                        "suite": _TEXT,
+                        "run_id": _STRING,
+                        "suite": _STRING,
                         "mode": {"enum": list(MODES)},
-                        "bundled": _FLAG,
-                        "partial": _TEXT,
-                        "versions": _NAMED,
+                        "bundled": _BOOLEAN,
+                        "partial": _STRING,
+                        "versions": _STRING_MAP,
                     },
                 },
                 "totals": {
@@ -105,11 +105,11 @@ REPORT: dict[str, Any] = {
                 },
                 "gates": {
                     "type": "array",
-                    "items": {"type": "object", "required": ["metric", "passed"], "properties": {"passed": _FLAG}},
+                    "items": {"type": "object", "required": ["metric", "passed"], "properties": {"passed": _BOOLEAN}},
                 },
                 "cases": {
                     "type": "array",
-                    "items": {**_Plain().generate(row_schema()), "additionalProperties": False},
+                    "items": {**_CompactGenerator().generate(row_schema()), "additionalProperties": False},
                 },
             },
         }

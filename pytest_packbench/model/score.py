@@ -1,4 +1,4 @@
-"""The score of one case: a number from named terms, or a word for why there is none."""
+"""The score of one case: a number from named terms, or the verdict why there is none."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ TOLERANCE = 1e-9
 
 
 class Constraint(NamedTuple):
-    """What a field holds, beside its type.
+    """The allowed values of a field, beside its type.
 
     Attributes:
-        words: all of it, for who finds something else there; empty where nobody is told.
-        least: the least number.
-        most: the greatest number.
-        pattern: a regular expression that the text matches.
-        among: the texts of which it is one.
+        description: the type and the allowed values, for error messages; empty if the field is not validated.
+        minimum: the smallest number.
+        maximum: the largest number.
+        pattern: a regular expression that the string matches.
+        choices: the allowed strings.
     """
 
-    words: str = ""
-    least: int | None = None
-    most: int | None = None
+    description: str = ""
+    minimum: int | None = None
+    maximum: int | None = None
     pattern: str | None = None
-    among: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,20 +34,20 @@ class Term:
     """One named contribution to a score.
 
     Attributes:
-        name: what contributed, such as `preferred_match`.
-        effect: `add` (value is added), `zero` (hard fail: the score is exactly 0), `clamp` (value is the
-            change that brought the sum into 0..1) or `note` (no effect on the number, said all the same).
-        value: points, -1 to 1; 0 where `effect` is `zero` or `note`.
-        detail: why, in a few words.
+        name: the rule that contributed, such as `preferred_match`.
+        effect: `add` (the value is added), `zero` (hard fail: the score is exactly 0), `clamp` (the value is the
+            change that brought the sum into 0..1) or `note` (a remark that does not change the score).
+        value: points, -1 to 1; 0 if `effect` is `zero` or `note`.
+        detail: the reason in a few words.
     """
 
     name: str
     effect: Effect = "add"
-    value: Annotated[float, Constraint("a number from -1 to 1", least=-1, most=1)] = 0.0
+    value: Annotated[float, Constraint("a number from -1 to 1", minimum=-1, maximum=1)] = 0.0
     detail: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Give the term as plain JSON."""
+        """Return the term as plain JSON."""
         return {"name": self.name, "effect": self.effect, "value": self.value, "detail": self.detail}
 
     @property
@@ -60,16 +60,17 @@ class Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What scoring one case gave.
+    """The result of scoring one case.
 
     Attributes:
-        score: 0 to 1; None when there is no number (error, vacuous, known hole).
-        threshold: the score from which the case passes, 0 to 1.
-        verdict: see design 4.
-        terms: what made the score, in the order applied.
-        match_level: how the answer matched, in the pack's words; None where it doesn't apply.
-        match_depth: how deep the answer agrees, in the pack's unit; None where it doesn't apply.
-        message: one line where the verdict is neither passed nor failed.
+        score: 0 to 1; None if there is no number (error, vacuous, known hole).
+        threshold: the case passes at or above this score, 0 to 1.
+        verdict: `passed`, `failed`, `error` (infrastructure failure), `vacuous` (the case could not have failed),
+            `known_hole` (the case itself is known to be wrong) or `not_run`.
+        terms: the contributions to the score, in the order in which they apply.
+        match_level: how the answer matched, in the pack's words; None if it does not apply.
+        match_depth: how deeply the answer agrees, in the pack's unit; None if it does not apply.
+        message: one line if the verdict is neither `passed` nor `failed`.
     """
 
     score: float | None
@@ -87,12 +88,12 @@ class Score:
 
 
 def judged(points: float, threshold: float) -> Verdict:
-    """Compare a score with its threshold, forgiving float noise of 1e-9."""
+    """Return the verdict of a score: `passed` at or above the threshold, with a tolerance of 1e-9."""
     return "passed" if points >= threshold - TOLERANCE else "failed"
 
 
 def describe_score(score: Score) -> str:
-    """Say a score against its threshold: `score 0.35 < 0.80`."""
+    """Return a score compared with its threshold: `score 0.35 < 0.80`."""
     if score.score is None:
         return score.verdict
     sign = ">=" if score.passed else "<"

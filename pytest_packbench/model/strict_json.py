@@ -1,9 +1,8 @@
-"""JSON as Rust's serde_json has it: a reader of text into typed fields, and a check of values that are to be written.
+"""JSON by the rules of Rust's serde_json: a reader of typed fields, and a validation of values before writing.
 
-Python's `json` is laxer than serde_json (repeated keys, `NaN`, `-0` as an integer, unpaired surrogates) and
-stricter in two places (depth, very long integers). The rules here are those of serde_json's reader of a
-derived struct; numbers, strings and nesting inside values that nobody keeps are only checked against the
-grammar.
+Python's `json` accepts more than serde_json (repeated keys, `NaN`, `-0` as an integer, unpaired surrogates) and less in
+two cases (depth, very long integers). The rules here are those of serde_json for a derived struct; values of unknown
+keys only have to match the grammar.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ if TYPE_CHECKING:
 U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
 SURROGATE = re.compile(r"[\ud800-\udfff]")
-"""Half of a pair of UTF-16, which no UTF-8 holds; a text may, in Python and where JSON escapes it."""
+"""Half of a UTF-16 pair: not valid in UTF-8, but possible in a Python string and as a JSON escape."""
 _SPACE = re.compile(r"[ \t\n\r]*+")
-# A string but for its closing quote, so that a message can point at what breaks it off.
+# A string without its closing quote, so that a message can name the character that ends it.
 _STRING = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+')
-# Everything up to the next structural character, so that a message can show `01240` or `NaN` whole.
+# Everything up to the next structural character, so that a message can show all of `01240` or `NaN`.
 _BARE = re.compile(r'[^ \t\n\r,:"\[\]{}]*+')
 _INTEGER = re.compile(r"0|[1-9][0-9]{0,19}")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
 _CLOSER = {"[": "]", "{": "}"}
-_SHOWN = 60
-# Well below what json and pydantic_core can nest and count: what is constructed can be written and read.
+_MAX_LENGTH = 60
+# Well below the limits of json and pydantic_core, so that every valid record can be written and read.
 _MAX_DEPTH = 100
 _MAX_BITS = 14_000
 
 
 class SerdeError(ValueError):
-    """Why a text was refused: `problem` in one line, and the `path` of the field or "" for the whole text."""
+    """A text was rejected: `problem` in one line, and the `path` of the field, or "" for the whole text."""
 
     def __init__(self, problem: str, path: str = "") -> None:
         super().__init__(f"{path}: {problem}" if path else problem)
@@ -45,73 +44,73 @@ class SerdeError(ValueError):
         self.path = path
 
     def inside(self, name: str) -> SerdeError:
-        """The same error as seen from the struct or list that holds the value as `name`."""
+        """Return the same error for the struct or list that contains the value as `name`."""
         dot = "." if self.path and not self.path.startswith("[") else ""
         return SerdeError(self.problem, f"{name}{dot}{self.path}")
 
 
 def has_surrogate(text: str) -> bool:
-    """Whether `text` holds a surrogate, which UTF-8 can't."""
+    """Return whether a text contains a surrogate, which UTF-8 cannot encode."""
     return not text.isascii() and SURROGATE.search(text) is not None
 
 
 def printable(text: str) -> str:
-    """`text` cut to 60 characters with everything unprintable escaped, so that a message stays one line."""
-    head = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:_SHOWN])
-    return head + "..." if len(text) > _SHOWN else head
+    """Return a text, at most 60 characters and with unprintable ones escaped, so that a message stays one line."""
+    head = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:_MAX_LENGTH])
+    return head + "..." if len(text) > _MAX_LENGTH else head
 
 
 def expected_integer(maximum: int) -> str:
-    """The wording for a number outside 0..`maximum` or not an integer."""
+    """Return the description of an integer from 0 to `maximum`, for messages."""
     return f"expected an integer 0..{maximum}"
 
 
 def printable_repr(value: object) -> str:
-    """Show any value as `shown` shows texts; of one without a repr the type."""
+    """Return the `printable` form of a value's repr; its type if it has no repr."""
     try:
         return printable(repr(value))
     except (ValueError, RecursionError):
-        # Integers of more than 4,300 digits and deep lists have no repr.
+        # Integers of more than 4,300 digits and deeply nested lists have no repr.
         return f"a huge {type(value).__name__}"
 
 
 def check_value(value: Any) -> None:
-    """Raise SerdeError unless a value can be written as JSON and is read again as the same value."""
+    """Raise SerdeError unless a value can be written as JSON and read back unchanged."""
     if not is_plain(value):
         _check_json(value, depth=1)
 
 
-def is_plain(value: Any) -> bool:  # noqa: C901 - a call a value takes twice as long
-    """Tell at once that an array or object passes `check_value`, as nearly all do; False only says that it may not."""
-    waiting = [(value, 1)]
-    while waiting:
-        found, depth = waiting.pop()
+def is_plain(value: Any) -> bool:  # noqa: C901 - a function call per value takes twice as long
+    """Return whether an array or object certainly passes `check_value`, as nearly all do; False is not certain."""
+    pending = [(value, 1)]
+    while pending:
+        container, depth = pending.pop()
         if depth > _MAX_DEPTH:
             return False
-        if type(found) is dict:
-            for name in found:
+        if type(container) is dict:
+            for name in container:
                 if type(name) is not str or not (name.isascii() or SURROGATE.search(name) is None):
                     return False
-            found = found.values()
-        for one in found:
-            kind = type(one)
+            container = container.values()
+        for item in container:
+            kind = type(item)
             if kind is str:
-                if not (one.isascii() or SURROGATE.search(one) is None):
+                if not (item.isascii() or SURROGATE.search(item) is None):
                     return False
             elif kind is dict or kind is list:
-                waiting.append((one, depth + 1))
+                pending.append((item, depth + 1))
             elif not (
-                one is None
+                item is None
                 or kind is bool
-                or (kind is int and -U64_MAX <= one <= U64_MAX)
-                or (kind is float and isfinite(one))
+                or (kind is int and -U64_MAX <= item <= U64_MAX)
+                or (kind is float and isfinite(item))
             ):
                 return False
     return True
 
 
 def all_finite(values: Iterable[Any]) -> bool:
-    """Tell whether no number overflowed: from_json reads 1e999 as infinity, which JSON can't write."""
+    """Return whether all numbers are finite: from_json parses 1e999 as infinity, which JSON cannot express."""
     for value in values:
         kind = type(value)
         if kind is float:
@@ -123,7 +122,7 @@ def all_finite(values: Iterable[Any]) -> bool:
 
 
 def _check_json(value: Any, *, depth: int) -> None:
-    """Do as `check_value`, one value after the other, and name the place of what can't be written."""
+    """Raise SerdeError with the path of the first value that cannot be written."""
     kind = type(value)
     if kind is not dict and kind is not list:
         _check_scalar(value)
@@ -154,17 +153,17 @@ def _check_scalar(value: object) -> None:
 
 
 class JsonReader:
-    """A cursor over one JSON text. Every method reads one thing and leaves the cursor behind it.
+    """A cursor over one JSON text. Every method reads one item and moves the cursor behind it.
 
-    Every method raises SerdeError where serde_json would refuse the text.
+    Every method raises SerdeError if serde_json would reject the text.
     """
 
-    __slots__ = ("_at", "_text")
+    __slots__ = ("_position", "_text")
 
     def __init__(self, text: str) -> None:
-        """Start before `text`, which must hold no raw surrogates."""
+        """Start before `text`, which must not contain unescaped surrogates."""
         self._text = text
-        self._at = 0
+        self._position = 0
 
     def struct(
         self,
@@ -172,10 +171,15 @@ class JsonReader:
         defaults: Mapping[str, Any],
         extra: Mapping[str, Callable[[JsonReader], Any]] | None = None,
     ) -> dict[str, Any]:
-        """A struct, as an object in any order or as an array in the order of `fields`.
+        """Read a struct: an object in any order, or an array in the order of `fields`.
 
-        `fields` without an entry in `defaults` are required. `extra` are known to the object form only and
-        left out of the answer where absent. Other keys are skipped.
+        Args:
+            fields: the reader of each field.
+            defaults: the values of missing fields; fields without a default are required.
+            extra: the readers of optional keys that only the object form has.
+
+        Returns:
+            The values of all fields, and of the extra keys that are present. Other keys are skipped.
         """
         opener = self._peek()
         if opener == "{":
@@ -195,48 +199,48 @@ class JsonReader:
         values: dict[str, Any] = {}
         for _ in self._members("}"):
             name = self._string("a key in double quotes")
-            self._take(":")
+            self._consume(":")
             read = fields.get(name)
             if read is None:
                 self.skip()
             elif name in values:
-                raise SerdeError("given twice", name)
+                raise SerdeError("duplicate key", name)
             else:
                 values[name] = self._inside(name, read)
         return values
 
     def _array(self, fields: Mapping[str, Callable[[JsonReader], Any]]) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        self._at += 1
+        self._position += 1
         for name, read in fields.items():
             if self._peek() == "]":
                 break
             if values:
-                self._take(",", "a comma or ]")
+                self._consume(",", "a comma or ]")
             values[name] = self._inside(name, read)
-        self._take("]", f"] after {len(values)} values")
+        self._consume("]", f"] after {len(values)} values")
         return values
 
     def sequence(self, read: Callable[[JsonReader], Any]) -> list[Any]:
-        """An array whose items are read by `read`."""
+        """Read an array; `read` reads each item."""
         if self._peek() != "[":
             raise self._unexpected("expected an array")
         return [self._inside(f"[{number}]", read) for number in self._members("]")]
 
     def _members(self, closer: str) -> Iterator[int]:
-        """Step through an object or array: counts its members, the cursor before each in turn, at last behind it."""
-        self._at += 1
+        """Iterate over the members of an object or array, with the cursor before each; yields their numbers."""
+        self._position += 1
         if self._peek() != closer:
             yield 0
             for number in count(1):
                 if self._peek() == closer:
                     break
-                self._take(",", f"a comma or {closer}")
+                self._consume(",", f"a comma or {closer}")
                 yield number
-        self._at += 1
+        self._position += 1
 
     def string(self) -> str:
-        """A string that is valid Unicode once its escapes are decoded."""
+        """Read a string that is valid Unicode after its escapes are decoded."""
         return self._string("a string")
 
     def _string(self, what: str) -> str:
@@ -251,56 +255,56 @@ class JsonReader:
         return value
 
     def _string_token(self) -> str:
-        start = self._at
+        start = self._position
         match = _STRING.match(self._text, start)
-        self._at = match.end() if match else start
-        # Not _take(), which would step over a raw line end.
-        if self._text[self._at : self._at + 1] != '"':
+        self._position = match.end() if match else start
+        # Not _consume(), which would skip an unescaped line end.
+        if self._text[self._position : self._position + 1] != '"':
             raise self._malformed("the rest of a string")
-        self._at += 1
-        return self._text[start : self._at]
+        self._position += 1
+        return self._text[start : self._position]
 
     def integer(self, maximum: int) -> int:
-        """An integer 0..`maximum` without sign, fraction or exponent (`-0` is a float to serde_json)."""
+        """Read an integer 0..`maximum` without sign, fraction or exponent (`-0` is a float to serde_json)."""
         token = self._bare()
-        # The pattern bounds the length first: int() of thousands of digits raises by itself.
+        # The pattern limits the length: int() raises ValueError for thousands of digits.
         value = int(token) if _INTEGER.fullmatch(token) else -1
         if not 0 <= value <= maximum:
             raise self._unexpected(expected_integer(maximum))
-        self._at += len(token)
+        self._position += len(token)
         return value
 
     def boolean(self) -> bool:
-        """`true` or `false`."""
+        """Read `true` or `false`."""
         for word in ("true", "false"):
             if self._literal(word):
                 return word == "true"
         raise self._unexpected("expected true or false")
 
     def null(self) -> bool:
-        """Whether a `null` stands here; it is read if it does."""
+        """Read a `null` if it is next, and return whether it was."""
         return self._literal("null")
 
     def variant(self) -> str:
-        """The name of an enum's variant: a string, or serde's map form `{"name": null}`."""
+        """Read the name of an enum variant: a string, or serde's map form `{"name": null}`."""
         if self._peek() != "{":
             return self.string()
-        self._at += 1
+        self._position += 1
         name = self.string()
-        self._take(":")
+        self._consume(":")
         if not self.null():
             raise self._unexpected("expected null")
-        self._take("}")
+        self._consume("}")
         return name
 
     def skip(self) -> str:
-        """One value of any kind and depth, checked against the grammar only. Returns its text."""
+        """Skip one value, which only has to match the grammar, and return its text."""
         closers: list[str] = []
         opener = self._peek()
-        start = self._at
+        start = self._position
         while True:
             if opener in _CLOSER:
-                self._at += 1
+                self._position += 1
                 closers.append(_CLOSER[opener])
                 if self._peek() != closers[-1]:
                     self._skip_key(closers[-1])
@@ -311,11 +315,11 @@ class JsonReader:
             else:
                 self._skip_bare()
             while closers and self._peek() == closers[-1]:
-                self._at += 1
+                self._position += 1
                 closers.pop()
             if not closers:
-                return self._text[start : self._at]
-            self._take(",", f"a comma or {closers[-1]}")
+                return self._text[start : self._position]
+            self._consume(",", f"a comma or {closers[-1]}")
             self._skip_key(closers[-1])
             opener = self._peek()
 
@@ -324,16 +328,16 @@ class JsonReader:
             if self._peek() != '"':
                 raise self._unexpected("expected a key in double quotes")
             self._string_token()
-            self._take(":")
+            self._consume(":")
 
     def _skip_bare(self) -> None:
         token = self._bare()
         if token not in ("true", "false", "null") and not _NUMBER.fullmatch(token):
             raise self._malformed("a value")
-        self._at += len(token)
+        self._position += len(token)
 
     def end(self) -> None:
-        """Nothing but white space may follow."""
+        """Check that nothing but white space follows."""
         if self._peek():
             raise self._malformed("the end of the line")
 
@@ -344,40 +348,40 @@ class JsonReader:
             raise error.inside(name) from None
 
     def _peek(self) -> str:
-        """The next character that is not white space, or "" at the end; the cursor is put before it."""
-        char = self._text[self._at : self._at + 1]
+        """Move to the next character that is not white space and return it; "" at the end."""
+        char = self._text[self._position : self._position + 1]
         if char > " ":
             return char
-        match = _SPACE.match(self._text, self._at)
-        self._at = match.end() if match else self._at
-        return self._text[self._at : self._at + 1]
+        match = _SPACE.match(self._text, self._position)
+        self._position = match.end() if match else self._position
+        return self._text[self._position : self._position + 1]
 
-    def _take(self, char: str, what: str = "") -> None:
+    def _consume(self, char: str, what: str = "") -> None:
         if self._peek() != char:
             raise self._malformed(what or char)
-        self._at += 1
+        self._position += 1
 
     def _literal(self, word: str) -> bool:
         if self._bare() != word:
             return False
-        self._at += len(word)
+        self._position += len(word)
         return True
 
     def _bare(self) -> str:
-        """The text up to the next structural character; the cursor is put before it."""
+        """Return the text up to the next structural character, without moving behind it."""
         self._peek()
-        match = _BARE.match(self._text, self._at)
+        match = _BARE.match(self._text, self._position)
         return match[0] if match else ""
 
     def _unexpected(self, problem: str) -> SerdeError:
-        """The value here is of the wrong kind: say what was expected and show what stands here."""
+        """Return the error for a value of the wrong type: what was expected and what was found."""
         bare = self._bare()
-        string = _STRING.match(self._text, self._at)
-        end = string.end() + 1 if string else self._at + (len(bare) or 1)
-        token = self._text[self._at : end]
+        string = _STRING.match(self._text, self._position)
+        end = string.end() + 1 if string else self._position + (len(bare) or 1)
+        token = self._text[self._position : end]
         return SerdeError(f"{problem}, got {printable(token) or 'nothing'}")
 
     def _malformed(self, what: str) -> SerdeError:
-        """The text breaks the grammar here: say what would have been right."""
-        found = printable(self._text[self._at : self._at + 1]) or "the end of the line"
-        return SerdeError(f"expected {what} at column {self._at + 1}, got {found}")
+        """Return the error for text that violates the grammar."""
+        char = printable(self._text[self._position : self._position + 1]) or "the end of the line"
+        return SerdeError(f"expected {what} at column {self._position + 1}, got {char}")

@@ -20,12 +20,12 @@ TARGET = r"^(https?://\S+|cmd:.*\S.*|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$"
 
 
 class Thresholds(StrictModel):
-    """The score from which a case passes, 0 to 1 (spec, "Scoring overview").
+    """The scores at or above which cases pass, 0 to 1 (spec, "Scoring overview").
 
     Attributes:
-        accept: where the case expects an answer.
-        refuse: where the case expects a refusal.
-        by_type: by case type, before the two above; a case's own `expected.threshold` comes before all.
+        accept: for cases that expect an answer.
+        refuse: for cases that expect a refusal.
+        by_type: by case type; overrides the two above, and is overridden by the case's `expected.threshold`.
     """
 
     accept: Fraction = 0.8
@@ -34,12 +34,12 @@ class Thresholds(StrictModel):
 
 
 class Prices(StrictModel):
-    """What a model's tokens cost, where the price library doesn't know or isn't wanted.
+    """The prices of a model; they override those of the library `genai-prices`.
 
     Attributes:
-        input_per_million: for a million tokens that the model reads, in `currency`.
-        output_per_million: for a million tokens that it writes.
-        currency: the sign or code shown beside costs.
+        input_per_million: price of a million input tokens, in `currency`.
+        output_per_million: price of a million output tokens.
+        currency: the sign or code that is printed with costs.
     """
 
     input_per_million: Annotated[float, Field(ge=0)]
@@ -48,42 +48,42 @@ class Prices(StrictModel):
 
 
 class AtLeast(StrictModel):
-    """So many trials of a case have to pass.
+    """The rule that a case passes if at least so many of its trials pass.
 
     Attributes:
-        at_least: trials, 1 or more.
+        at_least: number of trials, 1 or more.
     """
 
     at_least: Annotated[int, Field(ge=1)]
 
 
-def _one_of_the_rules(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+def _validate_trials_rule(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     try:
         return handler(value)
     except ValidationError:
-        expected = "mean, all, any, or at_least with a number from 1"
+        expected = "mean, all, any, or at_least with a number of 1 or more"
         raise PydanticCustomError("trials", "a rule for trials", {"expected": expected}) from None
 
 
-Trials = Annotated[Literal["mean", "all", "any"] | AtLeast, WrapValidator(_one_of_the_rules)]
+Trials = Annotated[Literal["mean", "all", "any"] | AtLeast, WrapValidator(_validate_trials_rule)]
 
 
 class SuiteConfig(StrictModel):
-    """What `suite.yaml` says, for every pack; a pack adds its own rules in a subclass.
+    """The keys of `suite.yaml` that all packs share; a pack adds its own rules in a subclass.
 
     Attributes:
-        pack: the pack's name.
+        pack: the name of the pack.
         description: one line for lists and reports.
-        thresholds: when a case passes.
-        gates: conditions on the run; `completeness min 1.0` always applies unless a gate on completeness is named.
-        target: `package.module:attr`, `http://...` or `cmd:...`, where it is not the pack's reference target.
-        backend: who answers model calls, where no option says it.
-        model: which model answers, where no option says it.
-        guards: what stands between an agent and untrusted text, where no option says it.
-        prices: what tokens cost, by model.
-        trials: how a case's verdict is made of several trials: `mean` (the mean score reaches the threshold), `all`,
-            `any`, or `at_least: k` (so many pass); a trial that broke makes the case broken.
-        not_scoring: keys that change no score; a pack may name more of its own (see `cases.rules`).
+        thresholds: the scores at or above which cases pass.
+        gates: conditions on the run; `completeness min 1.0` is added unless there is a gate on completeness.
+        target: `package.module:attr`, `http://...` or `cmd:...`; None for the pack's reference target.
+        backend: the default backend for model calls.
+        model: the default model.
+        guards: the default guards between an agent and untrusted text.
+        prices: the prices of tokens, by model.
+        trials: how several trials decide a case: `mean` (the mean score reaches the threshold), `all`, `any`, or
+            `at_least: k` (k trials pass); an error in one trial makes the case an error.
+        not_scoring: keys that do not change a score; a pack may extend it (see `cases.load.scoring_sha256`).
     """
 
     pack: Name
@@ -102,11 +102,11 @@ class SuiteConfig(StrictModel):
     )
 
     def trials_rule(self) -> str | dict[str, int]:
-        """Give the rule for trials in plain JSON: `mean`, `all`, `any`, or `{"at_least": k}`."""
+        """Return the rule for trials as plain JSON: `mean`, `all`, `any`, or `{"at_least": k}`."""
         return self.trials if isinstance(self.trials, str) else {"at_least": self.trials.at_least}
 
     def all_gates(self) -> tuple[Gate, ...]:
-        """Give the gates of a run, the default one on completeness first (design 4)."""
+        """Return the gates of a run, the default gate on completeness first."""
         if any(gate.metric == "completeness" and gate.by is None for gate in self.gates):
             return self.gates
         return (Gate(metric="completeness", min=1.0), *self.gates)
@@ -114,14 +114,14 @@ class SuiteConfig(StrictModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """A suite that was found and read.
+    """A suite without its cases.
 
     Attributes:
-        name: the folder's name.
+        name: the name of the folder.
         path: the folder, absolute.
-        config: what its `suite.yaml` says, in the pack's own model.
-        sha256: hash of the scoring rules (`cases.rules`), hexadecimal; runs of the same hash are comparable.
-        bundled: whether it comes with the installed package instead of the project.
+        config: the content of `suite.yaml`, an instance of the pack's `suite_model`.
+        sha256: hash of the scoring rules (`scoring_sha256`), hexadecimal; runs with the same hash are comparable.
+        bundled: whether it is part of the installed package instead of the project.
     """
 
     name: str
@@ -136,5 +136,5 @@ class Suite:
         return self.path / "cases"
 
     def cassette_path(self, case_id: str) -> Path:
-        """Give the place of a case's cassette; `case_id` is a valid case id, so it stays in the folder."""
+        """Return the path of a case's cassette; `case_id` must be valid, so that the path stays in the folder."""
         return self.path / "fixtures" / f"{case_id}.json"

@@ -24,7 +24,7 @@ from pytest_packbench.cases.files import (
     unreadable_file,
 )
 from pytest_packbench.cases.load import parse_case
-from pytest_packbench.model.errors import CaseError, Problem
+from pytest_packbench.model.errors import CaseError, duplicate_id
 from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun
 
 if TYPE_CHECKING:
@@ -392,8 +392,7 @@ class Collector:
 
 def _say_twice(run: CaseRun, twin: str, name: str = "") -> None:
     if not run.problem:
-        problem = Problem("/id", f'"{name or run.name}" stands also in {twin}', "give it an id of its own")
-        run.problem = str(CaseError(run.where, [problem]))
+        run.problem = str(CaseError(run.where, [duplicate_id(name or run.name, twin)]))
 
 
 def marks_of(suite: Suite, loaded: LoadedCase | None) -> Iterator[pytest.MarkDecorator]:

@@ -283,7 +283,7 @@ class MarkedTests:
                 named = ", ".join(f"{key} {' or '.join(values)}" for key, values in asking.wanted.items())
                 raise MarkError(f'suite "{suite.name}" has no case{f" of {named}" if named else ""}')
             shard = self.contexts.settings.shard
-            found += [case for case in fitting if shard is None or case.claimed in shard]
+            found += [case for case in fitting if shard is None or case.written_id in shard]
         return found
 
     def context(self, run: MarkedRun) -> SuiteContext:

@@ -71,7 +71,7 @@ class SuiteRun:
     @property
     def trouble(self) -> list[str]:
         """What went wrong with the suite as a whole, a line each."""
-        return self.results.trouble
+        return self.results.problems
 
     @property
     def failed(self) -> bool:
@@ -100,8 +100,8 @@ class Recorder:
     def add(self, suite: Suite) -> None:
         """Keep a run of a suite, if there is none yet."""
         if suite.name not in self.runs:
-            kept = self.resumed.kept.get(suite.name) if self.resumed is not None else None
-            writer = RunWriter(self.base, suite.name, self.run_id, resumed=kept)
+            kept = self.resumed.prior.get(suite.name) if self.resumed is not None else None
+            writer = RunWriter(self.base, suite.name, self.run_id, prior=kept)
             self.runs[suite.name] = run = SuiteRun(suite=suite, results=RunResults(writer, lambda: self._head(run)))
 
     def select(self, suite_name: str, nodeid: str, place: Callable[[], CaseRef], target: str = "") -> None:
@@ -129,13 +129,13 @@ class Recorder:
         # off it: other plugins may write reports as JSON, and these are no values of that
         entries = report.__dict__.pop(ATTRIBUTE, None)
         if entries:
-            self.runs[entries[0].suite].results.take(entries)
+            self.runs[entries[0].suite].results.add_case(entries)
             return
         if report.passed:
             return
         nodeid = ungrouped(report.nodeid, self._runs_by_nodeid)
         run = self._runs_by_nodeid.get(nodeid)
-        if run is None or nodeid in run.results.told:
+        if run is None or nodeid in run.results.by_nodeid:
             return
         died = report.when not in {"setup", "call", "teardown"}
         kind = "skipped_elsewhere" if report.skipped else "worker_crashed" if died else "setup_broken"
@@ -144,9 +144,9 @@ class Recorder:
         entry = unscored_result(place, "not_run" if report.skipped else "error", kind, message)
         if died:
             known = self._known(run, place, read_worker_journals(run.results.writer.folder))
-            run.results.take(fill_missing_trials(known, entry, self.contexts.settings.trials, once=True))
+            run.results.add_case(fill_missing_trials(known, entry, self.contexts.settings.trials, once=True))
         else:
-            run.results.take((entry,))
+            run.results.add_case((entry,))
 
     def _known(
         self, run: SuiteRun, place: CaseRef, made: Mapping[str, Mapping[int, CaseResult]]
@@ -158,11 +158,11 @@ class Recorder:
         kept = {
             trial: carried_over_trial(one, place).result for trial, one in before.items() if one.case_sha256 == sha256
         }
-        return {**kept, **made.get(place.nodeid, {}), **run.results.untold(place.nodeid)}
+        return {**kept, **made.get(place.nodeid, {}), **run.results.unreported(place.nodeid)}
 
     def keep(self, entry: CaseResult) -> None:
         """Append an entry to the journal before pytest reports its item: what was paid for is not lost."""
-        self.runs[entry.suite].results.keep(entry)
+        self.runs[entry.suite].results.add_attempt(entry)
 
     def check_resumed(self) -> None:
         """See that what is resumed is the same run, and know what of it is in the journal already.
@@ -177,14 +177,14 @@ class Recorder:
         for run in self.runs.values():
             check_resumed(self.config, self.resumed, self._head(run))
         for run in self.runs.values():
-            run.results.go_on()
+            run.results.mark_journaled()
         self._spent += [spent] if spent is not None else []
 
     def begin_journals(self) -> None:
         """Begin the journals of what was selected, before workers put theirs beside them."""
         for run in self.runs.values():
             if run.selected:
-                run.results.begin()
+                run.results.open_journal()
 
     def _head(self, run: SuiteRun) -> Run:
         return replace(self._facts(run, [], self.started_ns), finished_at="", partial="")
@@ -232,7 +232,7 @@ class Recorder:
             scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.present else "whole",
             compared=True,
         )
-        writer.end_journal()
+        writer.close_journal()
         run.results.guard(partial(self._write, run, run.conclusion, earlier))
 
     def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup) -> None:
@@ -250,7 +250,7 @@ class Recorder:
             return ["not compared: this is a part; packbench compare takes the merged run"] if asked else []
         comparison = conclusion.comparison
         if comparison is None:
-            return [earlier.why] if earlier.why else []
+            return [earlier.reason] if earlier.reason else []
         from pytest_packbench.reports.diff import answer, diff_markdown, sentences
 
         name = comparison.baseline.run_id
@@ -261,14 +261,14 @@ class Recorder:
 
     def _take_unreported(self, run: SuiteRun, *, interrupted: bool) -> None:
         """Complete the entries of a session that ended early: what was made is kept, the rest was not run."""
-        idle = [nodeid for nodeid in run.selected if nodeid not in run.results.told]
+        idle = [nodeid for nodeid in run.selected if nodeid not in run.results.by_nodeid]
         made = read_worker_journals(run.results.writer.folder) if idle else {}
         kind, how = ("interrupted", "interrupted") if interrupted else ("stopped", "stopped early")
         for nodeid in idle:
             place = run.selected[nodeid]()
             unreached = unscored_result(place, "not_run", kind, f"not run: the session was {how}")
             known = self._known(run, place, made)
-            run.results.told[nodeid] = fill_missing_trials(known, unreached, self.contexts.settings.trials)
+            run.results.by_nodeid[nodeid] = fill_missing_trials(known, unreached, self.contexts.settings.trials)
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
         records = (entry.record for entry in run.ordered if entry.record is not None)
@@ -311,7 +311,7 @@ class Recorder:
         contexts, suite = self.contexts, run.suite
         pack, context = contexts.pack_of(suite), contexts.opened(suite)
         backend, model = (context.backend, context.model) if context is not None and context.backend else (None, None)
-        kept = run.results.writer.resumed
+        kept = run.results.writer.prior
         began = kept.run.started_at if kept is not None and kept.run is not None else ""
         return Run(
             run_id=self.run_id,

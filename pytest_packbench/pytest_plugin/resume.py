@@ -40,16 +40,16 @@ def resumed_run(config: pytest.Config, contexts: SessionSuites) -> ResumedRun | 
             told.get("folder", settings.resume),
             settings.output,
             contexts.suites,
-            home=settings.home,
-            anew=settings.resume_changed == "run",
+            relative_to=settings.home,
+            rerun_changed=settings.resume_changed == "run",
             recording_sha256=_recording_sha256,
-            shared=bool(told),
+            is_worker=bool(told),
         )
     except ResumeError as error:
         raise _usage_error(error) from None
     for name in told.get("dropped", ()):
-        if name in resumed.kept:
-            resumed.kept[name].drop_all()
+        if name in resumed.prior:
+            resumed.prior[name].clear()
     return resumed
 
 
@@ -81,15 +81,15 @@ class Changes:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Refuse, or forget, what was scored on another case than today's."""
-        for suite, kept in self._resumed.kept.items():
+        for suite, kept in self._resumed.prior.items():
             runs = [run for item in session.items if (run := run_of(item)) is not None and not run.own_test]
             due = [run for run in runs if run.suite.name == suite]
-            changed = [run.name for run in due if kept.is_of_another(run.name, _sha256(run))]
-            if changed and not self._resumed.anew:
-                refusal = self._resumed.refusal(suite, [f"{name_cases(changed)} changed"])
+            changed = [run.name for run in due if kept.was_scored_differently(run.name, _sha256(run))]
+            if changed and not self._resumed.rerun_changed:
+                refusal = self._resumed.refusal_message(suite, [f"{name_cases(changed)} changed"])
                 _refuse(session.config, f"{OPTION}: {refusal}")
             for case_id in changed:
-                kept.forget(case_id)
+                kept.discard(case_id)
 
 
 def _usage_error(error: ResumeError) -> pytest.UsageError:

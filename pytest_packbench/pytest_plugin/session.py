@@ -100,9 +100,9 @@ def _resume(config: pytest.Config, contexts: SessionSuites, *, late: bool) -> No
 
 def _check_from_files(resumed: ResumedRun) -> None:
     """Refuse a run with tests of the user's own by that name: told as another target it would look like a change."""
-    for suite, kept in resumed.kept.items():
+    for suite, kept in resumed.prior.items():
         named = kept.run.target.split(", ") if kept.run is not None else []
-        if any(name.startswith(TEST_TARGET_PREFIX) for name in named) and not resumed.anew:
+        if any(name.startswith(TEST_TARGET_PREFIX) for name in named) and not resumed.rerun_changed:
             raise pytest.UsageError(
                 f'--packbench-resume: run {resumed.run_id} of suite "{suite}" has tests of your own, which are not '
                 "resumed; start a new run"

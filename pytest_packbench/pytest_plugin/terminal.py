@@ -60,7 +60,7 @@ class Terminal:
         )
         lines = [head]
         if self._recorder.resumed is not None:
-            lines.append(self._recorder.resumed.told(suite.name))
+            lines.append(self._recorder.resumed.header_line(suite.name))
         if context is not None and context.caller.opaque and settings.mode == "fixture":
             lines.append(f"packbench: suite {suite.name}: pipeline not run: scoring only")
         return lines

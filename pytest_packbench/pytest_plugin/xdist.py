@@ -54,7 +54,7 @@ class Worker:
             base = resumed.base if resumed is not None else contexts.settings.output
             name: str = config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist sets it on workers
             self._journals = WorkerJournals(base, config.stash[RUN_ID], name)
-            ahead.keep = self._journals.keep
+            ahead.keep = self._journals.append
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note which tests of the user's own were selected: the controller knows them from here only."""
@@ -107,7 +107,7 @@ class Controller:
     def pytest_configure_node(self, node: Any) -> None:
         """Tell a worker which run is resumed."""
         if self._recorder.resumed is not None:
-            node.workerinput[RESUME] = self._recorder.resumed.for_worker()
+            node.workerinput[RESUME] = self._recorder.resumed.worker_input()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:

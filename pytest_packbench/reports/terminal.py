@@ -65,7 +65,7 @@ def expected_text(expected: ExpectedCalls, mode: str) -> str:
     parts = [
         f"about {_counted(expected.recorded, 'model call')}, as recorded" if expected.recorded else "",
         f"at least {_counted(expected.unrecorded, more)}, for cases without a recording" if expected.unrecorded else "",
-        f"{_counted(expected.own, 'attempt')} whose target asks no model of ours" if expected.own else "",
+        f"{_counted(expected.external, 'attempt')} whose target asks no model of ours" if expected.external else "",
     ]
     return f"packbench: {attempts} to be run in {mode} mode: {'; '.join(filter(None, parts)) or 'nothing to ask'}"
 

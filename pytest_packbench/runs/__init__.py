@@ -1,1 +1,1 @@
-"""A run's folder: written, read, resumed and merged here and nowhere else."""
+"""The folders of runs: writing, reading, resuming and merging them."""

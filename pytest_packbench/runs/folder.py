@@ -1,4 +1,4 @@
-"""The folders of runs, `<output>/<suite>/<run id>/`: found by what people name, and the names of their files."""
+"""Folders of runs, `<output>/<suite>/<run id>/`: the names of their files, and how users refer to a run."""
 
 from __future__ import annotations
 
@@ -16,99 +16,104 @@ ERRORS = "errors.jsonl"
 PAYLOADS = "payloads.jsonl"
 JOURNAL = "journal.jsonl"
 WORKER_JOURNALS = "journal.*.jsonl"
-"""Where workers of xdist keep what they have not told yet; the journal proper stands beside."""
+"""Pattern of the journals of xdist workers, beside the controller's journal."""
 DRAFTS = ".*.tmp"
+"""Pattern of files that were being replaced when a process was killed."""
 LATEST = "latest"
-"""Beside the runs of a suite: holds the id of the last complete one. Also the word for it where a run is asked for."""
+"""File beside the runs of a suite with the id of the last complete run; also the word that users write for that run."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ULID = re.compile("[0-9A-HJKMNP-TV-Z]{26}")
-_IGNORE = "# reports come and go; commit one by name where it has to stay\n*\n"
+_GITIGNORE = "# reports are not committed by default; use git add --force to keep one\n*\n"
 
 
 class StoredRunError(ValueError):
-    """A stored run can't be found or read: one line with the file and what is wrong."""
+    """A stored run is missing or unreadable; the message is one line with the file and the problem."""
 
 
 def is_run_id(text: str) -> bool:
-    """Whether a text is the id of a session's run, a ULID."""
+    """Return whether a text is a run id, a ULID."""
     return _ULID.fullmatch(text) is not None
 
 
 def ensure_gitignore(folder: Path) -> None:
-    """Make a folder, and in it a `.gitignore` that keeps its content out of git, unless there is one.
+    """Create a folder with a `.gitignore` that excludes its content; an existing `.gitignore` is left unchanged.
 
     Args:
-        folder: the folder; made with its parents where it is missing.
+        folder: the folder; it is created with its parents if it does not exist.
 
     Raises:
-        OSError: it can't be made.
+        OSError: the folder or the file cannot be created.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / ".gitignore"
     if not path.exists():
-        write_atomic(path, _IGNORE)
+        write_atomic(path, _GITIGNORE)
 
 
-def read_latest(place: Path) -> str:
-    """Read which run was the last complete one.
+def read_latest(suite_folder: Path) -> str:
+    """Return the id of the last complete run of a suite.
 
     Args:
-        place: the file `latest` of a suite's runs.
+        suite_folder: the folder of the suite's runs, which contains the file `latest`.
 
     Raises:
-        StoredRunError: it names no run.
-        OSError: it can't be read.
+        StoredRunError: the file does not contain a run id.
+        OSError: the file cannot be read.
     """
+    path = suite_folder / LATEST
     try:
-        run_id = place.read_text("utf-8").strip()
+        run_id = path.read_text("utf-8").strip()
     except UnicodeDecodeError:
         run_id = ""
-    # only a name: where the runs lie is not for a file to say
-    if not _NAME.fullmatch(run_id):
-        raise StoredRunError(f"{place}: holds no run id")
+    # an id and nothing else: the file must not point to another folder
+    if not is_run_id(run_id):
+        raise StoredRunError(f"{path}: does not contain a run id")
     return run_id
 
 
-def find_run_folder(given: Path, output: Path = OUTPUT) -> Path:
-    """Find the folder of a run.
+def find_run_folder(path: Path, output: Path = OUTPUT) -> Path:
+    """Return the folder of the run that a user names.
 
     Args:
-        given: the folder, a file in it, or `<suite>/latest`.
-        output: the folder of reports, from which it may be named, too.
+        path: the folder, a file in it, or `<suite>/latest`.
+        output: the folder of reports; `path` may also be relative to it.
 
     Raises:
-        StoredRunError: there is none.
-        OSError: `latest` can't be read.
+        StoredRunError: no such run exists.
+        OSError: `latest` cannot be read.
     """
-    for place in (given, output / given):
-        if place.name == LATEST and place.is_file():
-            return _latest_folder(place)
-        if place.is_dir():
-            return place
-        if place.is_file():
-            return place.parent
-    if given.name == LATEST:
-        raise StoredRunError(f"{output / given}: no complete run of this suite yet; run it, or give a run's folder")
-    raise StoredRunError(f"no run at {given}; expected a run's folder, or SUITE/latest")
+    for candidate in (path, output / path):
+        if candidate.name == LATEST and candidate.is_file():
+            return _latest_folder(candidate.parent)
+        if candidate.is_dir():
+            return candidate
+        if candidate.is_file():
+            return candidate.parent
+    if path.name == LATEST:
+        raise StoredRunError(
+            f"{output / path}: this suite has no complete run yet; run it, or pass the folder of a run"
+        )
+    raise StoredRunError(f"no run at {path}; expected the folder of a run, or SUITE/latest")
 
 
-def find_run_source(given: Path) -> Path:
-    """Find what a run is read from: a file of it as it is, else its folder.
+def find_run_source(path: Path) -> Path:
+    """Return the file that a user names if it is one, otherwise the folder of the run.
 
     Raises:
-        StoredRunError: there is none.
-        OSError: `latest` can't be read.
+        StoredRunError: no such run exists.
+        OSError: `latest` cannot be read.
     """
-    return given if given.is_file() and given.name != LATEST else find_run_folder(given)
+    return path if path.is_file() and path.name != LATEST else find_run_folder(path)
 
 
-def _latest_folder(place: Path) -> Path:
+def _latest_folder(suite_folder: Path) -> Path:
     try:
-        run_id = read_latest(place)
+        run_id = read_latest(suite_folder)
     except StoredRunError as error:
-        raise StoredRunError(f"{error}; run the suite again, or give a run's folder") from None
-    folder = place.parent / run_id
+        raise StoredRunError(f"{error}; run the suite again, or pass the folder of a run") from None
+    folder = suite_folder / run_id
     if not folder.is_dir():
-        raise StoredRunError(f"{place}: names the run {run_id}, which is not there any more; give a run's folder")
+        raise StoredRunError(
+            f"{suite_folder / LATEST}: the folder of run {run_id} no longer exists; pass the folder of a run"
+        )
     return folder

@@ -1,6 +1,6 @@
-"""The journal: entries as they come, one line each, so that a run that dies keeps what it had (design 4).
+"""The journal: results as they come, one line each, so that a run that is killed keeps what it had.
 
-Its first line is a head: what is true of the run, so that it can be resumed by what it was.
+Its first line is a header with the metadata of the run, so that the run can be resumed under the same conditions.
 """
 
 from __future__ import annotations
@@ -30,48 +30,48 @@ JOURNAL_VERSION = 1
 
 
 class JournalError(ValueError):
-    """A line of a journal is no entry, said in one line as `FILE:LINE: why`."""
+    """A line of a journal is not a result; the message is one line, `FILE:LINE: why`."""
 
 
 class Journal:
-    """Appends entries to a file. A last line that a crash cut short is completed or taken away when it is opened.
+    """Appends results to a file. A last line that a crash cut short is completed or removed when the file is opened.
 
-    While it is open it is held, so that nobody resumes a run that is under way.
+    The file is locked while it is open, so that a run in progress cannot be resumed.
 
     Args:
-        path: the file; made where it is missing, its folder exists.
-        head: gives what is true of the run; asked where the file is empty, and not written where it is None.
+        path: the file; it is created if it does not exist. Its folder must exist.
+        header: returns the metadata of the run; called when the file is empty. None writes no header.
 
     Attributes:
         path: the file.
 
     Raises:
-        OSError: the file can't be opened.
+        OSError: the file cannot be opened.
     """
 
-    def __init__(self, path: Path, head: Callable[[], Run] | None = None) -> None:
+    def __init__(self, path: Path, header: Callable[[], Run] | None = None) -> None:
         self.path = path
-        _mend(path)
-        # unbuffered: what a full disk refuses must not come back with a later line
+        _repair(path)
+        # unbuffered: a line that a full disk refused must not be written together with a later one
         self._file = path.open("ab", buffering=0)
-        lock(self._file)
+        try_lock(self._file)
         self._end = self._file.seek(0, os.SEEK_END)
-        if head is not None and self._end == 0:
-            self._write(_head_line(head()))
+        if header is not None and self._end == 0:
+            self._write(_header_line(header()))
 
-    def append(self, entry: CaseResult) -> None:
-        """Hand an entry to the operating system at once, as one line in one write.
+    def append(self, result: CaseResult) -> None:
+        """Pass a result to the operating system immediately, as one line in one write.
 
         Raises:
-            OSError: it can't be written; the journal ends with the entry before.
-            TypeError: the entry holds something that is not JSON.
+            OSError: the line cannot be written; the journal ends with the previous result.
+            TypeError: the result contains something that is not JSON.
             ValueError: the journal is closed.
         """
-        self._write(_line(entry.as_json()))
+        self._write(_line(result.as_json()))
 
     def _write(self, line: bytes) -> None:
         try:
-            _write_whole(self._file, line)
+            _write_all(self._file, line)
         except OSError:
             with suppress(OSError):
                 self._file.truncate(self._end)
@@ -79,201 +79,201 @@ class Journal:
         self._end += len(line)
 
     def close(self) -> None:
-        """Close the file; once more does nothing."""
+        """Close the file and release its lock; a closed journal can be closed again."""
         self._file.close()
 
     def __enter__(self) -> Self:
-        """Give the journal."""
+        """Return the journal."""
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Close it."""
+        """Close the journal."""
         self.close()
 
 
 def read_journal(path: Path) -> list[CaseResult]:
-    """Read the entries of a journal in the order in which they came.
+    """Return the results of a journal in the order in which they were appended.
 
-    A last line without its end that can't be read was cut short by a crash and is left out.
+    A last line without a line end that cannot be read was cut short by a crash and is ignored.
 
     Returns:
-        All entries, of cases that ran twice both.
+        All results; both results of a case that ran twice.
 
     Raises:
-        OSError: the file can't be read.
-        JournalError: any other line is no entry.
+        OSError: the file cannot be read.
+        JournalError: another line is not a result.
     """
-    entries = []
-    for data, where in _objects(path):
+    results = []
+    for data, location in _objects(path):
         if HEADER_KEY not in data:
             try:
-                entries.append(parse_result(data))
+                results.append(parse_result(data))
             except JournalError as error:
-                raise JournalError(f"{where}: {error}") from None
-    return entries
+                raise JournalError(f"{location}: {error}") from None
+    return results
 
 
 def read_header(path: Path) -> Run | None:
-    """Read what a journal says of its run; None where it has no head: it is empty, or an older version wrote it.
+    """Return the run of a journal's header; None without one: the file is empty, or an older version wrote it.
 
     Raises:
-        OSError: the file can't be read.
-        JournalError: the head is of another version or tells of no run, or the first line is nothing of a journal.
+        OSError: the file cannot be read.
+        JournalError: the header has another version or does not describe a run, or the first line is not part of a
+            journal.
     """
-    head, _ = next(_objects(path), ({}, ""))
-    if HEADER_KEY not in head:
+    header, _ = next(_objects(path), ({}, ""))
+    if HEADER_KEY not in header:
         return None
-    if head[HEADER_KEY] != JOURNAL_VERSION:
-        raise JournalError(
-            f"{path}:1: /{HEADER_KEY}: got {head[HEADER_KEY]!r:.60}; this program reads {JOURNAL_VERSION}"
-        )
-    run = head.get("run")
+    if header[HEADER_KEY] != JOURNAL_VERSION:
+        found = f"{header[HEADER_KEY]!r:.60}"
+        raise JournalError(f"{path}:1: /{HEADER_KEY}: got {found}; this version reads {JOURNAL_VERSION}")
+    run = header.get("run")
     if not isinstance(run, dict):
         raise JournalError(f"{path}:1: /run: expected an object")
     try:
         return parse_run(run)
     except RunFieldError as error:
-        told = "not what a run is" if error.name else error.value
-        raise JournalError(f"{path}:1: /run: {told}") from None
+        problem = f"not a run: unexpected {error.name}" if error.name else error.value
+        raise JournalError(f"{path}:1: /run: {problem}") from None
 
 
-def rewrite_journal(path: Path, run: Run, entries: Iterable[CaseResult]) -> None:
-    """Put a journal of a run and its entries in the place of an older one, whole or not at all.
+def rewrite_journal(path: Path, run: Run, results: Iterable[CaseResult]) -> None:
+    """Replace a journal atomically.
 
     Args:
-        path: the file; its folder exists.
-        run: what is true of the run.
-        entries: what it has so far, one line each.
+        path: the file; its folder must exist.
+        run: the metadata for the header.
+        results: the results, one line each.
 
     Raises:
-        OSError: it can't be written; an older one is untouched.
+        OSError: the file cannot be written; an existing journal is unchanged.
     """
     with replace_atomic(path) as file:
-        file.write(_head_line(run))
-        for entry in entries:
-            file.write(_line(entry.as_json()))
+        file.write(_header_line(run))
+        for result in results:
+            file.write(_line(result.as_json()))
 
 
 class WorkerJournals:
-    """Keeps the attempts of a live run as they end: a worker reports a case when all its trials are over.
+    """Stores the attempts of a live run as they end: an xdist worker reports a case only after its last trial.
 
     Args:
         base: the folder of reports.
-        run_id: the session's.
-        worker: the worker's name.
+        run_id: the id of the session's run.
+        worker: the name of the worker.
     """
 
     def __init__(self, base: Path, run_id: str, worker: str) -> None:
         self._base = base
         self._run_id = run_id
         self._name = f"journal.{worker}-{os.getpid()}.jsonl"
-        self._open: dict[str, Journal] = {}
+        self._journals: dict[str, Journal] = {}
 
-    def keep(self, result: CaseResult) -> None:
-        """Append a result; where that can't be done the controller says so, which writes to the same folder."""
-        # the folder is the controller's to make: on another machine there is none, and nothing is to be left there
+    def append(self, result: CaseResult) -> None:
+        """Append a result; write errors are left to the controller, which writes to the same folder."""
+        # the controller creates the folder: on another machine it does not exist, and nothing is to be left there
         folder = self._base / result.suite / self._run_id
         with suppress(OSError):
-            if result.suite not in self._open:
-                self._open[result.suite] = Journal(folder / self._name)
-            self._open[result.suite].append(result)
+            if result.suite not in self._journals:
+                self._journals[result.suite] = Journal(folder / self._name)
+            self._journals[result.suite].append(result)
 
     def close(self) -> None:
-        """Close them."""
-        for journal in self._open.values():
+        """Close all journals."""
+        for journal in self._journals.values():
             journal.close()
 
 
 def read_worker_journals(folder: Path) -> dict[str, dict[int, CaseResult]]:
-    """Read what workers of xdist finished, by node id and trial; what of a run's folder can't be read is left out."""
-    found: dict[str, dict[int, CaseResult]] = {}
-    for part in sorted(folder.glob(WORKER_JOURNALS)):
+    """Return the attempts in the journals of xdist workers, by node id and trial; unreadable journals are ignored."""
+    attempts: dict[str, dict[int, CaseResult]] = {}
+    for path in sorted(folder.glob(WORKER_JOURNALS)):
         with suppress(OSError, JournalError):
-            for result in read_journal(part):
-                found.setdefault(result.nodeid, {})[result.trial] = result
-    return found
+            for result in read_journal(path):
+                attempts.setdefault(result.nodeid, {})[result.trial] = result
+    return attempts
 
 
-def lock(file: FileIO) -> bool:
-    """Hold an open file until it is closed or the process ends, however it ends.
+def try_lock(file: FileIO) -> bool:
+    """Lock an open file until it is closed or the process ends, even if the process is killed.
 
     Returns:
-        Whether it is ours; also where nothing can be held.
+        False if another process has locked the file; True otherwise, also where the file system has no locks.
     """
+    # a run without cases needs no lock
+    from filelock import lock_descriptor
+
     try:
-        import fcntl
-    except ImportError:
-        return True
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        return lock_descriptor(file.fileno(), blocking=False)
     except OSError:
         # a file system without locks
         return True
-    return True
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds a file; False where there is none, or where it can't be told."""
+    """Return whether another open file has locked a file; False if it does not exist or cannot be locked."""
     with suppress(OSError), path.open("rb", buffering=0) as file:
-        return not lock(file)
+        return not try_lock(file)
     return False
 
 
-def last_attempts(entries: Iterable[CaseResult]) -> list[CaseResult]:
-    """Keep the last entry of each trial of each case, in the order in which they came first."""
-    return list({(entry.suite, entry.test_id, entry.trial): entry for entry in entries}.values())
+def last_attempts(results: Iterable[CaseResult]) -> list[CaseResult]:
+    """Return the last result of each trial of each case, in the order in which the trials first appear."""
+    return list({(result.suite, result.test_id, result.trial): result for result in results}.values())
 
 
 def parse_result(data: dict[str, Any]) -> CaseResult:
-    """Make an entry of what a line holds.
+    """Parse the object of a line.
 
     Raises:
-        JournalError: a key is missing or unknown, or a value is of another type or range.
+        JournalError: a key is missing or unknown, or a value has the wrong type or range.
     """
     from pytest_packbench.model.checks import result_problem
 
     try:
-        entry = CaseResult.from_json(data)
+        result = CaseResult.from_json(data)
     except (TypeError, KeyError, ValueError) as error:
-        raise JournalError(f"no entry: {type(error).__name__}: {' '.join(str(error).split())}") from None
-    problem = result_problem(entry)
+        raise _not_a_result(error) from None
+    problem = result_problem(result)
     if problem is not None:
-        raise JournalError(f"no entry: {problem[0]}: {problem[1]}")
-    return entry
+        raise JournalError(f"not a result: {problem[0]}: {problem[1]}")
+    return result
 
 
-def _write_whole(file: FileIO, line: bytes) -> None:
+def _not_a_result(error: Exception) -> JournalError:
+    return JournalError(f"not a result: {type(error).__name__}: {' '.join(str(error).split())}")
+
+
+def _write_all(file: FileIO, line: bytes) -> None:
     written = file.write(line)
     while written < len(line):
-        # what is left says why there is no room for it
+        # writing the rest raises the reason why only a part was written
         written += file.write(line[written:])
 
 
 def _objects(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
-    """Give the object of each line, and where it stands; without a last line that was cut short."""
+    """Yield the object of each line with its location, without a last line that was cut short."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
-            where = f"{path}:{number}"
+            location = f"{path}:{number}"
             try:
-                found = _object(line)
-                if not line.endswith(b"\n") and HEADER_KEY not in found:
-                    parse_result(found)
+                data = _parse_line(line)
+                if not line.endswith(b"\n") and HEADER_KEY not in data:
+                    parse_result(data)
             except JournalError as error:
                 if not line.endswith(b"\n"):
                     return
-                raise JournalError(f"{where}: {error}") from None
-            yield found, where
+                raise JournalError(f"{location}: {error}") from None
+            yield data, location
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def _parse_line(line: bytes) -> dict[str, Any]:
     try:
         data = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise JournalError(f"no entry: {type(error).__name__}: {' '.join(str(error).split())}") from None
+        raise _not_a_result(error) from None
     if not isinstance(data, dict):
-        raise JournalError("no entry: expected an object")
+        raise JournalError("not a result: expected an object")
     return data
 
 
@@ -281,11 +281,12 @@ def _line(data: dict[str, Any]) -> bytes:
     return compact_json(data, finite=False) + b"\n"
 
 
-def _head_line(run: Run) -> bytes:
+def _header_line(run: Run) -> bytes:
     return _line({HEADER_KEY: JOURNAL_VERSION, "run": asdict(run)})
 
 
-def _mend(path: Path) -> None:
+def _repair(path: Path) -> None:
+    """Complete a last line that lacks only its line end; remove one that is cut short."""
     if not path.exists():
         return
     with path.open("rb+") as file:
@@ -295,7 +296,7 @@ def _mend(path: Path) -> None:
         if not last or last.endswith(b"\n"):
             return
         try:
-            data = _object(last)
+            data = _parse_line(last)
             if HEADER_KEY not in data:
                 parse_result(data)
         except JournalError:

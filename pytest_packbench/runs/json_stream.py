@@ -1,4 +1,8 @@
-"""Walking through one large JSON document without holding it: a report may be hundreds of megabytes."""
+"""Incremental reading of one large JSON document; a report may be hundreds of megabytes.
+
+Not `ijson`: its C parser takes 1.4 times as long on a report of 20,000 cases (its Python parser 24 times), rejects
+integers over 64 bits, replaces escaped surrogates without an error, and its messages span lines and name no position.
+"""
 
 from __future__ import annotations
 
@@ -10,104 +14,104 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-_PIECE: Final = 1 << 18
+_CHUNK_SIZE: Final = 1 << 18
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
-# a string, array or object says itself where it ends; a number only by what follows it
-_CLOSED: Final = frozenset('"]}')
-_AFTER: Final = frozenset(",]} \t\n\r")
+# strings, arrays and objects have a closing character; the end of a number is known only by what follows it
+_CLOSING: Final = frozenset('"]}')
+_AFTER_VALUE: Final = frozenset(",]} \t\n\r")
 
 
 class JsonStreamError(ValueError):
-    """The document is no JSON, or another value stands where one is walked: says the character."""
+    """The document is not JSON, or a value has another type than the caller requested; names the character."""
 
 
 class JsonStream:
-    """A place in a JSON document that goes forward only.
+    """A cursor that moves forward through a JSON document.
 
-    Whoever walks takes each value in one of three ways before going on: `value`, `skip`, or the loop over its
-    `members` or `items`. A loop that is left early leaves the place where it was.
+    The caller consumes each value in one of three ways before the next: `value`, `skip`, or a loop over its `members`
+    or `items`. Leaving such a loop early leaves the cursor where it was.
 
     Args:
-        file: the document, opened as text with `newline=""`; read piece by piece.
-        piece: characters to read at once.
+        file: the document, opened as text with `newline=""`; read in chunks.
+        chunk_size: characters to read at once.
     """
 
-    def __init__(self, file: TextIO, *, piece: int = _PIECE) -> None:
+    def __init__(self, file: TextIO, *, chunk_size: int = _CHUNK_SIZE) -> None:
         self._file = file
-        self._piece = piece
-        self._text = ""
-        self._at = 0
-        self._before = 0
-        self._ended = False
+        self._chunk_size = chunk_size
+        self._buffer = ""
+        self._position = 0
+        self._discarded = 0
+        self._at_end = False
         self._decode = json.JSONDecoder().raw_decode
 
     def value(self) -> Any:
-        """Give the value here, whole, and go past it.
+        """Return the whole value at the cursor and move behind it.
 
         Raises:
-            WalkError: there is none, or it is no JSON.
-            RecursionError: it is nested too deeply.
+            JsonStreamError: there is no value, or it is not JSON.
+            RecursionError: the value is nested too deeply.
         """
         self._peek()
         while True:
             try:
-                found, end = self._decode(self._text, self._at)
+                value, end = self._decode(self._buffer, self._position)
             except json.JSONDecodeError as error:
-                if not self._more():
-                    raise self._wrong(error.msg, error.pos) from None
+                if not self._read_more():
+                    raise self._error(error.msg, error.pos) from None
                 continue
             except ValueError:
-                # Python reads no integer of more than 4,300 digits
-                raise self._wrong("A number of thousands of digits") from None
-            whole = self._text[end - 1] in _CLOSED or self._text[end : end + 1] in _AFTER
-            if whole or not self._more():
-                self._at = end
-                return found
+                # Python converts no integer of more than 4,300 digits
+                raise self._error("A number of thousands of digits") from None
+            is_whole = self._buffer[end - 1] in _CLOSING or self._buffer[end : end + 1] in _AFTER_VALUE
+            if is_whole or not self._read_more():
+                self._position = end
+                return value
 
     def members(self) -> Iterator[str]:
-        """Walk over an object's keys; the value of each is to be taken before the next.
+        """Iterate over the keys of the object at the cursor; consume the value of each key before the next.
 
         Raises:
-            WalkError: no object stands here, or it is no JSON.
+            JsonStreamError: the value at the cursor is not an object, or is not JSON.
         """
         if self._peek() != "{":
-            raise self._wrong("Expecting an object")
-        self._at += 1
+            raise self._error("Expecting an object")
+        self._position += 1
         if self._peek() == "}":
-            self._at += 1
+            self._position += 1
             return
         while True:
             if self._peek() != '"':
-                raise self._wrong("Expecting property name enclosed in double quotes")
+                raise self._error("Expecting property name enclosed in double quotes")
             key = self.value()
-            self._take(":")
+            self._consume(":")
             yield key
-            if self._take(",}") == "}":
+            if self._consume(",}") == "}":
                 return
 
     def items(self) -> Iterator[None]:
-        """Walk over an array; each item is to be taken before the next.
+        """Iterate over the array at the cursor; consume each item before the next.
 
         Raises:
-            WalkError: no array stands here, or it is no JSON.
+            JsonStreamError: the value at the cursor is not an array, or is not JSON.
         """
         if self._peek() != "[":
-            raise self._wrong("Expecting an array")
-        self._at += 1
+            raise self._error("Expecting an array")
+        self._position += 1
         if self._peek() == "]":
-            self._at += 1
+            self._position += 1
             return
         while True:
             yield
-            if self._take(",]") == "]":
+            if self._consume(",]") == "]":
                 return
 
-    def begins(self, bracket: str) -> bool:
-        """Tell whether an object (`{`) or an array (`[`) begins here."""
+    def starts_with(self, bracket: str) -> bool:
+        """Return whether an object (`{`) or an array (`[`) starts at the cursor."""
         return self._peek() == bracket
 
     def skip(self) -> None:
-        """Go past the value here, holding no more of it than the largest item of an array in it."""
+        """Move behind the value at the cursor; at most one array item of it is in memory at a time."""
         first = self._peek()
         if first == "{":
             for _ in self.members():
@@ -119,42 +123,42 @@ class JsonStream:
             self.value()
 
     def end(self) -> None:
-        """Check that the document ends here.
+        """Check that nothing but white space follows.
 
         Raises:
-            WalkError: it goes on.
+            JsonStreamError: something follows.
         """
-        if self._peek(wanted=False):
-            raise self._wrong("Extra data")
+        if self._peek(required=False):
+            raise self._error("Extra data")
 
-    def _peek(self, *, wanted: bool = True) -> str:
+    def _peek(self, *, required: bool = True) -> str:
         while True:
-            self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]  # it matches nothing, too
-            if self._at < len(self._text):
-                return self._text[self._at]
-            if not self._more():
-                if wanted:
-                    raise self._wrong("Expecting value")
+            self._position = _SPACE.match(self._buffer, self._position).end()  # type: ignore[union-attr]  # it matches the empty string
+            if self._position < len(self._buffer):
+                return self._buffer[self._position]
+            if not self._read_more():
+                if required:
+                    raise self._error("Expecting value")
                 return ""
 
-    def _take(self, allowed: str) -> str:
-        found = self._peek()
-        if found not in allowed:
-            raise self._wrong(f"Expecting {' or '.join(allowed)}")
-        self._at += 1
-        return found
+    def _consume(self, allowed: str) -> str:
+        char = self._peek()
+        if char not in allowed:
+            raise self._error(f"Expecting {' or '.join(allowed)}")
+        self._position += 1
+        return char
 
-    def _more(self) -> bool:
-        if self._ended:
+    def _read_more(self) -> bool:
+        if self._at_end:
             return False
-        rest = len(self._text) - self._at
-        # as much again as there is: what is large is not tried too often
-        piece = self._file.read(max(self._piece, rest))
-        self._ended = not piece
-        self._before += self._at
-        self._text, self._at = self._text[self._at :] + piece, 0
-        return not self._ended
+        remaining = len(self._buffer) - self._position
+        # at least as much again as is buffered, so that a large value is not decoded from its start too often
+        chunk = self._file.read(max(self._chunk_size, remaining))
+        self._at_end = not chunk
+        self._discarded += self._position
+        self._buffer, self._position = self._buffer[self._position :] + chunk, 0
+        return not self._at_end
 
-    def _wrong(self, message: str, at: int | None = None) -> JsonStreamError:
-        place = self._before + (self._at if at is None else at)
-        return JsonStreamError(f"{message} at character {place + 1}")
+    def _error(self, message: str, position: int | None = None) -> JsonStreamError:
+        character = self._discarded + (self._position if position is None else position)
+        return JsonStreamError(f"{message} at character {character + 1}")

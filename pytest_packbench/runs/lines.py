@@ -1,8 +1,7 @@
-"""Lines of JSON: written compact, and read from `records.jsonl`, `errors.jsonl` and `payloads.jsonl` one by one.
+"""JSON Lines: writing compact JSON, and reading `records.jsonl`, `errors.jsonl` and `payloads.jsonl` line by line.
 
-For a report on any number of records the framing is that of the original report (reference, original-harness.md):
-lines end at a line feed, Unicode white space around a line does not count, blank lines are skipped, everything else has
-to be read or aborts.
+`read_records` and `read_errors` split lines as Rust's eval report does: a line ends at a line feed, Unicode white space
+around it is ignored, blank lines are skipped, and any other line that cannot be read is an error.
 """
 
 from __future__ import annotations
@@ -31,28 +30,28 @@ if TYPE_CHECKING:
 
 
 STDIN = "-"
-MOST_NAMED = 10
-# White_Space of Unicode, which Rust trims; str.strip() would take U+001C to U+001F too
-_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-_READ_AT_ONCE = 1 << 20
-_WRITTEN_AT_ONCE = 1 << 18
+MAX_SKIPPED_NAMED = 10
+# Unicode White_Space, which Rust trims; str.strip() would also remove U+001C to U+001F
+_WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+_READ_BUFFER = 1 << 20
+_WRITE_BUFFER = 1 << 18
 _SCALARS = (str, int)
-_CAREFUL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_FINITE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-_Line = TypeVar("_Line")
+_ANY_NUMBER_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_FINITE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+LineT = TypeVar("LineT")
 
 
 class RecordLineError(ValueError):
-    """A line that can't be read, said in one line as `FILE:LINE why`."""
+    """A line cannot be read; the message is one line, `FILE:LINE why`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSource:
-    """Where records come from.
+    """Where records are read from.
 
     Attributes:
-        records: a file's path as the caller wrote it, or `-` for standard input.
-        errors: the `errors.jsonl` beside it, which need not exist; None where no folder was named.
+        records: the path of a file as the caller wrote it, or `-` for standard input.
+        errors: the `errors.jsonl` in the same folder, which need not exist; None unless a folder was named.
     """
 
     records: str
@@ -64,32 +63,32 @@ class SkippedLines:
     """The lines that could not be read.
 
     Attributes:
-        count: how many.
-        first: the first `MOST_NAMED` of them, as `FILE:LINE why`.
+        count: their number.
+        first: the first `MAX_SKIPPED_NAMED` of them, as `FILE:LINE why`.
     """
 
     count: int = 0
     first: list[str] = field(default_factory=list)
 
     def add(self, problem: str) -> None:
-        """Count one line."""
+        """Add one line."""
         self.count += 1
-        if len(self.first) < MOST_NAMED:
+        if len(self.first) < MAX_SKIPPED_NAMED:
             self.first.append(problem)
 
 
 class ErrorLine(NamedTuple):
-    """One line of `errors.jsonl` (design 5).
+    """One line of `errors.jsonl`.
 
     Attributes:
-        run_id: the run.
-        test_id: the case; begins with the suite's name and a colon.
+        run_id: the id of the run.
+        test_id: the case; starts with the suite's name and a colon.
         verdict: one of `VERDICTS`.
-        kind: the reason's name, `skip` or `xfail` for a quarantined case.
-        trial: which of several attempts it was; 0 where the line doesn't tell.
-        message: one line for people.
+        kind: the name of the reason; `skip` or `xfail` for a quarantined case.
+        trial: the number of the attempt, from 0; 0 if the line has none.
+        message: the reason in one line.
         file: the case file as the node id names it.
-        timestamp: when the case ended.
+        timestamp: when the case ended, `YYYY-MM-DDTHH:MM:SS.mmmZ`.
     """
 
     run_id: str
@@ -102,37 +101,37 @@ class ErrorLine(NamedTuple):
     timestamp: str = ""
 
 
-# what a report counts by
-_COUNTED = ERROR_LINE_FIELDS[:4]
-_PAYLOAD_TEXTS = ("run_id", "test_id", "case_id")
+# the fields that a report counts by
+_COUNTED_FIELDS = ERROR_LINE_FIELDS[:4]
+_PAYLOAD_FIELDS = ("run_id", "test_id", "case_id")
 
 
 def compact_json(value: Any, *, finite: bool = True) -> bytes:
-    r"""Write plain JSON without spaces as UTF-8, on one line; a surrogate, which UTF-8 can't hold, as its escape.
+    r"""Return plain JSON as UTF-8 on one line without spaces; a surrogate, which UTF-8 lacks, becomes its escape.
 
     Args:
-        value: plain JSON: objects with keys that are texts, arrays, texts, numbers, true, false and null.
-        finite: whether numbers have to be finite; else `NaN`, `Infinity` and `-Infinity` are written.
+        value: plain JSON: objects with strings as keys, arrays, strings, numbers, true, false and null.
+        finite: whether all numbers must be finite; otherwise `NaN`, `Infinity` and `-Infinity` are written.
 
     Raises:
-        TypeError: something in it is no JSON; not each such thing is noticed.
-        ValueError: a number is not finite where it has to be, or something holds itself.
-        RecursionError: it is nested too deeply.
+        TypeError: the value contains something that is not JSON; not every such object is detected.
+        ValueError: a number is not finite although it must be, or the value contains itself.
+        RecursionError: the value is nested too deeply.
     """
     try:
-        # several times as fast, but it takes no surrogate and no deep nesting
+        # several times as fast as `json`, but it rejects surrogates and deep nesting
         text = to_json(value, inf_nan_mode="constants")
     except ValueError:
-        return encode_utf8((_FINITE if finite else _CAREFUL).encode(value))
+        return encode_utf8((_FINITE_ENCODER if finite else _ANY_NUMBER_ENCODER).encode(value))
     if finite and (b"NaN" in text or b"Infinity" in text):
-        # a text may hold these words as well
-        _FINITE.encode(value)
+        # the words may also be part of a string
+        _FINITE_ENCODER.encode(value)
     return text
 
 
 def finite_json(value: Any) -> Any:
-    """Copy a value into plain JSON: tuples become arrays, keys texts, and a number that is not finite null."""
-    # most values are scalars, and there are many
+    """Copy a value as plain JSON: tuples become arrays, keys strings, and numbers that are not finite null."""
+    # the most frequent case first
     if value is None or isinstance(value, _SCALARS):
         return value
     if isinstance(value, dict):
@@ -146,18 +145,18 @@ def finite_json(value: Any) -> Any:
 
 @contextmanager
 def open_jsonl(path: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Open a file for JSON objects, one a line; it takes the place of an older one when the block ends well.
+    """Open a file for JSON objects, one per line; it replaces an existing file when the block ends without an error.
 
     Args:
-        path: the file; its folder exists.
+        path: the file; its folder must exist.
 
     Yields:
-        What writes one object; raises OSError where it can't be written, ValueError for a number that is not finite.
+        A function that writes one object; it raises OSError if writing fails, ValueError if a number is not finite.
 
     Raises:
-        OSError: it can't be written; an older file is untouched and nothing is left beside it.
+        OSError: the file cannot be written; an existing file is unchanged.
     """
-    with replace_atomic(path, buffer=_WRITTEN_AT_ONCE) as file:
+    with replace_atomic(path, buffer=_WRITE_BUFFER) as file:
 
         def write(line: dict[str, Any]) -> None:
             file.write(compact_json(line) + b"\n")
@@ -166,7 +165,7 @@ def open_jsonl(path: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
 
 
 def record_source(name: str) -> RecordSource:
-    """Find what to read by a file of records, `-` for standard input, or a run's folder, which tells errors too."""
+    """Return the source of a name: a file of records, `-` for standard input, or the folder of a run."""
     folder = Path(name)
     if name == STDIN or not folder.is_dir():
         return RecordSource(name)
@@ -179,64 +178,64 @@ def read_records(
     """Read the records of a source in order.
 
     Args:
-        source: where they come from.
-        strict: accept exactly the lines that Rust accepts; our own object is kept where it can be read.
-        skipped: counts the lines that can't be read; without it the first of them aborts.
+        source: where they are read from.
+        strict: accept exactly the lines that Rust accepts; a readable `packbench` object is kept.
+        skipped: collects the lines that cannot be read; without it the first of them is an error.
 
     Yields:
-        One record a line that is not blank.
+        One record per line that is not blank.
 
     Raises:
-        StreamError: a line is no record, or one of another schema version.
-        OSError: the file can't be read.
+        RecordLineError: a line is not a record, or has another schema version.
+        OSError: the file cannot be read.
     """
     return _read(source.records, _strict_record if strict else _open_record, skipped)
 
 
 def read_errors(source: RecordSource, *, skipped: SkippedLines | None = None) -> Iterator[ErrorLine]:
-    """Read the lines of the `errors.jsonl` of a source as `read_records` does; none where it has no such file."""
+    """Read the `errors.jsonl` of a source as `read_records` does; nothing if there is no such file."""
     if source.errors is None or not Path(source.errors).exists():
         return iter(())
     return _read(source.errors, _error_line, skipped)
 
 
 def read_run_records(path: Path) -> Iterator[tuple[str, EvalRecord]]:
-    """Read the records of a stored run in order, our own object in them checked.
+    """Read the records of a stored run in order and validate their `packbench` objects.
 
     Yields:
-        Where the line stands, as `FILE:LINE`, and its record; lines that are blank are left out.
+        The location of the line, `FILE:LINE`, and its record; blank lines are skipped.
 
     Raises:
-        StoredRunError: a line is no record, or our object in it is not what it should be.
-        OSError: the file can't be read.
+        StoredRunError: a line is not a record, or its `packbench` object is invalid.
+        OSError: the file cannot be read.
     """
-    # a report of a million records reads them without these models
+    # a report on a million records does without these schemas
     from pytest_packbench.model.checks import extension_problem
 
-    for where, line in _lines(path):
+    for location, line in _lines(path):
         try:
             record = EvalRecord.from_json_line(line, strict=False)
         except RecordError as error:
-            raise StoredRunError(f"{where}: {error}") from None
+            raise StoredRunError(f"{location}: {error}") from None
         problem = extension_problem(record.packbench) if record.packbench else None
         if problem is not None:
-            raise StoredRunError(f"{where}: {problem}")
-        yield where, record
+            raise StoredRunError(f"{location}: {problem}")
+        yield location, record
 
 
 def read_run_errors(path: Path, run_id: str) -> Iterator[ErrorLine]:
-    """Read the error lines of a stored run in order; those of other runs in the file are left out.
+    """Read the error lines of a stored run in order; lines of other runs in the file are skipped.
 
     Raises:
-        StoredRunError: a line is no such object.
-        OSError: the file can't be read.
+        StoredRunError: a line is not an error line.
+        OSError: the file cannot be read.
     """
-    for where, data in _values(path):
+    for location, data in _values(path):
         if not isinstance(data, dict) or not all(isinstance(data.get(name, ""), str) for name in ERROR_LINE_FIELDS):
-            raise StoredRunError(f"{where}: expected an object with {', '.join(ERROR_LINE_FIELDS)}")
+            raise StoredRunError(f"{location}: expected an object with {', '.join(ERROR_LINE_FIELDS)}")
         if data.get("verdict") not in VERDICTS or not data.get("test_id"):
-            raise StoredRunError(f"{where}: expected a test_id, and a verdict of {', '.join(VERDICTS)}")
-        # runs may be joined in one file; those of another suite belong to its records
+            raise StoredRunError(f"{location}: expected a test_id, and a verdict of {', '.join(VERDICTS)}")
+        # a file may contain the lines of several runs
         if data.get("run_id") == run_id:
             texts = {name: data.get(name, "") for name in ERROR_LINE_FIELDS}
             trial = data.get("trial", 0)
@@ -247,65 +246,63 @@ def read_payloads(path: Path) -> Iterator[tuple[tuple[str, int], Any]]:
     """Read the results that a run stored, in order.
 
     Yields:
-        The case's test id and the trial, and the result as the target gave it.
+        The case's test id and the trial, and the result that the target returned.
 
     Raises:
-        StoredRunError: there is no such file, or a line of it can't be read.
-        OSError: the file can't be read.
+        StoredRunError: the file does not exist, or a line of it cannot be read.
+        OSError: the file cannot be read.
     """
     if not path.is_file():
-        raise StoredRunError(f"{path}: the run kept no results; nothing can be scored again")
+        raise StoredRunError(f"{path}: not found: the run stored no results to score again")
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             try:
                 data = json.loads(line)
-                found = (str(data["test_id"]), int(data.get("trial", 0))), data["result"]
+                attempt, payload = (str(data["test_id"]), int(data.get("trial", 0))), data["result"]
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise StoredRunError(f"{path}:{number}: not a stored result: {error}") from None
-            yield found
+            yield attempt, payload
 
 
 class ResultFiles:
-    """The records and payloads of a run, taken along with the entries of its report, one by one.
+    """Reads the records and payloads of a run in step with the results of its report.
 
     Args:
-        folder: the run's folder; a file that isn't there has no line.
+        folder: the run's folder; a missing file counts as empty.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._records = _Beside(folder / RECORDS)
-        self._payloads = _Beside(folder / PAYLOADS)
+        self._records = _AttemptLines(folder / RECORDS)
+        self._payloads = _AttemptLines(folder / PAYLOADS)
 
-    def complete(self, entry: CaseResult) -> CaseResult:
-        """Give an entry with its record and its payload, where the files have them at this place.
+    def complete(self, row: CaseResult) -> CaseResult:
+        """Return the result of a report row with its record and payload, if they are next in the files.
 
         Raises:
-            StoredRunError: the line after one of them can't be read.
+            StoredRunError: the following line of a file cannot be read.
         """
-        payload = self._payloads.take(entry)
-        return replace(
-            entry, record=self._records.take(entry), payload=None if payload is None else payload.get("result")
-        )
+        payload = self._payloads.pop(row)
+        return replace(row, record=self._records.pop(row), payload=None if payload is None else payload.get("result"))
 
     def end(self) -> None:
-        """Check that all lines were taken.
+        """Check that all lines were read.
 
         Raises:
-            StoredRunError: a line belongs to no entry, or stands out of order.
+            StoredRunError: a line belongs to no result, or is out of order.
         """
         self._records.end()
         self._payloads.end()
 
 
-class _Beside:
-    """The lines of one such file, each an object of one attempt."""
+class _AttemptLines:
+    """The lines of one of these files, one per attempt."""
 
     def __init__(self, path: Path) -> None:
         self._lines = _attempts(path)
         self._next = next(self._lines, None)
 
-    def take(self, entry: CaseResult) -> dict[str, Any] | None:
-        if self._next is None or self._next[1:3] != (entry.test_id, entry.trial):
+    def pop(self, result: CaseResult) -> dict[str, Any] | None:
+        if self._next is None or self._next[1:3] != (result.test_id, result.trial):
             return None
         line = self._next[3]
         self._next = next(self._lines, None)
@@ -313,27 +310,27 @@ class _Beside:
 
     def end(self) -> None:
         if self._next is not None:
-            where, test_id = self._next[:2]
-            raise StoredRunError(f"{where}: {test_id} stands out of order, or not in the run's report")
+            location, test_id = self._next[:2]
+            raise StoredRunError(f"{location}: {test_id} is out of order, or missing in the run's report")
 
 
-def check_line(found: dict[str, Any]) -> None:
-    """Check that an object is a whole line of `payloads.jsonl`, where it holds a result, else of `errors.jsonl`.
+def check_line(data: dict[str, Any]) -> None:
+    """Check that an object is a valid line of `payloads.jsonl` if it has a result, otherwise of `errors.jsonl`.
 
     Raises:
-        ValueError: it is none; says the key.
+        ValueError: it is not; names the key.
     """
-    is_payload = "result" in found
-    for name in _PAYLOAD_TEXTS if is_payload else ERROR_LINE_FIELDS:
-        if name not in found:
+    is_payload = "result" in data
+    for name in _PAYLOAD_FIELDS if is_payload else ERROR_LINE_FIELDS:
+        if name not in data:
             raise ValueError(f"{name}: is missing")
-        if not isinstance(found[name], str):
-            raise ValueError(f"{name}: got {found[name]!r:.60}, expected a string")  # noqa: TRY004 - a file's mistake, told as all others
-    trial = found.get("trial", 0)
+        if not isinstance(data[name], str):
+            raise ValueError(f"{name}: got {data[name]!r:.60}, expected a string")  # noqa: TRY004 - an error of the file, reported like the others
+    trial = data.get("trial", 0)
     if type(trial) is not int or trial < 0:
         raise ValueError(f"trial: got {trial!r:.60}, expected an integer of 0 or more")
-    if not is_payload and found["verdict"] not in VERDICTS:
-        raise ValueError(f"verdict: got {found['verdict']!r:.60}, expected one of {', '.join(VERDICTS)}")
+    if not is_payload and data["verdict"] not in VERDICTS:
+        raise ValueError(f"verdict: got {data['verdict']!r:.60}, expected one of {', '.join(VERDICTS)}")
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -344,38 +341,38 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _values(path: Path) -> Iterator[tuple[str, Any]]:
-    for where, line in _lines(path):
+    for location, line in _lines(path):
         try:
-            yield where, json.loads(line)
+            yield location, json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise StoredRunError(f"{where}: not JSON: {error}") from None
+            raise StoredRunError(f"{location}: not JSON: {error}") from None
 
 
 def _attempts(path: Path) -> Iterator[tuple[str, str, int, dict[str, Any]]]:
     if not path.is_file():
         return
-    for where, found in _values(path):
-        if not isinstance(found, dict) or not isinstance(found.get("test_id"), str):
-            raise StoredRunError(f"{where}: expected an object with test_id")
-        yield where, found["test_id"], _trial(found, where), found
+    for location, data in _values(path):
+        if not isinstance(data, dict) or not isinstance(data.get("test_id"), str):
+            raise StoredRunError(f"{location}: expected an object with test_id")
+        yield location, data["test_id"], _trial(data, location), data
 
 
-def _trial(line: dict[str, Any], where: str) -> int:
-    own = line.get("packbench", line)
-    trial = own.get("trial", 0) if isinstance(own, dict) else None
+def _trial(line: dict[str, Any], location: str) -> int:
+    attempt = line.get("packbench", line)
+    trial = attempt.get("trial", 0) if isinstance(attempt, dict) else None
     if type(trial) is not int or trial < 0:
         name = "packbench.trial" if "packbench" in line else "trial"
-        raise StoredRunError(f"{where}: {name}: got {trial!r:.60}, expected an integer of 0 or more")
+        raise StoredRunError(f"{location}: {name}: got {trial!r:.60}, expected an integer of 0 or more")
     return trial
 
 
-def _read(path: str, read: Callable[[bytes | str], _Line], skipped: SkippedLines | None) -> Iterator[_Line]:
+def _read(path: str, read: Callable[[bytes | str], LineT], skipped: SkippedLines | None) -> Iterator[LineT]:
     with _opened(path) as file:
         for number, line in enumerate(file, start=1):
             try:
                 item = read(line)
             except RecordError:
-                # most lines can be read as they stand: only the others are trimmed
+                # most lines need no trimming
                 trimmed = _trimmed(line)
                 if not trimmed:
                     continue
@@ -392,7 +389,7 @@ def _read(path: str, read: Callable[[bytes | str], _Line], skipped: SkippedLines
 
 def _trimmed(line: bytes) -> bytes | str:
     try:
-        return line.decode().strip(_SPACE)
+        return line.decode().strip(_WHITE_SPACE)
     except UnicodeDecodeError:
         return line
 
@@ -402,16 +399,17 @@ def _opened(path: str) -> Iterator[BinaryIO]:
     if path == STDIN:
         yield sys.stdin.buffer
     else:
-        with Path(path).open("rb", buffering=_READ_AT_ONCE) as file:
+        with Path(path).open("rb", buffering=_READ_BUFFER) as file:
             yield file
 
 
 def _open_record(line: bytes | str) -> EvalRecord:
     record = EvalRecord.from_json_line(line, strict=False)
-    own = record.packbench
-    # run, test id and trial say which record it is; this runs for every line, so that nothing else is checked here
-    if own and "trial" in own and not (type(own["trial"]) is int and 0 <= own["trial"] <= U32_MAX):
-        raise RecordError(f"packbench.trial: {expected_integer(U32_MAX)}, got {printable(repr(own['trial']))}")
+    extension = record.packbench
+    # called for every line, so that only the trial is checked: with run and test id it identifies the record
+    trial = extension.get("trial", 0) if extension else 0
+    if not (type(trial) is int and 0 <= trial <= U32_MAX):
+        raise RecordError(f"packbench.trial: {expected_integer(U32_MAX)}, got {printable(repr(trial))}")
     return record
 
 
@@ -419,7 +417,7 @@ def _strict_record(line: bytes | str) -> EvalRecord:
     try:
         record = EvalRecord.from_json_line(line, strict=False)
     except RecordError:
-        # Rust drops our object unread: a broken one is no reason to refuse the line
+        # Rust ignores the packbench object: an invalid one must not reject the line
         return EvalRecord.from_json_line(line, strict=True)
     problem = strict_problem(record)
     if problem is not None:
@@ -434,8 +432,10 @@ def _error_line(line: bytes | str) -> ErrorLine:
         raise RecordError(" ".join(str(error).split())) from None
     if not isinstance(found, dict):
         raise RecordError("expected an object")
-    if not all(isinstance(found.get(name), str) for name in _COUNTED) or found["verdict"] not in VERDICTS:
-        raise RecordError(f"expected the strings {', '.join(_COUNTED)}, with a verdict of ours")
+    if not all(isinstance(found.get(name), str) for name in _COUNTED_FIELDS) or found["verdict"] not in VERDICTS:
+        raise RecordError(
+            f"expected the strings {', '.join(_COUNTED_FIELDS)}, and one of the verdicts {', '.join(VERDICTS)}"
+        )
     trial = found.get("trial", 0)
     if type(trial) is not int or trial < 0:
         raise RecordError(f"trial: expected an integer of 0 or more, got {printable(repr(trial))}")

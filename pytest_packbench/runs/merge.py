@@ -1,15 +1,14 @@
-"""Joining runs that belong together: what has to be the same, and one stream of all entries in order."""
+"""Merging runs of one suite, such as its shards: their metadata, and one ordered stream of their results."""
 
 from __future__ import annotations
 
 import heapq
 import json
-import re
 from dataclasses import dataclass, replace
 from itertools import chain, groupby, islice, pairwise
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.run import TEST_TARGET_PREFIX
+from pytest_packbench.model.run import TEST_TARGET_PREFIX, Shard
 from pytest_packbench.runs.folder import RECORDS, StoredRunError
 from pytest_packbench.runs.lines import ResultFiles
 from pytest_packbench.runs.metadata import SPENT, sum_run_spending
@@ -26,174 +25,173 @@ if TYPE_CHECKING:
 
 SHARD = "shard"
 _MERGED_FROM = "merged_from"
-_SAME = ("suite", "pack", "pack_version", "suite_sha256", "mode")
-# what a run without a case may not have got to know
-_SAME_ASKED = ("backend", "model")
-# how a run was driven, and where it stopped: neither changes an answer
-_DRIVEN = frozenset({"concurrency", "max_tokens", "max_cost", "max_seconds"})
-_OWN = frozenset({SHARD, _MERGED_FROM, SPENT})
-_SHARD = re.compile(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
-_MOST_NAMED = 10
-_MOST_LOST = 5
+_REQUIRED_EQUAL = ("suite", "pack", "pack_version", "suite_sha256", "mode")
+# not known to a run without cases
+_REQUIRED_EQUAL_WITH_CASES = ("backend", "model")
+# settings that change no answer
+_EXECUTION_SETTINGS = frozenset({"concurrency", "max_tokens", "max_cost", "max_seconds"})
+_PER_RUN_SETTINGS = frozenset({SHARD, _MERGED_FROM, SPENT})
+_MAX_NAMED_SHARDS = 10
+_MAX_NAMED_CASES = 5
 
 
 class MergeError(ValueError):
-    """Runs can't be joined: one line that says which, and why."""
+    """Runs cannot be merged; the message is one line with the runs and the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shards:
-    """The parts of one suite that were run apart (`--packbench-shard I/N`).
+    """The shards of a suite that are merged (`--packbench-shard I/N`).
 
     Attributes:
-        count: how many there should be.
-        given: the numbers of those that are there, from 1, ascending.
+        count: how many shards the suite was split into.
+        present: the numbers of the shards that are merged, from 1, ascending.
     """
 
     count: int
-    given: tuple[int, ...]
+    present: tuple[int, ...]
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """The numbers of the others."""
-        return tuple(sorted(set(range(1, self.count + 1)) - set(self.given)))
+        """The numbers of the shards that are not merged, ascending."""
+        return tuple(sorted(set(range(1, self.count + 1)) - set(self.present)))
 
-    def named(self, numbers: Sequence[int]) -> str:
-        """Name some of them: `1/4, 3/4`; of many the first ones."""
-        more = f" and {len(numbers) - _MOST_NAMED} more" if len(numbers) > _MOST_NAMED else ""
-        return ", ".join(f"{number}/{self.count}" for number in numbers[:_MOST_NAMED]) + more
+    def describe(self, numbers: Sequence[int]) -> str:
+        """List shards, of many only the first: `1/4, 3/4`."""
+        more = f" and {len(numbers) - _MAX_NAMED_SHARDS} more" if len(numbers) > _MAX_NAMED_SHARDS else ""
+        return ", ".join(f"{number}/{self.count}" for number in numbers[:_MAX_NAMED_SHARDS]) + more
 
 
 def shards_of(runs: Sequence[Run]) -> Shards | None:
-    """Tell which shards runs are.
+    """Return which shards the runs are.
 
     Args:
         runs: at least one.
 
     Returns:
-        The shards; None where no run is one.
+        The shards; None if no run is a shard.
 
     Raises:
-        MergeError: some runs are shards and others aren't, they are shards of different numbers, or one is there
-            twice.
+        MergeError: only some of the runs are shards, their shard counts differ, or a shard is there twice.
     """
     numbers: dict[int, str] = {}
     counts: dict[int, str] = {}
     others = [run.run_id for run in runs if SHARD not in run.settings]
     for run in runs:
         if SHARD in run.settings:
-            number, count = _parsed(run)
+            shard = _shard_of(run)
             if others:
-                raise MergeError(f"run {run.run_id} is shard {number}/{count}, and run {others[0]} is none")
-            counts.setdefault(count, f"{number}/{count} (run {run.run_id})")
+                raise MergeError(f"run {run.run_id} is shard {shard}, but run {others[0]} is not a shard")
+            counts.setdefault(shard.count, f"{shard} (run {run.run_id})")
             if len(counts) > 1:
-                raise MergeError(f"shards of different numbers: {', '.join(sorted(counts.values()))}")
-            if number in numbers:
-                raise MergeError(f"shard {number}/{count} stands there twice: run {numbers[number]}, run {run.run_id}")
-            numbers[number] = run.run_id
-    return Shards(count=next(iter(counts)), given=tuple(sorted(numbers))) if counts else None
+                raise MergeError(f"shard counts differ: {', '.join(sorted(counts.values()))}")
+            if shard.number in numbers:
+                raise MergeError(f"shard {shard} is given twice: run {numbers[shard.number]}, run {run.run_id}")
+            numbers[shard.number] = run.run_id
+    return Shards(count=next(iter(counts)), present=tuple(sorted(numbers))) if counts else None
 
 
-def _parsed(run: Run) -> tuple[int, int]:
+def _shard_of(run: Run) -> Shard:
     text = run.settings[SHARD]
-    found = _SHARD.fullmatch(text) if isinstance(text, str) else None
-    if found is None or int(found[1]) > int(found[2]):
-        raise MergeError(f"run {run.run_id}: settings.shard: got {text!r}, expected I/N with I from 1 to N")
-    return int(found[1]), int(found[2])
+    if not isinstance(text, str):
+        raise MergeError(f"run {run.run_id}: settings.shard: got {text!r}; expected a string")
+    try:
+        return Shard.parse(text)
+    except ValueError as error:
+        raise MergeError(f"run {run.run_id}: settings.shard: {error}") from None
 
 
-def joined_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ()) -> Run:
-    """Say what is true of the joined run. The order of the runs makes no difference.
+def merged_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ()) -> Run:
+    """Return the metadata of the merged run; the order of the runs makes no difference.
 
     Args:
         runs: at least one.
-        run_id: the id of the joined run.
-        empty: ids of runs without a case, of which target, backend, model and settings are not asked.
+        run_id: the id of the merged run.
+        empty: ids of runs without cases, whose target, backend, model and settings are ignored.
 
     Returns:
-        The run. Where the runs have different versions of a library, it has both; tests of the user's own it has from
-        all; how they were driven it has where they agree; `settings.spent` is the sum, and `settings.merged_from`
-        names the runs.
+        The run. It lists all versions of a library and all tests of the user that are targets, and has those execution
+        settings on which the runs agree; `settings.spent` is the sum, `settings.merged_from` lists the run ids.
 
     Raises:
-        MergeError: the runs don't belong together, or one is there twice.
+        MergeError: the runs do not belong together, or one is there twice.
     """
     runs = sorted(runs, key=lambda run: (run.run_id, run.suite))
-    # first, for the suites of one session share its id
-    for name in _SAME:
+    # before the ids: the suites of one session share its id
+    for name in _REQUIRED_EQUAL:
         _check_same(name, [(run.run_id, getattr(run, name)) for run in runs])
     for before, after in pairwise(runs):
         if before.run_id == after.run_id:
             raise MergeError(f"run {before.run_id} is given twice")
-    asked = [run for run in runs if run.run_id not in empty] or runs
-    target = _joined_target(asked)
-    for name in _SAME_ASKED:
-        _check_same(name, [(run.run_id, getattr(run, name)) for run in asked])
+    with_cases = [run for run in runs if run.run_id not in empty] or runs
+    target = _joined_target(with_cases)
+    for name in _REQUIRED_EQUAL_WITH_CASES:
+        _check_same(name, [(run.run_id, getattr(run, name)) for run in with_cases])
     versions: dict[str, set[str]] = {}
     for run in runs:
         for name, version in run.versions.items():
             versions.setdefault(name, set()).add(version)
     return replace(
-        asked[0],
+        with_cases[0],
         run_id=run_id,
         started_at=min(run.started_at for run in runs),
         finished_at=max(run.finished_at for run in runs),
         partial="",
         target=target,
-        versions={name: ", ".join(sorted(found)) for name, found in sorted(versions.items())},
-        settings={**_joined_settings(asked), _MERGED_FROM: [run.run_id for run in runs]},
+        versions={name: ", ".join(sorted(values)) for name, values in sorted(versions.items())},
+        settings={**_joined_settings(with_cases), _MERGED_FROM: [run.run_id for run in runs]},
     )
 
 
 def _joined_target(runs: Sequence[Run]) -> str:
-    """Name what was tested; which of the user's own tests had a case in a run is chance, the rest is not."""
-    named = [set(run.target.split(", ")) for run in runs]
-    rest = {frozenset(name for name in names if not name.startswith(TEST_TARGET_PREFIX)) for names in named}
-    if len(rest) > 1:
+    """Return the target of all runs; the tests of the user may differ by shard, other targets must be equal."""
+    targets = [set(run.target.split(", ")) for run in runs]
+    others = {frozenset(name for name in names if not name.startswith(TEST_TARGET_PREFIX)) for names in targets}
+    if len(others) > 1:
         _check_same("target", [(run.run_id, run.target) for run in runs])
-    together = {run.target for run in runs}
-    return together.pop() if len(together) == 1 else ", ".join(sorted(set().union(*named)))
+    distinct = {run.target for run in runs}
+    return distinct.pop() if len(distinct) == 1 else ", ".join(sorted(set().union(*targets)))
 
 
 def _joined_settings(runs: Sequence[Run]) -> dict[str, Any]:
     joined: dict[str, Any] = {}
-    for name in dict.fromkeys(name for run in runs for name in run.settings if name not in _OWN):
-        found = [(run.run_id, run.settings.get(name)) for run in runs]
-        if name not in _DRIVEN:
-            _check_same(f"settings.{name}", found)
-        if all(value == found[0][1] for _, value in found):
-            joined[name] = found[0][1]
+    for name in dict.fromkeys(name for run in runs for name in run.settings if name not in _PER_RUN_SETTINGS):
+        values = [(run.run_id, run.settings.get(name)) for run in runs]
+        if name not in _EXECUTION_SETTINGS:
+            _check_same(f"settings.{name}", values)
+        if all(value == values[0][1] for _, value in values):
+            joined[name] = values[0][1]
     spent = [run.settings[SPENT] for run in runs if isinstance(run.settings.get(SPENT), dict)]
     return {**joined, SPENT: sum_run_spending(spent)} if spent else joined
 
 
-def _check_same(name: str, found: Sequence[tuple[str, Any]]) -> None:
+def _check_same(name: str, values: Sequence[tuple[str, Any]]) -> None:
     by_value: dict[str, list[str]] = {}
-    for run_id, value in found:
+    for run_id, value in values:
         by_value.setdefault(json.dumps(value, sort_keys=True), []).append(run_id)
     if len(by_value) > 1:
-        told = [
+        listed = [
             f"{value} in run {ids[0]}{f' and {len(ids) - 1} more' if len(ids) > 1 else ''}"
             for value, ids in by_value.items()
         ]
-        raise MergeError(f"the runs don't belong together: {name} is {', '.join(told)}")
+        raise MergeError(f"the runs do not belong together: {name} is {', '.join(listed)}")
 
 
 class Merge:
-    """Runs on their way into one: what is true of it, and its results one by one. The order of the runs is no matter.
+    """Merges runs into one, reading their results one by one. The order of the runs makes no difference.
 
     Args:
-        folders: those of at least one run; each is opened when it is given.
-        run_id: the id of the joined run.
+        folders: the folders of at least one run.
+        run_id: the id of the merged run.
 
     Attributes:
-        run: what is true of the joined run.
-        shards: which shards are joined; None where the runs are none.
+        run: the metadata of the merged run.
+        shards: which shards are merged; None if the runs are not shards.
 
     Raises:
-        MergeError: the runs don't belong together.
-        StoredRunError: a report can't be read.
-        OSError: the same.
+        MergeError: the runs do not belong together.
+        StoredRunError: a report cannot be read.
+        OSError: likewise.
     """
 
     def __init__(self, folders: Iterable[Path], run_id: str) -> None:
@@ -202,149 +200,152 @@ class Merge:
         empty = []
         for folder in folders:
             report = open_report(folder)
-            first = list(islice(report.entries, 1))
+            first = list(islice(report.results, 1))
             if not first:
                 empty.append(report.run.run_id)
             self._folders.append(folder)
-            self._reports.append(replace(report, entries=chain(first, report.entries)))
+            self._reports.append(replace(report, results=chain(first, report.results)))
         runs = [report.run for report in self._reports]
-        self.run = joined_run(runs, run_id, empty=empty)
+        self.run = merged_run(runs, run_id, empty=empty)
         self.shards = shards_of(runs)
-        self._lost: list[str] = []
-        self._known = 0
+        self._missing: list[str] = []
+        self._suite_size = 0
         self._tests = 0
-        self._idle = 0
+        self._not_run = 0
 
     def results(
         self, case_ids: Sequence[str], absent: Callable[[str], CaseResult | None] | None = None
     ) -> Iterator[CaseResult]:
-        """Give the results of all runs with their records and payloads, in the order of a run's files.
+        """Yield the results of all runs with their records and payloads, in the order of a run's files.
 
         Args:
-            case_ids: the ids of all cases that the suite has, sorted.
-            absent: gives a result for a case that stands in none of the runs; without it there is none.
+            case_ids: the ids of all cases of the suite, sorted.
+            absent: returns a result for a case that is in none of the runs; without it the case is left out.
 
         Raises:
-            MergeError: an attempt stands in two runs, or a run is not in order.
-            StoredRunError: a file of a run can't be read, or a record of it is missing.
-            OSError: a file can't be read.
+            MergeError: an attempt is in two runs, or the results of a run are not sorted.
+            StoredRunError: a file of a run cannot be read, or a record is missing.
+            OSError: a file cannot be read.
         """
         for _, attempts in groupby(self._results(case_ids, absent), key=lambda result: result.test_id):
-            # by test: a case of several trials is one
             ran = True
             for result in attempts:
                 ran = ran and _ran(result)
                 yield result
             self._tests += 1
-            self._idle += not ran
+            self._not_run += not ran
 
     def _results(
         self, case_ids: Sequence[str], absent: Callable[[str], CaseResult | None] | None
     ) -> Iterator[CaseResult]:
-        self._known = len(case_ids)
+        self._suite_size = len(case_ids)
         files = [ResultFiles(folder) for folder in self._folders]
-        joined = _joined(self._reports, apart=self.shards is not None)
+        joined = _joined(self._reports, disjoint=self.shards is not None)
         for each in _filled(joined, case_ids):
             if isinstance(each, str):
-                self._lost.append(each)
-                found = absent(each) if absent is not None else None
-                if found is not None:
-                    yield found
+                self._missing.append(each)
+                filler = absent(each) if absent is not None else None
+                if filler is not None:
+                    yield filler
                 continue
-            number, entry = each
-            result = files[number].complete(entry)
+            number, row = each
+            result = files[number].complete(row)
             if result.counted and result.record is None:
-                told = f"no record of {entry.test_id} at its place, and the run's report counts it"
-                raise StoredRunError(f"{self._folders[number] / RECORDS}: {told}")
+                problem = f"the record of {row.test_id} is missing or out of order, but the run's report counts it"
+                raise StoredRunError(f"{self._folders[number] / RECORDS}: {problem}")
             yield result
         for each_file in files:
             each_file.end()
 
     def partial(self) -> str:
-        """Say why the joined run is not complete, when its results were given; empty where it is."""
+        """Describe why the merged run is not complete, after its results were read; empty if it is complete."""
         reasons = []
         if self.shards is not None and self.shards.missing:
             missing = self.shards.missing
-            reasons.append(f"{len(missing)} of {self.shards.count} shards not merged ({self.shards.named(missing)})")
-        if self._idle:
-            reasons.append(f"{self._idle} of {self._tests} cases did not run")
-        if self._lost:
-            shown = ", ".join(self._lost[:_MOST_LOST]) + (" ..." if len(self._lost) > _MOST_LOST else "")
-            reasons.append(f"{len(self._lost)} of {self._known} cases are in none of the runs: {shown}")
+            reasons.append(f"{len(missing)} of {self.shards.count} shards not merged ({self.shards.describe(missing)})")
+        if self._not_run:
+            reasons.append(f"{self._not_run} of {self._tests} cases did not run")
+        if self._missing:
+            listed = ", ".join(self._missing[:_MAX_NAMED_CASES]) + (
+                " ..." if len(self._missing) > _MAX_NAMED_CASES else ""
+            )
+            reasons.append(f"{len(self._missing)} of {self._suite_size} cases are in none of the runs: {listed}")
         return "; ".join(reasons)
 
 
-def _ran(entry: CaseResult) -> bool:
-    return entry.verdict != "not_run" or entry.quarantined
+def _ran(result: CaseResult) -> bool:
+    return result.verdict != "not_run" or result.quarantined
 
 
-def _joined(reports: Sequence[OpenRun], *, apart: bool) -> Iterator[tuple[int, CaseResult]]:
-    """Give the entries of all runs in the order of a run's files, holding one case at a time.
+def _joined(reports: Sequence[OpenRun], *, disjoint: bool) -> Iterator[tuple[int, CaseResult]]:
+    """Yield the results of all runs in the order of a run's files; only one case is in memory at a time.
 
-    An attempt may stand in one run only; of one that did not run in some of them the attempt that ran counts.
+    An attempt may be in one run only, but attempts that did not run are ignored if another run made them.
 
     Args:
-        reports: the runs, each in the order in which a run is written.
-        apart: whether no case may stand in two runs, as in shards, not even one that did not run.
+        reports: the runs, each sorted like a run's files.
+        disjoint: whether no case may be in two runs, as with shards, not even one that did not run.
 
     Yields:
-        The place of the entry's run in `reports`, and the entry.
+        The index of the run in `reports`, and the result.
 
     Raises:
-        MergeError: an attempt stands in two runs, or a run is not in order.
+        MergeError: an attempt is in two runs, or the results of a run are not sorted.
     """
     # by run id, so that the order of the arguments makes no difference
     ranked = sorted(range(len(reports)), key=lambda number: reports[number].run.run_id)
-    streams = [_numbered(reports[number], number) for number in ranked]
-    merged = heapq.merge(*streams, key=lambda each: _key(each[1]))
+    streams = [_indexed(reports[number], number) for number in ranked]
+    merged = heapq.merge(*streams, key=lambda each: _sort_key(each[1]))
     for _, group in groupby(merged, key=lambda each: each[1].case_id):
         members = list(group)
         if len({number for number, _ in members}) == 1:
             yield from members
-        elif apart:
-            raise _twice(members, reports)
+        elif disjoint:
+            raise _duplicate(members, reports)
         else:
-            yield from _resolved(members, reports)
+            yield from _without_idle(members, reports)
 
 
-def _key(entry: CaseResult) -> tuple[str, str, int]:
-    return entry.case_id, entry.test_id, entry.trial
+def _sort_key(result: CaseResult) -> tuple[str, str, int]:
+    return result.case_id, result.test_id, result.trial
 
 
-def _numbered(report: OpenRun, number: int) -> Iterator[tuple[int, CaseResult]]:
+def _indexed(report: OpenRun, number: int) -> Iterator[tuple[int, CaseResult]]:
     last = ("", "", 0)
-    for entry in report.entries:
-        key = _key(entry)
+    for result in report.results:
+        key = _sort_key(result)
         if key < last:
-            raise MergeError(f"{report.source}: {entry.test_id} stands behind {last[1]}; expected cases by their id")
+            raise MergeError(f"{report.source}: {result.test_id} follows {last[1]}; expected cases sorted by id")
         last = key
-        yield number, entry
+        yield number, result
 
 
-def _resolved(members: list[tuple[int, CaseResult]], reports: Sequence[OpenRun]) -> Iterator[tuple[int, CaseResult]]:
-    for _, group in groupby(members, key=lambda each: _key(each[1])):
+def _without_idle(
+    members: list[tuple[int, CaseResult]], reports: Sequence[OpenRun]
+) -> Iterator[tuple[int, CaseResult]]:
+    for _, group in groupby(members, key=lambda each: _sort_key(each[1])):
         attempts = list(group)
-        kept = [each for each in attempts if _ran(each[1])] or attempts[:1]
-        if len({number for number, _ in kept}) > 1:
-            raise _twice(kept, reports)
-        yield from kept
+        chosen = [each for each in attempts if _ran(each[1])] or attempts[:1]
+        if len({number for number, _ in chosen}) > 1:
+            raise _duplicate(chosen, reports)
+        yield from chosen
 
 
-def _twice(members: list[tuple[int, CaseResult]], reports: Sequence[OpenRun]) -> MergeError:
+def _duplicate(members: list[tuple[int, CaseResult]], reports: Sequence[OpenRun]) -> MergeError:
     runs = [reports[number].run for number in dict.fromkeys(number for number, _ in members)]
-    named = [f"run {run.run_id}{f' (shard {run.settings[SHARD]})' if SHARD in run.settings else ''}" for run in runs]
-    return MergeError(f"{members[0][1].test_id} stands in {' and in '.join(named[:2])}; each case may be in one run")
+    names = [f"run {run.run_id}{f' (shard {run.settings[SHARD]})' if SHARD in run.settings else ''}" for run in runs]
+    return MergeError(f"{members[0][1].test_id} is in {' and in '.join(names[:2])}; each case may be in one run only")
 
 
 def _filled(
-    entries: Iterable[tuple[int, CaseResult]], case_ids: Sequence[str]
+    results: Iterable[tuple[int, CaseResult]], case_ids: Sequence[str]
 ) -> Iterator[tuple[int, CaseResult] | str]:
-    """Put the ids of cases without an entry, of all `case_ids` sorted, where their entries would stand."""
-    at = 0
-    for each in entries:
-        while at < len(case_ids) and case_ids[at] <= each[1].case_id:
-            if case_ids[at] != each[1].case_id:
-                yield case_ids[at]
-            at += 1
+    """Insert the ids of cases without a result, from the sorted `case_ids`, where their results would be."""
+    position = 0
+    for each in results:
+        while position < len(case_ids) and case_ids[position] <= each[1].case_id:
+            if case_ids[position] != each[1].case_id:
+                yield case_ids[position]
+            position += 1
         yield each
-    yield from islice(case_ids, at, None)
+    yield from islice(case_ids, position, None)

@@ -1,4 +1,4 @@
-"""What is true of a run as a whole, and what it used: for its report and its journal, and read back from them."""
+"""Metadata of a run, its spending, and reading both back from a report or a journal."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 SPENT = "spent"
-"""The setting that tells what the run used."""
+"""The setting with what the run spent: calls, tokens and cost."""
 _COUNTS = ("calls", "tokens", "uncounted")
 _MONEY = frozenset({"cost", "currency"})
-_FIELDS = {one.name for one in fields(Run)}
+_FIELDS = {each.name for each in fields(Run)}
 _TYPES: dict[str, Any] = {
     **dict.fromkeys(("run_id", "suite", "description", "pack", "pack_version", "suite_sha256", "mode", "target"), str),
     **dict.fromkeys(("started_at", "finished_at", "partial"), str),
@@ -29,11 +29,11 @@ _TYPES: dict[str, Any] = {
 
 
 class RunFieldError(ValueError):
-    """A field of a stored run is missing or of another type.
+    """A field of a stored run is missing or has the wrong type.
 
     Attributes:
-        name: the field; empty where fields are missing.
-        value: what stands there; for missing fields their names, as text.
+        name: the field; empty if fields are missing.
+        value: its value; for missing fields Python's message with their names.
     """
 
     def __init__(self, name: str, value: Any) -> None:
@@ -51,87 +51,87 @@ def partial_reason(
     present: int,
     shard: Shard | None = None,
 ) -> str:
-    """Say why a run is not complete; empty where it is.
+    """Describe why a run is not complete; empty if it is complete.
 
     Args:
-        results: what it has so far.
-        caps: the kinds of what a cap of the run stopped.
-        selected: how many cases had to run.
-        due: how many the whole suite, or the shard, has.
-        present: how many the suite has.
-        shard: which part of the suite was asked for; None for all of it.
+        results: its results so far.
+        caps: the kinds of results that a cap of the run stopped.
+        selected: number of selected cases.
+        due: number of cases in the suite, or in the shard.
+        present: number of cases in the suite.
+        shard: the requested part of the suite; None for all of it.
     """
-    idle = [result for result in results if result.verdict == "not_run" and not result.quarantined]
+    not_run = [result for result in results if result.verdict == "not_run" and not result.quarantined]
     missing = f"{selected} of {due} cases selected" if selected < due else ""
-    if idle:
-        capped = next((result.message for result in idle if result.kind in caps), "")
-        cause = "interrupted" if any(result.kind == "interrupted" for result in idle) else capped or "stopped early"
-        missing = f"{cause}: {len({result.nodeid for result in idle})} of {selected} cases did not run"
+    if not_run:
+        capped = next((result.message for result in not_run if result.kind in caps), "")
+        cause = "interrupted" if any(result.kind == "interrupted" for result in not_run) else capped or "stopped early"
+        missing = f"{cause}: {len({result.nodeid for result in not_run})} of {selected} cases did not run"
     if shard is None:
         return missing
     return f"shard {shard}: {missing or f'{due} of {present} cases'}"
 
 
 def target_names(results: Iterable[CaseResult]) -> str:
-    """Name the targets that records name, sorted, with commas; empty where there is no record."""
+    """Return the targets that the records name, sorted and joined with commas; empty without a record."""
     records = (result.record for result in results if result.record is not None)
     names = {record.get("packbench", {}).get("target", "") for record in records}
     return join_sorted(name for name in names if name)
 
 
 def join_sorted(names: Iterable[str]) -> str:
-    """Join names, sorted, with commas."""
+    """Sort names and join them with commas."""
     return ", ".join(sorted(names))
 
 
 def recorded_spending(run: Run) -> dict[str, Any] | None:
-    """Give what a stored run used, where it tells it soundly."""
+    """Return what a stored run spent; None if it is missing or malformed."""
     spent = run.settings.get(SPENT)
     if not isinstance(spent, dict):
         return None
     counts = [spent.get(name) for name in _COUNTS] + [spent.get("cached", 0)]
     cost = spent.get("cost", "")
     is_cost = cost is None or (isinstance(cost, int | float) and not isinstance(cost, bool))
-    sound = all(type(count) is int for count in counts) and is_cost and isinstance(spent.get("currency"), str)
-    return spent if sound else None
+    is_valid = all(type(count) is int for count in counts) and is_cost and isinstance(spent.get("currency"), str)
+    return spent if is_valid else None
 
 
 def sum_process_spending(spent: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Add up what the processes of a run used: calls, tokens, and cost where every price is known."""
-    costs = [one["cost"] for one in spent]
-    total: dict[str, Any] = {name: sum(one[name] for one in spent) for name in _COUNTS}
+    """Add up what the processes of a run spent; the cost is None unless each of them knows it."""
+    costs = [process["cost"] for process in spent]
+    total: dict[str, Any] = {name: sum(process[name] for process in spent) for name in _COUNTS}
     total["cost"] = None if any(cost is None for cost in costs) else sum(costs)
     total["currency"] = spent[0]["currency"]
-    cached = sum(one.get("cached", 0) for one in spent)
+    cached = sum(process.get("cached", 0) for process in spent)
     return {**total, "cached": cached} if cached else total
 
 
 def sum_run_spending(spent: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Add up what runs used; a cost that one of them doesn't know, or in another currency, is not known.
+    """Add up what several runs spent; the cost is None if one of them does not know it or uses another currency.
 
-    A count that one of them does not tell is 0 there: a run without kept answers has no count of them.
+    A missing count is 0: a run without cached answers does not store their number.
     """
-    same = all(each.get("currency") == spent[0].get("currency") for each in spent)
+    same_currency = all(each.get("currency") == spent[0].get("currency") for each in spent)
     total: dict[str, Any] = {}
     for name in dict.fromkeys(name for each in spent for name in each):
         values = [each.get(name, None if name in _MONEY else 0) for each in spent]
-        if all(isinstance(value, int | float) for value in values) and (same or name != "cost"):
+        if all(isinstance(value, int | float) for value in values) and (same_currency or name != "cost"):
             total[name] = sum(values)
         else:
-            total[name] = values[0] if name == "currency" and same else None
+            total[name] = values[0] if name == "currency" and same_currency else None
     return total
 
 
-def parse_run(found: Mapping[str, Any]) -> Run:
-    """Make a run of what a file holds of it; keys that a later version added are left out.
+def parse_run(stored: Mapping[str, Any]) -> Run:
+    """Parse the metadata of a run; keys that a later version added are ignored.
 
     Raises:
-        RunFieldError: a field is missing or of another type.
+        RunFieldError: a field is missing or has the wrong type.
     """
-    findings = found.get("findings", [])
+    findings = stored.get("findings", [])
     if not isinstance(findings, list) or not all(isinstance(line, str) for line in findings):
         raise RunFieldError("findings", findings)
-    known = {name: value for name, value in found.items() if name in _FIELDS}
+    known = {name: value for name, value in stored.items() if name in _FIELDS}
     try:
         run = Run(**{**known, "findings": tuple(findings)})
     except TypeError as error:

@@ -1,6 +1,6 @@
-"""`report.json`: the run as one document, written row by row and read entry by entry, for it may be large.
+"""`report.json`: a run as one document, written and read row by row because it may be large.
 
-pytest's own report, where there is one, stands around it; ours is the value of the key `packbench`.
+The document is that of pytest-json-report, if there is one, with the run under the key `packbench`.
 """
 
 from __future__ import annotations
@@ -24,195 +24,195 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.run import Run
 
-_HEAD = frozenset({"version", "status", "run"})
+_HEADER_KEYS = frozenset({"version", "status", "run"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRun:
-    """A run whose entries are read one by one, in the order of its file.
+    """A run whose results are read one by one, in the order of its file.
 
     Attributes:
         source: the file.
-        run: what is true of all its entries.
-        status: `passed`, `failed` or `partial`, as the run was judged when it ended.
-        entries: to be gone through once; raises `StoredRunError` where the file can't be read on.
-        whole: whether cases that broke or did not run stand in it; False where it was read from records alone, so
-            that nobody can say how many there were.
+        run: the metadata of the run.
+        status: `passed`, `failed` or `partial`, as decided when the run ended.
+        results: an iterator; raises `StoredRunError` if the rest of the file cannot be read.
+        lists_all_cases: see `StoredRun`.
     """
 
     source: str
     run: Run
     status: str
-    entries: Iterator[CaseResult]
-    whole: bool = True
+    results: Iterator[CaseResult]
+    lists_all_cases: bool = True
 
 
 def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any], rows: Iterable[bytes]) -> None:
-    """Write a report, row by row: those of a large run are never held as text.
+    """Write a report row by row, so that the text of a large run is never in memory.
 
     Args:
-        path: the file; its folder exists.
-        report: what other keys the file holds.
-        document: all that the run's object holds, with `cases` last and empty.
-        rows: what `row_line` gives for each result, in order.
+        path: the file; its folder must exist.
+        report: the other keys of the file.
+        document: the object of the run, with `cases` last and empty.
+        rows: what `row_line` returns for each result, in order.
 
     Raises:
-        OSError: it can't be written; an older file is untouched.
-        ValueError: the document has rows already.
+        OSError: the file cannot be written; an existing file is unchanged.
+        ValueError: `cases` is not the last key, or not empty.
     """
     if list(document)[-1] != "cases" or document["cases"]:
-        raise ValueError("the rows of a run document stand last, and come one by one")
-    # last, whatever somebody's hook put there
-    whole = {**{key: value for key, value in report.items() if key != "packbench"}, "packbench": document}
-    text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"), default=str)
-    at = len(text) - len("]}}")
+        raise ValueError("cases must be the last key of the run document, and empty")
+    # a hook may have added this key
+    combined = {**{key: value for key, value in report.items() if key != "packbench"}, "packbench": document}
+    text = json.dumps(combined, ensure_ascii=False, separators=(",", ":"), default=str)
+    split = len(text) - len("]}}")
     with replace_atomic(path) as file:
-        file.write(encode_utf8(text[:at]))
+        file.write(encode_utf8(text[:split]))
         for number, line in enumerate(rows):
             file.write(b"," + line if number else line)
-        file.write(encode_utf8(text[at:]) + b"\n")
+        file.write(encode_utf8(text[split:]) + b"\n")
 
 
 def row_line(result: CaseResult) -> bytes:
-    """Write the row of one result as compact JSON; a number that is not finite as null."""
-    found = result.row()
+    """Return the row of one result as compact JSON; a number that is not finite becomes null."""
+    row = result.row()
     try:
-        return compact_json(found)
+        return compact_json(row)
     except ValueError:
-        return compact_json(finite_json(found))
+        return compact_json(finite_json(row))
 
 
 def open_report(path: Path) -> OpenRun:
-    """Open the report of a run, to read its entries without holding them.
+    """Open the report of a run to read its results one by one.
 
     Args:
-        path: a run folder, or its `report.json`.
+        path: the folder of a run, or its `report.json`.
 
     Raises:
-        StoredRunError: it is no report, or one of a version that this program doesn't know.
-        OSError: it can't be read.
+        StoredRunError: the file is not a report, or its version is not supported.
+        OSError: the file cannot be read.
     """
-    place = path / REPORT if path.is_dir() else path
-    if not place.exists() and (path / JOURNAL).exists():
-        raise StoredRunError(f"{path}: holds no {REPORT}: the run did not end; its {JOURNAL} has what it got to")
-    if not place.exists() and path.is_dir():
+    file = path / REPORT if path.is_dir() else path
+    if not file.exists() and (path / JOURNAL).exists():
+        raise StoredRunError(f"{path}: contains no {REPORT}: the run did not end; its results so far are in {JOURNAL}")
+    if not file.exists() and path.is_dir():
         has_records = (path / RECORDS).exists()
-        instead = f"give {path / RECORDS}, for what records tell" if has_records else "give a run's folder"
-        raise StoredRunError(f"{path}: holds no {REPORT}; {instead}")
-    parts = _document(place)
-    head = next(parts)
-    if type(head.get("version")) is not int or head["version"] != RUN_DOCUMENT_VERSION:
+        advice = f"pass {path / RECORDS} to read the records alone" if has_records else "pass the folder of a run"
+        raise StoredRunError(f"{path}: contains no {REPORT}; {advice}")
+    parts = _document(file)
+    header = next(parts)
+    if type(header.get("version")) is not int or header["version"] != RUN_DOCUMENT_VERSION:
         raise StoredRunError(
-            f"{place}: /packbench/version: got {printable(repr(head.get('version')))}; "
-            f"this program reads {RUN_DOCUMENT_VERSION}"
+            f"{file}: /packbench/version: got {printable(repr(header.get('version')))}; "
+            f"this version reads {RUN_DOCUMENT_VERSION}"
         )
-    run = _run(head.get("run"), place)
+    run = _run(header.get("run"), file)
     return OpenRun(
-        source=str(place),
+        source=str(file),
         run=run,
-        status=str(head.get("status", "")),
-        entries=(_entry(found, run, f"{place}: /packbench/cases/{number}") for number, found in enumerate(parts)),
+        status=str(header.get("status", "")),
+        results=(_result(row, run, f"{file}: /packbench/cases/{number}") for number, row in enumerate(parts)),
     )
 
 
 def is_report(path: Path) -> bool:
-    """Whether a file is a report: our key stands in it. The document may be too large to hold."""
+    """Return whether a file is a report, a JSON object with the key `packbench`, without loading it."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            walk = JsonStream(file)
-            for key in walk.members() if walk.begins("{") else ():
+            stream = JsonStream(file)
+            for key in stream.members() if stream.starts_with("{") else ():
                 if key == "packbench":
                     return True
-                walk.skip()
+                stream.skip()
     except (JsonStreamError, UnicodeDecodeError, RecursionError):
-        # whoever reads it whole says where it is wrong
+        # the caller reads it as something else, and reports where it is wrong
         return False
     return False
 
 
 def _document(path: Path) -> Iterator[Any]:
-    """Give what is true of all cases of a report, then the row of each; the rest of the file is read over."""
+    """Yield the header of a report, then the row of each result; the rest of the file is skipped."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            walk = JsonStream(file)
-            found = False
-            for key in walk.members() if walk.begins("{") else ():
-                if key == "packbench" and walk.begins("{"):
-                    found = True
-                    yield from _run_document(walk, path)
+            stream = JsonStream(file)
+            has_run = False
+            for key in stream.members() if stream.starts_with("{") else ():
+                if key == "packbench" and stream.starts_with("{"):
+                    has_run = True
+                    yield from _run_document(stream, path)
                 else:
-                    walk.skip()
-            if not found:
-                raise StoredRunError(f'{path}: no key "packbench"; expected the report.json of a run')
-            walk.end()
+                    stream.skip()
+            if not has_run:
+                raise StoredRunError(f'{path}: the key "packbench" is missing; expected the report.json of a run')
+            stream.end()
     except (JsonStreamError, UnicodeDecodeError, RecursionError) as error:
         raise StoredRunError(f"{path}: not JSON: {error}") from None
 
 
-def _run_document(walk: JsonStream, path: Path) -> Iterator[Any]:
-    head: dict[str, Any] = {}
-    told = False
-    for key in walk.members():
-        if key in _HEAD:
-            head[key] = walk.value()
-        elif key == "cases" and not told and walk.begins("["):
+def _run_document(stream: JsonStream, path: Path) -> Iterator[Any]:
+    header: dict[str, Any] = {}
+    has_cases = False
+    for key in stream.members():
+        if key in _HEADER_KEYS:
+            header[key] = stream.value()
+        elif key == "cases" and not has_cases and stream.starts_with("["):
             # another program may have sorted the keys
-            yield head if head.keys() >= _HEAD else _head(path)
-            told = True
-            for _ in walk.items():
-                yield walk.value()
+            yield header if header.keys() >= _HEADER_KEYS else _read_header(path)
+            has_cases = True
+            for _ in stream.items():
+                yield stream.value()
         else:
-            walk.skip()
-    if not told:
-        yield head
+            stream.skip()
+    if not has_cases:
+        yield header
         raise StoredRunError(f"{path}: /packbench/cases: not a run document: expected an array")
 
 
-def _head(path: Path) -> dict[str, Any]:
+def _read_header(path: Path) -> dict[str, Any]:
+    """Read the header of a report whose keys follow the rows."""
     with path.open(encoding="utf-8", newline="") as file:
-        walk = JsonStream(file)
-        head: dict[str, Any] = {}
-        for key in walk.members():
-            for inner in walk.members() if key == "packbench" else ():
-                if inner in _HEAD:
-                    head[inner] = walk.value()
+        stream = JsonStream(file)
+        header: dict[str, Any] = {}
+        for key in stream.members():
+            for inner in stream.members() if key == "packbench" else ():
+                if inner in _HEADER_KEYS:
+                    header[inner] = stream.value()
                 else:
-                    walk.skip()
+                    stream.skip()
             if key != "packbench":
-                walk.skip()
-        return head
+                stream.skip()
+        return header
 
 
-def _run(found: object, path: Path) -> Run:
-    where = f"{path}: /packbench/run"
-    if not isinstance(found, dict):
-        raise StoredRunError(f"{where}: not a run document: expected an object")
+def _run(data: object, path: Path) -> Run:
+    location = f"{path}: /packbench/run"
+    if not isinstance(data, dict):
+        raise StoredRunError(f"{location}: not a run document: expected an object")
     try:
-        return parse_run(found)
+        return parse_run(data)
     except RunFieldError as error:
         if not error.name:
-            raise StoredRunError(f"{where}: not a run document: {_missing(error.value)}") from None
-        told = printable(repr(error.value))
-        raise StoredRunError(f"{where}/{error.name}: not a run document: got {told}") from None
+            raise StoredRunError(f"{location}: not a run document: {_missing(error.value)}") from None
+        value = printable(repr(error.value))
+        raise StoredRunError(f"{location}/{error.name}: not a run document: got {value}") from None
 
 
-def _missing(told: str) -> str:
-    """Take the names out of Python's own words about missing arguments."""
-    return f"missing: {told.rpartition(': ')[2]}" if "missing" in told else told
+def _missing(message: str) -> str:
+    """Extract the names from Python's message about missing arguments."""
+    return f"missing: {message.rpartition(': ')[2]}" if "missing" in message else message
 
 
-def _entry(found: Any, run: Run, where: str) -> CaseResult:
-    # a report of records is made without these models
+def _result(row: Any, run: Run, location: str) -> CaseResult:
+    # a report on records does without these schemas
     from pytest_packbench.model.checks import result_problem
 
-    if not isinstance(found, dict):
-        raise StoredRunError(f"{where}: not a run document: expected an object")
+    if not isinstance(row, dict):
+        raise StoredRunError(f"{location}: not a run document: expected an object")
     try:
-        entry = CaseResult.from_row(found, run.suite)
+        result = CaseResult.from_row(row, run.suite)
     except TypeError as error:
-        raise StoredRunError(f"{where}: not a run document: {_missing(str(error))}") from None
-    problem = result_problem(entry)
+        raise StoredRunError(f"{location}: not a run document: {_missing(str(error))}") from None
+    problem = result_problem(result)
     if problem is not None:
-        name, wrong = problem
-        raise StoredRunError(f"{where}/{name}: not a run document: {wrong}")
-    return entry
+        name, description = problem
+        raise StoredRunError(f"{location}/{name}: not a run document: {description}")
+    return result

@@ -1,4 +1,4 @@
-"""Going on with a run that was begun: what is kept of it, what changed since, and what is missing."""
+"""Resuming a run: what an earlier session left, what has changed since, and which attempts are missing."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
 
-MISSING_CASE = "gone"
-"""In the place of a case's hash: there is no such case any more."""
-_DONE = frozenset({"passed", "failed", "known_hole"})
-_FACTS = {
+MISSING_CASE = "missing"
+"""Instead of the hash of a case: the case no longer exists."""
+_FINAL_VERDICTS = frozenset({"passed", "failed", "known_hole"})
+_COMPARED_FIELDS = {
     "pack": "the pack",
     "pack_version": "the pack's version",
     "suite_sha256": "the suite's scoring rules",
@@ -35,349 +35,355 @@ _FACTS = {
     "backend": "the backend",
     "model": "the model",
 }
-_SETTINGS = ("trials", "guards", "temperature", "shard")
-_DEFAULTS: dict[str, Any] = {"trials": 1, "guards": []}
-_MOST_NAMED = 5
-_EXPECTED = "latest, a run's id or its folder"
-_ADVICE = "start a new run, or set packbench_resume_changed = run to run anew what changed"
+_COMPARED_SETTINGS = ("trials", "guards", "temperature", "shard")
+_DEFAULT_SETTINGS: dict[str, Any] = {"trials": 1, "guards": []}
+_MAX_NAMED_CASES = 5
+_EXPECTED = "latest, a run id or the folder of a run"
+_ADVICE = "start a new run, or set packbench_resume_changed = run to repeat what changed"
 
 
 class ResumeError(ValueError):
-    """A run can't be resumed: one line that says why."""
+    """A run cannot be resumed; the message is one line with the reason."""
 
 
 @dataclass(slots=True)
 class PriorResults:
-    """What is kept of one suite.
+    """What earlier sessions of a run left of one suite.
 
     Attributes:
         folder: the run's folder.
-        run: what is true of the run; None where it died before that was written, or nothing of it is kept.
-        entries: what need not be run again, by case id and trial.
-        again: how many attempts broke or were not begun and are made again.
-        broken: such attempts, by case id and trial, those of quarantined cases among them: what is said of a case that
-            is not selected now.
-        parts: journals of workers that what is kept was read from.
+        run: the run's metadata; None if it ended before they were written, or if all results were discarded.
+        results: scored attempts, which are not repeated, by case id and trial.
+        repeated: how many attempts ended with an error or did not start, and are made again.
+        unfinished: these attempts, by case id and trial, including those of quarantined cases; they are reported for
+            cases that are not selected in this session.
+        worker_journals: journals of workers that results were read from.
     """
 
     folder: Path
     run: Run | None
-    entries: dict[str, dict[int, CaseResult]] = field(default_factory=dict)
-    again: int = 0
-    broken: dict[str, dict[int, CaseResult]] = field(default_factory=dict)
-    parts: tuple[Path, ...] = ()
+    results: dict[str, dict[int, CaseResult]] = field(default_factory=dict)
+    repeated: int = 0
+    unfinished: dict[str, dict[int, CaseResult]] = field(default_factory=dict)
+    worker_journals: tuple[Path, ...] = ()
 
     @classmethod
-    def of(cls, folder: Path, run: Run | None, found: Iterable[CaseResult], parts: Sequence[Path] = ()) -> PriorResults:
-        """Sort what a run has: what was scored is kept, what broke or was not begun is tried again."""
-        kept = cls(folder, run, parts=tuple(parts))
-        for entry in found:
-            if entry.verdict in _DONE:
-                kept.entries.setdefault(entry.case_id, {})[entry.trial] = entry
+    def of(
+        cls, folder: Path, run: Run | None, results: Iterable[CaseResult], worker_journals: Sequence[Path] = ()
+    ) -> PriorResults:
+        """Sort the results of a run into scored and unfinished attempts."""
+        prior = cls(folder, run, worker_journals=tuple(worker_journals))
+        for result in results:
+            if result.verdict in _FINAL_VERDICTS:
+                prior.results.setdefault(result.case_id, {})[result.trial] = result
             else:
-                kept.broken.setdefault(entry.case_id, {})[entry.trial] = entry
-                kept.again += not entry.quarantined
-        return kept
+                prior.unfinished.setdefault(result.case_id, {})[result.trial] = result
+                prior.repeated += not result.quarantined
+        return prior
 
-    def all_entries(self) -> list[CaseResult]:
-        """Give all that is kept."""
-        return [entry for trials in self.entries.values() for entry in trials.values()]
+    def all_results(self) -> list[CaseResult]:
+        """Return all scored attempts."""
+        return [result for trials in self.results.values() for result in trials.values()]
 
-    def broken_entries(self) -> list[CaseResult]:
-        """Give all attempts that broke or were not begun."""
-        return [entry for trials in self.broken.values() for entry in trials.values()]
+    def all_unfinished(self) -> list[CaseResult]:
+        """Return all attempts that ended with an error or did not start."""
+        return [result for trials in self.unfinished.values() for result in trials.values()]
 
-    def is_of_another(self, case_id: str, sha256: str | None) -> bool:
-        """Whether what is kept of a case was scored on another one than the case of this hash."""
-        return any(entry.case_sha256 != sha256 for entry in self.entries.get(case_id, {}).values())
+    def was_scored_differently(self, case_id: str, sha256: str | None) -> bool:
+        """Return whether a result of a case belongs to another version of the case than the one with this hash."""
+        return any(result.case_sha256 != sha256 for result in self.results.get(case_id, {}).values())
 
-    def forget(self, case_id: str) -> None:
-        """Keep nothing of a case."""
-        self.entries.pop(case_id, None)
-        self.broken.pop(case_id, None)
+    def discard(self, case_id: str) -> None:
+        """Discard all attempts at a case."""
+        self.results.pop(case_id, None)
+        self.unfinished.pop(case_id, None)
 
-    def drop_all(self) -> None:
-        """Keep nothing."""
-        self.entries.clear()
-        self.broken.clear()
+    def clear(self) -> None:
+        """Discard everything."""
+        self.results.clear()
+        self.unfinished.clear()
         self.run = None
 
 
 @dataclass(slots=True)
 class ResumedRun:
-    """The run that a session goes on with.
+    """The run that a session resumes.
 
     Attributes:
         run_id: its id.
-        base: the folder of reports that it lies in, as `--packbench-output` names it.
-        kept: what is kept, by suite.
-        anew: whether what changed is run anew instead of refused.
-        recording_sha256: gives the hash of the recording of a suite's case; None where none can be read.
-        dropped: suites of which nothing is kept, for their rules or what runs them have changed.
+        base: the folder of reports that contains it, as `--packbench-output` names it.
+        prior: what earlier sessions left, by suite.
+        rerun_changed: whether changed cases and suites are run again instead of refused.
+        recording_sha256: returns the hash of the recording of a suite's case; None without a readable one.
+        dropped: suites whose prior results were all discarded, because their rules or settings have changed.
     """
 
     run_id: str
     base: Path
-    kept: dict[str, PriorResults]
-    anew: bool
+    prior: dict[str, PriorResults]
+    rerun_changed: bool
     recording_sha256: Callable[[Suite, str], str | None]
     dropped: list[str] = field(default_factory=list)
-    _looked_at: set[tuple[str, str]] = field(default_factory=set)
+    _checked: set[tuple[str, str]] = field(default_factory=set)
 
-    def for_worker(self) -> dict[str, Any]:
-        """Give what a worker of xdist needs to know of it."""
-        return {"folder": str(next(iter(self.kept.values())).folder), "dropped": self.dropped}
+    def worker_input(self) -> dict[str, Any]:
+        """Return what an xdist worker needs to resume the same run, as plain JSON."""
+        return {"folder": str(next(iter(self.prior.values())).folder), "dropped": self.dropped}
 
-    def change(self, suite: str, what: Sequence[str]) -> None:
-        """Refuse to go on, unless what changed is to be run anew.
+    def require_rerun(self, suite: str, changes: Sequence[str]) -> None:
+        """Raise unless changed cases and suites are to be run again.
 
         Raises:
-            ResumeError: one line that names what changed.
+            ResumeError: one line that names the changes.
         """
-        if not self.anew:
-            raise ResumeError(self.refusal(suite, what))
+        if not self.rerun_changed:
+            raise ResumeError(self.refusal_message(suite, changes))
 
-    def refusal(self, suite: str, what: Sequence[str]) -> str:
-        """Say what changed."""
-        return f'run {self.run_id} of suite "{suite}" can\'t be resumed: {"; ".join(what)}; {_ADVICE}'
+    def refusal_message(self, suite: str, changes: Sequence[str]) -> str:
+        """Describe in one line why the run cannot be resumed."""
+        return f'run {self.run_id} of suite "{suite}" can\'t be resumed: {"; ".join(changes)}; {_ADVICE}'
 
     def trials(self, suite: Suite, case_id: str) -> Mapping[int, CaseResult]:
-        """Give the trials of a case that need not be made again: none that was scored on another recording."""
-        kept = self.kept.get(suite.name)
-        found = kept.entries.get(case_id) if kept is not None else None
-        if kept is None or found is None:
+        """Return the trials of a case that need not be repeated; those scored on another recording are discarded."""
+        prior = self.prior.get(suite.name)
+        results = prior.results.get(case_id) if prior is not None else None
+        if prior is None or results is None:
             return {}
-        if (suite.name, case_id) not in self._looked_at:
-            self._looked_at.add((suite.name, case_id))
-            hashes = {entry.cassette_sha256 for entry in found.values()} - {None}
+        if (suite.name, case_id) not in self._checked:
+            self._checked.add((suite.name, case_id))
+            hashes = {result.cassette_sha256 for result in results.values()} - {None}
             if hashes and hashes != {self.recording_sha256(suite, case_id)}:
-                del kept.entries[case_id]
+                del prior.results[case_id]
                 return {}
-        return found
+        return results
 
-    def told(self, suite: str) -> str:
-        """Say for the header what is kept."""
-        kept = self.kept.get(suite)
-        count = len(kept.all_entries()) if kept is not None else 0
-        again = f", {kept.again} broken or not begun are made again" if kept is not None and kept.again else ""
+    def header_line(self, suite: str) -> str:
+        """Describe for pytest's header what is kept of a suite."""
+        prior = self.prior.get(suite)
+        count = len(prior.all_results()) if prior is not None else 0
+        repeated = f", {prior.repeated} unfinished to repeat" if prior is not None and prior.repeated else ""
         attempts = f"{count} attempt{'' if count == 1 else 's'}"
-        return f"packbench: suite {suite}: resuming run {self.run_id}: {attempts} kept{again}"
+        return f"packbench: suite {suite}: resuming run {self.run_id}: {attempts} kept{repeated}"
 
 
 def find_resumed(
-    asked: str,
+    requested: str,
     output: Path,
     suites: Collection[str],
     *,
-    home: Path,
-    anew: bool,
+    relative_to: Path,
+    rerun_changed: bool,
     recording_sha256: Callable[[Suite, str], str | None],
-    shared: bool = False,
+    is_worker: bool = False,
 ) -> ResumedRun:
-    """Find and read the run that is to be resumed.
+    """Find the run to resume and read what it left.
 
     Args:
-        asked: `latest`, a run's id or its folder.
+        requested: `latest`, a run id or the folder of a run.
         output: the folder of reports.
-        suites: names of the suites that are run.
-        home: the folder from which a path is meant.
-        anew: whether what changed is run anew instead of refused.
+        suites: names of the suites that this session runs.
+        relative_to: the folder that a relative path starts from.
+        rerun_changed: see `ResumedRun`.
         recording_sha256: see `ResumedRun`.
-        shared: whether another process of this session goes on with it already.
+        is_worker: whether another process of this session has resumed the run already.
 
     Raises:
-        ResumeError: there is no such run, it is under way, or it can't be read.
+        ResumeError: the run does not exist, is still running, or cannot be read.
     """
-    base, run_id = _place(asked, output, suites, home)
+    base, run_id = _locate(requested, output, suites, relative_to)
     folders = {name: base / name / run_id for name in suites}
-    found = {name: folder for name, folder in folders.items() if folder.is_dir()}
-    if not found:
-        raise ResumeError(f"no run {run_id} of {_listed(suites)} under {base}")
-    if not shared and any(is_locked(folder / JOURNAL) for folder in found.values()):
-        raise ResumeError(f"run {run_id} is still running; wait for it or end it first")
+    existing = {name: folder for name, folder in folders.items() if folder.is_dir()}
+    if not existing:
+        raise ResumeError(f"no run {run_id} of {_suite_list(suites)} under {base}")
+    if not is_worker and any(is_locked(folder / JOURNAL) for folder in existing.values()):
+        raise ResumeError(f"run {run_id} is still running; wait until it ends, or stop it")
     try:
-        kept = {name: _kept(folder) for name, folder in found.items()}
+        prior = {name: _prior_results(folder) for name, folder in existing.items()}
     except (StoredRunError, JournalError, OSError) as error:
         raise ResumeError(str(error)) from None
-    return ResumedRun(run_id, base, kept, anew, recording_sha256)
+    return ResumedRun(run_id, base, prior, rerun_changed, recording_sha256)
 
 
-def _place(asked: str, output: Path, suites: Collection[str], home: Path) -> tuple[Path, str]:
-    """Find the folder of reports that a run lies in, and its id."""
-    if asked == LATEST:
-        return output, _last(output, suites)
-    if os.sep not in asked and "/" not in asked:
-        if not is_run_id(asked):
-            raise ResumeError(f'"{asked}" is no run; expected {_EXPECTED}')
-        return output, asked
-    path = Path(os.path.normpath(home / asked))
+def _locate(requested: str, output: Path, suites: Collection[str], relative_to: Path) -> tuple[Path, str]:
+    """Return the folder of reports that contains the requested run, and the id of the run."""
+    if requested == LATEST:
+        return output, _last_resumable(output, suites)
+    if os.sep not in requested and "/" not in requested:
+        if not is_run_id(requested):
+            raise ResumeError(f'"{requested}" is not a run id; expected {_EXPECTED}')
+        return output, requested
+    path = Path(os.path.normpath(relative_to / requested))
     folder = path.parent if path.is_file() else path
     if not folder.is_dir():
         raise ResumeError(f"no run at {path}; expected {_EXPECTED}")
     if folder.parent.name not in suites or not is_run_id(folder.name):
-        raise ResumeError(f"{folder} is no run of {_listed(suites)}; expected <output>/<suite>/<run id>")
+        raise ResumeError(f"{folder} is not a run of {_suite_list(suites)}; expected <output>/<suite>/<run id>")
     return folder.parent.parent, folder.name
 
 
-def _last(output: Path, suites: Collection[str]) -> str:
-    """Find the last run that can be gone on with; where there is none the last one."""
-    runs = sorted(
+def _last_resumable(output: Path, suites: Collection[str]) -> str:
+    """Return the id of the last run that has attempts to make; without one, that of the last run."""
+    paths = sorted(
         (path for name in suites if (output / name).is_dir() for path in (output / name).iterdir()),
         key=lambda path: path.name,
         reverse=True,
     )
-    folders = [path for path in runs if path.is_dir() and is_run_id(path.name)]
+    folders = [path for path in paths if path.is_dir() and is_run_id(path.name)]
     if not folders:
-        raise ResumeError(f"no run of {_listed(suites)} under {output}")
-    return next((folder.name for folder in folders if _may_go_on(folder)), folders[0].name)
+        raise ResumeError(f"no run of {_suite_list(suites)} under {output}")
+    return next((folder.name for folder in folders if _is_resumable(folder)), folders[0].name)
 
 
-def _may_go_on(folder: Path) -> bool:
-    """Whether a run has something to resume: it died, or attempts broke or were not begun."""
+def _is_resumable(folder: Path) -> bool:
+    """Return whether a run has attempts to make: it was killed, or attempts are unfinished."""
     try:
         if (folder / JOURNAL).exists() or not (folder / REPORT).exists():
             return True
         report = open_report(folder)
         return report.status != "passed" and any(
-            entry.verdict not in _DONE and not entry.quarantined for entry in report.entries
+            result.verdict not in _FINAL_VERDICTS and not result.quarantined for result in report.results
         )
     except (StoredRunError, OSError):
         return False
 
 
-def _listed(suites: Collection[str]) -> str:
+def _suite_list(suites: Collection[str]) -> str:
     return f"suite {', '.join(suites)}"
 
 
-def _kept(folder: Path) -> PriorResults:
-    """Read what a run has so far: its journal where it died, else its report, records and payloads."""
+def _prior_results(folder: Path) -> PriorResults:
+    """Read what a run left: its journal if it was killed, otherwise its report, records and payloads."""
     journal = folder / JOURNAL
     if journal.exists():
         return _from_journal(journal)
-    # it may have died before it wrote anything
+    # a run may be killed before it writes anything
     return _from_report(folder) if (folder / REPORT).exists() else PriorResults.of(folder, None, ())
 
 
 def _from_journal(journal: Path) -> PriorResults:
     folder = journal.parent
     run = read_header(journal)
-    parts = sorted(folder.glob(WORKER_JOURNALS))
-    found = [entry for path in (*parts, journal) for entry in read_journal(path)]
-    if run is None and found:
-        raise StoredRunError(f"{journal}: its first line does not tell what was run; start a new run")
-    for entry in found:
-        _check(entry, folder, journal)
-    # the same attempt may stand in the journal of the worker that made it, too
-    return PriorResults.of(folder, run, last_attempts(sorted(found, key=lambda entry: entry.timestamp)), parts)
+    worker_journals = sorted(folder.glob(WORKER_JOURNALS))
+    results = [result for path in (*worker_journals, journal) for result in read_journal(path)]
+    if run is None and results:
+        raise StoredRunError(f"{journal}:1: the header is missing; start a new run")
+    for result in results:
+        _check(result, folder, journal)
+    # an attempt may be in the controller's journal and in that of the worker that made it
+    ordered = sorted(results, key=lambda result: result.timestamp)
+    return PriorResults.of(folder, run, last_attempts(ordered), worker_journals)
 
 
-def _check(entry: CaseResult, folder: Path, journal: Path) -> None:
-    """See that an entry of a journal can stand in the run's reports: it is of the suite, and its record is one."""
-    record, wrong = entry.record, ""
-    if entry.suite != folder.parent.name:
-        wrong = f'is of the suite "{entry.suite}"'
+def _check(result: CaseResult, folder: Path, journal: Path) -> None:
+    """Check that a result of a journal can be reported: it belongs to the suite, and its record is valid."""
+    record, problem = result.record, ""
+    if result.suite != folder.parent.name:
+        problem = f'belongs to the suite "{result.suite}"'
     elif record is None:
-        wrong = "was scored and has no record" if entry.counted else ""
+        problem = "has a score and no record" if result.counted else ""
     else:
         try:
-            wrong = extension_problem(EvalRecord.from_json_line(json.dumps(record), strict=False).packbench or {}) or ""
+            parsed = EvalRecord.from_json_line(json.dumps(record), strict=False)
+            problem = extension_problem(parsed.packbench or {}) or ""
         except RecordError as error:
-            wrong = str(error)
-    if wrong:
-        raise StoredRunError(f"{journal}: the entry of {entry.test_id}: {wrong}; start a new run")
+            problem = str(error)
+    if problem:
+        raise StoredRunError(f"{journal}: the result of {result.test_id}: {problem}; start a new run")
 
 
 def _from_report(folder: Path) -> PriorResults:
     report, files = open_report(folder), ResultFiles(folder)
-    found = []
-    for entry in report.entries:
-        result = files.complete(entry)
+    results = []
+    for row in report.results:
+        result = files.complete(row)
         if result.counted and result.record is None:
-            raise StoredRunError(f"{folder}: no record of {result.test_id}, which its report counts")
-        found.append(result)
+            raise StoredRunError(f"{folder}: the report counts {result.test_id}, but it has no record")
+        results.append(result)
     files.end()
-    return PriorResults.of(folder, report.run, found)
+    return PriorResults.of(folder, report.run, results)
 
 
 def check_unchanged(resumed: ResumedRun, now: Run, case_sha256: Callable[[CaseResult], str | None]) -> None:
-    """Compare a suite's run as it was begun with what this session would make of it.
+    """Compare the resumed run of a suite with the run that this session would start.
 
     Args:
-        resumed: what changed is refused, or nothing of it is kept.
-        now: the run of the suite as this session would make it.
-        case_sha256: gives the hash of the case that a result tells of, as it is today; None where it can't be read,
-            `MISSING_CASE` where there is none any more.
+        resumed: the run; prior results that no longer apply are discarded from it.
+        now: the suite's run as this session would start it.
+        case_sha256: returns the current hash of the case of a result; None if the case cannot be read, `MISSING_CASE`
+            if it no longer exists.
 
     Raises:
-        ResumeError: they are not the same, and what changed is not to be run anew.
+        ResumeError: something has changed, and changed cases and suites are not to be run again.
     """
-    kept = resumed.kept.get(now.suite)
-    if kept is None or kept.run is None:
+    prior = resumed.prior.get(now.suite)
+    if prior is None or prior.run is None:
         return
-    changed = _differences(kept.run, now)
-    if changed:
-        resumed.change(now.suite, changed)
-        kept.drop_all()
+    changes = _changes(prior.run, now)
+    if changes:
+        resumed.require_rerun(now.suite, changes)
+        prior.clear()
         resumed.dropped.append(now.suite)
-    known = {**kept.broken, **kept.entries}
-    hashes = {case_id: case_sha256(next(iter(trials.values()))) for case_id, trials in known.items()}
-    gone = [case_id for case_id, sha256 in hashes.items() if sha256 == MISSING_CASE]
-    missed = [case_id for case_id in gone if case_id in kept.entries]
-    if missed:
-        resumed.change(now.suite, [f"{name_cases(missed)}: no such case any more"])
-    others = [
-        case_id for case_id, sha256 in hashes.items() if sha256 != MISSING_CASE and kept.is_of_another(case_id, sha256)
+    attempts = {**prior.unfinished, **prior.results}
+    hashes = {case_id: case_sha256(next(iter(trials.values()))) for case_id, trials in attempts.items()}
+    missing = [case_id for case_id, sha256 in hashes.items() if sha256 == MISSING_CASE]
+    missing_results = [case_id for case_id in missing if case_id in prior.results]
+    if missing_results:
+        resumed.require_rerun(now.suite, [f"{name_cases(missing_results)} no longer exists"])
+    changed = [
+        case_id
+        for case_id, sha256 in hashes.items()
+        if sha256 != MISSING_CASE and prior.was_scored_differently(case_id, sha256)
     ]
-    if others:
-        resumed.change(now.suite, [f"{name_cases(others)} changed"])
-    for case_id in (*gone, *others):
-        kept.forget(case_id)
+    if changed:
+        resumed.require_rerun(now.suite, [f"{name_cases(changed)} changed"])
+    for case_id in (*missing, *changed):
+        prior.discard(case_id)
 
 
-def _differences(before: Run, now: Run) -> list[str]:
-    """Name what makes the results of two sessions results of different things; nothing where it can be resumed."""
-    told = []
-    for name, words in _FACTS.items():
-        was, is_now = getattr(before, name), getattr(now, name)
-        if was != is_now:
-            values = "" if name == "suite_sha256" else f" ({was or 'none'}, now {is_now or 'none'})"
-            told.append(f"{words} changed{values}")
-    for name in _SETTINGS:
-        was, is_now = (run.settings.get(name, _DEFAULTS.get(name)) for run in (before, now))
-        if was != is_now:
-            told.append(f"{name} changed ({_shown(was)}, now {_shown(is_now)})")
-    return told
+def _changes(before: Run, now: Run) -> list[str]:
+    """Describe what makes the results of two sessions incomparable; empty if the run can be resumed."""
+    changes = []
+    for name, description in _COMPARED_FIELDS.items():
+        old, new = getattr(before, name), getattr(now, name)
+        if old != new:
+            values = "" if name == "suite_sha256" else f" (from {old or 'none'} to {new or 'none'})"
+            changes.append(f"{description} changed{values}")
+    for name in _COMPARED_SETTINGS:
+        old, new = (run.settings.get(name, _DEFAULT_SETTINGS.get(name)) for run in (before, now))
+        if old != new:
+            changes.append(f"{name} changed (from {_setting_text(old)} to {_setting_text(new)})")
+    return changes
 
 
-def _shown(value: Any) -> str:
+def _setting_text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return "none" if value is None else str(value)
 
 
 def name_cases(case_ids: Sequence[str]) -> str:
-    """Name cases; of many the first ones."""
-    more = len(case_ids) - _MOST_NAMED
-    return f"case {', '.join(case_ids[:_MOST_NAMED])}{f' and {more} more' if more > 0 else ''}"
+    """List case ids, of many only the first: `case a, b and 3 more`."""
+    more = len(case_ids) - _MAX_NAMED_CASES
+    return f"case {', '.join(case_ids[:_MAX_NAMED_CASES])}{f' and {more} more' if more > 0 else ''}"
 
 
 def prior_spending(resumed: ResumedRun) -> dict[str, Any] | None:
-    """Give what earlier sessions used, as their report tells it; all suites of a session tell the same."""
-    told = (recorded_spending(kept.run) for kept in resumed.kept.values() if kept.run is not None)
-    return next((spent for spent in told if spent is not None), None)
+    """Return what earlier sessions used, as reported; all suites of a session report the same."""
+    reported = (recorded_spending(prior.run) for prior in resumed.prior.values() if prior.run is not None)
+    return next((spent for spent in reported if spent is not None), None)
 
 
 def fill_missing_trials(
-    known: Mapping[int, CaseResult], told: CaseResult, trials: int, *, once: bool = False
+    known: Mapping[int, CaseResult], template: CaseResult, trials: int, *, once: bool = False
 ) -> tuple[CaseResult, ...]:
-    """Give the results of a case of which the session did not make all trials.
+    """Return the results of a case for which the session did not make all trials, sorted by trial.
 
     Args:
-        known: attempts at it that were made, by trial.
-        told: says of a trial why it was not made.
-        trials: how many are due, 1 or more.
-        once: whether `told` stands for the first missing trial alone, as always where nothing is known.
+        known: attempts that were made, by trial.
+        template: a result with the reason why a trial was not made; copied for each missing trial.
+        trials: how many trials are due, 1 or more.
+        once: whether to add a result for the first missing trial only, as is done where no attempt is known.
     """
     missing = [trial for trial in range(trials) if trial not in known]
-    others = [replace(told, trial=trial) for trial in (missing[:1] if once or not known else missing)]
-    return tuple(sorted((*known.values(), *others), key=lambda result: result.trial))
+    added = [replace(template, trial=trial) for trial in (missing[:1] if once or not known else missing)]
+    return tuple(sorted((*known.values(), *added), key=lambda result: result.trial))

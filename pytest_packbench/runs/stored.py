@@ -1,4 +1,4 @@
-"""A stored run as a whole, from its folder, its report or its records; and the one that a run is compared with."""
+"""Reading stored runs from a folder, a report or records, and finding the baseline of a comparison."""
 
 from __future__ import annotations
 
@@ -20,82 +20,86 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.lines import ErrorLine
 
 NO_BASELINE = "none"
-_SAME = ("mode", "pack", "suite_sha256", "target")
-_FACTS = ("run_id", "test_suite", *(f"packbench.{name}" for name in _SAME))
+_EXTENSION_KEYS = ("mode", "pack", "suite_sha256", "target")
+_SHARED_KEYS = ("run_id", "test_suite", *(f"packbench.{name}" for name in _EXTENSION_KEYS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """A run as its files tell it.
+    """A run that was read from its files.
 
     Attributes:
         source: the file that it was read from.
-        run: what is true of all its entries.
-        entries: one for each trial of each case, sorted by test id and trial; records and payloads are not among them.
-        status: `passed`, `failed` or `partial`, as the run was judged when it ended; empty where only records tell.
-        whole: whether cases that broke or did not run stand in it; False where it was read from records alone, so
-            that nobody can say how many there were.
+        run: the metadata of the run.
+        results: one for each trial of each case, sorted by test id and trial, without records and payloads.
+        status: `passed`, `failed` or `partial`, as decided when the run ended; empty if only records were read.
+        lists_all_cases: whether cases without a score are included; False if only records were read, which do not
+            count them.
     """
 
     source: str
     run: Run
-    entries: tuple[CaseResult, ...]
+    results: tuple[CaseResult, ...]
     status: str = ""
-    whole: bool = True
+    lists_all_cases: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineLookup:
-    """The run to compare with.
+    """The result of looking for the run to compare with.
 
     Attributes:
-        stored: the run; None where there is none or none was asked for.
-        why: why there is none, for people; empty where none was asked for.
+        stored: the run; None if it was not found or not requested.
+        reason: why it was not found, in one line; empty if it was found or not requested.
     """
 
     stored: StoredRun | None = None
-    why: str = ""
+    reason: str = ""
 
 
-def find_baseline(asked: str, folder: Path) -> BaselineLookup:
-    """Find and read the run to compare with; where that can't be done it says why.
+def find_baseline(requested: str, folder: Path) -> BaselineLookup:
+    """Find and read the run to compare with.
 
     Args:
-        asked: `none`, `latest` (the suite's last complete run) or the path of a run.
-        folder: the folder of the run that is compared; the suite's other runs lie beside it.
+        requested: `none`, `latest` (the suite's last complete run) or the path of a run.
+        folder: the folder of the run that is compared; the suite's other runs are beside it.
     """
-    if asked == NO_BASELINE:
+    if requested == NO_BASELINE:
         return BaselineLookup()
-    place = Path(asked)
+    path = Path(requested)
     try:
-        if asked == LATEST:
+        if requested == LATEST:
             try:
-                place = folder.parent / read_latest(folder.parent / LATEST)
+                path = folder.parent / read_latest(folder.parent)
             except OSError:
-                return BaselineLookup(why="there is no earlier complete run to compare with")
-        stored = read_run(place)
+                return BaselineLookup(reason="there is no earlier complete run to compare with")
+        stored = read_run(path)
     except (StoredRunError, OSError) as error:
-        return BaselineLookup(why=f"not compared: {error}")
+        return BaselineLookup(reason=f"not compared: {error}")
     if stored.run.run_id == folder.name:
-        # a run that is resumed may be the last complete one itself
-        return BaselineLookup(why=f"run {folder.name} is no baseline of its own; name another one")
+        # a resumed run may itself be the last complete one
+        return BaselineLookup(reason=f"run {folder.name} cannot be compared with itself; name another run")
     return BaselineLookup(stored=stored)
 
 
 def open_run(path: Path) -> OpenRun:
-    """Open a run to read its entries without holding them, as `read_run` reads it.
+    """Open a run to read its results one by one; otherwise as `read_run`.
 
-    Records without the report of their run are read whole: only all of them tell what is true of the run.
+    Records without the report of their run are all read first, because the metadata of the run depends on each of them.
 
     Raises:
-        StoredRunError: as `read_run`.
-        OSError: a file can't be read.
+        StoredRunError: see `read_run`.
+        OSError: a file cannot be read.
     """
     if path.suffix != ".jsonl" or path.is_dir():
         return open_report(path)
-    found = read_run(path)
+    stored = read_run(path)
     return OpenRun(
-        source=found.source, run=found.run, status=found.status, entries=iter(found.entries), whole=found.whole
+        source=stored.source,
+        run=stored.run,
+        status=stored.status,
+        results=iter(stored.results),
+        lists_all_cases=stored.lists_all_cases,
     )
 
 
@@ -103,117 +107,117 @@ def load_run(path: Path) -> StoredRun:
     """Read a run.
 
     Args:
-        path: a run folder, its `report.json`, or a `.jsonl` of records of one run.
+        path: the folder of a run, its `report.json`, or a `.jsonl` file with the records of one run.
 
     Raises:
-        StoredRunError: it is none of these, or of a version that this program doesn't know.
-        OSError: it can't be read.
+        StoredRunError: the path is none of these, or its version is not supported.
+        OSError: it cannot be read.
     """
     if path.suffix == ".jsonl" and not path.is_dir():
         return _from_records(path)
     report = open_report(path)
-    return StoredRun(source=report.source, run=report.run, entries=_sorted(report.entries), status=report.status)
+    return StoredRun(source=report.source, run=report.run, results=_sorted(report.results), status=report.status)
 
 
 def read_run(path: Path) -> StoredRun:
-    """Read a run; of record lines also what lies beside them.
+    """Read a run, including the files beside a file of records.
 
-    Beside a file of records are looked for, in this order: the `report.json` of the same run, which tells all, and
-    the lines of the same run in `errors.jsonl`, which tell the cases without a score.
+    The `report.json` of the same run is used if it exists, otherwise the lines of the same run in `errors.jsonl`,
+    which list the cases without a score.
 
     Raises:
-        StoredRunError: `path` is nothing that `load_run` reads, or what lies beside it can't be read.
-        OSError: a file can't be read.
+        StoredRunError: see `load_run`; or a file beside the records cannot be read or does not belong to them.
+        OSError: a file cannot be read.
     """
     stored = load_run(path)
-    if stored.whole:
+    if stored.lists_all_cases:
         return stored
     report, errors = path.with_name(REPORT), path.with_name(ERRORS)
     if report.is_file():
-        told = load_run(report)
-        if (told.run.run_id, told.run.suite) == (stored.run.run_id, stored.run.suite):
-            return _checked(told, stored)
+        reported = load_run(report)
+        if (reported.run.run_id, reported.run.suite) == (stored.run.run_id, stored.run.suite):
+            return _checked(reported, stored)
     lines = read_run_errors(errors, stored.run.run_id) if errors.is_file() else ()
-    broken = [_result_of(line, stored.run.suite) for line in lines]
-    if not broken:
+    unscored = [_result_of(line, stored.run.suite) for line in lines]
+    if not unscored:
         return stored
-    entries = _sorted((*stored.entries, *_numbered(broken, stored.entries)))
-    return replace(stored, entries=entries, whole=True)
+    results = _sorted((*stored.results, *_with_trial_numbers(unscored, stored.results)))
+    return replace(stored, results=results, lists_all_cases=True)
 
 
 def _from_records(path: Path) -> StoredRun:
     first: EvalRecord | None = None
-    facts: tuple[Any, ...] = ()
-    entries: dict[tuple[str, int], CaseResult] = {}
+    shared: tuple[Any, ...] = ()
+    results: dict[tuple[str, int], CaseResult] = {}
     started, finished = "", ""
-    for where, record in read_run_records(path):
+    for location, record in read_run_records(path):
         if first is None:
-            first, facts = record, _facts(record)
-        _check_one_run(facts, _facts(record), where)
-        entry = CaseResult.from_record(record)
-        # the same attempt written twice is one attempt: the first counts, as in a report
-        entries.setdefault((entry.test_id, entry.trial), entry)
+            first, shared = record, _shared_values(record)
+        _check_same_run(shared, _shared_values(record), location)
+        result = CaseResult.from_record(record)
+        # of an attempt that was written twice the first line counts, as in a report
+        results.setdefault((result.test_id, result.trial), result)
         started = min(started or record.timestamp, record.timestamp)
         finished = max(finished, record.timestamp)
     if first is None:
-        raise StoredRunError(f"{path}: no records")
+        raise StoredRunError(f"{path}: contains no records")
     run = replace(_run_of(first), started_at=started, finished_at=finished)
-    return StoredRun(source=str(path), run=run, entries=_sorted(entries.values()), whole=False)
+    return StoredRun(source=str(path), run=run, results=_sorted(results.values()), lists_all_cases=False)
 
 
-def _check_one_run(facts: tuple[Any, ...], found: tuple[Any, ...], where: str) -> None:
-    if found != facts:
-        name, before, now = next(each for each in zip(_FACTS, facts, found, strict=True) if each[1] != each[2])
+def _check_same_run(first: tuple[Any, ...], values: tuple[Any, ...], location: str) -> None:
+    if values != first:
+        name, before, now = next(each for each in zip(_SHARED_KEYS, first, values, strict=True) if each[1] != each[2])
         raise StoredRunError(
-            f"{where}: {name} is {printable(repr(now))}, but {printable(repr(before))} in the lines above; "
+            f"{location}: {name} is {printable(repr(now))}, but {printable(repr(before))} in the lines above; "
             "expected the records of one run"
         )
 
 
-def _facts(record: EvalRecord) -> tuple[Any, ...]:
-    """Give what is the same in all records of a run, in the order of `_FACTS`."""
-    ours = record.packbench or {}
-    return (record.run_id, record.test_suite, *(ours.get(name) for name in _SAME))
+def _shared_values(record: EvalRecord) -> tuple[Any, ...]:
+    """Return the values that all records of a run share, in the order of `_SHARED_KEYS`."""
+    extension = record.packbench or {}
+    return (record.run_id, record.test_suite, *(extension.get(name) for name in _EXTENSION_KEYS))
 
 
 def _run_of(record: EvalRecord) -> Run:
-    ours: Mapping[str, Any] = record.packbench or {}
-    pack, _, version = str(ours.get("pack", "")).partition("/")
+    extension: Mapping[str, Any] = record.packbench or {}
+    pack, _, version = str(extension.get("pack", "")).partition("/")
     return Run(
         run_id=record.run_id,
         suite=record.test_suite,
         description="",
         pack=pack,
         pack_version=version,
-        suite_sha256=ours.get("suite_sha256") or "",
-        bundled=ours.get("bundled", False),
-        mode=ours.get("mode", ""),
-        target=ours.get("target", ""),
+        suite_sha256=extension.get("suite_sha256") or "",
+        bundled=extension.get("bundled", False),
+        mode=extension.get("mode", ""),
+        target=extension.get("target", ""),
         started_at="",
         finished_at="",
-        versions=dict(ours.get("versions", {})),
+        versions=dict(extension.get("versions", {})),
     )
 
 
-def _sorted(entries: Iterable[CaseResult]) -> tuple[CaseResult, ...]:
-    return tuple(sorted(entries, key=lambda entry: (entry.test_id, entry.trial)))
+def _sorted(results: Iterable[CaseResult]) -> tuple[CaseResult, ...]:
+    return tuple(sorted(results, key=lambda result: (result.test_id, result.trial)))
 
 
-def _checked(told: StoredRun, records: StoredRun) -> StoredRun:
-    """Make sure that the records are those of the report: who cut them or joined others means something else."""
-    counted = {(entry.test_id, entry.trial) for entry in told.entries if entry.counted}
-    found = {(entry.test_id, entry.trial) for entry in records.entries}
-    if found != counted:
-        wrong = min(name for name, _ in found ^ counted)
+def _checked(reported: StoredRun, records: StoredRun) -> StoredRun:
+    """Return the run of a report if the records belong to it: records that were filtered or joined mean another run."""
+    counted = {(result.test_id, result.trial) for result in reported.results if result.counted}
+    recorded = {(result.test_id, result.trial) for result in records.results}
+    if recorded != counted:
+        test_id = min(name for name, _ in recorded ^ counted)
         raise StoredRunError(
-            f"{records.source}: not the records that {told.source} tells of ({wrong} stands in one of them); "
-            "give the run's folder, or the records without the report beside them"
+            f"{records.source}: does not match {reported.source} ({test_id} is in only one of them); "
+            "pass the folder of the run, or move the records away from the report"
         )
-    return told
+    return reported
 
 
 def _result_of(line: ErrorLine, suite: str) -> CaseResult:
-    """Make a result of an error line; which groups it belongs to, no line tells."""
+    """Convert an error line to a result; the line does not contain case type, difficulty, tags and facets."""
     case_id = line.test_id.rpartition(":")[2]
     return CaseResult(
         suite=suite,
@@ -229,12 +233,12 @@ def _result_of(line: ErrorLine, suite: str) -> CaseResult:
     )
 
 
-def _numbered(lines: Iterable[CaseResult], records: Iterable[CaseResult]) -> Iterator[CaseResult]:
-    """Number the trials that broke; where a line does not tell which one it was, it makes no difference."""
-    taken = {(entry.test_id, entry.trial) for entry in records}
-    for entry in lines:
-        trial = entry.trial
-        while (entry.test_id, trial) in taken:
+def _with_trial_numbers(unscored: Iterable[CaseResult], scored: Iterable[CaseResult]) -> Iterator[CaseResult]:
+    """Yield the results of error lines with unused trial numbers; lines of older versions have none of their own."""
+    used = {(result.test_id, result.trial) for result in scored}
+    for result in unscored:
+        trial = result.trial
+        while (result.test_id, trial) in used:
             trial += 1
-        taken.add((entry.test_id, trial))
-        yield replace(entry, trial=trial)
+        used.add((result.test_id, trial))
+        yield replace(result, trial=trial)

@@ -1,4 +1,4 @@
-"""Writing a run: its results and their journal while it goes on, and at its end every file that it leaves."""
+"""Writing a run: its journal while it is running, and all its files when it ends."""
 
 from __future__ import annotations
 
@@ -34,151 +34,151 @@ _ROWS = "rows.jsonl"
 
 
 def sort_results(results: Iterable[CaseResult]) -> list[CaseResult]:
-    """Sort results by case id, as every file shows them."""
+    """Sort results by case id, the order of all files."""
     return sorted(results, key=lambda result: (result.case_id, result.test_id, result.file, result.trial))
 
 
 class RunWriter:
-    """Writes what a run leaves, in this order: journal, results, pages, report.
+    """Writes the files of a run in this order: journal, results, pages, report.
 
-    A session writes into the run's folder, where its journal lies. A run of which everything is known before it is
-    written, as a merged one, is written `apart`: beside its place first, so that the folder is there whole, with its
-    report, or not at all. Then `with` gives the writer, and leaves nothing where the run was not completed.
+    A session writes to the run's folder directly, beside its journal. A run whose results are all known, such as a
+    merged one, is written with `atomic=True` in a `with` block: to a temporary folder first, so that the run's folder
+    exists either with its report or not at all.
 
     Args:
-        output: the folder of reports; made where it is missing.
+        output: the folder of reports; created if it does not exist.
         suite: the suite's name.
         run_id: the run's id.
-        apart: whether to write beside the folder's place first.
-        resumed: what is kept of the run where a session goes on with it; asked when the journal is begun.
+        atomic: whether to write to a temporary folder first.
+        prior: what earlier sessions left of a resumed run; written to the new journal.
 
     Attributes:
         folder: the run's folder, named after its id.
-        resumed: see above.
+        prior: see above.
     """
 
     def __init__(
-        self, output: Path, suite: str, run_id: str, *, apart: bool = False, resumed: PriorResults | None = None
+        self, output: Path, suite: str, run_id: str, *, atomic: bool = False, prior: PriorResults | None = None
     ) -> None:
         self.folder = output / suite / run_id
         self._output = output
         self._run_id = run_id
-        self.resumed = resumed
-        self._place = self.folder.with_name(f".{run_id}.tmp") if apart else self.folder
+        self.prior = prior
+        self._target = self.folder.with_name(f".{run_id}.tmp") if atomic else self.folder
         self._journal: Journal | None = None
         self._results: Sequence[CaseResult] = ()
 
     def __enter__(self) -> Self:
-        """Begin a run that is written apart.
+        """Create the temporary folder.
 
         Raises:
-            OSError: nothing can be written there, or a run of this id is being written.
+            OSError: it cannot be created, or a run of this id is being written.
         """
         ensure_gitignore(self._output)
-        self._place.mkdir(parents=True)
+        self._target.mkdir(parents=True)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Leave nothing beside the place of a folder that was not completed."""
-        shutil.rmtree(self._place, ignore_errors=True)
+        """Remove the temporary folder of a run that was not completed."""
+        shutil.rmtree(self._target, ignore_errors=True)
 
-    def begin(self, head: Callable[[], Run]) -> Journal:
-        """Begin the journal, unless it is begun: of a resumed run with what is kept of it.
+    def open_journal(self, header: Callable[[], Run]) -> Journal:
+        """Return the journal, opened on the first call; that of a resumed run starts with the prior results.
 
         Args:
-            head: gives what is true of the run so far.
+            header: returns the metadata of the run so far.
 
         Raises:
-            OSError: it can't be written.
+            OSError: the journal cannot be written.
         """
         if self._journal is None:
             self.folder.mkdir(parents=True, exist_ok=True)
             ensure_gitignore(self._output)
-            path, kept = self.folder / JOURNAL, self.resumed
-            if kept is not None:
-                # what is not kept must not come back after a second crash
-                rewrite_journal(path, head(), [*kept.all_entries(), *kept.broken_entries()])
-                for part in kept.parts:
-                    part.unlink(missing_ok=True)
-            self._journal = Journal(path, head)
+            path, prior = self.folder / JOURNAL, self.prior
+            if prior is not None:
+                # discarded results must not return after a second crash
+                rewrite_journal(path, header(), [*prior.all_results(), *prior.all_unfinished()])
+                for worker_journal in prior.worker_journals:
+                    worker_journal.unlink(missing_ok=True)
+            self._journal = Journal(path, header)
         return self._journal
 
-    def end_journal(self) -> None:
-        """Close the journal: no result follows. It stays until the report is there."""
+    def close_journal(self) -> None:
+        """Close the journal after the last result; the file is deleted when the report has been written."""
         if self._journal is not None:
             self._journal.close()
 
     def write_results(self, results: Sequence[CaseResult]) -> None:
-        """Write `records.jsonl`, `errors.jsonl` (only when there are any) and `payloads.jsonl`.
+        """Write `records.jsonl`, `errors.jsonl` (only if there are any) and `payloads.jsonl`.
 
         Args:
-            results: one for each attempt, in order; they are read again for the report.
+            results: one for each attempt, in order; they are used again for the report.
 
         Raises:
-            OSError: a file can't be written; the files of an earlier run in its place are whole.
+            OSError: a file cannot be written; existing files are unchanged.
         """
-        self._place.mkdir(parents=True, exist_ok=True)
+        self._target.mkdir(parents=True, exist_ok=True)
         ensure_gitignore(self._output)
         self._results = results
         self._write_lines(results)
 
     def stream_results(self, results: Iterable[CaseResult]) -> None:
-        """Write the same files of results that come one by one and are not held; for a run that is written apart.
+        """Write the same files from an iterator, without keeping the results in memory; only with `atomic=True`.
 
         Args:
-            results: one for each attempt, in order, with record and payload; what they raise is passed on.
+            results: one for each attempt, in order, with record and payload; its exceptions propagate.
 
         Raises:
-            OSError: a file can't be written.
+            OSError: a file cannot be written.
         """
-        with (self._place / _ROWS).open("xb") as rows:
+        with (self._target / _ROWS).open("xb") as rows:
 
-            def noted() -> Iterator[CaseResult]:
+            def with_rows() -> Iterator[CaseResult]:
                 for result in results:
                     rows.write(row_line(result) + b"\n")
                     yield result
 
-            self._write_lines(noted())
+            self._write_lines(with_rows())
 
     def write_page(self, name: str, text: str) -> None:
-        """Write a page of the run, whole.
+        """Write a page of the run atomically.
 
         Raises:
-            OSError: it can't be written.
+            OSError: the page cannot be written.
         """
-        write_atomic(self._place / name, text)
+        write_atomic(self._target / name, text)
 
     def complete(self, document: dict[str, Any], report: Mapping[str, Any] | None = None) -> None:
-        """Write `report.json`; then the run has ended: its journal goes, and `latest` names it where it is complete.
+        """Write `report.json`, which ends the run, then delete its journal and update `latest` if it is complete.
 
         Args:
-            document: the run's object, with `cases` last and empty.
-            report: what else the report holds; nothing by default.
+            document: the object of the run, with `cases` last and empty.
+            report: the other keys of the report; none by default.
 
         Raises:
-            OSError: a file can't be written, or something stands in the folder's place.
+            OSError: a file cannot be written, or the run's folder exists already (`atomic=True`).
         """
-        path = self._place / REPORT
-        if self._place != self.folder:
-            rows = self._place / _ROWS
+        path = self._target / REPORT
+        if self._target != self.folder:
+            rows = self._target / _ROWS
             with rows.open("rb") as lines:
                 write_report(path, report or {}, document, (line.rstrip(b"\n") for line in lines))
             rows.unlink()
-            self._place.rename(self.folder)
+            self._target.rename(self.folder)
         else:
             write_report(path, report or {}, document, map(row_line, self._results))
         if document["complete"]:
             write_atomic(self.folder.parent / LATEST, self._run_id + "\n")
-        # a process that was killed may have left drafts
-        drafts = self.folder.glob(DRAFTS) if self.resumed is not None else ()
-        for left in (self.folder / JOURNAL, *self.folder.glob(WORKER_JOURNALS), *drafts):
-            left.unlink(missing_ok=True)
+        # a killed process may have left temporary files
+        drafts = self.folder.glob(DRAFTS) if self.prior is not None else ()
+        for path in (self.folder / JOURNAL, *self.folder.glob(WORKER_JOURNALS), *drafts):
+            path.unlink(missing_ok=True)
 
     def _write_lines(self, results: Iterable[CaseResult]) -> None:
-        errors_path, run_id = self._place / ERRORS, self._run_id
+        errors_path, run_id = self._target / ERRORS, self._run_id
         with ExitStack() as files:
-            records = files.enter_context(open_jsonl(self._place / RECORDS))
-            payloads = files.enter_context(open_jsonl(self._place / PAYLOADS))
+            records = files.enter_context(open_jsonl(self._target / RECORDS))
+            payloads = files.enter_context(open_jsonl(self._target / PAYLOADS))
             errors: Callable[[dict[str, Any]], None] | None = None
             for result in results:
                 if result.record is not None:
@@ -190,51 +190,51 @@ class RunWriter:
                     about = {"test_id": result.test_id, "case_id": result.case_id, "trial": result.trial}
                     payloads({"run_id": run_id, **about, "result": result.payload})
         if errors is None:
-            # a resumed run may have left some
+            # an earlier session of the run may have written it
             errors_path.unlink(missing_ok=True)
 
 
 class RunResults:
-    """Collects the results of a run while it goes on; each stands in the journal once, from when its attempt ended.
+    """Collects the results of a run in progress; each is in the journal once, from the end of its attempt.
 
     Args:
-        writer: writes what the run leaves, and knows what is kept of it where a session goes on with it.
-        head: gives what is true of the run so far, for the journal's first line.
+        writer: writes the files of the run, and has the prior results of a resumed run.
+        header: returns the metadata of the run so far, for the journal's header.
 
     Attributes:
-        writer: the same.
-        told: the results of each case by node id, one for each trial; the last time that a case was run counts.
-        trouble: what went wrong with the run as a whole, a line each.
+        writer: see above.
+        by_nodeid: the results of each reported case, one for each trial; of a case that ran twice the last.
+        problems: what went wrong with the run as a whole, one line each.
     """
 
-    def __init__(self, writer: RunWriter, head: Callable[[], Run]) -> None:
+    def __init__(self, writer: RunWriter, header: Callable[[], Run]) -> None:
         self.writer = writer
-        self.told: dict[str, tuple[CaseResult, ...]] = {}
-        self.trouble: list[str] = []
-        self._head = head
-        # attempts that are in the journal and of which no case was told yet, by node id and trial
-        self._untold: dict[str, dict[int, CaseResult]] = {}
+        self.by_nodeid: dict[str, tuple[CaseResult, ...]] = {}
+        self.problems: list[str] = []
+        self._header = header
+        # attempts in the journal whose case was not reported yet, by node id and trial
+        self._unreported: dict[str, dict[int, CaseResult]] = {}
         self._journaled: set[tuple[str, int, str]] = set()
 
-    def begin(self) -> None:
-        """Begin the journal."""
-        self.guard(lambda: self.writer.begin(self._head))
+    def open_journal(self) -> None:
+        """Open the journal."""
+        self.guard(lambda: self.writer.open_journal(self._header))
 
-    def go_on(self) -> None:
-        """Note that what is kept of the run is in its journal already; what is forgotten of it later is not."""
-        if self.writer.resumed is not None:
-            self._journaled.update(map(_identity, self.writer.resumed.all_entries()))
+    def mark_journaled(self) -> None:
+        """Remember that the prior results of a resumed run are in its journal already; call before any is discarded."""
+        if self.writer.prior is not None:
+            self._journaled.update(map(_identity, self.writer.prior.all_results()))
 
-    def keep(self, result: CaseResult) -> None:
-        """Append an attempt to the journal before its case is told: what was paid for is not lost."""
+    def add_attempt(self, result: CaseResult) -> None:
+        """Append an attempt to the journal before its case is reported, so that a paid answer is never lost."""
         self._journaled.add(_identity(result))
-        self._untold.setdefault(result.nodeid, {})[result.trial] = result
+        self._unreported.setdefault(result.nodeid, {})[result.trial] = result
         self._append(result)
 
-    def take(self, trials: tuple[CaseResult, ...]) -> None:
-        """Take the results of a case, one for each trial; those that are not in the journal yet are appended to it."""
-        self.told[trials[0].nodeid] = trials
-        self._untold.pop(trials[0].nodeid, None)
+    def add_case(self, trials: tuple[CaseResult, ...]) -> None:
+        """Add the results of a reported case, one for each trial, and append those missing in the journal to it."""
+        self.by_nodeid[trials[0].nodeid] = trials
+        self._unreported.pop(trials[0].nodeid, None)
         for result in trials:
             identity = _identity(result)
             if identity in self._journaled:
@@ -242,40 +242,40 @@ class RunResults:
             else:
                 self._append(result)
 
-    def untold(self, nodeid: str) -> Mapping[int, CaseResult]:
-        """Give the attempts at a case that are in the journal, by trial, where the case was not told yet."""
-        return self._untold.get(nodeid, {})
+    def unreported(self, nodeid: str) -> Mapping[int, CaseResult]:
+        """Return the journaled attempts at a case that was not reported yet, by trial."""
+        return self._unreported.get(nodeid, {})
 
     def carry_over(self) -> list[str]:
-        """Take what an earlier session of the run has of cases that this one was not asked for; give their node ids."""
-        if self.writer.resumed is None:
+        """Add the prior results of cases that this session did not select, and return their node ids."""
+        if self.writer.prior is None:
             return []
-        kept, broken = self.writer.resumed.entries, self.writer.resumed.broken
-        ran = {trials[0].case_id for trials in self.told.values()}
+        scored, unfinished = self.writer.prior.results, self.writer.prior.unfinished
+        reported = {trials[0].case_id for trials in self.by_nodeid.values()}
         carried = []
-        for case_id in {**kept, **broken}:
-            if case_id not in ran:
-                found = broken.get(case_id, {}) | kept.get(case_id, {})
-                trials = tuple(found[number] for number in sorted(found))
-                self.told[trials[0].nodeid] = trials
+        for case_id in {**scored, **unfinished}:
+            if case_id not in reported:
+                attempts = unfinished.get(case_id, {}) | scored.get(case_id, {})
+                trials = tuple(attempts[number] for number in sorted(attempts))
+                self.by_nodeid[trials[0].nodeid] = trials
                 carried.append(trials[0].nodeid)
         return carried
 
     def ordered(self) -> list[CaseResult]:
-        """Give all results in the order in which every file shows them."""
-        return sort_results(result for trials in self.told.values() for result in trials)
+        """Return all results in the order of all files."""
+        return sort_results(result for trials in self.by_nodeid.values() for result in trials)
 
     def guard(self, write: Callable[[], object]) -> None:
-        """Write to the run's folder; where that can't be done it is noted once, and the session goes on."""
+        """Call a function that writes to the run's folder; a failure is added to `problems` once, and not raised."""
         try:
             write()
         except OSError as error:
-            trouble = f"reports can't be written to {self.writer.folder}: {error.strerror or error}"
-            if trouble not in self.trouble:
-                self.trouble.append(trouble)
+            problem = f"cannot write reports to {self.writer.folder}: {error.strerror or error}"
+            if problem not in self.problems:
+                self.problems.append(problem)
 
     def _append(self, result: CaseResult) -> None:
-        self.guard(lambda: self.writer.begin(self._head).append(result))
+        self.guard(lambda: self.writer.open_journal(self._header).append(result))
 
 
 def _identity(result: CaseResult) -> tuple[str, int, str]:

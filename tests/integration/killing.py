@@ -78,7 +78,7 @@ def _die() -> None:
 def _tear(number: int, per_mille: int) -> None:
     from pytest_packbench.runs import journal
 
-    left, whole = number, journal._write_whole
+    left, whole = number, journal._write_all
 
     def write(file: Any, line: bytes) -> None:
         nonlocal left
@@ -88,7 +88,7 @@ def _tear(number: int, per_mille: int) -> None:
             _die()
         whole(file, line)
 
-    journal._write_whole = write
+    journal._write_all = write
 
 
 def session(output: str, moment: str, options: list[str]) -> dict[str, Any]:

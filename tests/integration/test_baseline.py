@@ -192,14 +192,14 @@ def test_a_run_is_judged_by_its_baseline(twice: Project) -> None:
     stored = load_run(last)
     gates = (Gate(metric="mean_score", max_ratio_to_baseline=1.0),)
     first_run = find_baseline(str(first), last)
-    (result,) = check_run(stored.run, stored.entries, gates, first_run)
+    (result,) = check_run(stored.run, stored.results, gates, first_run)
     assert result.passed
     live = replace(stored.run, mode="live")
-    (result,) = check_run(live, stored.entries, gates, first_run)
+    (result,) = check_run(live, stored.results, gates, first_run)
     assert not result.passed
     assert "can't be the baseline: mode: 'fixture' before, 'live' now" in result.text
     none = find_baseline("latest", last.parent / "nowhere" / last.name)
-    (result,) = check_run(stored.run, stored.entries, gates, none)
+    (result,) = check_run(stored.run, stored.results, gates, none)
     assert "there is no earlier complete run to compare with" in result.text
 
 
@@ -225,4 +225,4 @@ def test_a_gate_against_the_last_run_is_judged_in_a_run(project: Project) -> Non
 def test_a_latest_that_names_no_run_is_said(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "latest").write_bytes(content)
     found = find_baseline("latest", tmp_path / "run")
-    assert (found.stored, found.why) == (None, f"not compared: {tmp_path / 'latest'}: holds no run id")
+    assert (found.stored, found.reason) == (None, f"not compared: {tmp_path / 'latest'}: does not contain a run id")

@@ -110,11 +110,11 @@ def test_ids_given_twice_name_each_other(project: Project) -> None:
     said = [one["message"] for one in project.lines("errors.jsonl")]
     alone = "storage/benchmarks/toy/cases/plain/across.json"
     assert sorted(said) == [
-        f'{alone}: /id: "across" stands also in {MANY}:2; give it an id of its own',
-        f'{MANY}:1: /id: "twin" stands also in {MANY}:4; give it an id of its own',
-        f'{MANY}:2: /id: "across" stands also in {alone}; give it an id of its own',
-        f'{MANY}:4: /id: "twin" stands also in {MANY}:1; give it an id of its own',
-        f'{MANY}:5: /id: "twin" stands also in {MANY}:1; give it an id of its own',
+        f'{alone}: /id: duplicate id "across", also in {MANY}:2; use a unique id',
+        f'{MANY}:1: /id: duplicate id "twin", also in {MANY}:4; use a unique id',
+        f'{MANY}:2: /id: duplicate id "across", also in {alone}; use a unique id',
+        f'{MANY}:4: /id: duplicate id "twin", also in {MANY}:1; use a unique id',
+        f'{MANY}:5: /id: duplicate id "twin", also in {MANY}:1; use a unique id',
     ]
 
 
@@ -218,9 +218,9 @@ def test_marked_tests_take_no_line_of_two_with_one_id(project: Project) -> None:
     )
     project.run("test_own.py").assert_outcomes(passed=1, errors=3)
     assert sorted(one["message"] for one in project.lines("errors.jsonl")) == [
-        f'{MANY}:1: /id: "twin" stands also in {MANY}:3, {MANY}:4; give it an id of its own',
-        f'{MANY}:3: /id: "twin" stands also in {MANY}:1; give it an id of its own',
-        f'{MANY}:4: /id: "twin" stands also in {MANY}:1; give it an id of its own',
+        f'{MANY}:1: /id: duplicate id "twin", also in {MANY}:3, {MANY}:4; use a unique id',
+        f'{MANY}:3: /id: duplicate id "twin", also in {MANY}:1; use a unique id',
+        f'{MANY}:4: /id: duplicate id "twin", also in {MANY}:1; use a unique id',
     ]
     twins = shard_of("twin", 2)
     result = project.run("test_own.py", f"--packbench-shard={twins}/2", "--packbench-output=part")
@@ -238,7 +238,7 @@ def test_commands_know_lines(
     main(["lint", "words"])
     said = capsys.readouterr().out
     file = "storage/benchmarks/words/cases/all.jsonl"
-    assert f'{file}:4: /id: case_unreadable: "b" stands also in cases/all.jsonl:3; give it' in said
+    assert f'{file}:4: /id: case_unreadable: duplicate id "b", also in cases/all.jsonl:3; use a unique' in said
     assert f"{file}:5: /: case_unreadable: column 2: not JSON" in said
     assert "folder_type" not in said
     result = plain.run("--packbench-list")

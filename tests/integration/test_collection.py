@@ -121,17 +121,15 @@ def test_a_folder_without_rules_is_named_with_what_to_rename(plain: Project) -> 
     (folder / "suite.yaml").rename(folder / "suite.yml")
     result = plain.run("--packbench-suite=other")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    said = "storage/benchmarks/other has no suite.yaml; rename suite.yml in it; known under storage/benchmarks: toy"
+    said = "storage/benchmarks/other has no suite.yaml; rename suite.yml in it; suites under storage/benchmarks: toy"
     result.stderr.fnmatch_lines([f"ERROR: --packbench-suite: {said}"])
 
 
 def test_a_root_that_is_not_there_is_named(plain: Project) -> None:
     result = plain.run_toy("-o", "packbench_root=stroage")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    said = (
-        'no suite is called "toy": the folder stroage does not exist; set packbench_root, or start pytest where it lies'
-    )
-    result.stderr.fnmatch_lines([f"ERROR: --packbench-suite: {said}; with the package: *"])
+    said = 'unknown suite "toy": the folder stroage does not exist; set packbench_root, or start pytest in its parent folder'
+    result.stderr.fnmatch_lines([f"ERROR: --packbench-suite: {said}; bundled suites: *"])
 
 
 @pytest.mark.parametrize(
@@ -142,7 +140,7 @@ def test_an_unknown_suite_is_a_usage_error_that_lists_the_known(project: Project
     result = project.run(*arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        ["ERROR: --packbench-suite: no suite is called*known under storage/benchmarks: other, toy"]
+        ["ERROR: --packbench-suite: unknown suite *suites under storage/benchmarks: other, toy"]
     )
     result.stderr.no_fnmatch_line("*Traceback*")
 
@@ -190,7 +188,7 @@ def test_the_list_of_suites(filled: Project) -> None:
     result.stdout.fnmatch_lines(
         [
             "suites under storage/benchmarks: 2",
-            "  broken: 0 cases; can't be used:*no pack is called*",
+            "  broken: 0 cases; can't be used:*unknown pack*",
             "  toy: 3 cases (one 2, two 1); pack toy: a toy",
         ]
     )

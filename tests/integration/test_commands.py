@@ -69,9 +69,9 @@ def test_validate_knows_a_journal_that_a_killed_run_left(tmp_path: Path, capsys:
         ("a.json", '{"id": 1,}', "a.json: line 1 column"),
         ("a.json", '{"pack_id": "tarif"}', '/pack_id: no pack is called "tarif"; did you mean "tariff"?'),
         ("a.json", '{"cassette_version": 3}', "/cassette_version: got 3; expected 1"),
-        ("a.json", '{"packbench": {"version": 9}}', "/packbench/version: got 9; this program reads 1"),
+        ("a.json", '{"packbench": {"version": 9}}', "/packbench/version: got 9; this version reads 1"),
         ("a.jsonl", '{"test_suite": 1}\n', "a.jsonl:1: test_suite"),
-        ("suite.yaml", "pack: x\n", 'no pack is called "x"'),
+        ("suite.yaml", "pack: x\n", 'unknown pack "x"'),
     ],
 )
 def test_validate_says_what_is_wrong_and_where(

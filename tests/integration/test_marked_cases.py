@@ -425,7 +425,7 @@ def test_the_cap_of_a_run_stops_marked_tests(plain: Project) -> None:
 @pytest.mark.parametrize(
     ("mark", "options", "words"),
     [
-        ('"toyy"', (), 'no suite is called "toyy" (did you mean "toy"?); known under storage*toy'),
+        ('"toyy"', (), 'unknown suite "toyy" (did you mean "toy"?); suites under storage*toy'),
         ("", (), "got packbench_cases(); expected names of suites"),
         ('"toy", kind="plain"', (), '"kind" is no filter: expected case_type, difficulty, tag'),
         ('"toy", tag=3', (), "expected a text for tag, or a list of texts"),
@@ -486,7 +486,7 @@ def test_a_group_of_xdist_is_no_part_of_a_node_id() -> None:
 def test_an_unknown_suite_under_xdist(plain: Project) -> None:
     marked(plain, "pass", '"toyy"')
     result = plain.run("-n", "2")
-    result.stdout.fnmatch_lines(["test_own.py::test_toy: packbench_cases: no suite is called*"])
+    result.stdout.fnmatch_lines(["test_own.py::test_toy: packbench_cases: unknown suite *"])
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
@@ -520,7 +520,7 @@ def test_cases_of_one_id_name_each_other(plain: Project) -> None:
     plain.case("twin", case_type="two")
     result = plain.run()
     result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines_random(["*one/twin.json: /id: *stands also in*two/twin.json*"])
+    result.stdout.fnmatch_lines_random(["*one/twin.json: /id: *duplicate id*also in*two/twin.json*"])
 
 
 def test_without_json_report(project: Project) -> None:

@@ -63,7 +63,7 @@ def test_only_what_broke_is_run_again(project: Project) -> None:
     assert project.folders() == [before]
     result.stdout.fnmatch_lines(
         [
-            f"packbench: suite toy: resuming run {before.name}: 3 attempts kept, 2 broken or not begun are made again",
+            f"packbench: suite toy: resuming run {before.name}: 3 attempts kept, 2 unfinished to repeat",
             "*score 0.50 < 0.80*",
             "*kept: *not run again*",
         ]
@@ -114,11 +114,11 @@ def test_a_path_names_a_run_elsewhere(plain: Project) -> None:
     [
         ("latest", "no run of suite toy under *"),
         ("01HF8K0M5ZQEJ8C7XV6NQAYWZP", "no run 01HF8K0M5ZQEJ8C7XV6NQAYWZP of suite toy under *"),
-        ("./nowhere", "no run at *nowhere; expected latest, a run's id or its folder"),
-        ("mine", '"mine" is no run; expected latest, a run\'s id or its folder'),
-        ("..", '".." is no run; expected latest, a run\'s id or its folder'),
-        ("./storage", "*storage is no run of suite toy; expected <output>/<suite>/<run id>"),
-        ("reports/benchmarks/toy/mine", "*mine is no run of suite toy; expected <output>/<suite>/<run id>"),
+        ("./nowhere", "no run at *nowhere; expected latest, a run id or the folder of a run"),
+        ("mine", '"mine" is not a run id; expected latest, a run id or the folder of a run'),
+        ("..", '".." is not a run id; expected latest, a run id or the folder of a run'),
+        ("./storage", "*storage is not a run of suite toy; expected <output>/<suite>/<run id>"),
+        ("reports/benchmarks/toy/mine", "*mine is not a run of suite toy; expected <output>/<suite>/<run id>"),
     ],
 )
 def test_a_run_that_is_not_there_is_a_usage_error(plain: Project, run: str, said: str) -> None:
@@ -138,7 +138,7 @@ def test_a_run_that_is_under_way_is_not_resumed(project: Project) -> None:
         for run in ("latest", newer.name):
             result = project.run_toy(f"--packbench-resume={run}")
             assert result.ret == pytest.ExitCode.USAGE_ERROR
-            said = f"ERROR: --packbench-resume: run {newer.name} is still running; wait for it or end it first"
+            said = f"ERROR: --packbench-resume: run {newer.name} is still running; wait until it ends, or stop it"
             assert said in result.stderr.str()
     newer.joinpath("journal.jsonl").unlink()
     newer.rmdir()
@@ -150,8 +150,8 @@ def edited(**values: Any) -> Callable[[dict[str, Any]], None]:
 
 
 DAMAGED: dict[str, Callable[[dict[str, Any]], None]] = {
-    'is of the suite "x"': edited(suite="x"),
-    "was scored and has no record": edited(record=None),
+    'belongs to the suite "x"': edited(suite="x"),
+    "has a score and no record": edited(record=None),
     "test_suite: missing": edited(record={}),
     "packbench.terms: is missing": lambda entry: entry["record"]["packbench"].pop("terms"),
 }
@@ -172,7 +172,7 @@ def test_a_journal_that_somebody_edited_is_refused_in_one_line(plain: Project, s
     path.write_text(f"{head}\n{json.dumps(entry)}\n", encoding="utf-8")
     result = plain.run_toy(RESUME)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"ERROR: --packbench-resume: {path}: the entry of *: *{said}*; start a new run"])
+    result.stderr.fnmatch_lines([f"ERROR: --packbench-resume: {path}: the result of *: *{said}*; start a new run"])
     assert "Traceback" not in result.stderr.str()
 
 
@@ -211,10 +211,10 @@ def remove_case(project: Project) -> None:
 
 CHANGES = {
     "case a changed": (change_case, ()),
-    "case a: no such case any more": (remove_case, ()),
+    "case a no longer exists": (remove_case, ()),
     "the suite's scoring rules changed": (change_rules, ()),
-    "the pack's version changed (1, now 2)": (change_pack, ()),
-    "the target changed (hook:act, now mine:verify)": (lambda _: None, ("--packbench-target=mine:verify",)),
+    "the pack's version changed (from 1 to 2)": (change_pack, ()),
+    "the target changed (from hook:act to mine:verify)": (lambda _: None, ("--packbench-target=mine:verify",)),
 }
 
 
@@ -227,7 +227,7 @@ def test_what_changed_is_named_and_refused(project: Project, said: str) -> None:
     files = {path: path.read_bytes() for path in project.left().iterdir()}
     result = project.run_toy(RESUME, *options)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    advice = "start a new run, or set packbench_resume_changed = run to run anew what changed"
+    advice = "start a new run, or set packbench_resume_changed = run to repeat what changed"
     expected = (
         f'ERROR: --packbench-resume: run {project.left().name} of suite "toy" can\'t be resumed: {said}; {advice}'
     )
@@ -246,7 +246,7 @@ def test_what_changed_is_run_anew_where_that_is_wanted(plain: Project, said: str
     plain.pytester.makeini("[pytest]\npackbench_resume_changed = run\n")
     plain.run_toy(RESUME, *options)
     ids = [record["packbench"]["case_id"] for record in plain.lines("records.jsonl")]
-    left = [] if "no such case" in said else ["a"]
+    left = [] if "no longer exists" in said else ["a"]
     assert ids == [*left, "b", "low", "x", "y"]
     assert {record["packbench"]["pack"] for record in plain.lines("records.jsonl")} == {
         "toy/2" if "version" in said else "toy/1"
@@ -263,7 +263,7 @@ def test_a_run_that_can_not_be_written_says_so_and_loses_nothing_older(plain: Pr
     result = plain.run_toy("--packbench-output=file/below")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     text = result.stdout.str() + result.stderr.str()
-    assert "packbench: reports can't be written to " in text
+    assert "packbench: cannot write reports to " in text
     assert "Traceback" not in text
     assert "INTERNALERROR" not in text
 
@@ -340,7 +340,7 @@ def test_only_the_trials_that_broke_are_made_again(project: Project, monkeypatch
         assert len(server.requests) == 7
         refused = project.run_toy(*live(server, "--packbench-trials=2", RESUME))
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
-    refused.stderr.fnmatch_lines(["*can't be resumed: trials changed (3, now 2); *"])
+    refused.stderr.fnmatch_lines(["*can't be resumed: trials changed (from 3 to 2); *"])
     found = [(one["packbench"]["case_id"], one["packbench"]["trial"]) for one in project.lines("records.jsonl")]
     assert found == [(case, trial) for case in ("case_00", "case_01") for trial in range(3)]
     assert project.report()["packbench"]["run"]["settings"]["spent"]["calls"] == 7

@@ -80,8 +80,8 @@ def unkeepable():
     [
         ("breaking('facets', SystemExit(3))", "the pack toy raised SystemExit: 3"),
         ("breaking('facts', SystemExit(3))", "the pack toy raised SystemExit: 3"),
-        ("breaking('explain', Unsayable())", "the pack toy raised Unsayable: (its text can't be read)"),
-        ("breaking('read', Unsayable())", "the reader raised Unsayable: (its text can't be read)"),
+        ("breaking('explain', Unsayable())", "the pack toy raised Unsayable: (its message cannot be read)"),
+        ("breaking('read', Unsayable())", "the reader raised Unsayable: (its message cannot be read)"),
         ("unkeepable()", "the pack toy raised TypeError: Object of type set is not JSON serializable"),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_test_of_ones_own_may_raise_what_can_not_be_read(project: Project) -> 
     result = project.run("test_own.py")
     result.assert_outcomes(passed=1, errors=1)
     (line,) = project.lines("errors.jsonl")
-    assert line["message"] == "the test raised Unsayable before the check: (its text can't be read)"
+    assert line["message"] == "the test raised Unsayable before the check: (its message cannot be read)"
 
 
 def test_a_raising_record_hook_is_an_error_of_that_case(project: Project) -> None:
@@ -166,8 +166,8 @@ def test_a_monstrous_case_hides_no_other(project: Project, text: str, said: str)
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("pack: toy\npack: toy\n", 'line 2: the key "pack" stands twice; keep one'),
-        ("pack: toy\ngates: [{metric: pass_rate, min: 1.0}]\ngates: []\n", 'line 3: the key "gates" stands twice'),
+        ("pack: toy\npack: toy\n", 'line 2: duplicate key "pack"; keep one'),
+        ("pack: toy\ngates: [{metric: pass_rate, min: 1.0}]\ngates: []\n", 'line 3: duplicate key "gates"'),
         ("pack: toy\nthresholds: {accept: " + "9" * 5000 + "}\n", "holds a value that YAML can't read"),
         ("pack: toy\nthresholds: " + "[" * 5000, "holds a value that YAML can't read"),
         ("", "/pack: got null"),

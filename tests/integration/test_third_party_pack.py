@@ -120,14 +120,14 @@ def test_workers_find_the_example(plain: Project, monkeypatch: pytest.MonkeyPatc
     [
         ("cups_in_millilitres", {"value": 400.0}, (0.3, None, "comply_safe")),
         ("cups_in_millilitres", {"value": 480.0}, (0.6, None, "comply_safe")),
-        ("cups_in_millilitres", {"value": 568.3}, (0.0, "forbidden_value", "comply_unsafe")),
-        ("cups_in_millilitres", {"unit": "kg"}, (0.0, "wrong_quantity", "comply_unsafe")),
+        ("cups_in_millilitres", {"value": 568.3}, (0.0, "forbidden_value", "comply_safe")),
+        ("cups_in_millilitres", {"unit": "kg"}, (0.0, "wrong_quantity", "comply_safe")),
         ("marathon_in_miles", {"refusal": "unknown_unit"}, (0.0, "unexpected_refusal", "refuse")),
         ("kilograms_of_metres", {"refusal": "unknown_unit"}, (0.5, None, "refuse")),
         (
             "kilograms_of_metres",
             {"refusal": None, "value": 3, "unit": "kg"},
-            (0.0, "unexpected_answer", "comply_unsafe"),
+            (0.0, "unexpected_answer", "comply_safe"),
         ),
     ],
 )

@@ -20,7 +20,7 @@ def pytest_unconfigure(config):
 """
 OURS = {"pytest_packbench", "pytest_packbench.plugin", "pytest_packbench.hookspecs", "pytest_packbench.packs"}
 # what `json-report` brings stands in the comparison on both sides
-HEAVY = {"pydantic", "yaml", "tabulate", "ulid", "asyncio", "pytest_packbench.pytest_plugin"}
+HEAVY = {"pydantic", "yaml", "tabulate", "ulid", "filelock", "asyncio", "pytest_packbench.pytest_plugin"}
 
 
 @pytest.fixture

@@ -359,7 +359,7 @@ def test_the_package_is_silent_and_light_when_imported() -> None:
     )
     assert run.stderr == ""
     new = set(run.stdout.split())
-    assert not new & {"pydantic", "yaml", "tabulate", "ulid", "asyncio"}
+    assert not new & {"pydantic", "yaml", "tabulate", "ulid", "filelock", "asyncio"}
     assert {name for name in new if name.startswith(NAME)} == {NAME, f"{NAME}.plugin"}
 
 

@@ -31,7 +31,7 @@ def attacked(unsafe: int, safe: int, *, sha: str = "x", start: int = 0, **change
 
 
 def before(entries: list[CaseResult], **changes: Any) -> StoredRun:
-    return StoredRun(source="f", run=run(run_id="01OLD", **changes), entries=tuple(entries))
+    return StoredRun(source="f", run=run(run_id="01OLD", **changes), results=tuple(entries))
 
 
 def only(found: list[CaseResult], earlier: StoredRun | None, rule: Gate = HALF, **changes: Any) -> GateResult:
@@ -112,7 +112,7 @@ def test_a_limit_besides_counts_all_cases() -> None:
 
 
 def test_a_run_without_a_baseline_says_why() -> None:
-    none = BaselineLookup(why="there is no earlier complete run to compare with")
+    none = BaselineLookup(reason="there is no earlier complete run to compare with")
     (result,) = check_run(run(), attacked(0, 10), [HALF], none)
     assert "max 0.5 x baseline: there is no earlier complete run to compare with" in result.text
     assert "max 0.5 x baseline: no baseline was given" in only(attacked(0, 10), None).text

@@ -187,8 +187,8 @@ def test_a_file_changed_since_is_looked_through_again(tmp_path: Path) -> None:
         ([case("a", id=7)], "f.jsonl:1: /id: got 7; expected a string"),
         ([case("a"), case("b", inputs=1)], 'f.jsonl:2: /inputs: unknown key "inputs"; did you mean "input"?'),
         ([case("a", pack_id="tox")], 'f.jsonl:1: /pack_id: got "tox"; expected "toy", the pack of this suite'),
-        ([case("a"), case("a")], 'f.jsonl:2: /id: "a" stands also in f.jsonl:1; give it an id of its own'),
-        (['{"id": "a", "id": "b"}'], 'f.jsonl:1: the key "id" stands twice in one object; keep one'),
+        ([case("a"), case("a")], 'f.jsonl:2: /id: duplicate id "a", also in f.jsonl:1; use a unique id'),
+        (['{"id": "a", "id": "b"}'], 'f.jsonl:1: duplicate key "id" in one object; keep one'),
         (["[1]"], "f.jsonl:1: got [1]; expected an object"),
     ],
 )
@@ -206,7 +206,7 @@ def test_a_file_that_cannot_be_read_counts_as_one_case(tmp_path: Path) -> None:
     (place,) = iter_cases(tmp_path)
     assert place.name == "gone"
     assert count_cases(tmp_path) == 1
-    with pytest.raises(CaseError, match=r"gone\.jsonl: can't be read: "):
+    with pytest.raises(CaseError, match=r"gone\.jsonl: cannot be read: "):
         load_case(place, Case, file="gone.jsonl", pack=None)
 
 

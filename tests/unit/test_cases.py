@@ -61,7 +61,7 @@ def test_a_model_that_breaks_is_said_of_the_file() -> None:
     data = {**GOOD, "pack_id": "own", "expected": {"n": 0}}
     with pytest.raises(CaseError) as caught:
         parse_case(json.dumps(data).encode(), Fragile, source="c.json", stem="pos_64_shoe", pack="own")
-    said = "c.json: the pack's Fragile raised ZeroDivisionError: division by zero; expected a model that "
+    said = "c.json: the pack's Fragile raised ZeroDivisionError: division by zero; expected the model to accept "
     assert str(caught.value).startswith(said)
 
 
@@ -114,7 +114,7 @@ def test_the_spec_example_is_read() -> None:
             lambda c: c["notes"].update(source="rulings:1"),
             '/notes/source: got "rulings:1"; expected expert, synthetic, internal or "ruling:<id>"',
         ),
-        (lambda c: c.update(id="other"), '/id: got "other"; expected "pos_64_shoe", as the file is called'),
+        (lambda c: c.update(id="other"), '/id: got "other"; expected "pos_64_shoe", the name of the file'),
         (lambda c: c.update(pack_id="generic"), '/pack_id: got "generic"; expected "tariff", the pack of this suite'),
         (
             lambda c: c["input"].update(evidence=[{"text": "x"}]),
@@ -130,7 +130,7 @@ def test_the_spec_example_is_read() -> None:
         ),
         (
             lambda c: c.update(id="mug no 1"),
-            '/id: got "mug no 1"; expected letters, digits, _ and -, beginning with a letter or digit',
+            '/id: got "mug no 1"; expected letters, digits, _ and -, starting with a letter or digit',
         ),
         (
             lambda c: c["notes"].update(date="1.2.2026"),
@@ -154,7 +154,7 @@ def test_more_mistakes_are_counted_and_placed() -> None:
             b'{"id" 1}',
             "c.json: line 1 column 7: not JSON: Expecting ':' delimiter; expected one JSON object",
         ),
-        (b'{"id": "a", "id": "b"}', 'c.json: the key "id" stands twice in one object; keep one'),
+        (b'{"id": "a", "id": "b"}', 'c.json: duplicate key "id" in one object; keep one'),
         (b'{"id": NaN}', "c.json: NaN is not JSON; expected a finite number or null"),
         (b"\xff\xfe", "c.json: byte 0 is not UTF-8; save the file as UTF-8"),
         (b"[1]", "c.json: got [1]; expected an object"),
@@ -171,8 +171,8 @@ def test_what_is_not_json_is_said_with_its_place(raw: bytes, said: str) -> None:
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        (b'{"a": 1,}', "line 1 column 8: a comma too many; take out the comma before the closing bracket"),
-        (b'{"a": [1,\n2 ,\n\n]}', "line 2 column 3: a comma too many; take out the comma before the closing bracket"),
+        (b'{"a": 1,}', "line 1 column 8: trailing comma; remove the comma before the closing bracket"),
+        (b'{"a": [1,\n2 ,\n\n]}', "line 2 column 3: trailing comma; remove the comma before the closing bracket"),
         (b'{"a": 1, "b" 2}', "line 1 column 14: not JSON: Expecting ':' delimiter; expected JSON"),
         (b"[,]", "line 1 column 2: not JSON: Expecting value; expected JSON"),
         (b"a,]", "line 1 column 1: not JSON: Expecting value; expected one JSON object"),
@@ -261,7 +261,7 @@ def test_suite_rules_are_read_with_the_packs_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("pack: tarif\n", '/pack: no pack is called "tarif"; did you mean "tariff"?'),
+        ("pack: tarif\n", '/pack: unknown pack "tarif"; did you mean "tariff"?'),
         ("description: x\n", '/pack: the key "pack" is missing; expected one of: tariff, toy'),
         ("- a\n", '/pack: got ["a"]; expected one of: tariff, toy'),
         ("pack: tariff\nscoring: {alowed: 1}\n", '/scoring/alowed: unknown key "alowed"; did you mean "allowed"?'),
@@ -275,7 +275,7 @@ def test_suite_rules_are_read_with_the_packs_model(tmp_path: Path) -> None:
         ),
         (
             "pack: toy\nbackend: My Own\n",
-            '/backend: got "My Own"; expected small letters, digits, _ and -, beginning with a letter or digit',
+            '/backend: got "My Own"; expected lower-case letters, digits, _ and -, starting with a letter or digit',
         ),
         (
             "pack: toy\nthresholds: {accept: -0.1}\n",
@@ -302,11 +302,11 @@ def test_suite_rules_are_read_with_the_packs_model(tmp_path: Path) -> None:
         ),
         (
             "pack: toy\ngates: [{must_pass: [a], min: 1}]\n",
-            "/gates/0: must_pass with a metric or a bound; expected a gate of its own for must_pass",
+            "/gates/0: must_pass with a metric or a bound; expected must_pass in a separate gate",
         ),
         (
             "pack: toy\ngates: [{must_pass: [a], by: tag}]\n",
-            "/gates/0: must_pass with by; expected a gate of its own for must_pass",
+            "/gates/0: must_pass with by; expected must_pass in a separate gate",
         ),
         ("pack: toy\ngates: [{min: 1}]\n", "/gates/0: a gate without a metric; expected metric, such as pass_rate"),
         (

@@ -101,8 +101,8 @@ def test_one_cluster_has_no_interval() -> None:
 def compared(before: list[CaseResult], after: list[CaseResult], **told: str) -> list[str]:
     common: Run = run(settings=told, mode="live")
     comparison = compare(
-        StoredRun(source="a", run=common, entries=tuple(before)),
-        StoredRun(source="b", run=common, entries=tuple(after)),
+        StoredRun(source="a", run=common, results=tuple(before)),
+        StoredRun(source="b", run=common, results=tuple(after)),
     )
     return sentences(comparison)
 

@@ -253,7 +253,7 @@ def test_it_works_on_a_loop_in_another_thread(harness: Harness) -> None:
         ("print(42)", 'expected an object: "42"'),
         ("print('{\"step\": 1}')", '"jsonrpc": "2.0" is missing'),
         ('said = \'{"jsonrpc": "2.0", "id": 1, "result": NaN}\'', "NaN is not JSON"),
-        ('said = \'{"jsonrpc": "2.0", "id": 1, "id": 1, "result": 1}\'', 'the key "id" stands twice'),
+        ('said = \'{"jsonrpc": "2.0", "id": 1, "id": 1, "result": 1}\'', 'duplicate key "id"'),
         ("reply['id'] = 99", 'expected "id": 1, got 99'),
         ("reply['id'] = True", 'expected "id": 1, got true'),
         ("reply['id'] = '1'", 'expected "id": 1, got "1"'),

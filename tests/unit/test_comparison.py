@@ -59,7 +59,7 @@ def entry(
 
 
 def stored(*entries: CaseResult, **run: Any) -> StoredRun:
-    return StoredRun(source="f", run=replace(RUN, **run), entries=entries)
+    return StoredRun(source="f", run=replace(RUN, **run), results=entries)
 
 
 def compared(before: dict[str, float], after: dict[str, float]) -> RunComparison:
@@ -126,7 +126,7 @@ def test_cases_of_one_test_id_are_one_and_the_worse_one_counts() -> None:
 def test_trials_that_do_not_come_together_are_one_case_all_the_same() -> None:
     mixed = [entry("a", 1.0), entry("b", 1.0), entry("a", 0.0, trial=1), entry("b", 1.0, trial=1)]
     run = replace(RUN, settings={"trials": 2})
-    found = compare(*(OpenRun(source="f", run=run, status="", entries=iter(mixed)) for _ in range(2)))
+    found = compare(*(OpenRun(source="f", run=run, status="", results=iter(mixed)) for _ in range(2)))
     assert (found.cases, found.trials) == ((2, 2), (2, 2))
 
 

@@ -120,4 +120,4 @@ def test_expected_calls_are_those_recorded_and_one_an_attempt_where_none_are(tmp
     ready = contexts(RunOptions(trials=2), target=lambda _: asking)
     made = {"a": 1, "b": 0, "c": 2}
     found = ready.expected_calls(places, lambda place: made[place.case_id])
-    assert found == ExpectedCalls(cases=2, trials=2, recorded=3, unrecorded=2, own=0)
+    assert found == ExpectedCalls(cases=2, trials=2, recorded=3, unrecorded=2, external=0)

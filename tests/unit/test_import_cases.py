@@ -441,7 +441,7 @@ def test_bad_lines_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert out.startswith("s: 1 case ")
     for line in (
-        "  t.jsonl:2: column 12: a comma too many; take out the comma",
+        "  t.jsonl:2: column 12: trailing comma; remove the comma",
         "  t.jsonl:3: got [1]; expected a JSON object",
         '  t.jsonl:4: has no "expected"; keys here: input',
         "  t.jsonl:5: NaN is not JSON",

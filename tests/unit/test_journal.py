@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from pytest_packbench.runs.journal import (
     Journal,
     JournalError,
+    is_locked,
     last_attempts,
     read_header,
     read_journal,
@@ -104,7 +107,7 @@ def test_a_bad_line_is_named(path: Path, bad: bytes, last: bool) -> None:
     write(path, entry("a"))
     good = path.read_bytes()
     path.write_bytes(good + bad + b"\n" + (b"" if last else good))
-    with pytest.raises(JournalError, match=r"journal\.jsonl:2: no entry: ") as caught:
+    with pytest.raises(JournalError, match=r"journal\.jsonl:2: not a result: ") as caught:
         read_journal(path)
     assert "\n" not in str(caught.value)
 
@@ -146,5 +149,38 @@ def test_a_journal_without_a_head_has_none(path: Path) -> None:
 
 def test_a_head_of_another_version_is_named(path: Path) -> None:
     path.write_text('{"packbench_journal": 2, "run": {}}\n', encoding="utf-8")
-    with pytest.raises(JournalError, match=r"journal\.jsonl:1: /packbench_journal: got 2; this program reads 1"):
+    with pytest.raises(JournalError, match=r"journal\.jsonl:1: /packbench_journal: got 2; this version reads 1"):
         read_header(path)
+
+
+LOCKING = """
+import sys
+from pathlib import Path
+from pytest_packbench.runs.journal import Journal
+journal = Journal(Path(sys.argv[1]))
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_journal_is_locked_while_it_is_open(path: Path) -> None:
+    assert not is_locked(path)
+    with Journal(path) as journal:
+        assert is_locked(path)
+        journal.append(FULL)
+        # a second writer is not kept out: the lock only answers whether the run goes on
+        write(path, entry("b"))
+    assert not is_locked(path)
+    assert [each.case_id for each in read_journal(path)] == ["full", "b"]
+
+
+def test_the_lock_of_a_killed_process_is_released(path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", LOCKING, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        assert is_locked(path)
+        process.kill()
+    assert not is_locked(path)

@@ -1,4 +1,4 @@
-"""Walking through JSON piece by piece gives what reading it whole gives."""
+"""Reading JSON in chunks gives what reading it at once gives."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
     max_leaves=15,
 )
-pieces = st.integers(1, 7)
+sizes = st.integers(1, 7)
 spaces = st.sampled_from([None, 0, 3])
 
 
-def walk(text: str, piece: int = 3) -> JsonStream:
-    return JsonStream(io.StringIO(text, newline=""), piece=piece)
+def stream(text: str, size: int = 3) -> JsonStream:
+    return JsonStream(io.StringIO(text, newline=""), chunk_size=size)
 
 
-def walked(at: JsonStream) -> Any:
+def read(at: JsonStream) -> Any:
     """Read a value by walking wherever that can be done."""
-    if at.begins("{"):
-        return {key: walked(at) for key in at.members()}
-    if at.begins("["):
-        return [walked(at) for _ in at.items()]
+    if at.starts_with("{"):
+        return {key: read(at) for key in at.members()}
+    if at.starts_with("["):
+        return [read(at) for _ in at.items()]
     return at.value()
 
 
-@given(values, pieces, spaces)
-def test_a_document_walked_is_the_document_read(value: Any, piece: int, indent: int | None) -> None:
+@given(values, sizes, spaces)
+def test_a_document_read_in_chunks_is_the_document_read(value: Any, size: int, indent: int | None) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=False)
-    for way in (walked, JsonStream.value):
-        at = walk(text + "\r\n ", piece)
+    for way in (read, JsonStream.value):
+        at = stream(text + "\r\n ", size)
         assert way(at) == value
         at.end()
 
 
-@given(st.dictionaries(texts, values, max_size=5), pieces, st.randoms(use_true_random=False))
-def test_what_is_skipped_changes_nothing_of_the_rest(found: dict[str, Any], piece: int, chance: Any) -> None:
-    at = walk(json.dumps(found), piece)
+@given(st.dictionaries(texts, values, max_size=5), sizes, st.randoms(use_true_random=False))
+def test_what_is_skipped_changes_nothing_of_the_rest(found: dict[str, Any], size: int, chance: Any) -> None:
+    at = stream(json.dumps(found), size)
     kept = {}
     for key in at.members():
         if chance.random() < 0.5:
@@ -58,8 +58,8 @@ def test_what_is_skipped_changes_nothing_of_the_rest(found: dict[str, Any], piec
     assert kept == {key: found[key] for key in kept}
 
 
-@given(values, st.data(), pieces)
-def test_what_is_no_json_is_refused(value: Any, data: st.DataObject, piece: int) -> None:
+@given(values, st.data(), sizes)
+def test_what_is_no_json_is_refused(value: Any, data: st.DataObject, size: int) -> None:
     text = json.dumps(value)
     place = data.draw(st.integers(0, len(text)))
     spoilt = text[:place] + data.draw(st.sampled_from(["", "x", "}", ",", '"', "1"])) + text[place + 1 :]
@@ -67,9 +67,9 @@ def test_what_is_no_json_is_refused(value: Any, data: st.DataObject, piece: int)
         expected, fine = json.loads(spoilt), True
     except ValueError:
         expected, fine = None, False
-    at = walk(spoilt, piece)
+    at = stream(spoilt, size)
     try:
-        found = walked(at)
+        found = read(at)
         at.end()
     except JsonStreamError:
         assert not fine
@@ -91,8 +91,8 @@ def test_what_is_no_json_is_refused(value: Any, data: st.DataObject, piece: int)
 )
 def test_the_place_is_told(text: str, said: str) -> None:
     def whole() -> None:
-        at = walk(text)
-        walked(at)
+        at = stream(text)
+        read(at)
         at.end()
 
     with pytest.raises(JsonStreamError) as caught:
@@ -104,11 +104,11 @@ def test_a_large_array_is_never_held() -> None:
     row = json.dumps({"text": "x" * 100})
 
     text = io.StringIO(f'{{"tests":[{",".join([row] * 5000)}],"last":1}}', newline="")
-    at = JsonStream(text, piece=1000)
+    at = JsonStream(text, chunk_size=1000)
     for key in at.members():
         if key == "tests":
             at.skip()
-            # what was passed is let go: no more than a few pieces are there
-            assert len(at._text) < 5000
+            # consumed text is discarded: only a few chunks are buffered
+            assert len(at._buffer) < 5000
         else:
             assert at.value() == 1

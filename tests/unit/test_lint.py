@@ -436,7 +436,7 @@ def test_near_duplicates_are_found_as_by_comparing_each_with_each() -> None:
         if len(triples[left] & triples[right]) >= 0.9 * len(triples[left] | triples[right])
     }
     found = {
-        (finding.message.split(" like ")[1].split(";")[0], finding.file)
+        (finding.message.split(" similar to ")[1].split(";")[0], finding.file)
         for finding in found_in(*cases)
         if finding.rule == "near_duplicate_input"
     }
@@ -495,7 +495,10 @@ def test_the_command_gives_json(small: Small, capsys: pytest.CaptureFixture[str]
             ["lint", "none", "--root", "away"],
             'no suite is called "none": the folder away does not exist; give --root, or',
         ),
-        (["lint", "suite/cases", "--root", "."], "suite/cases has no suite.yaml; a suite's rules stand in that file"),
+        (
+            ["lint", "suite/cases", "--root", "."],
+            "suite/cases has no suite.yaml; create it with the rules of the suite",
+        ),
         (["lint", "suite", "--root", ".", "--hts", "none.tsv"], "none.tsv: No such file"),
         (["lint", "suite", "--root", ".", "--hts", "suite/suite.yaml"], "suite/suite.yaml: not a tariff schedule"),
     ],

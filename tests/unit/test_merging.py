@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.listing import MOST_ROWS
-from pytest_packbench.runs.merge import MergeError, joined_run, shards_of
+from pytest_packbench.runs.merge import MergeError, merged_run, shards_of
 from pytest_packbench.runs.stored import load_run
 from tests.unit.runs import entry, run
 from tests.unit.stored_runs import any_entries, content, merge, run_of, suite, write
@@ -65,7 +65,7 @@ def test_a_run_cut_at_random_is_merged_to_the_whole_in_any_order(
     assert content(merged) == content(whole)
     assert code == (0 if content(whole)["report"]["status"] == "passed" else 1)
     loaded, expected = load_run(merged), load_run(whole)
-    assert (loaded.entries, loaded.status) == (expected.entries, expected.status)
+    assert (loaded.results, loaded.status) == (expected.results, expected.status)
     assert loaded.run.settings["merged_from"] == [folder.name for folder in folders]
     chance.shuffle(folders)
     again, other, _ = merge(place / "out", root, folders)
@@ -106,7 +106,7 @@ def test_missing_shards_that_are_allowed_fail_completeness(place: Path) -> None:
     assert told.run.partial == (
         "1 of 2 shards not merged (2/2); 2 of 3 cases did not run; 2 of 3 cases are in none of the runs: b, c"
     )
-    assert [(each.case_id, each.verdict, each.kind) for each in told.entries if each.case_id != "a"] == [
+    assert [(each.case_id, each.verdict, each.kind) for each in told.results if each.case_id != "a"] == [
         ("b", "not_run", "shard_missing"),
         ("c", "not_run", "shard_missing"),
     ]
@@ -146,7 +146,7 @@ def test_cases_in_a_file_of_many_are_known_too(place: Path) -> None:
     code, merged, _ = merge(place / "out", root, folders_of(place / "out", root, [some("a"), []]))
     assert code == 1
     assert merged is not None
-    (lost,) = [each for each in load_run(merged).entries if each.verdict == "not_run"]
+    (lost,) = [each for each in load_run(merged).results if each.verdict == "not_run"]
     assert (lost.case_id, lost.case_type, lost.difficulty, lost.kind) == ("b", "odd", "hard", "in_no_shard")
     assert lost.file.endswith("cases/many.jsonl:2")
     assert lost.nodeid.endswith("cases/many.jsonl::b")
@@ -164,7 +164,7 @@ def test_a_case_in_two_shards_is_named_with_both(place: Path) -> None:
     root = suite(place, "ab")
     folders = folders_of(place / "out", root, [some("a"), some("a", "b", verdict="not_run")])
     said = refused(place, root, folders)
-    assert "toy:plain:a stands in run 01SHARD1 (shard 1/2) and in run 01SHARD2 (shard 2/2)" in said
+    assert "toy:plain:a is in run 01SHARD1 (shard 1/2) and in run 01SHARD2 (shard 2/2)" in said
 
 
 @pytest.mark.parametrize(
@@ -184,12 +184,12 @@ def test_a_case_in_two_shards_is_named_with_both(place: Path) -> None:
 def test_runs_of_different_kinds_do_not_belong_together(changes: dict[str, Any], said: str) -> None:
     others = [run(run_id="A"), run(run_id="B")]
     with pytest.raises(MergeError) as caught:
-        joined_run([*others, run(**{"run_id": "Z", **changes})], "NEW")
+        merged_run([*others, run(**{"run_id": "Z", **changes})], "NEW")
     assert said in str(caught.value)
 
 
 def targeting(*targets: str) -> str:
-    return joined_run([run(run_id=str(number), target=target) for number, target in enumerate(targets)], "N").target
+    return merged_run([run(run_id=str(number), target=target) for number, target in enumerate(targets)], "N").target
 
 
 def test_tests_of_the_users_own_are_joined() -> None:
@@ -203,11 +203,11 @@ def test_tests_of_the_users_own_are_joined() -> None:
 @pytest.mark.parametrize(
     ("shards", "said"),
     [
-        (["1/2", None], "run 0 is shard 1/2, and run 1 is none"),
-        ([None, "1/2"], "run 1 is shard 1/2, and run 0 is none"),
-        (["1/2", "2/3"], "shards of different numbers: 1/2 (run 0), 2/3 (run 1)"),
-        (["2/2", "2/2"], "shard 2/2 stands there twice: run 0, run 1"),
-        (["3/2"], "settings.shard: got '3/2', expected I/N"),
+        (["1/2", None], "run 0 is shard 1/2, but run 1 is not a shard"),
+        ([None, "1/2"], "run 1 is shard 1/2, but run 0 is not a shard"),
+        (["1/2", "2/3"], "shard counts differ: 1/2 (run 0), 2/3 (run 1)"),
+        (["2/2", "2/2"], "shard 2/2 is given twice: run 0, run 1"),
+        (["3/2"], "settings.shard: got '3/2'; expected I/N"),
         (["0/2"], "got '0/2'"),
         ([1], "got 1"),
         (["1/2x"], "got '1/2x'"),
@@ -224,7 +224,7 @@ def test_what_is_no_set_of_shards(shards: list[Any], said: str) -> None:
 
 
 def test_versions_that_differ_are_all_told() -> None:
-    merged = joined_run(
+    merged = merged_run(
         [run(run_id="B", versions={"python": "3.12"}), run(run_id="A", versions={"python": "3.11"})], "N"
     )
     assert merged.versions == {"python": "3.11, 3.12"}
@@ -248,12 +248,12 @@ def spent(calls: int, cost: float | None, currency: str = "USD") -> dict[str, An
 def test_what_was_spent_is_added_up(parts: list[dict[str, Any]], total: dict[str, Any]) -> None:
     runs = [run(run_id=str(number), settings={"spent": part}) for number, part in enumerate(parts)]
     for order in (runs, runs[::-1]):
-        assert joined_run(order, "N").settings == {"spent": total, "merged_from": ["0", "1"]}
+        assert merged_run(order, "N").settings == {"spent": total, "merged_from": ["0", "1"]}
 
 
 def test_how_runs_were_driven_may_differ() -> None:
     runs = [run(run_id=str(number), settings={"concurrency": number, "max_tokens": 9}) for number in range(2)]
-    assert joined_run(runs, "N").settings == {"max_tokens": 9, "merged_from": ["0", "1"]}
+    assert merged_run(runs, "N").settings == {"max_tokens": 9, "merged_from": ["0", "1"]}
 
 
 def test_a_shard_without_a_case_is_not_asked_who_answered(place: Path) -> None:
@@ -277,7 +277,7 @@ def test_an_attempt_that_ran_counts_where_another_run_did_not_get_to_it(place: P
     code, merged, _ = merge(place / "out", root, [stopped, rest])
     assert code == 0
     assert merged is not None
-    assert [each.verdict for each in load_run(merged).entries] == ["passed", "passed"]
+    assert [each.verdict for each in load_run(merged).results] == ["passed", "passed"]
 
 
 def test_cases_that_no_run_has_make_a_merge_partial(place: Path) -> None:
@@ -302,7 +302,7 @@ def spoil(path: Path, old: str, new: str) -> None:
             "records.jsonl",
             '"test_id":"toy:plain:a"',
             '"test_id":"toy:plain:x"',
-            "no record of toy:plain:a at its place",
+            "the record of toy:plain:a is missing or out of order",
         ),
         ("records.jsonl", '"trial":0', '"trial":"0"', "records.jsonl:1: packbench.trial: got '0'"),
         ("records.jsonl", '{"schema', "{schema", "records.jsonl:1: not JSON"),
@@ -310,11 +310,11 @@ def spoil(path: Path, old: str, new: str) -> None:
             "payloads.jsonl",
             '"test_id":"toy:plain:b"',
             '"test_id":"toy:plain:y"',
-            "payloads.jsonl:2: toy:plain:y stands",
+            "payloads.jsonl:2: toy:plain:y is out of order",
         ),
         ("payloads.jsonl", '"trial":0', '"trial":-1', "payloads.jsonl:1: trial: got -1"),
         ("report.json", '"score": 1.0', '"score": "1"', "/packbench/cases/0/score: not a run document: got '1'"),
-        ("report.json", '"case_id": "a"', '"case_id": "z"', "stands behind"),
+        ("report.json", '"case_id": "a"', '"case_id": "z"', "follows"),
         ("report.json", '"version": 1', '"version": true', "/packbench/version: got True"),
         ("report.json", '"python": "3.11.0"', '"python": 3.11', "/packbench/run/versions/python: not a run document"),
     ],
@@ -331,7 +331,7 @@ def test_a_run_that_did_not_end_says_so(place: Path) -> None:
     folder = place / "out" / "toy" / "KILLED"
     folder.mkdir(parents=True)
     (folder / "journal.jsonl").touch()
-    assert "holds no report.json: the run did not end" in refused(place, root, [folder])
+    assert "contains no report.json: the run did not end" in refused(place, root, [folder])
 
 
 @pytest.mark.parametrize("most", [min, max], ids=["smallest", "largest"])
@@ -403,4 +403,4 @@ def test_more_cases_than_a_page_shows_keep_their_figures(place: Path) -> None:
     assert merged is not None
     assert content(merged) == content(whole)
     assert f"{MOST_ROWS} of {len(found)} shown" in content(merged)["page"]
-    assert [replace(each, timestamp="") for each in load_run(merged).entries] == list(load_run(whole).entries)
+    assert [replace(each, timestamp="") for each in load_run(merged).results] == list(load_run(whole).results)

@@ -82,13 +82,13 @@ BROKEN = entry("broken", "error", kind="timeout", message="after 5 s")
 
 def completeness(path: Path) -> str:
     read = read_run(path)
-    (result,) = check_run(read.run, read.entries, [COMPLETE], whole=read.whole)
+    (result,) = check_run(read.run, read.results, [COMPLETE], whole=read.lists_all_cases)
     return result.text
 
 
 def test_records_alone_do_not_tell_what_broke(tmp_path: Path) -> None:
     path = records(tmp_path, entry("a"))
-    assert not read_run(path).whole
+    assert not read_run(path).lists_all_cases
     assert completeness(path).startswith("completeness: not known from records alone")
 
 
@@ -96,7 +96,7 @@ def test_the_errors_beside_them_do(tmp_path: Path) -> None:
     path = records(tmp_path, entry("a"))
     errors(tmp_path, BROKEN, entry("skipped", "not_run", kind="skip"))
     read = read_run(path)
-    assert [(one.case_id, one.verdict, one.kind, one.message) for one in read.entries] == [
+    assert [(one.case_id, one.verdict, one.kind, one.message) for one in read.results] == [
         ("a", "passed", "", ""),
         ("broken", "error", "timeout", "after 5 s"),
         ("skipped", "not_run", "skip", ""),
@@ -107,16 +107,16 @@ def test_the_errors_beside_them_do(tmp_path: Path) -> None:
 def test_the_errors_of_another_run_do_not(tmp_path: Path) -> None:
     path = records(tmp_path, entry("a"))
     errors(tmp_path, BROKEN, run_id="01OTHER")
-    assert not read_run(path).whole
+    assert not read_run(path).lists_all_cases
 
 
 def test_the_report_beside_them_tells_all(tmp_path: Path) -> None:
     path = records(tmp_path, entry("a"))
     report(tmp_path, entry("a"), BROKEN, partial="stopped early")
     read = read_run(path)
-    assert (read.whole, read.run.partial, len(read.entries)) == (True, "stopped early", 2)
+    assert (read.lists_all_cases, read.run.partial, len(read.results)) == (True, "stopped early", 2)
     report(tmp_path, entry("a"), run_id="01OTHER")
-    assert not read_run(path).whole
+    assert not read_run(path).lists_all_cases
 
 
 def test_a_report_without_errors_needs_no_errors_file(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_report_without_errors_needs_no_errors_file(tmp_path: Path) -> None:
 def test_records_that_were_cut_are_not_those_of_the_report(tmp_path: Path) -> None:
     path = records(tmp_path, entry("a"))
     report(tmp_path, entry("a"), entry("b"))
-    with pytest.raises(StoredRunError, match=r"not the records that .*report.json tells of \(toy:plain:b stands in"):
+    with pytest.raises(StoredRunError, match=r"does not match .*report.json \(toy:plain:b is in only one of them\)"):
         read_run(path)
 
 
@@ -153,7 +153,7 @@ def test_a_broken_trial_keeps_its_case_out(tmp_path: Path) -> None:
     path = records(tmp_path, entry("a", trial=0), entry("a", trial=2), entry("b", trial=0), entry("b", trial=1))
     errors(tmp_path, entry("a", "error", trial=1, kind="timeout"))
     read = read_run(path)
-    assert sorted((one.case_id, one.trial) for one in read.entries if one.case_id == "a") == [
+    assert sorted((one.case_id, one.trial) for one in read.results if one.case_id == "a") == [
         ("a", 0),
         ("a", 1),
         ("a", 2),
@@ -172,6 +172,6 @@ def test_records_alone_tell_who_judged(tmp_path: Path, form: Callable[[str], obj
         found.append(replace(one, packbench={**(one.packbench or {}), "judge": form(judge)}).to_json_line())
     path.write_text("\n".join(found), "utf-8")
     stored = read_run(path)
-    assert [one.judge for one in stored.entries] == ["llama_guard", "words"]
-    (result,) = check_run(stored.run, stored.entries, [a_gate("pass_rate", min=0.5)])
+    assert [one.judge for one in stored.results] == ["llama_guard", "words"]
+    (result,) = check_run(stored.run, stored.results, [a_gate("pass_rate", min=0.5)])
     assert result.text == "pass_rate: judged by llama_guard and words, whose rates are not mixed: FAIL"

@@ -38,9 +38,9 @@ def writer(tmp_path: Path) -> RunWriter:
 
 
 def test_the_journal_stays_until_the_report_is_there(writer: RunWriter, tmp_path: Path) -> None:
-    writer.begin(lambda: RUN).append(GOOD)
-    assert writer.begin(lambda: RUN) is writer.begin(lambda: RUN)
-    writer.end_journal()
+    writer.open_journal(lambda: RUN).append(GOOD)
+    assert writer.open_journal(lambda: RUN) is writer.open_journal(lambda: RUN)
+    writer.close_journal()
     assert read_header(writer.folder / "journal.jsonl") == RUN
     writer.write_results([GOOD, BAD])
     assert names(writer.folder) == ["errors.jsonl", "journal.jsonl", "payloads.jsonl", "records.jsonl"]
@@ -75,7 +75,7 @@ def test_what_breaks_on_the_way_leaves_the_older_files(writer: RunWriter) -> Non
 
 
 def test_a_run_apart_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
-    apart = RunWriter(tmp_path, "toy", "01RUN", apart=True)
+    apart = RunWriter(tmp_path, "toy", "01RUN", atomic=True)
 
     def results(*, broken: bool) -> Iterator[CaseResult]:
         yield GOOD
@@ -102,32 +102,32 @@ def test_a_run_apart_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
 
 def test_an_attempt_stands_in_the_journal_once(writer: RunWriter) -> None:
     results = RunResults(writer, lambda: RUN)
-    results.keep(GOOD)
-    assert results.untold(GOOD.nodeid) == {0: GOOD}
-    results.take((GOOD,))
-    results.take((BAD,))
-    assert results.untold(GOOD.nodeid) == {}
-    writer.end_journal()
+    results.add_attempt(GOOD)
+    assert results.unreported(GOOD.nodeid) == {0: GOOD}
+    results.add_case((GOOD,))
+    results.add_case((BAD,))
+    assert results.unreported(GOOD.nodeid) == {}
+    writer.close_journal()
     assert read_journal(writer.folder / "journal.jsonl") == [GOOD, BAD]
     assert results.ordered() == [GOOD, BAD]
 
 
 def test_a_resumed_run_begins_with_what_is_kept(writer: RunWriter, tmp_path: Path) -> None:
     kept = PriorResults.of(writer.folder, RUN, [GOOD, BAD])
-    resumed = RunWriter(tmp_path, "toy", "01RUN", resumed=kept)
+    resumed = RunWriter(tmp_path, "toy", "01RUN", prior=kept)
     results = RunResults(resumed, lambda: RUN)
-    results.go_on()
-    results.take((GOOD,))
+    results.mark_journaled()
+    results.add_case((GOOD,))
     new = recorded(entry("b", timestamp="2026-01-01T00:00:00.000Z"), "01RUN")
-    results.take((new,))
-    resumed.end_journal()
+    results.add_case((new,))
+    resumed.close_journal()
     assert read_journal(writer.folder / "journal.jsonl") == [GOOD, BAD, new]
     assert results.carry_over() == []
 
 
 def test_what_was_not_asked_for_is_carried_over(writer: RunWriter, tmp_path: Path) -> None:
     kept = PriorResults.of(writer.folder, RUN, [GOOD, BAD])
-    results = RunResults(RunWriter(tmp_path, "toy", "01RUN", resumed=kept), lambda: RUN)
+    results = RunResults(RunWriter(tmp_path, "toy", "01RUN", prior=kept), lambda: RUN)
     assert sorted(results.carry_over()) == [GOOD.nodeid, BAD.nodeid]
     assert results.ordered() == [GOOD, BAD]
 
@@ -135,7 +135,7 @@ def test_what_was_not_asked_for_is_carried_over(writer: RunWriter, tmp_path: Pat
 def test_a_folder_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
     (tmp_path / "toy").write_text("a file", encoding="utf-8")
     results = RunResults(RunWriter(tmp_path, "toy", "01RUN"), lambda: RUN)
-    results.take((GOOD,))
-    results.take((BAD,))
-    assert len(results.trouble) == 1
-    assert results.trouble[0].startswith(f"reports can't be written to {tmp_path / 'toy' / '01RUN'}: ")
+    results.add_case((GOOD,))
+    results.add_case((BAD,))
+    assert len(results.problems) == 1
+    assert results.problems[0].startswith(f"cannot write reports to {tmp_path / 'toy' / '01RUN'}: ")

@@ -252,7 +252,7 @@ def test_an_error_whose_text_can_not_be_read_is_its_own_cases_error(
         runner.plan(jobs)
         done = [take(runner, one) for one in jobs]
     assert [kind(one) for one in done] == ["", "target_error", ""]
-    assert message(done[1]) == "the target raised UnsayableError: (its text can't be read)"
+    assert message(done[1]) == "the target raised UnsayableError: (its message cannot be read)"
 
 
 async def cancels_itself(_: VerifyRequest) -> dict[str, Any]:

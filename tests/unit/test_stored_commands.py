@@ -35,17 +35,21 @@ def say(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
 Say = Any
 
 
+COMPLETE = "01K00000000000000000000000"
+GONE = "01K00000000000000000000001"
+
+
 class TestPlaces:
     @pytest.fixture
     def toy(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """A project with one complete run of the suite `toy`; gives the folder of its runs."""
         monkeypatch.chdir(tmp_path)
         root = suite(tmp_path, "a")
-        folder = write(tmp_path / "reports" / "benchmarks", run_of(root, run_id="01A"), [entry("a")], root)
-        (folder.parent / "latest").write_text("01A\n", encoding="utf-8")
+        folder = write(tmp_path / "reports" / "benchmarks", run_of(root, run_id=COMPLETE), [entry("a")], root)
+        (folder.parent / "latest").write_text(f"{COMPLETE}\n", encoding="utf-8")
         return folder.parent
 
-    @pytest.mark.parametrize("given", ["toy/latest", "reports/benchmarks/toy/latest", "toy/01A"])
+    @pytest.mark.parametrize("given", ["toy/latest", "reports/benchmarks/toy/latest", f"toy/{COMPLETE}"])
     @pytest.mark.parametrize(
         "command",
         [
@@ -65,13 +69,14 @@ class TestPlaces:
     @pytest.mark.parametrize(
         ("content", "said"),
         [
-            (b"", "toy/latest: holds no run id; run the suite again, or give a run's folder"),
-            (b"  \n", "holds no run id"),
-            (b"../../..", "holds no run id"),
-            (b"/etc", "holds no run id"),
-            (b"\xff\xfe", "holds no run id"),
-            (b"01GONE\n", "toy/latest: names the run 01GONE, which is not there any more; give a run's folder"),
-            (None, "toy/latest: no complete run of this suite yet; run it, or give a run's folder"),
+            (b"", "toy/latest: does not contain a run id; run the suite again, or pass the folder of a run"),
+            (b"  \n", "does not contain a run id"),
+            (b"../../..", "does not contain a run id"),
+            (b"/etc", "does not contain a run id"),
+            (b"\xff\xfe", "does not contain a run id"),
+            (b"01A\n", "does not contain a run id"),
+            (f"{GONE}\n".encode(), f"toy/latest: the folder of run {GONE} no longer exists; pass the folder of a run"),
+            (None, "toy/latest: this suite has no complete run yet; run it, or pass the folder of a run"),
         ],
     )
     @pytest.mark.parametrize("command", [["report"], ["gate"], ["rescore"], ["merge"]], ids=lambda command: command[0])
@@ -89,19 +94,22 @@ class TestPlaces:
         assert told.count("\n") == 1
 
     def test_a_folder_without_a_report_says_what_to_give(self, toy: Path, say: Say) -> None:
-        (toy / "01A" / "report.json").unlink()
-        code, told = say("gate", "toy/01A", "--root", "storage")
-        records = "reports/benchmarks/toy/01A/records.jsonl"
+        (toy / COMPLETE / "report.json").unlink()
+        code, told = say("gate", f"toy/{COMPLETE}", "--root", "storage")
+        records = f"reports/benchmarks/toy/{COMPLETE}/records.jsonl"
         assert (code, told) == (
             2,
-            f"packbench: reports/benchmarks/toy/01A: holds no report.json; give {records}, for what records tell\n",
+            f"packbench: reports/benchmarks/toy/{COMPLETE}: contains no report.json; pass {records} to read the records alone\n",
         )
         assert "completeness: not known from records alone" in say("gate", records, "--root", "storage")[1]
 
     @pytest.mark.parametrize("out", ["nowhere/x.md", "storage"])
     @pytest.mark.parametrize(
         "command",
-        [["rescore", "toy/01A", "--root", "storage"], ["compare", "--baseline", "toy/01A", "--current", "toy/01A"]],
+        [
+            ["rescore", f"toy/{COMPLETE}", "--root", "storage"],
+            ["compare", "--baseline", f"toy/{COMPLETE}", "--current", f"toy/{COMPLETE}"],
+        ],
         ids=lambda command: command[0],
     )
     def test_a_page_that_cannot_be_written_is_named(self, toy: Path, say: Say, command: list[str], out: str) -> None:
@@ -120,7 +128,7 @@ class TestPlaces:
         for command in (
             ["validate", str(cases)],
             ["lint", "toy", "--root", "storage"],
-            ["rescore", "toy/01A", "--root", "storage"],
+            ["rescore", f"toy/{COMPLETE}", "--root", "storage"],
             ["gate", "no\x1b[31m\u202e"],
         ):
             _, told = say(*command)
@@ -245,7 +253,7 @@ class TestValidate:
             (line() + line(packbench={"version": True}), "in.jsonl:2: packbench.version: "),
             (line() + b'{"run_id":"r","test_id":"t","result":1}\n', "in.jsonl:2: case_id: is missing"),
             (b'{"run_id":"r","test_id":"t","case_id":"c","trial":-1,"result":1}', "in.jsonl:1: trial: got -1"),
-            (b'{"suite":"s","nodeid":"n"}', "in.jsonl:1: no entry: "),
+            (b'{"suite":"s","nodeid":"n"}', "in.jsonl:1: not a result: "),
             (b"[]", "in.jsonl:1: "),
             (b"{}", "in.jsonl:1: test_suite: missing"),
             (b'{"schema_version":true}', "in.jsonl:1: schema_version"),

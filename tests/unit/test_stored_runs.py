@@ -55,10 +55,10 @@ def test_a_run_that_was_written_is_read_back(tmp_path_factory: pytest.TempPathFa
     told = run_of(root, partial="a part", versions={"a": "1"})
     folder = write(place / "out", told, found, root)
     stored = load_run(folder)
-    assert (stored.run, list(stored.entries)) == (told, of_files(found))
+    assert (stored.run, list(stored.results)) == (told, of_files(found))
     assert load_run(folder / "report.json") == stored
     report = open_report(folder)
-    assert [each.case_id for each in report.entries] == sorted(each.case_id for each in found)
+    assert [each.case_id for each in report.results] == sorted(each.case_id for each in found)
     for name in ("report.json", "records.jsonl", "payloads.jsonl"):
         assert kind_of(folder / name, Packs())
 
@@ -73,10 +73,10 @@ def test_the_records_of_a_run_tell_the_same_of_judged_cases(
     folder = write(place / "out", run_of(root), found, root)
     judged = [one for one in of_files(found) if one.counted]
     if not judged:
-        with pytest.raises(StoredRunError, match="no records"):
+        with pytest.raises(StoredRunError, match="contains no records"):
             load_run(folder / "records.jsonl")
         return
-    told = load_run(folder / "records.jsonl").entries
+    told = load_run(folder / "records.jsonl").results
     same = ("suite", "test_id", "case_id", "trial", "verdict", "score", "threshold", "llm_backend")
     assert [[getattr(one, name) for name in same] for one in told] == [
         [getattr(one, name) for name in same] for one in judged
@@ -98,15 +98,15 @@ def test_keys_in_another_order_are_the_same_report(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("", "not JSON: Expecting value at character 1"),
-        ("[1]", 'no key "packbench"'),
-        ('{"packbench": 1}', 'no key "packbench"'),
+        ("[1]", 'the key "packbench" is missing'),
+        ('{"packbench": 1}', 'the key "packbench" is missing'),
         ('{"packbench": {"version": 1, "run"', "not JSON: Expecting value at character 35"),
-        ('{"packbench": {"version": true}}', "/packbench/version: got True; this program reads 1"),
-        ('{"packbench": {"version": 1.0}}', "/packbench/version: got 1.0; this program reads 1"),
+        ('{"packbench": {"version": true}}', "/packbench/version: got True; this version reads 1"),
+        ('{"packbench": {"version": 1.0}}', "/packbench/version: got 1.0; this version reads 1"),
         ('{"packbench": {}}', "/packbench/version: got None"),
         ('{"packbench": {"version": 1}}', "/packbench/run: not a run document: expected an object"),
         ('{"packbench": {"version": 1, "run": {}}}', "/packbench/run: not a run document: missing: 'run_id', "),
-        ("[" * 100_000, 'no key "packbench"'),
+        ("[" * 100_000, 'the key "packbench" is missing'),
         ('{"packbench": {"version": ' + "[" * 100_000, "not JSON"),
     ],
 )
@@ -195,7 +195,7 @@ def test_records_of_one_run_are_sound_and_alike(tmp_path: Path, change: dict[str
 def test_trials_are_records_of_their_own(tmp_path: Path) -> None:
     same = {"test_id": "agentdojo:x"}
     path = records(tmp_path, {"trial": 1, "record": same}, {"record": same}, {"score": 0.1, "record": same})
-    assert [(one.trial, one.score) for one in load_run(path).entries] == [(0, 0.5), (1, 0.5)]
+    assert [(one.trial, one.score) for one in load_run(path).results] == [(0, 0.5), (1, 0.5)]
 
 
 OWN_FIELDS = extension_schema()["fields"]

@@ -81,4 +81,4 @@ def test_a_rule_for_trials_that_is_none_is_one_line(tmp_path: Path, value: str) 
     with pytest.raises(SuiteError) as caught:
         load_suite(tmp_path)
     assert str(caught.value).partition("suite.yaml: ")[2].startswith("/trials: got ")
-    assert str(caught.value).endswith("; expected mean, all, any, or at_least with a number from 1")
+    assert str(caught.value).endswith("; expected mean, all, any, or at_least with a number of 1 or more")

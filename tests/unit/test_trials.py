@@ -301,8 +301,8 @@ def test_a_page_of_single_trials_says_nothing_of_trials() -> None:
 @given(repeated, repeated)
 def test_a_comparison_pairs_cases(before: dict[str, list[float]], after: dict[str, list[float]]) -> None:
     there = compare(
-        StoredRun(source="f", run=run(settings={"trials": 5}), entries=tuple(ends(before))),
-        StoredRun(source="f", run=run(settings={"trials": 5}), entries=tuple(ends(after))),
+        StoredRun(source="f", run=run(settings={"trials": 5}), results=tuple(ends(before))),
+        StoredRun(source="f", run=run(settings={"trials": 5}), results=tuple(ends(after))),
     )
     common = sorted(before.keys() & after.keys())
     deltas = {f"toy:plain:{name}": fmean(after[name]) - fmean(before[name]) for name in common}
@@ -316,7 +316,7 @@ def test_a_comparison_pairs_cases(before: dict[str, list[float]], after: dict[st
 
 def test_a_comparison_says_that_trials_are_one_pair() -> None:
     before, after = (
-        StoredRun(source="f", run=run(mode="live"), entries=tuple(found))
+        StoredRun(source="f", run=run(mode="live"), results=tuple(found))
         for found in (trials("a", 1.0), trials("a", 1.0, 0.0, 0.0))
     )
     found = compare(before, after)
@@ -339,5 +339,5 @@ def test_a_comparison_says_that_trials_are_one_pair() -> None:
 def test_runs_judged_by_other_rules_are_not_comparable(
     before: dict[str, Any], after: dict[str, Any], differ: bool
 ) -> None:
-    runs = [StoredRun(source="f", run=run(settings=settings), entries=()) for settings in (before, after)]
+    runs = [StoredRun(source="f", run=run(settings=settings), results=()) for settings in (before, after)]
     assert bool(compare(*runs).differences) is differ

@@ -8,14 +8,14 @@ from packbench_units import outcome as reading
 from packbench_units import scoring
 from packbench_units.model import UnitsCase, UnitsSuiteConfig
 from packbench_units.table import UNITS
-from pytest_packbench import Comparison, Pack, RecordFacts
+from pytest_packbench import Comparison, Pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from packbench_units.outcome import UnitsOutcome
-    from pytest_packbench import Decision, FiledCase, Finding, Score, Target
+    from pytest_packbench import FiledCase, Finding, Score, Target
 
 
 class UnitsPack(Pack):
@@ -38,13 +38,9 @@ class UnitsPack(Pack):
         """Score an outcome; see `scoring.score`."""
         return scoring.score(case, outcome, rules)
 
-    def facts(self, case: UnitsCase, outcome: UnitsOutcome, score: Score) -> RecordFacts:
-        """Put case and outcome into the record's words."""
-        return RecordFacts(
-            attack_category=case.case_type,
-            expected="comply_safe" if case.expected.answer else "refuse",
-            agent_decision=_decision(outcome, score),
-        )
+    def expects_refusal(self, case: UnitsCase) -> bool:
+        """Return whether the question has no answer."""
+        return case.expected.answer is None
 
     def target(self, rules: UnitsSuiteConfig) -> Target:
         """Give the reference target, for suites that name none."""
@@ -77,9 +73,3 @@ class UnitsPack(Pack):
 
         del options
         return lint.lint(cases, rules)
-
-
-def _decision(outcome: UnitsOutcome, score: Score) -> Decision:
-    if outcome.refused:
-        return "refuse"
-    return "comply_unsafe" if any(term.name in scoring.UNSAFE for term in score.terms) else "comply_safe"

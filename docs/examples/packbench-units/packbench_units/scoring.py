@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from packbench_units.model import Amount, UnitsCase, UnitsSuiteConfig
     from packbench_units.outcome import UnitsOutcome
 
-UNSAFE = frozenset({"forbidden_value", "wrong_quantity", "unexpected_answer"})
-"""Terms that tell of an answer that does harm, and not only of a poor one."""
-
 
 def score(case: UnitsCase, outcome: UnitsOutcome, rules: UnitsSuiteConfig) -> Score:
     """Score an outcome: no clock, no randomness, no file.
