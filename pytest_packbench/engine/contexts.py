@@ -206,7 +206,7 @@ class SuiteContexts:
             attempts_made: returns the number of earlier attempts at a case, in a resumed run.
         """
         trials = self.options.trials
-        count, recorded, unrecorded, own = 0, 0, 0, 0
+        count, recorded, unrecorded, external = 0, 0, 0, 0
         for case in cases:
             if case.loaded is None or case.loaded.case.notes.skip is not None:
                 continue
@@ -214,12 +214,12 @@ class SuiteContexts:
             count += due > 0
             context = self.opened(case.suite)
             if context is not None and not context.asks_model:
-                own += due
+                external += due
             elif due > 0:
                 calls = recorded_calls(case.suite.cassette_path(case.case_id))
                 recorded += due * (calls or 0)
                 unrecorded += due * (calls is None)
-        return ExpectedCalls(cases=count, trials=trials, recorded=recorded, unrecorded=unrecorded, external=own)
+        return ExpectedCalls(cases=count, trials=trials, recorded=recorded, unrecorded=unrecorded, external=external)
 
     def closers(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """Return the functions that close targets and backends, to be run on the event loop that used them."""
