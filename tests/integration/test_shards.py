@@ -102,7 +102,9 @@ def test_an_empty_shard_is_complete(project: Project, monkeypatch: pytest.Monkey
     full = shard_of("a", 2)
     result = shard(project, 3 - full, count=2)
     assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines([f"*shard {3 - full}/2: 0 of 1 cases*", "*completeness: not judged in a shard; packbench*"])
+    result.stdout.fnmatch_lines(
+        [f"*shard {3 - full}/2: 0 of 1 cases*", "*completeness: not judged in a shard; packbench*"]
+    )
     result.stdout.no_fnmatch_line("*FAILED*")
     assert document(part(project, 3 - full))["cases"] == []
     assert shard(project, full, count=2).ret == pytest.ExitCode.OK
