@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.run import CLUSTER_SETTING
 from pytest_packbench.model.score import TOLERANCE
+from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -352,17 +353,17 @@ def cluster_of(result: CaseResult, facet: str) -> str:
     return f"\n{result.test_id}" if value is None else value
 
 
-def facet_words(facet: str, *, plural: bool = True) -> str:
-    """Return a facet's name in words: `injection tasks`."""
-    return facet.replace("_", " ") + ("s" if plural else "")
+def facet_words(facet: str) -> str:
+    """Return a facet's name in words: `injection task`."""
+    return facet.replace("_", " ")
 
 
 def dependence_note(cases: int, clusters: int, facet: str) -> str:
     """Return a note that judged cases share a facet and are not independent; empty if each is its own cluster."""
     if clusters >= cases:
         return ""
-    shared = facet_words(facet, plural=clusters != 1)
-    return f"{cases} cases share {clusters} {shared}: not independent, so the uncertainty is larger than shown"
+    shared = pluralize(clusters, facet_words(facet))
+    return f"{pluralize(cases, 'case')} share {shared}: not independent, so the uncertainty is larger than shown"
 
 
 def _check_range(n: int, c: int, k: int) -> None:

@@ -119,10 +119,10 @@ def sentences(comparison: RunComparison) -> list[str]:
     if mean.n == 1:
         texts.append(f"Only one case has a score in both runs; its score changed by {mean.mean:+.3f}.")
     elif mean.low is None or mean.high is None:
-        texts.append(f"{change}; all pairs share one {facet_words(facet, plural=False)}, so no interval is shown.")
+        texts.append(f"{change}; all pairs share one {facet_words(facet)}, so no interval is shown.")
     else:
         how = f"bootstrap, {RESAMPLES} resamples, fixed seed" if mean.method == "bootstrap" else "normal approximation"
-        how += f", clustered by {mean.clusters} {facet_words(facet)}" if mean.clusters < mean.n else ""
+        how += f", clustered by {pluralize(mean.clusters, facet_words(facet))}" if mean.clusters < mean.n else ""
         texts.append(f"{change}, two-sided 95 % confidence interval {mean.low:+.3f} to {mean.high:+.3f} ({how}).")
     if mean.detectable is not None:
         texts.append(
