@@ -35,7 +35,7 @@ def case(expected: Any, **changes: Any) -> dict[str, Any]:
     return {**plain, "expected": expected, **changes}
 
 
-def scored(rules: GenericSuiteConfig, expected: Any, result: Any, **changes: Any) -> Score:
+def score_of(rules: GenericSuiteConfig, expected: Any, result: Any, **changes: Any) -> Score:
     """The score of a result."""
     pack = GenericPack().for_suite(rules)
     loaded = check_case(case(expected, **changes), pack.case_model, source="a.json", stem="a", pack="generic")
