@@ -40,19 +40,19 @@ def blocks(page: Path) -> Iterator[Block]:
         yield Block(found["file"], found["kind"], re.sub(f"^{found['indent']}", "", found["text"], flags=re.MULTILINE))
 
 
-def shown(line: str) -> Callable[[str], bool]:
+def line_matcher(line: str) -> Callable[[str], bool]:
     """Whether a line is the one of the page, whatever its spaces and rules; `…` at its end stands for the rest."""
-    wanted = plain(line)
+    wanted = normalize(line)
     start = wanted.removesuffix("…").rstrip()
     return (lambda one: one.startswith(start)) if start != wanted else (lambda one: one == wanted)
 
 
-def plain(line: str) -> str:
+def normalize(line: str) -> str:
     return " ".join(re.sub(r"^[=_]{3,} | [=_]{3,}$", "", line).split())
 
 
 @dataclass
-class Walk:
+class PageRunner:
     """Runs the instructions of pages in a folder.
 
     Attributes:
@@ -86,7 +86,7 @@ class Walk:
             assert block.kind == "text", f"a block that nothing does: {block}"
             rest = iter(self.said)
             for line in block.text.splitlines():
-                assert any(map(shown(line), rest)), f"not said, or not in this order: {line}"
+                assert any(map(line_matcher(line), rest)), f"not said, or not in this order: {line}"
 
     def command(self, line: str) -> int:
         """Run a line: ours here, anything else in a shell."""
@@ -97,16 +97,16 @@ class Walk:
             words = [word for given in words for word in (sorted(glob.glob(given)) if "*" in given else [given])]  # noqa: PTH207 - a shell's own patterns
             code = int(self.pytester.runpytest(*words).ret) if program == "pytest" else main(words)
         captured = self.capsys.readouterr()
-        self.said += [plain(one) for text in captured for one in text.splitlines()]
+        self.said += [normalize(one) for text in captured for one in text.splitlines()]
         return code
 
     def shell(self, line: str) -> int:
         done = subprocess.run(["sh", "-c", line], cwd=self.pytester.path, capture_output=True, text=True, check=False)
-        self.said += [plain(one) for one in (done.stdout + done.stderr).splitlines()]
+        self.said += [normalize(one) for one in (done.stdout + done.stderr).splitlines()]
         return done.returncode
 
 
-def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment in which pages are walked: wide, without settings of ours, and with no stale bytecode."""
     for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_"))]:
         monkeypatch.delenv(name)

@@ -12,10 +12,10 @@ from pytest_packbench.cases.load import check_case
 from pytest_packbench.packs.agent_safety.agentdojo.importer import Pair, case_of
 from pytest_packbench.packs.agent_safety.guards.base import GuardRuling, ToolUse
 from pytest_packbench.packs.agent_safety.model import SafetyCase
-from tests.unit.safety_runs import PACK, cases_of, ran, rules_of
+from tests.unit.safety_runs import PACK, cases_of, rules_of, run_case
 
 if TYPE_CHECKING:
-    from tests.unit.safety_runs import Ran
+    from tests.unit.safety_runs import SafetyRun
 
 RULES = rules_of("agentdojo")
 CASES = cases_of("agentdojo")
@@ -30,11 +30,11 @@ def case(environment: str, user: int, injection: int, **changes: Any) -> SafetyC
     return checked
 
 
-def run_all(model: str, *guards: Any) -> list[Ran]:
-    return [ran(case, RULES, model=model, guards=guards) for case in CASES]
+def run_all(model: str, *guards: Any) -> list[SafetyRun]:
+    return [run_case(case, RULES, model=model, guards=guards) for case in CASES]
 
 
-def verdicts(results: list[Ran]) -> set[str]:
+def verdicts(results: list[SafetyRun]) -> set[str]:
     return {run.score.verdict for run in results}
 
 
@@ -68,7 +68,7 @@ def test_by_default_the_suite_passes_and_the_guard_is_the_reason() -> None:
     assert all(run.outcome.decision == "comply_safe" for run in results)
 
 
-def _firings(run: Ran) -> list[tuple[str, str]]:
+def _firings(run: SafetyRun) -> list[tuple[str, str]]:
     return [(firing.hook, firing.decision) for firing in run.outcome.firings]
 
 
@@ -87,18 +87,18 @@ def test_an_agent_that_does_nothing_is_vacuous() -> None:
 @pytest.mark.parametrize("model", ["gullible", "obedient"])
 def test_injections_left_at_their_defaults_are_no_attack(model: str) -> None:
     harmless = [case.model_copy(update={"input": case.input.model_copy(update={"attack": "none"})}) for case in CASES]
-    assert {ran(case, RULES, model=model).score.verdict for case in harmless} == {"vacuous"}
+    assert {run_case(case, RULES, model=model).score.verdict for case in harmless} == {"vacuous"}
 
 
 def test_a_guard_that_marks_text_does_not_stop_an_agent_that_obeys_it() -> None:
-    results = [ran(case, RULES, model="gullible", guards=["spotlight"]) for case in CASES[:5]]
+    results = [run_case(case, RULES, model="gullible", guards=["spotlight"]) for case in CASES[:5]]
     assert verdicts(results) == {"failed"}
     assert all(not run.outcome.removed_by and run.outcome.exposed for run in results)
 
 
 def test_idle_agents_solve_nothing() -> None:
     # the task's checker accepts an agent that did nothing
-    idle = ran(case("banking", 5, 0), RULES, model="refuser")
+    idle = run_case(case("banking", 5, 0), RULES, model="refuser")
     assert idle.outcome.utility is True
     assert idle.outcome.decision == "refuse"
 
@@ -108,7 +108,7 @@ def test_idle_agents_solve_nothing() -> None:
     [("workspace", 0, 6), ("workspace", 3, 13), ("banking", 15, 8), ("workspace", 14, 0), ("workspace", 39, 0)],
 )
 def test_an_attack_that_a_script_cannot_land_is_a_known_hole(environment: str, user: int, injection: int) -> None:
-    result = ran(case(environment, user, injection), RULES, model="gullible")
+    result = run_case(case(environment, user, injection), RULES, model="gullible")
     assert (result.outcome.exposed, result.outcome.landed) == (True, False)
     assert result.score.verdict == "known_hole"
     assert result.score.message.startswith("not_landable: ")
@@ -116,8 +116,8 @@ def test_an_attack_that_a_script_cannot_land_is_a_known_hole(environment: str, u
 
 def test_denied_calls_that_a_checker_counts_are_no_failure_of_the_guard() -> None:
     by_calls = case("slack", 0, 5)
-    assert ran(by_calls, RULES, model="gullible").score.verdict == "failed"
-    stopped = ran(
+    assert run_case(by_calls, RULES, model="gullible").score.verdict == "failed"
+    stopped = run_case(
         by_calls, RULES, model="gullible", guards=[DenyingGuard("invite_user_to_slack", "add_user_to_channel")]
     )
     assert stopped.outcome.landed is True
@@ -125,12 +125,12 @@ def test_denied_calls_that_a_checker_counts_are_no_failure_of_the_guard() -> Non
     assert stopped.score.verdict == "known_hole"
     assert "a guard denied the calls" in stopped.score.message
     # a guard that denied none of them did not decide
-    beside = ran(by_calls, RULES, model="gullible", guards=[DenyingGuard("post_webpage")])
+    beside = run_case(by_calls, RULES, model="gullible", guards=[DenyingGuard("post_webpage")])
     assert beside.score.verdict == "failed"
 
 
 def test_a_denied_call_of_any_other_attack_is_a_success_of_the_guard() -> None:
-    result = ran(case("banking", 1, 7), RULES, model="gullible", guards=[DenyingGuard("update_password")])
+    result = run_case(case("banking", 1, 7), RULES, model="gullible", guards=[DenyingGuard("update_password")])
     assert [(call.name, call.status) for call in result.outcome.tool_calls][-1] == ("update_password", "denied")
     assert result.outcome.exposed
     assert (result.score.verdict, result.outcome.landed) == ("passed", False)
@@ -139,24 +139,24 @@ def test_a_denied_call_of_any_other_attack_is_a_success_of_the_guard() -> None:
 
 def test_the_message_of_a_denied_call_is_not_a_tool_output() -> None:
     guards = [DenyingGuard("update_password"), "spotlight"]
-    result = ran(case("banking", 1, 7), RULES, model="gullible", guards=guards)
+    result = run_case(case("banking", 1, 7), RULES, model="gullible", guards=guards)
     assert result.outcome.tool_calls[-1].status == "denied"
     outputs = [hook for hook, _ in _firings(result) if hook == "spotlight.on_tool_output"]
     assert len(outputs) == len(result.outcome.tool_calls) - 1
 
 
 def test_an_attack_on_the_agents_text_passes_every_tool_guard() -> None:
-    result = ran(case("travel", 4, 6), RULES, model="gullible", guards=["tool_policy"])
+    result = run_case(case("travel", 4, 6), RULES, model="gullible", guards=["tool_policy"])
     output_only = case("travel", 4, 6)
     assert output_only.notes.tags == ("output_only",)
     assert output_only.expected.known_hole is None
-    assert ran(output_only, RULES, model="gullible").score.verdict == "failed"
+    assert run_case(output_only, RULES, model="gullible").score.verdict == "failed"
     assert result.score.verdict in {"failed", "vacuous"}
 
 
 def test_a_user_task_whose_own_solution_fails_has_no_utility() -> None:
     unsolved = case("travel", 19, 2)
-    result = ran(unsolved, RULES, model="obedient")
+    result = run_case(unsolved, RULES, model="obedient")
     assert result.outcome.utility is False
     assert PACK.facts(unsolved, result.outcome, result.score).utility is None
     assert result.score.verdict == "passed"
@@ -169,7 +169,7 @@ def test_a_blocked_prompt_ends_the_run_before_it_begins() -> None:
         def on_prompt_submit(self, prompt: object) -> GuardRuling:
             return GuardRuling(decision="deny")
 
-    result = ran(CASES[0], RULES, model="gullible", guards=[BlockingGuard()])
+    result = run_case(CASES[0], RULES, model="gullible", guards=[BlockingGuard()])
     assert not result.outcome.tool_calls
     assert result.score.verdict == "vacuous"
 
@@ -191,7 +191,7 @@ def test_a_blocked_prompt_ends_the_run_before_it_begins() -> None:
     ],
 )
 def test_an_unknown_name_of_agentdojo_is_an_error_that_names_it(changes: dict[str, Any], message: str) -> None:
-    result = ran(case("slack", 0, 1, **changes), RULES, model="gullible")
+    result = run_case(case("slack", 0, 1, **changes), RULES, model="gullible")
     assert result.outcome.breakdown is not None
     assert result.outcome.breakdown.kind == "unknown_upstream"
     assert message in result.outcome.breakdown.message

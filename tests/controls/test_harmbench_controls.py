@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.safety_runs import cases_of, ran, records_of, rules_of
+from tests.unit.safety_runs import cases_of, records_of, rules_of, run_case
 
 if TYPE_CHECKING:
-    from tests.unit.safety_runs import Ran
+    from tests.unit.safety_runs import SafetyRun
 
 RULES = rules_of("harmbench")
 CASES = cases_of("harmbench")
 ASSESSED = {case.id for case in CASES if case.case_type != "copyright"}
 
 
-def run_all(model: str) -> list[Ran]:
-    return [ran(case, RULES, model=model) for case in CASES]
+def run_all(model: str) -> list[SafetyRun]:
+    return [run_case(case, RULES, model=model) for case in CASES]
 
 
 @pytest.mark.parametrize("model", ["gullible", "obedient"])

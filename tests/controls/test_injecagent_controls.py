@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.packs.agent_safety.injecagent.upstream import Material
-from tests.unit.safety_runs import PACK, cases_of, ran, records_of, rules_of
+from tests.unit.safety_runs import PACK, cases_of, records_of, rules_of, run_case
 
 if TYPE_CHECKING:
-    from tests.unit.safety_runs import Ran
+    from tests.unit.safety_runs import SafetyRun
 
 RULES = rules_of("injecagent")
 CASES = cases_of("injecagent")
 
 
-def run_all(model: str, *guards: str) -> list[Ran]:
-    return [ran(case, RULES, model=model, guards=guards) for case in CASES]
+def run_all(model: str, *guards: str) -> list[SafetyRun]:
+    return [run_case(case, RULES, model=model, guards=guards) for case in CASES]
 
 
-def landed_cases(results: list[Ran]) -> set[str]:
+def landed_cases(results: list[SafetyRun]) -> set[str]:
     return {run.case.id for run in results if run.score.verdict == "failed" and run.outcome.decision == "comply_unsafe"}
 
 

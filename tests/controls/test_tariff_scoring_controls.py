@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from pytest_packbench.packs.tariff import scoring
-from tests.unit.tariff_cases import RIGHT, Json, answer, case, classified, levers, refusal, scored
+from tests.unit.tariff_cases import RIGHT, Json, answer, case, classification, levers, refusal, score_of
 
 NO_TRACE: Json = {"dossier_gri_trace": None}
 OUT_OF_ORDER: Json = {"dossier_gri_trace": {"sequence_ok": False}}
-CHEAPER = classified("6402.99.3165", 6.0)
+CHEAPER = classification("6402.99.3165", 6.0)
 REFUSE: Json = {"expected_accept": False}
 
 
@@ -79,7 +79,7 @@ CONTROLS = (
         "baseline scored",
         {},
         answer(),
-        answer("6402.99.3165", dossier_optimized=classified(RIGHT)),
+        answer("6402.99.3165", dossier_optimized=classification(RIGHT)),
         0.35,
         "chapter_match",
         {"scored_code": "baseline"},
@@ -87,7 +87,7 @@ CONTROLS = (
     Control(
         "optimised scored",
         {},
-        answer(dossier_optimized=classified(RIGHT)),
+        answer(dossier_optimized=classification(RIGHT)),
         answer(dossier_optimized=CHEAPER),
         0.35,
         "chapter_match",
@@ -96,16 +96,16 @@ CONTROLS = (
     Control(
         "delta too low",
         with_delta_range(-15, 1),
-        answer(dossier_optimized=classified(rate=5.0)),
-        answer(dossier_optimized=classified(rate=4.9)),
+        answer(dossier_optimized=classification(rate=5.0)),
+        answer(dossier_optimized=classification(rate=4.9)),
         0.95,
         "duty_delta",
     ),
     Control(
         "delta too high",
         with_delta_range(-15, 1),
-        answer(dossier_optimized=classified(rate=21.0)),
-        answer(dossier_optimized=classified(rate=21.1)),
+        answer(dossier_optimized=classification(rate=21.0)),
+        answer(dossier_optimized=classification(rate=21.1)),
         0.95,
         "duty_delta",
     ),
@@ -113,7 +113,7 @@ CONTROLS = (
         "penalties together",
         with_delta_range(0, 0),
         answer(),
-        answer(dossier_optimized=classified(rate=1.0), **OUT_OF_ORDER),
+        answer(dossier_optimized=classification(rate=1.0), **OUT_OF_ORDER),
         0.85,
         "gri_sequence",
     ),
@@ -172,8 +172,8 @@ CONTROLS = (
     Control(
         "savings: rate",
         {"no_savings_expected": True},
-        answer(dossier_optimized=classified()),
-        answer(dossier_optimized=classified(rate=19.5)),
+        answer(dossier_optimized=classification()),
+        answer(dossier_optimized=classification(rate=19.5)),
         0.0,
         "no_savings_violation",
     ),
@@ -198,7 +198,7 @@ CONTROLS = (
         "total rate",
         {"expected_duty_total_rate_pct": 20.0},
         answer(),
-        answer(dossier_baseline=classified(rate=20.0005)),
+        answer(dossier_baseline=classification(rate=20.0005)),
         0.0,
         "duty_total_rate",
     ),
@@ -206,14 +206,14 @@ CONTROLS = (
         "total rate missing",
         {"expected_duty_total_rate_pct": 20.0},
         answer(),
-        answer(dossier_baseline=classified(rate=None)),
+        answer(dossier_baseline=classification(rate=None)),
         0.0,
         "duty_total_rate",
     ),
     Control(
         "total rate of 0",
         {"expected_duty_total_rate_pct": 0.0},
-        answer(dossier_optimized=classified(rate=0.0)),
+        answer(dossier_optimized=classification(rate=0.0)),
         answer(),
         0.0,
         "duty_total_rate",
@@ -221,15 +221,15 @@ CONTROLS = (
     Control(
         "direction",
         {"expected_duty_delta_direction": "decrease"},
-        answer(dossier_optimized=classified(rate=5.0)),
-        answer(dossier_optimized=classified(rate=25.0)),
+        answer(dossier_optimized=classification(rate=5.0)),
+        answer(dossier_optimized=classification(rate=25.0)),
         0.0,
         "duty_delta_direction",
     ),
     Control(
         "direction unknown",
         {"expected_duty_delta_direction": "flat"},
-        answer(dossier_optimized=classified()),
+        answer(dossier_optimized=classification()),
         answer(),
         0.0,
         "duty_delta_direction",
@@ -300,14 +300,14 @@ CONTROLS = (
 
 @pytest.mark.parametrize("control", CONTROLS, ids=str)
 def test_the_right_answer_passes(control: Control) -> None:
-    score = scored(case(**control.expected), control.right, **control.config)
+    score = score_of(case(**control.expected), control.right, **control.config)
     assert score.passed
     assert score.score == 1.0
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=str)
 def test_the_wrong_answer_fails_with_its_score(control: Control) -> None:
-    score = scored(case(**control.expected), control.wrong, **control.config)
+    score = score_of(case(**control.expected), control.wrong, **control.config)
     assert score.verdict == "failed"
     assert score.score == control.score
     assert control.term in [term.name for term in score.terms]
@@ -316,7 +316,7 @@ def test_the_wrong_answer_fails_with_its_score(control: Control) -> None:
 def test_every_hard_fail_has_a_control() -> None:
     zeroed: set[str] = set()
     for control in CONTROLS:
-        score = scored(case(**control.expected), control.wrong, **control.config)
+        score = score_of(case(**control.expected), control.wrong, **control.config)
         zeroed |= {term.name for term in score.terms if term.effect == "zero"}
     assert zeroed >= scoring.UNSAFE_TERMS
     assert zeroed == {control.term for control in CONTROLS if control.score == 0.0} - {"no_match", "clamp"}

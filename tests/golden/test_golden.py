@@ -18,7 +18,7 @@ import pytest
 from tests.golden.project import EXPECTED, Project
 from tests.golden.suites import REFUND, RULES, broken, case, desk, put
 from tests.servers.fake import FakeServer
-from tests.servers.wire import Asked, answering, openai_reply
+from tests.servers.wire import ProviderRequest, answer_with, openai_reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Project:
     return Project(request.node.name.removeprefix("test_"), tmp_path)
 
 
-def act(asked: Asked) -> object:
+def act(asked: ProviderRequest) -> object:
     """A model that sorts messages; it declines some, and breaks on some."""
     if "decline" in asked.text:
         return openai_reply(None, refusal="I won't.", model=asked.model)
@@ -50,7 +50,7 @@ def act(asked: Asked) -> object:
 def live(project: Project) -> Iterator[tuple[str, ...]]:
     """Options for a run on a model's server on loopback."""
     project.env["OPENAI_API_KEY"] = "sk-planted-0123456789"
-    with FakeServer(answering(act)) as server:
+    with FakeServer(answer_with(act)) as server:
         # what is recorded names the address, and the server's port is another in each run
         project.env["HTTP_PROXY"] = server.url
         backend = ("--packbench-backend=openai", "--packbench-model=fake-1")

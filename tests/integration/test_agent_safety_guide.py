@@ -15,7 +15,7 @@ import pytest_packbench.packs.agent_safety.pack
 import pytest_packbench.pytest_plugin.session
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.plugin import SETTINGS
-from tests.doc_blocks import BLOCK, ROOT, Block, Walk, quiet
+from tests.doc_blocks import BLOCK, ROOT, Block, PageRunner, clean_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,11 +59,11 @@ def test_a_section_says_what_its_commands_say(
 ) -> None:
     if needs_agentdojo(title) and find_spec("agentdojo") is None:
         pytest.skip("the extra agentdojo is not installed")
-    quiet(monkeypatch)
+    clean_environment(monkeypatch)
     pytester.makeini("[pytest]\n")
     for suite in ("agentdojo", "harmbench", "injecagent"):
         shutil.copytree(ROOT / "storage" / "benchmarks" / suite, pytester.path / "storage" / "benchmarks" / suite)
-    walk = Walk(pytester, capsys)
+    walk = PageRunner(pytester, capsys)
     for block in blocks(title):
         if block.kind in DONE:
             walk.block(block)

@@ -25,7 +25,7 @@ SUITE = Path(__file__).parents[2] / "storage" / "benchmarks" / "agentdojo"
 SOME = ("banking_user_task_0_injection_task_8", "slack_", "travel_user_task_4_injection_task_6")
 
 
-def some(project: Project, suite: str = "agentdojo") -> int:
+def write_some_cases(project: Project, suite: str = "agentdojo") -> int:
     """Give a project a few cases of the suite, and nothing of the toy; tells how many."""
     project.pytester.makeconftest("")
     folder = project.root / "storage" / "benchmarks" / suite
@@ -39,7 +39,7 @@ def some(project: Project, suite: str = "agentdojo") -> int:
 
 
 def test_it_passes_behind_its_guard_and_its_records_are_strict(project: Project) -> None:
-    count = some(project)
+    count = write_some_cases(project)
     project.run("--packbench-suite=agentdojo").assert_outcomes(passed=count)
     lines = (project.left("agentdojo") / "records.jsonl").read_bytes().splitlines()
     records = [EvalRecord.from_json_line(line) for line in lines]
@@ -57,7 +57,7 @@ def test_it_passes_behind_its_guard_and_its_records_are_strict(project: Project)
 
 
 def test_it_fails_without_a_guard(plain: Project) -> None:
-    count = some(plain)
+    count = write_some_cases(plain)
     result = plain.run("--packbench-suite=agentdojo", "--packbench-guard=none")
     assert result.ret == 1
     result.assert_outcomes(failed=count)
@@ -73,14 +73,14 @@ def test_it_fails_without_a_guard(plain: Project) -> None:
     ],
 )
 def test_the_summary_says_what_a_script_measures(plain: Project, guard: str, words: str) -> None:
-    count = some(plain)
+    count = write_some_cases(plain)
     result = plain.run("--packbench-suite=agentdojo", f"--packbench-guard={guard}")
     result.stdout.fnmatch_lines([words.format(count=count)])
     assert words.strip("*").format(count=count) in (plain.left("agentdojo") / "summary.md").read_text("utf-8")
 
 
 def test_a_guard_of_the_users_own_stands_in_the_order_given(plain: Project) -> None:
-    count = some(plain)
+    count = write_some_cases(plain)
     plain.pytester.makepyfile(
         my_guards="""
         from pytest_packbench.packs.agent_safety.guards.base import GuardRuling
@@ -104,11 +104,11 @@ def test_a_guard_of_the_users_own_stands_in_the_order_given(plain: Project) -> N
 
 
 def test_two_runs_differ_in_time_and_run_id_alone(plain: Project) -> None:
-    some(plain)
+    write_some_cases(plain)
     for _ in range(2):
         plain.run("--packbench-suite=agentdojo", "--packbench-guard=tool_policy")
     first, second = (
-        [_timeless(json.loads(line)) for line in (folder / "records.jsonl").read_text("utf-8").splitlines()]
+        [_without_times(json.loads(line)) for line in (folder / "records.jsonl").read_text("utf-8").splitlines()]
         for folder in plain.folders("agentdojo")
     )
     assert first == second
@@ -117,12 +117,12 @@ def test_two_runs_differ_in_time_and_run_id_alone(plain: Project) -> None:
     assert results[0] == results[1]
 
 
-def _timeless(record: dict[str, Any]) -> dict[str, Any]:
+def _without_times(record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name not in {"run_id", "timestamp", "wall_clock_ms"}}
 
 
 def test_a_full_import_under_another_name_still_writes_strict_records(plain: Project) -> None:
-    count = some(plain, "dojo_full")
+    count = write_some_cases(plain, "dojo_full")
     plain.run("--packbench-suite=dojo_full").assert_outcomes(passed=count)
     lines = (plain.left("dojo_full") / "records.jsonl").read_bytes().splitlines()
     assert {EvalRecord.from_json_line(line).test_suite for line in lines} == {"agentdojo"}
@@ -133,7 +133,7 @@ def test_without_the_extra_one_line_says_what_to_install(plain: Project, monkeyp
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(extra, "version", absent)
-    some(plain)
+    write_some_cases(plain)
     result = plain.run("--packbench-suite=agentdojo")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: *AgentDojo is not installed: pip install 'pytest-packbench?agentdojo?'"])

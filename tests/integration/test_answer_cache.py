@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.test_live import SECRET, live, points, prepare
 from tests.servers.fake import FakeServer, Received, Reply
-from tests.servers.wire import asked, error_reply
+from tests.servers.wire import error_reply, parse_request
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Project
@@ -21,7 +21,7 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def broken_or_points(received: Received) -> Reply:
-    return error_reply(400, "no such parameter") if "bad" in asked(received).text else points(received)
+    return error_reply(400, "no such parameter") if "bad" in parse_request(received).text else points(received)
 
 
 def test_a_second_run_asks_only_what_broke(project: Project) -> None:

@@ -100,7 +100,7 @@ GATE = ("gate", "--pack=toypack:Toy")
 
 
 @pytest.fixture
-def twice(plain: Project, capsys: pytest.CaptureFixture[str]) -> Project:
+def run_twice(plain: Project, capsys: pytest.CaptureFixture[str]) -> Project:
     """A suite with a gate against a baseline, run twice: one case is changed and one broken in between."""
     # commands know the packs that they are told of
     (plain.root / "toypack.py").write_text(TOY, encoding="utf-8")
@@ -115,8 +115,10 @@ def twice(plain: Project, capsys: pytest.CaptureFixture[str]) -> Project:
     return plain
 
 
-def test_a_gate_uses_the_cases_that_are_the_same_in_both(twice: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    before, after = map(str, twice.folders())
+def test_a_gate_uses_the_cases_that_are_the_same_in_both(
+    run_twice: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = map(str, run_twice.folders())
     assert main([*GATE, after, "--baseline", before]) == 1
     said = capsys.readouterr().out
     told = "1.00 x the baseline's 0.90 / 1 = 0.90 over the 1 case in both runs, now 0.90 / 1 = 0.90 <= max 1.00 x"
@@ -124,37 +126,39 @@ def test_a_gate_uses_the_cases_that_are_the_same_in_both(twice: Project, capsys:
     assert "  completeness 2 / 3 = 66.7 % < min 100.0 %: FAIL" in said
 
 
-def test_a_baseline_that_can_not_be_one_is_bad_usage(twice: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    before, after = map(str, twice.folders())
-    twice.suite("toy", f"{RATIO}thresholds: {{accept: 0.5}}\n")
-    twice.run_toy()
+def test_a_baseline_that_can_not_be_one_is_bad_usage(run_twice: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = map(str, run_twice.folders())
+    run_twice.suite("toy", f"{RATIO}thresholds: {{accept: 0.5}}\n")
+    run_twice.run_toy()
     capsys.readouterr()
-    latest = str(twice.folders()[-1])
+    latest = str(run_twice.folders()[-1])
     assert main([*GATE, latest, "--baseline", before]) == 2
     said = capsys.readouterr()
     assert "can't be the baseline: scoring rules: '" in said.err
     assert said.out == ""
     assert main([*GATE, after, "--baseline", before, "--baseline", before]) == 2
     assert "a second baseline of suite toy" in capsys.readouterr().err
-    twice.suite("other", "pack: toy\n")
-    twice.case("x", suite="other")
-    twice.run("--packbench-suite=other")
+    run_twice.suite("other", "pack: toy\n")
+    run_twice.case("x", suite="other")
+    run_twice.run("--packbench-suite=other")
     capsys.readouterr()
-    (other,) = map(str, twice.folders("other"))
+    (other,) = map(str, run_twice.folders("other"))
     assert main([*GATE, after, "--baseline", other]) == 2
     assert "a run of suite other; expected one of toy" in capsys.readouterr().err
 
 
-def test_gates_and_words_change_no_comparison(twice: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    twice.suite("toy", "pack: toy\ndescription: other words\ngates:\n  - {metric: pass_rate, min: 0.1}\n")
-    twice.run_toy()
+def test_gates_and_words_change_no_comparison(run_twice: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    run_twice.suite("toy", "pack: toy\ndescription: other words\ngates:\n  - {metric: pass_rate, min: 0.1}\n")
+    run_twice.run_toy()
     capsys.readouterr()
-    _, before, after = map(str, twice.folders())
+    _, before, after = map(str, run_twice.folders())
     assert main(["compare", "--baseline", before, "--current", after, "--out", "-"]) == 0
 
 
-def test_bare_records_are_read_with_what_lies_beside_them(twice: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    before, after = twice.folders()
+def test_bare_records_are_read_with_what_lies_beside_them(
+    run_twice: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = run_twice.folders()
     assert main([*GATE, str(after / "records.jsonl"), "--baseline", str(before / "records.jsonl")]) == 1
     whole = capsys.readouterr().out
     assert main([*GATE, str(after), "--baseline", str(before)]) == 1
@@ -174,21 +178,21 @@ def test_bare_records_are_read_with_what_lies_beside_them(twice: Project, capsys
 
 
 def test_pages_of_the_same_second_are_two(
-    twice: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run_twice: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, after = map(str, twice.folders())
+    before, after = map(str, run_twice.folders())
     monkeypatch.setattr("time.strftime", lambda *_: "20260102T030405Z")
     for old, new in ((before, after), (after, before)):
         assert main(["compare", "--baseline", old, "--current", new]) == 0
     capsys.readouterr()
-    place = twice.root / "reports" / "benchmarks"
+    place = run_twice.root / "reports" / "benchmarks"
     pages = [place / "benchmark_diff_20260102T030405Z.md", place / "benchmark_diff_20260102T030405Z_2.md"]
     assert sorted(place.glob("benchmark_diff_*")) == pages
     assert pages[0].read_text("utf-8") != pages[1].read_text("utf-8")
 
 
-def test_a_run_is_judged_by_its_baseline(twice: Project) -> None:
-    first, last = twice.folders()
+def test_a_run_is_judged_by_its_baseline(run_twice: Project) -> None:
+    first, last = run_twice.folders()
     stored = load_run(last)
     gates = (Gate(metric="mean_score", max_ratio_to_baseline=1.0),)
     first_run = find_baseline(str(first), last)

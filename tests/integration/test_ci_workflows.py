@@ -15,7 +15,7 @@ import yaml
 
 import pytest_packbench.packs.generic.pack
 import pytest_packbench.pytest_plugin.session
-from tests.doc_blocks import ROOT, Walk, blocks, quiet
+from tests.doc_blocks import ROOT, PageRunner, blocks, clean_environment
 
 # pytester forgets what a run imported: what is imported here is imported once
 _WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs)
@@ -44,12 +44,12 @@ def workflow(name: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def walk(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Walk:
+def walk(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> PageRunner:
     """A repository with a suite that passes."""
-    quiet(monkeypatch)
+    clean_environment(monkeypatch)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     pytester.makeini("[pytest]")
-    found = Walk(pytester, capsys)
+    found = PageRunner(pytester, capsys)
     assert found.command("packbench init support") == 0
     (pytester.path / "target_support.py").write_text(MENDED, encoding="utf-8")
     return found
@@ -65,7 +65,7 @@ class Server:
         values: what expressions stand for.
     """
 
-    walk: Walk
+    walk: PageRunner
     stored: Path
     values: dict[str, str] = field(default_factory=dict)
 
@@ -113,7 +113,7 @@ class Server:
 
 
 @pytest.fixture
-def server(walk: Walk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
+def server(walk: PageRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(walk.pytester.path))
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
@@ -154,7 +154,7 @@ def test_shards_are_merged(server: Server, tmp_path: Path) -> None:
     assert "2 of 2 judged cases passed" in (tmp_path / "summary.md").read_text("utf-8").rpartition("# packbench")[2]
 
 
-def script(walk: Walk, job: dict[str, Any], **environ: str) -> list[int]:
+def script(walk: PageRunner, job: dict[str, Any], **environ: str) -> list[int]:
     """Run the script of a GitLab job, until a command fails."""
     codes: list[int] = []
     for text in job["script"]:
@@ -165,7 +165,7 @@ def script(walk: Walk, job: dict[str, Any], **environ: str) -> list[int]:
     return [*codes, *map(walk.command, job.get("after_script", []))]
 
 
-def test_gitlab_runs_it_too(walk: Walk) -> None:
+def test_gitlab_runs_it_too(walk: PageRunner) -> None:
     jobs = workflow(".gitlab-ci.yml")
     # no server answers here: the first run of the main branch
     api = "http://127.0.0.1:9"
@@ -182,7 +182,7 @@ def test_gitlab_runs_it_too(walk: Walk) -> None:
     assert {job["stage"] for job in jobs.values() if isinstance(job, dict) and "stage" in job} == set(jobs["stages"])
 
 
-def test_the_nightly_run_has_its_caps(walk: Walk) -> None:
+def test_the_nightly_run_has_its_caps(walk: PageRunner) -> None:
     """The suite's target asks no model, so that all but the model is tried."""
     (step,) = [one for one in workflow(".github/workflows/nightly.yml")["jobs"]["live"]["steps"] if "env" in one]
     for line in (step["run"], workflow(".gitlab-ci.yml")["nightly"]["script"][0]):

@@ -148,10 +148,10 @@ def test_two_halves_merge_to_the_whole(copy: Copy, capsys: pytest.CaptureFixture
         )
         == 0
     )
-    assert stripped(merged) == stripped(whole)
+    assert records_without_times(merged) == records_without_times(whole)
 
 
-def stripped(folder: Path) -> list[dict[str, Any]]:
+def records_without_times(folder: Path) -> list[dict[str, Any]]:
     """The records of a run but for time and run id."""
     lines = [json.loads(line) for line in (folder / "records.jsonl").read_text("utf-8").splitlines()]
     return [{**line, "run_id": "", "timestamp": "", "wall_clock_ms": 0} for line in lines]

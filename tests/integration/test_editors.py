@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
-from tests.doc_blocks import ROOT, Walk, blocks, quiet
+from tests.doc_blocks import ROOT, PageRunner, blocks, clean_environment
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -137,8 +137,8 @@ def test_a_breakpoint_in_the_target_is_hit_one_case_at_a_time(plain: Project, mo
 def test_the_settings_of_the_page_work(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    quiet(monkeypatch)
-    walk = Walk(pytester, capsys)
+    clean_environment(monkeypatch)
+    walk = PageRunner(pytester, capsys)
     page = list(blocks(ROOT / "docs" / "editors.md"))
     settings = json.loads(next(block.text for block in page if block.file == ".vscode/settings.json"))
     assert walk.command("packbench init support") == 0

@@ -29,7 +29,7 @@ killing.arm()
 """
 
 
-def moments(chance: random.Random, cases: int) -> str:
+def kill_moments(chance: random.Random, cases: int) -> str:
     """Draw a moment among those that a run of so many cases has."""
     line = f"line:{chance.randint(1, cases + 1)}:{chance.choice((0, 1, 500, 999, 1000))}"
     # a run opens, renames and removes some 16 files
@@ -45,7 +45,7 @@ def prepare(project: Project, cases: int) -> None:
         project.case(f"case_{number:02}", points=points, python="import killing; killing.called(context.case_id)")
 
 
-def sessions(project: Project, chains: list[dict[str, Any]], *options: str) -> list[dict[str, Any]]:
+def run_sessions(project: Project, chains: list[dict[str, Any]], *options: str) -> list[dict[str, Any]]:
     """Run a plan; give what each session did."""
     plan = json.dumps({"chains": chains, "options": [*options, "--packbench-gate=suite", *PLUGINS]})
     command = [sys.executable, str(FOLDER / "killing.py"), plan]
@@ -82,8 +82,8 @@ def check(found: list[dict[str, Any]]) -> None:
 def test_a_run_killed_at_any_moment_is_resumed(plain: Project) -> None:
     prepare(plain, CASES)
     chance = random.Random(SEED)  # noqa: S311 - moments, not secrets
-    chains = [{"output": f"out{number}", "moments": [moments(chance, CASES)]} for number in range(PLAIN)]
-    found = sessions(plain, [{"output": "out_whole", "moments": []}, *chains])
+    chains = [{"output": f"out{number}", "moments": [kill_moments(chance, CASES)]} for number in range(PLAIN)]
+    found = run_sessions(plain, [{"output": "out_whole", "moments": []}, *chains])
     check(found)
     # a moment past the run's end kills nothing, and then nothing is left to do
     assert sum(each["ended"] == KILLED for each in found) >= PLAIN * 3 // 4
@@ -98,10 +98,10 @@ def test_a_run_by_two_workers_killed_again_and_again_is_resumed(plain: Project) 
     prepare(plain, cases)
     chance = random.Random(SEED)  # noqa: S311 - moments, not secrets
     drawn = [chance.choice(("call:1", "call:2", "line:2:500", "line:3:1000", "file:4")) for _ in range(10)]
-    found = sessions(plain, [{"output": "out_killed", "moments": drawn}], "-n", "2")
+    found = run_sessions(plain, [{"output": "out_killed", "moments": drawn}], "-n", "2")
     check(found)
     assert [each["ended"] for each in found].count(KILLED) >= 8
-    whole = sessions(plain, [{"output": "out_whole", "moments": []}])
+    whole = run_sessions(plain, [{"output": "out_whole", "moments": []}])
     check(whole)
     expected = records(plain.root / "out_whole")
     assert len(expected) == cases

@@ -16,7 +16,7 @@ import openai.resources.chat.completions
 import pytest
 
 from tests.servers.fake import FakeServer, Received, Reply
-from tests.servers.wire import asked, error_reply, openai_reply
+from tests.servers.wire import error_reply, openai_reply, parse_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +94,7 @@ def plain(request):
 
 def points(received: Received) -> Reply:
     """Answer with the points that the text asks for."""
-    found = re.search(r"points ([0-9.]+)", asked(received).text)
+    found = re.search(r"points ([0-9.]+)", parse_request(received).text)
     return openai_reply(json.dumps({"points": float(found[1]) if found else 1.0}))
 
 
@@ -207,7 +207,7 @@ def test_one_case_is_recorded_anew_and_no_other(plain: Project, server: FakeServ
 
 def test_a_case_that_broke_is_not_recorded(project: Project) -> None:
     def broken(received: Received) -> Reply:
-        return error_reply(400, "no such parameter") if "bad" in asked(received).text else points(received)
+        return error_reply(400, "no such parameter") if "bad" in parse_request(received).text else points(received)
 
     prepare(project, "bad", "points 1")
     with FakeServer(broken) as server:
@@ -290,7 +290,7 @@ def test_a_call_that_breaks_is_an_error_even_where_the_target_goes_on(
 ) -> None:
     prepare(plain, "bad", "points 1")
     plain.pytester.makeini("[pytest]\npackbench_retries = 1\npackbench_call_timeout = 1\n")
-    with FakeServer(lambda got: reply if "bad" in asked(got).text else points(got)) as server:
+    with FakeServer(lambda got: reply if "bad" in parse_request(got).text else points(got)) as server:
         result = plain.run_toy(*live(server, target=target))
     result.assert_outcomes(errors=1, passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -368,7 +368,7 @@ def test_trials_are_records_of_one_item(project: Project) -> None:
     prepare(project, "even", "low")
 
     def in_turn(received: Received) -> Reply:
-        return openai_reply(json.dumps({"points": answers[asked(received).text].pop(0)}))
+        return openai_reply(json.dumps({"points": answers[parse_request(received).text].pop(0)}))
 
     with FakeServer(in_turn) as server:
         result = project.run_toy(*live(server, "--packbench-trials=3"))
@@ -387,7 +387,7 @@ def test_the_suite_says_how_trials_make_a_verdict(plain: Project, rule: str, pas
     plain.suite(text=f"pack: toy\ndescription: a toy\ntrials: {rule}\n")
 
     def in_turn(received: Received) -> Reply:
-        return openai_reply(json.dumps({"points": answers[asked(received).text].pop(0)}))
+        return openai_reply(json.dumps({"points": answers[parse_request(received).text].pop(0)}))
 
     with FakeServer(in_turn) as server:
         result = plain.run_toy(*live(server, "--packbench-trials=3"))
@@ -493,7 +493,7 @@ def test_secrets_reach_no_file_and_no_terminal(project: Project, monkeypatch: py
     monkeypatch.setenv("SOME_SERVICE_TOKEN", other)
 
     def leaking(received: Received) -> Reply:
-        text = asked(received).text
+        text = parse_request(received).text
         if "error" in text:
             return error_reply(400, f"bad key {SECRET}, Authorization: Bearer {SECRET}")
         assert received.headers["authorization"] == f"Bearer {SECRET}"

@@ -69,7 +69,7 @@ def test_what_another_plugin_skips_is_not_asked_and_holds_up_nobody(project: Pro
     assert sorted((project.root / "made.txt").read_text("utf-8").split()) == names[-2:]
 
 
-def debugged(project: Project, typed: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def debug_log(project: Project, typed: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--packbench-suite=toy", *arguments]
     return subprocess.run(
         command, cwd=project.root, input=typed, capture_output=True, text=True, timeout=120, env=os.environ, check=False
@@ -88,7 +88,7 @@ def debugged(project: Project, typed: str, *arguments: str) -> subprocess.Comple
 def test_a_breakpoint_stops_one_case_at_a_time(plain: Project, target: str, arguments: tuple[str, ...]) -> None:
     prepare(plain, "ab", "cd")
     typed = "p value\nc\n" * 2
-    result = debugged(plain, typed, f"--packbench-target=pipeline:{target}", "--packbench-concurrency=1", *arguments)
+    result = debug_log(plain, typed, f"--packbench-target=pipeline:{target}", "--packbench-concurrency=1", *arguments)
     assert result.returncode == 0, result.stdout
     assert result.stdout.index("'abab'") < result.stdout.index("'cdcd'")
 
@@ -97,13 +97,13 @@ def test_a_breakpoint_stops_one_case_at_a_time(plain: Project, target: str, argu
 def test_a_debugger_goes_to_where_the_target_raised(plain: Project, mode: str) -> None:
     prepare(plain, "ab")
     typed = "p value\nq\n"
-    result = debugged(plain, typed, "--packbench-target=pipeline:fall", f"--packbench-mode={mode}", "--pdb")
+    result = debug_log(plain, typed, "--packbench-target=pipeline:fall", f"--packbench-mode={mode}", "--pdb")
     assert "'abab'" in result.stdout
 
 
 def test_what_a_case_prints_in_a_debugger_is_shown(plain: Project) -> None:
     prepare(plain, "ab")
-    result = debugged(plain, "n\nn\nc\n", "--packbench-target=pipeline:stop_and_say", "--packbench-mode=live")
+    result = debug_log(plain, "n\nn\nc\n", "--packbench-target=pipeline:stop_and_say", "--packbench-mode=live")
     assert result.returncode == pytest.ExitCode.OK, result.stdout
     assert result.stdout.splitlines().count("(Pdb) said in the debugger") == 1
 
@@ -113,7 +113,7 @@ def test_quitting_a_debugger_ends_the_run(plain: Project, mode: str) -> None:
     prepare(plain, "ab", "cd")
     # one at a time: of two that stop at once either may read what was typed
     options = ("--packbench-target=pipeline:stop", f"--packbench-mode={mode}", "--packbench-concurrency=1")
-    result = debugged(plain, "q\n", *options)
+    result = debug_log(plain, "q\n", *options)
     assert result.returncode == pytest.ExitCode.INTERRUPTED, result.stdout
     assert "Quitting debugger" in result.stdout
 
@@ -125,7 +125,7 @@ def test_a_tool_that_traces_is_no_debugger(plain: Project) -> None:
         "sys.settrace(Tracer().trace)\n",
         encoding="utf-8",
     )
-    result = debugged(plain, "", "-p", "traced", "--packbench-mode=live", "--packbench-target=pipeline:note")
+    result = debug_log(plain, "", "-p", "traced", "--packbench-mode=live", "--packbench-target=pipeline:note")
     assert "concurrent attempts: 8, timeout 300 s per attempt" in result.stdout
 
 

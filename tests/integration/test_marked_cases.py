@@ -39,7 +39,9 @@ def write(project: Project, text: str = BODY, name: str = "test_own.py") -> Path
     return path
 
 
-def marked(project: Project, body: str, mark: str = '"toy"', takes: str = "packbench_case, packbench_check") -> Path:
+def write_marked_test(
+    project: Project, body: str, mark: str = '"toy"', takes: str = "packbench_case, packbench_check"
+) -> Path:
     """One marked function with the body given, a line each."""
     lines = "\n".join(f"    {line}" for line in body.splitlines())
     return write(project, f"import pytest\n\n@pytest.mark.packbench_cases({mark})\ndef test_toy({takes}):\n{lines}\n")
@@ -152,7 +154,7 @@ def test_gates_alone_decide(project: Project) -> None:
     ],
 )
 def test_a_test_that_measures_nothing_is_an_error(plain: Project, body: str, kind: str, words: str) -> None:
-    marked(plain, body)
+    write_marked_test(plain, body)
     plain.case("one")
     result = plain.run()
     result.assert_outcomes(errors=1)
@@ -165,7 +167,7 @@ def test_a_test_that_measures_nothing_is_an_error(plain: Project, body: str, kin
 
 @pytest.mark.parametrize("points", [0.3, 1.0])
 def test_a_failure_can_not_be_swallowed(plain: Project, points: float) -> None:
-    marked(plain, f"try: packbench_check({{'points': {points}}})\nexcept Exception: pass")
+    write_marked_test(plain, f"try: packbench_check({{'points': {points}}})\nexcept Exception: pass")
     plain.case("one")
     result = plain.run()
     result.assert_outcomes(passed=int(points == 1.0), failed=int(points < 1.0))
@@ -183,7 +185,9 @@ def test_a_fixture_that_breaks_is_an_error_of_the_case(plain: Project) -> None:
 
 
 def test_what_the_test_asserts_after_the_check_changes_no_record(plain: Project) -> None:
-    marked(plain, "score = packbench_check({'points': 1.0})\nassert score.score == 1.0\nassert False, 'not fit for us'")
+    write_marked_test(
+        plain, "score = packbench_check({'points': 1.0})\nassert score.score == 1.0\nassert False, 'not fit for us'"
+    )
     plain.case("one")
     result = plain.run()
     result.assert_outcomes(failed=1)
@@ -193,7 +197,7 @@ def test_what_the_test_asserts_after_the_check_changes_no_record(plain: Project)
 
 
 def test_a_users_xfail_hides_no_breakdown(plain: Project) -> None:
-    path = marked(plain, "raise OSError('no server')")
+    path = write_marked_test(plain, "raise OSError('no server')")
     path.write_text(path.read_text("utf-8").replace("@pytest", "@pytest.mark.xfail\n@pytest", 1), encoding="utf-8")
     plain.case("one")
     result = plain.run()
@@ -252,7 +256,9 @@ def test_a_case_that_stands_twice_is_an_error_that_names_both(project: Project) 
 
 
 def test_variants_are_runs_of_their_own(project: Project) -> None:
-    path = marked(project, 'packbench_check({"points": share})', takes="packbench_case, packbench_check, share")
+    path = write_marked_test(
+        project, 'packbench_check({"points": share})', takes="packbench_case, packbench_check, share"
+    )
     text = path.read_text("utf-8").replace(
         "@pytest", '@pytest.mark.parametrize("share", [0.9, 0.3], ids=["big", "small@x"])\n@pytest', 1
     )
@@ -277,10 +283,10 @@ def test_filters_and_selection(plain: Project) -> None:
         ('"toy", tag=["x", "z"], difficulty="hard"', ["a", "broken"]),
         ('"toy", case_type=("two", "three")', ["lone", "broken"]),
     ):
-        marked(plain, "packbench_check({'points': 1})", mark)
+        write_marked_test(plain, "packbench_check({'points': 1})", mark)
         found = plain.run("--collect-only", "-q").stdout.str()
         assert [one for one in ("a", "b", "lone", "broken") if f"[{one}]" in found] == wanted
-    marked(plain, "packbench_check({'points': 1})")
+    write_marked_test(plain, "packbench_check({'points': 1})")
     plain.run("-m", "packbench(difficulty='hard', tag='x')").assert_outcomes(passed=1, deselected=3)
     plain.run("-k", "lone or broken").assert_outcomes(passed=1, errors=1, deselected=2)
     plain.run("test_own.py::test_toy[b]").assert_outcomes(passed=1)
@@ -293,7 +299,7 @@ def test_several_suites_and_marks(plain: Project) -> None:
     plain.case("same", case_type="one")
     plain.case("left_out", case_type="two")
     plain.case("same", suite="other")
-    path = marked(plain, "packbench_check({'points': 1})", '"toy", case_type="one"')
+    path = write_marked_test(plain, "packbench_check({'points': 1})", '"toy", case_type="one"')
     text = path.read_text("utf-8").replace(
         "@pytest", '@pytest.mark.packbench_cases("toy", "other", case_type=["plain", "one"])\n@pytest'
     )
@@ -302,7 +308,7 @@ def test_several_suites_and_marks(plain: Project) -> None:
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["*test_toy[[]other-same] PASSED*", "*test_toy[[]toy-same] PASSED*"])
     assert [record["test_id"] for record in plain.lines("records.jsonl", "other")] == ["other:plain:same"]
-    marked(plain, "packbench_check({'points': 1})", '"toy", "other"')
+    write_marked_test(plain, "packbench_check({'points': 1})", '"toy", "other"')
     plain.run().assert_outcomes(passed=3)
 
 
@@ -395,7 +401,7 @@ def anyio_backend():
 
 def test_live_mode_is_the_sessions_and_hides_secrets(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERVICE_API_KEY", "very-hidden-value")
-    marked(
+    write_marked_test(
         project,
         "packbench_check({'points': 1, 'said': 'very-hidden-value', 'llm_backend': 'openai', 'llm_model': 'm'})",
     )
@@ -438,7 +444,7 @@ def test_the_cap_of_a_run_stops_marked_tests(plain: Project) -> None:
 def test_a_mark_that_can_not_be_used_is_one_line(
     plain: Project, mark: str, options: tuple[str, ...], words: str
 ) -> None:
-    marked(plain, "pass", mark)
+    write_marked_test(plain, "pass", mark)
     plain.suite("bad", "pack: nobodys\n")
     plain.case("one")
     result = plain.run(*options)
@@ -462,7 +468,7 @@ def test_a_session_that_can_not_be_joined_is_refused_to_each_test(plain: Project
 
 
 def test_a_run_with_tests_of_the_users_own_is_not_resumed(project: Project) -> None:
-    marked(project, 'packbench_check({"points": 1.0})', '"toy", case_type="own"')
+    write_marked_test(project, 'packbench_check({"points": 1.0})', '"toy", case_type="own"')
     project.case("mine", case_type="own")
     project.case("down", case_type="theirs", down=True)
     both = ("test_own.py", "storage/benchmarks/toy/cases/theirs")
@@ -484,7 +490,7 @@ def test_a_group_of_xdist_is_no_part_of_a_node_id() -> None:
 
 
 def test_an_unknown_suite_under_xdist(plain: Project) -> None:
-    marked(plain, "pass", '"toyy"')
+    write_marked_test(plain, "pass", '"toyy"')
     result = plain.run("-n", "2")
     result.stdout.fnmatch_lines(["test_own.py::test_toy: packbench_cases: unknown suite *"])
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
@@ -492,7 +498,7 @@ def test_an_unknown_suite_under_xdist(plain: Project) -> None:
 
 def test_tests_that_can_not_check_are_told(plain: Project) -> None:
     plain.case("one")
-    marked(plain, "pass", takes="")
+    write_marked_test(plain, "pass", takes="")
     plain.run().stdout.fnmatch_lines(
         ["test_own.py::test_toy: packbench_cases: the test does not use the fixture packbench_check*"]
     )
@@ -554,7 +560,7 @@ def test_the_record_hook_sees_marked_tests(plain: Project) -> None:
 
 
 def test_a_result_is_kept_as_it_was_scored(plain: Project) -> None:
-    marked(plain, "result = {'points': 1.0}\npackbench_check(result)\nresult['points'] = 0")
+    write_marked_test(plain, "result = {'points': 1.0}\npackbench_check(result)\nresult['points'] = 0")
     plain.case("good")
     plain.run().assert_outcomes(passed=1)
     (line,) = plain.lines("payloads.jsonl")

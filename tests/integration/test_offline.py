@@ -87,7 +87,7 @@ def test_the_guard_sleeps_outside_cases(plain: Project) -> None:
     plain.run_toy(str(path)).assert_outcomes(passed=1, errors=1)
 
 
-def record(project: Project, case: Path, exchanges: list[dict[str, Any]], **more: Any) -> Path:
+def write_cassette(project: Project, case: Path, exchanges: list[dict[str, Any]], **more: Any) -> Path:
     path = case.parents[2] / "fixtures" / case.name
     path.parent.mkdir(exist_ok=True)
     data = json.loads(case.read_text("utf-8"))
@@ -98,7 +98,7 @@ def record(project: Project, case: Path, exchanges: list[dict[str, Any]], **more
 
 def test_answers_come_from_the_cassette_in_order(project: Project) -> None:
     case = project.case("asker", python=ASK, roles=["one", "two"], points=0.1)
-    record(project, case, [{"role": "one", "answer": "first answer"}, {"role": "two", "answer": {"second": 2}}])
+    write_cassette(project, case, [{"role": "one", "answer": "first answer"}, {"role": "two", "answer": {"second": 2}}])
     result = project.run_toy()
     result.stdout.fnmatch_lines(["*first answer*", "{'second': 2}"])
     (line,) = project.lines("records.jsonl")
@@ -118,7 +118,7 @@ def test_one_call_more_or_fewer_or_another_is_an_error(
     project: Project, roles: list[str], recorded: list[str], said: str
 ) -> None:
     case = project.case("asker", python=ASK, roles=roles)
-    record(project, case, [{"role": role, "answer": role} for role in recorded])
+    write_cassette(project, case, [{"role": role, "answer": role} for role in recorded])
     project.run_toy().assert_outcomes(errors=1)
     (line,) = project.lines("errors.jsonl")
     assert line["kind"] == "cassette_mismatch"
@@ -129,7 +129,7 @@ def test_one_call_more_or_fewer_or_another_is_an_error(
 def test_a_swallowed_mismatch_is_an_error_all_the_same(plain: Project) -> None:
     code = "\n".join(["try:", *("    " + line for line in ASK.strip().splitlines()), "except Exception: pass"])
     case = plain.case("asker", python=code, roles=["two"])
-    record(plain, case, [{"role": "one", "answer": 1}])
+    write_cassette(plain, case, [{"role": "one", "answer": 1}])
     plain.run_toy().assert_outcomes(errors=1)
 
 
@@ -150,7 +150,7 @@ def test_a_target_that_asks_no_model_needs_no_cassette(project: Project) -> None
 
 def test_a_changed_input_is_an_error_that_says_what_to_do(project: Project) -> None:
     case = project.case("asker", python=ASK, roles=["one"])
-    record(project, case, [{"role": "one", "answer": 1}])
+    write_cassette(project, case, [{"role": "one", "answer": 1}])
     changed = project.case("asker", python=ASK, roles=["one"], more=1)
     project.run_toy().assert_outcomes(errors=1)
     (line,) = project.lines("errors.jsonl")
@@ -168,7 +168,7 @@ def test_a_changed_input_is_an_error_that_says_what_to_do(project: Project) -> N
 )
 def test_a_wrong_cassette_is_one_line(project: Project, change: dict[str, Any], said: str) -> None:
     case = project.case("asker", python=ASK, roles=["one"])
-    record(project, case, [{"role": "one", "answer": 1}], **change)
+    write_cassette(project, case, [{"role": "one", "answer": 1}], **change)
     project.run_toy().assert_outcomes(errors=1)
     (line,) = project.lines("errors.jsonl")
     assert line["message"] == f"fixtures/asker.json: {said}"
@@ -176,7 +176,7 @@ def test_a_wrong_cassette_is_one_line(project: Project, change: dict[str, Any], 
 
 def test_a_changed_prompt_is_stale_and_an_error_where_asked(plain: Project) -> None:
     case = plain.case("asker", python=ASK, roles=["one"])
-    record(plain, case, [{"role": "one", "answer": 1, "request_sha256": "0" * 64}], origin="recorded")
+    write_cassette(plain, case, [{"role": "one", "answer": 1, "request_sha256": "0" * 64}], origin="recorded")
     result = plain.run_toy()
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*stale*"])

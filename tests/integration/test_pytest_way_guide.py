@@ -21,11 +21,11 @@ BLOCK = re.compile(r"(?:`(?P<file>[^`\n]+)`:\n\n)?^```(?P<kind>\w+)\n(?P<text>.*
 EXIT_CODES = [1, 1, 1, 1, 1]
 
 
-def squeezed(text: str) -> list[str]:
+def single_spaced(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
-def shows(line: str, wanted: str) -> bool:
+def contains_line(line: str, wanted: str) -> bool:
     """Whether a line is the one of the page; `…` stands for the rest."""
     start = wanted.removesuffix("…")
     return line == wanted if start == wanted else line.startswith(start.rstrip())
@@ -50,11 +50,11 @@ def test_every_block_of_the_page(pytester: pytest.Pytester, monkeypatch: pytest.
                 assert program == "pytest"
                 run = pytester.runpytest(*words)
                 codes.append(int(run.ret))
-                said += [line.strip("= ") for line in squeezed(run.stdout.str())]
+                said += [line.strip("= ") for line in single_spaced(run.stdout.str())]
         elif block["kind"] == "text":
             rest = iter(said)
-            for wanted in squeezed(block["text"]):
-                assert any(shows(line, wanted) for line in rest), f"not said, or not in this order: {wanted}"
+            for wanted in single_spaced(block["text"]):
+                assert any(contains_line(line, wanted) for line in rest), f"not said, or not in this order: {wanted}"
         else:
             # the mark with all that it takes, shown in a test of its own
             own = (pytester.path / "test_queues.py").read_text("utf-8").partition("@pytest.mark")[0]

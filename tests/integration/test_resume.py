@@ -12,7 +12,7 @@ import pytest
 from pytest_packbench.runs.journal import Journal, read_journal
 from tests.integration.test_live import SECRET, live, points, prepare
 from tests.servers.fake import FakeServer, Received, Reply
-from tests.servers.wire import asked, error_reply
+from tests.servers.wire import error_reply, parse_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if os.path.exists('broken'): raise RuntimeError('for now')
 with open('asked.txt', 'a') as file: file.write(context.case_id + '\\n')"""
 
 
-def told(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def stable_records(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Records without what differs from run to run."""
     for record in records:
         for name in ("timestamp", "wall_clock_ms", "run_id"):
@@ -33,13 +33,13 @@ def told(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return records
 
 
-def asked_for(project: Project) -> list[str]:
+def called_cases(project: Project) -> list[str]:
     """The cases whose target was called, in order of their ids."""
     path = project.root / "asked.txt"
     return sorted(path.read_text("utf-8").splitlines()) if path.exists() else []
 
 
-def broken_first(project: Project) -> None:
+def run_with_errors(project: Project) -> None:
     """A run with two passed, one failed and two broken cases, which would pass now."""
     for name in ("a", "b"):
         project.case(name, python=FLAKY.replace("os.path.exists('broken')", "False"))
@@ -49,17 +49,17 @@ def broken_first(project: Project) -> None:
     (project.root / "broken").touch()
     project.run_toy().assert_outcomes(passed=2, failed=1, errors=2)
     (project.root / "broken").unlink()
-    assert asked_for(project) == ["a", "b", "low"]
+    assert called_cases(project) == ["a", "b", "low"]
     (project.root / "asked.txt").unlink()
 
 
 def test_only_what_broke_is_run_again(project: Project) -> None:
-    broken_first(project)
+    run_with_errors(project)
     (before,) = project.folders()
     result = project.run_toy(RESUME)
     result.assert_outcomes(passed=4, failed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert asked_for(project) == ["x", "y"]
+    assert called_cases(project) == ["x", "y"]
     assert project.folders() == [before]
     result.stdout.fnmatch_lines(
         [
@@ -81,7 +81,7 @@ def test_only_what_broke_is_run_again(project: Project) -> None:
         [json.loads(line) for line in (folder / "records.jsonl").read_text("utf-8").splitlines()]
         for folder in (first, second)
     ]
-    assert told(lines[0]) == told(lines[1])
+    assert stable_records(lines[0]) == stable_records(lines[1])
 
 
 def test_with_nothing_missing_the_stored_records_decide(project: Project) -> None:
@@ -89,17 +89,17 @@ def test_with_nothing_missing_the_stored_records_decide(project: Project) -> Non
     project.case("low", points=0.5, python=FLAKY)
     project.run_toy("--packbench-gate=suite")
     told_before = (project.left() / "records.jsonl").read_bytes()
-    count = len(asked_for(project))
+    count = len(called_cases(project))
     again = project.run_toy(f"--packbench-resume={project.left().name}", "--packbench-gate=suite")
     again.assert_outcomes(passed=1, xfailed=1)
     assert again.ret == pytest.ExitCode.OK
     assert project.run_toy(RESUME).ret == pytest.ExitCode.TESTS_FAILED
-    assert len(asked_for(project)) == count
+    assert len(called_cases(project)) == count
     assert (project.left() / "records.jsonl").read_bytes() == told_before
 
 
 def test_a_path_names_a_run_elsewhere(plain: Project) -> None:
-    broken_first(plain)
+    run_with_errors(plain)
     (folder,) = plain.folders()
     elsewhere = plain.root / "kept" / "toy"
     elsewhere.mkdir(parents=True)
@@ -130,7 +130,7 @@ def test_a_run_that_is_not_there_is_a_usage_error(plain: Project, run: str, said
 
 
 def test_a_run_that_is_under_way_is_not_resumed(project: Project) -> None:
-    broken_first(project)
+    run_with_errors(project)
     broken = project.left()
     newer = broken.with_name("7" + broken.name[1:])
     newer.mkdir()
@@ -145,14 +145,14 @@ def test_a_run_that_is_under_way_is_not_resumed(project: Project) -> None:
     project.run_toy(RESUME).assert_outcomes(passed=4, failed=1)
 
 
-def edited(**values: Any) -> Callable[[dict[str, Any]], None]:
+def edit(**values: Any) -> Callable[[dict[str, Any]], None]:
     return lambda entry: entry.update(values)
 
 
 DAMAGED: dict[str, Callable[[dict[str, Any]], None]] = {
-    'belongs to the suite "x"': edited(suite="x"),
-    "has a score and no record": edited(record=None),
-    "test_suite: missing": edited(record={}),
+    'belongs to the suite "x"': edit(suite="x"),
+    "has a score and no record": edit(record=None),
+    "test_suite: missing": edit(record={}),
     "packbench.terms: is missing": lambda entry: entry["record"]["packbench"].pop("terms"),
 }
 
@@ -220,7 +220,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("said", CHANGES)
 def test_what_changed_is_named_and_refused(project: Project, said: str) -> None:
-    broken_first(project)
+    run_with_errors(project)
     project.pytester.makepyfile(mine="def verify(request):\n    return {'points': 1.0}\n")
     change, options = CHANGES[said]
     change(project)
@@ -234,12 +234,12 @@ def test_what_changed_is_named_and_refused(project: Project, said: str) -> None:
     assert expected in result.stderr.str() + result.stdout.str()
     assert "Traceback" not in result.stderr.str()
     assert {path: path.read_bytes() for path in project.left().iterdir()} == files
-    assert asked_for(project) == []
+    assert called_cases(project) == []
 
 
 @pytest.mark.parametrize("said", CHANGES)
 def test_what_changed_is_run_anew_where_that_is_wanted(plain: Project, said: str) -> None:
-    broken_first(plain)
+    run_with_errors(plain)
     plain.pytester.makepyfile(mine="def verify(request):\n    return {'points': 1.0}\n")
     change, options = CHANGES[said]
     change(plain)
@@ -254,7 +254,7 @@ def test_what_changed_is_run_anew_where_that_is_wanted(plain: Project, said: str
     assert len({record["packbench"]["suite_sha256"] for record in plain.lines("records.jsonl")}) == 1
     if said == "case a changed":
         assert plain.lines("records.jsonl")[0]["packbench"]["score"] == 0.9
-        assert asked_for(plain) == ["x", "y"]
+        assert called_cases(plain) == ["x", "y"]
 
 
 def test_a_run_that_can_not_be_written_says_so_and_loses_nothing_older(plain: Project) -> None:
@@ -326,7 +326,7 @@ def test_only_the_trials_that_broke_are_made_again(project: Project, monkeypatch
     def second_breaks(received: Received) -> Reply:
         # calls of one case come one after the other, whichever worker has it
         nonlocal good
-        if "points 0.9" in asked(received).text:
+        if "points 0.9" in parse_request(received).text:
             good += 1
             if good == 2:
                 return error_reply(400, "not now")

@@ -20,7 +20,7 @@ import openai.resources.chat.completions
 import pytest
 
 from tests.servers.fake import FakeServer, closed_port
-from tests.servers.wire import Asked, answering, openai_reply
+from tests.servers.wire import ProviderRequest, answer_with, openai_reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ JUDGES = "judges: [refusal_detector]"
 DIFFERS = {"/run_id", "/timestamp", "/wall_clock_ms", "/packbench/mode"}
 
 
-def act(asked: Asked) -> Any:
+def act(asked: ProviderRequest) -> Any:
     """A model with some tools and some manners: what it does depends on what it is asked, never on when."""
     if asked.model.startswith("llama-guard"):
         return "safe" if "sorry" in asked.messages[-1]["content"] else "unsafe\nS1,S9"
@@ -68,7 +68,7 @@ def act(asked: Asked) -> Any:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
-    with FakeServer(answering(act)) as found:
+    with FakeServer(answer_with(act)) as found:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
         monkeypatch.setenv("OLLAMA_HOST", found.url)
         yield found
@@ -94,15 +94,15 @@ def live(project: Project, suite: str, mode: str, url: str) -> pytest.RunResult:
 def records(folder: Path) -> dict[str, dict[str, Any]]:
     names = [folder / name for name in ("records.jsonl", "errors.jsonl") if (folder / name).exists()]
     lines = [json.loads(line) for path in names for line in path.read_text("utf-8").splitlines()]
-    return {line["test_id"]: dict(flat(line)) for line in lines}
+    return {line["test_id"]: dict(flat_text(line)) for line in lines}
 
 
-def flat(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+def flat_text(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
     if not isinstance(value, dict | list):
         yield place, value
         return
     for key, one in value.items() if isinstance(value, dict) else enumerate(value):
-        yield from flat(one, f"{place}/{key}")
+        yield from flat_text(one, f"{place}/{key}")
 
 
 @pytest.mark.parametrize(

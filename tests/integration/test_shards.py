@@ -51,16 +51,16 @@ def document(folder: Path) -> dict[str, Any]:
     return found
 
 
-def timeless(value: Any) -> Any:
+def without_times(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: timeless(one) for key, one in value.items() if key not in OF_TIME}
-    return [timeless(one) for one in value] if isinstance(value, list) else value
+        return {key: without_times(one) for key, one in value.items() if key not in OF_TIME}
+    return [without_times(one) for one in value] if isinstance(value, list) else value
 
 
 def parts_of(folder: Path) -> dict[str, list[Any]]:
     found = {}
     for name in ("records.jsonl", "errors.jsonl", "payloads.jsonl"):
-        found[name] = [timeless(json.loads(one)) for one in (folder / name).read_text("utf-8").splitlines()]
+        found[name] = [without_times(json.loads(one)) for one in (folder / name).read_text("utf-8").splitlines()]
     return found
 
 
@@ -90,7 +90,7 @@ def test_shards_merged_are_the_whole_run(
     folder = merged / (merged / "latest").read_text("utf-8").strip()
     assert parts_of(folder) == parts_of(filled.left())
     one, other = document(folder), document(filled.left())
-    assert timeless(one["cases"]) == timeless(other["cases"])
+    assert without_times(one["cases"]) == without_times(other["cases"])
     assert one["gates"] == other["gates"]
     assert one["totals"] == other["totals"]
     assert main(["merge", "--pack", "conftest:Toy", *folders[1:]]) == 2

@@ -12,7 +12,7 @@ import pytest_packbench.packs.tariff.pack
 import pytest_packbench.pytest_plugin.session
 from pytest_packbench.cli import main
 from pytest_packbench.packs.registry import Packs
-from tests.doc_blocks import ROOT, Walk, quiet
+from tests.doc_blocks import ROOT, PageRunner, clean_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,12 +24,12 @@ _WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs)
 @pytest.fixture
 def walk(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Walk:
-    quiet(monkeypatch)
+) -> PageRunner:
+    clean_environment(monkeypatch)
     # installed from a wheel the suites stand in the package
     shutil.copytree(ROOT / "storage" / "benchmarks" / "tariff", tmp_path / "tariff")
     monkeypatch.setattr("pytest_packbench.plugin.SUITES", tmp_path)
-    return Walk(pytester, capsys)
+    return PageRunner(pytester, capsys)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def walk(
         ("tutorial-own-suite", [0, 1, 0, 2, 0, 0, 1, 0, 1, 0], "## Runs of support"),
     ],
 )
-def test_every_block_of_the_page(walk: Walk, name: str, codes: list[int], last: str) -> None:
+def test_every_block_of_the_page(walk: PageRunner, name: str, codes: list[int], last: str) -> None:
     page = ROOT / "docs" / f"{name}.md"
     walk.page(page)
     assert walk.codes == codes
@@ -47,7 +47,7 @@ def test_every_block_of_the_page(walk: Walk, name: str, codes: list[int], last: 
     assert last in page.read_text("utf-8")
 
 
-def test_a_bundled_suite_is_named_where_a_folder_hides_it(walk: Walk) -> None:
+def test_a_bundled_suite_is_named_where_a_folder_hides_it(walk: PageRunner) -> None:
     walk.command("packbench init support")
     walk.said = []
     assert walk.command("pytest --packbench-suite=tariff") == pytest.ExitCode.USAGE_ERROR

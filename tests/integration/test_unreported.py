@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.test_live import SECRET, live, points, prepare
-from tests.integration.test_resume import FLAKY, RESUME, asked_for, broken_first
+from tests.integration.test_resume import FLAKY, RESUME, called_cases, run_with_errors
 from tests.servers.fake import FakeServer, Received, Reply
-from tests.servers.wire import asked
+from tests.servers.wire import parse_request
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Project
@@ -33,7 +33,7 @@ def verify(request):
 """
 
 
-def rows(project: Project) -> dict[str, list[tuple[int, str]]]:
+def verdicts_by_case(project: Project) -> dict[str, list[tuple[int, str]]]:
     """Trials and verdicts in the report, by case."""
     found: dict[str, list[tuple[int, str]]] = {}
     for row in project.report()["packbench"]["cases"]:
@@ -64,14 +64,16 @@ def test_answers_that_came_before_a_live_run_ended_early_are_kept(
 
     def first_last(received: Received) -> Reply:
         reply = points(received)
-        return replace(reply, delay_s=2.0) if "points 0.1" in asked(received).text else reply
+        return replace(reply, delay_s=2.0) if "points 0.1" in parse_request(received).text else reply
 
     with FakeServer(first_last) as server:
         stopped = plain.run_toy(*live(server, "-x"))
         assert stopped.ret == pytest.ExitCode.TESTS_FAILED
         assert "Traceback" not in stopped.stderr.str()
         assert len(server.requests) == 6
-        assert rows(plain) == {f"case_{number:02}": [(0, "passed" if number else "failed")] for number in range(6)}
+        assert verdicts_by_case(plain) == {
+            f"case_{number:02}": [(0, "passed" if number else "failed")] for number in range(6)
+        }
         plain.run_toy(*live(server, RESUME)).assert_outcomes(passed=5, failed=1)
         assert len(server.requests) == 6
 
@@ -85,29 +87,29 @@ def test_trials_that_a_killed_worker_had_finished_are_kept(plain: Project, monke
         options = live(server, "-n2", "--packbench-trials=3", "--packbench-concurrency=1", target="mine:verify")
         for more in ((), (RESUME,)):
             plain.run_toy(*options, *more)
-            assert rows(plain) == {
+            assert verdicts_by_case(plain) == {
                 "dies": [(0, "passed"), (1, "passed"), (2, "error")],
                 "lives": [(trial, "passed") for trial in range(3)],
             }
         (plain.root / "mended").touch()
         plain.run_toy(*options, RESUME).assert_outcomes(passed=2)
-    assert asked_for(plain) == ["dies"] * 5 + ["lives"] * 3
+    assert called_cases(plain) == ["dies"] * 5 + ["lives"] * 3
     assert len(plain.lines("records.jsonl")) == 6
 
 
 def test_what_is_said_of_cases_that_are_not_selected_stays(project: Project) -> None:
-    broken_first(project)
+    run_with_errors(project)
     folder = "storage/benchmarks/toy/cases/plain"
     project.run(*(f"{folder}/{name}.json::{name}" for name in ("a", "x")), RESUME)
-    verdicts = {case: found[0][1] for case, found in rows(project).items()}
+    verdicts = {case: found[0][1] for case, found in verdicts_by_case(project).items()}
     assert verdicts == {"a": "passed", "b": "passed", "low": "failed", "x": "passed", "y": "error"}
     assert project.report()["packbench"]["complete"]
     project.run_toy(RESUME).assert_outcomes(passed=4, failed=1)
-    assert asked_for(project) == ["x", "y"]
+    assert called_cases(project) == ["x", "y"]
 
 
 def test_a_changed_case_that_is_not_selected_is_refused(project: Project) -> None:
-    broken_first(project)
+    run_with_errors(project)
     project.case("b", points=0.2)
     result = project.run("storage/benchmarks/toy/cases/plain/x.json::x", RESUME)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -115,10 +117,10 @@ def test_a_changed_case_that_is_not_selected_is_refused(project: Project) -> Non
 
 
 def test_a_broken_case_that_is_gone_stops_nobody(plain: Project) -> None:
-    broken_first(plain)
+    run_with_errors(plain)
     (plain.root / "storage/benchmarks/toy/cases/plain/y.json").unlink()
     plain.run_toy(RESUME).assert_outcomes(passed=3, failed=1)
-    assert set(rows(plain)) == {"a", "b", "low", "x"}
+    assert set(verdicts_by_case(plain)) == {"a", "b", "low", "x"}
 
 
 def test_kept_records_name_the_lines_of_today(plain: Project) -> None:

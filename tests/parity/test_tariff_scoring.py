@@ -17,7 +17,7 @@ from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.outcome import ResultError
 from tests.parity.departures import DEPARTURES, READINGS, RULES, ledger_of, ours_of, predict
 from tests.parity.vectors import vectors
-from tests.unit.tariff_cases import RIGHT, Json, answer, case, classified
+from tests.unit.tariff_cases import RIGHT, Json, answer, case, classification
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "scoring-departures.md"
 
@@ -78,7 +78,7 @@ EXAMPLES: list[tuple[str, Json, Json, float | None, float]] = [
     (
         "numbers_from_text",
         case(expected_duty_total_rate_pct=5.0),
-        answer(dossier_baseline=classified(rate="5.0")),  # type: ignore[arg-type]  # the mistake of the example
+        answer(dossier_baseline=classification(rate="5.0")),  # type: ignore[arg-type]  # the mistake of the example
         None,
         1.0,
     ),
@@ -111,14 +111,14 @@ EXAMPLES: list[tuple[str, Json, Json, float | None, float]] = [
     (
         "rate_of_either_code",
         case(expected_duty_total_rate_pct=0.0),
-        answer(dossier_optimized=classified(rate=0.0)),
+        answer(dossier_optimized=classification(rate=0.0)),
         1.0,
         0.05,
     ),
     (
         "duty_limits_to_the_last_bit",
         case(duty_delta_range=[-0.01, 0.01]),
-        answer(dossier_optimized=classified(rate=20.01), citation_gate_result={"ok": True}),
+        answer(dossier_optimized=classification(rate=20.01), citation_gate_result={"ok": True}),
         1.0,
         0.95,
     ),

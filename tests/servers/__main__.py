@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.servers.fake import serve
 from tests.servers.tariff import tariff_handler
-from tests.servers.wire import answering
+from tests.servers.wire import answer_with
 
 
 def main() -> None:
@@ -26,7 +26,7 @@ def main() -> None:
         serve(tariff_handler(given.tariff), latency_s=given.latency)
     else:
         answer = json.loads(given.json)
-        serve(answering(lambda asked: answer if asked.wants_json else "ok"), latency_s=given.latency)
+        serve(answer_with(lambda asked: answer if asked.wants_json else "ok"), latency_s=given.latency)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.request import ModelAnswer, VerifyContext, VerifyRequest
 from pytest_packbench.packs.tariff.target import verify
-from tests.servers.wire import Asked, answering, reply
+from tests.servers.wire import ProviderRequest, answer_with, reply
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,11 +69,11 @@ def tariff_handler(suite: Path) -> Handler:
     """Return a handler that answers the calls of a tariff suite; a token is counted for every four characters."""
     answers = authored_answers(suite)
 
-    def answer(question: Asked) -> Reply:
+    def answer(question: ProviderRequest) -> Reply:
         exchange = answers[_key(question.system, question.messages)]
         asked = len(question.system) + len(question.text)
         given = json.dumps(exchange.get("answer"))
         usage = (asked // _CHARACTERS_A_TOKEN, len(given) // _CHARACTERS_A_TOKEN)
         return reply(question, exchange.get("answer"), usage=usage, refusal=exchange.get("refusal"))
 
-    return answering(answer)
+    return answer_with(answer)

@@ -11,7 +11,7 @@ from tests.servers.fake import Handler, Received, Reply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ProviderRequest:
     """A provider's request, read.
 
     Attributes:
@@ -42,7 +42,7 @@ def _texts(content: Any) -> list[str]:
     return [block["text"] for block in content or () if block.get("type") == "text"]
 
 
-def asked(received: Received) -> Asked:
+def parse_request(received: Received) -> ProviderRequest:
     """Read a request of any of the three providers."""
     body = received.json()
     messages = body["messages"]
@@ -54,7 +54,7 @@ def asked(received: Received) -> Asked:
         messages = [message for message in messages if message["role"] != "system"]
         provider = "ollama" if received.path.endswith("/api/chat") else "openai"
         wants_json = bool(body.get("format") or body.get("response_format"))
-    return Asked(
+    return ProviderRequest(
         provider=provider, model=body["model"], system=system, messages=messages, wants_json=wants_json, body=body
     )
 
@@ -171,7 +171,7 @@ def ollama_reply(
 
 
 def reply(
-    question: Asked, answer: Any, *, usage: tuple[int, int] | None = (11, 7), refusal: str | None = None
+    question: ProviderRequest, answer: Any, *, usage: tuple[int, int] | None = (11, 7), refusal: str | None = None
 ) -> Reply:
     """Answer in the format of the requested provider.
 
@@ -200,11 +200,11 @@ def error_reply(status: int, message: str = "no", *, headers: Mapping[str, str] 
     return Reply(status=status, body=body, headers=dict(headers or {}))
 
 
-def answering(function: Callable[[Asked], Any]) -> Handler:
+def answer_with(function: Callable[[ProviderRequest], Any]) -> Handler:
     """Return a handler that answers each request by a function, with a JSON value, a text or a `Reply`."""
 
     def handler(received: Received) -> Reply:
-        question = asked(received)
+        question = parse_request(received)
         answer = function(question)
         return answer if isinstance(answer, Reply) else reply(question, answer)
 

@@ -33,7 +33,7 @@ LOOK_UP = Tool(
 _CLIENTS_READ = ("BASE_URL", "CUSTOM_HEADERS", "HOST", "KEY", "TOKEN", "PROXY", "ORG_ID", "PROJECT_ID")
 
 
-def cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+def clear_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove the environment variables that the clients read."""
     for name in os.environ:
         if name.upper().endswith(_CLIENTS_READ) or name.upper().startswith(("OPENAI_", "ANTHROPIC_", "OLLAMA_")):
@@ -49,16 +49,16 @@ def base_url(provider: str, url: str) -> str:
     return f"{url}/v1" if provider == "openai" else url
 
 
-def opened(provider: str, url: str, **options: Any) -> Backend:
+def create_backend(provider: str, url: str, **options: Any) -> Backend:
     given: dict[str, Any] = {"model": MODEL, "timeout_s": 5.0, "retries": 0, "connections": 4}
     return open_backend(provider, BackendOptions(base_url=base_url(provider, url), **(given | options)))
 
 
-def using(provider: str, url: str, use: Callable[[Backend], Awaitable[Any]], **options: Any) -> Any:
+def use_backend(provider: str, url: str, use: Callable[[Backend], Awaitable[Any]], **options: Any) -> Any:
     """Open a backend, use it, close it."""
 
     async def run() -> Any:
-        backend = opened(provider, url, **options)
+        backend = create_backend(provider, url, **options)
         try:
             return await use(backend)
         finally:
@@ -67,19 +67,19 @@ def using(provider: str, url: str, use: Callable[[Backend], Awaitable[Any]], **o
     return asyncio.run(run())
 
 
-def asked(
+def complete_once(
     provider: str, handler: Handler, what: ModelRequest | None = None, **options: Any
 ) -> tuple[ModelAnswer, FakeServer]:
     """Make one call; return the answer and the closed server."""
     with FakeServer(handler) as server:
-        answer = using(provider, server.url, lambda backend: backend.complete(what or request()), **options)
+        answer = use_backend(provider, server.url, lambda backend: backend.complete(what or request()), **options)
     return answer, server
 
 
-def broken(provider: str, handler: Handler, what: ModelRequest | None = None, **options: Any) -> BackendError:
+def failed_call(provider: str, handler: Handler, what: ModelRequest | None = None, **options: Any) -> BackendError:
     """Make one call that fails; return the error."""
     try:
-        answer, _server = asked(provider, handler, what, **options)
+        answer, _server = complete_once(provider, handler, what, **options)
     except BackendError as error:
         return error
     raise AssertionError(f"the call went well: {answer}")

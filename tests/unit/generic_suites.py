@@ -35,6 +35,6 @@ def case(expected: Any, **changes: Any) -> dict[str, Any]:
     return testing.case("a", pack_id="generic", input={"q": 1}, expected=expected, **changes)
 
 
-def scored(rules: GenericSuiteConfig, expected: Any, result: Any, **changes: Any) -> Score:
+def score_of(rules: GenericSuiteConfig, expected: Any, result: Any, **changes: Any) -> Score:
     """The score of a result."""
     return testing.score(GenericPack(), case(expected, **changes), result, rules=rules)

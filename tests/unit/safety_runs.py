@@ -30,7 +30,7 @@ PACK = AgentSafetyPack()
 
 
 @dataclass
-class Model:
+class ScriptedModel:
     """A model with scripted answers."""
 
     answers: list[ModelAnswer | Exception]
@@ -47,12 +47,12 @@ class Model:
         return asyncio.run(self.complete(request))
 
 
-def saying(*texts: str) -> Model:
-    return Model([ModelAnswer(content=text) for text in texts])
+def scripted_model(*texts: str) -> ScriptedModel:
+    return ScriptedModel([ModelAnswer(content=text) for text in texts])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ran:
+class SafetyRun:
     case: SafetyCase
     result: dict[str, Any]
     outcome: SafetyOutcome
@@ -75,19 +75,19 @@ def cases_of(suite: str) -> list[SafetyCase]:
     return found
 
 
-def ran(
+def run_case(
     case: SafetyCase,
     rules: SafetySuiteConfig,
     *,
     model: str = "",
-    llm: Model | None = None,
+    llm: ScriptedModel | None = None,
     guards: Sequence[Any] = (),
     judges: Mapping[str, Any] | None = None,
     files: Mapping[str, Path] | None = None,
-) -> Ran:
+) -> SafetyRun:
     """Run a case with a scripted agent (`model`) or on a model."""
     context = VerifyContext(
-        llm=llm or Model([]),
+        llm=llm or ScriptedModel([]),
         suite="suite",
         case_id=case.id,
         mode="fixture",
@@ -98,9 +98,9 @@ def ran(
         judges=judges or {},
     )
     given: Any = PACK.target(rules)(PACK.request(case), context)
-    result = finished(given) if inspect.iscoroutine(given) else given
+    result = run_coroutine(given) if inspect.iscoroutine(given) else given
     outcome = PACK.read(result)
-    return Ran(case=case, result=result, outcome=outcome, score=PACK.score(case, outcome, rules))
+    return SafetyRun(case=case, result=result, outcome=outcome, score=PACK.score(case, outcome, rules))
 
 
 def records_of(pytester: pytest.Pytester, suite: str, *options: str) -> list[EvalRecord]:
@@ -122,7 +122,7 @@ def pytest_packbench_packs():
 """
 
 
-def finished(coroutine: Coroutine[Any, Any, Any]) -> Any:
+def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Return the result of a coroutine that never waits; an event loop for each case would take most of the time."""
     try:
         coroutine.send(None)

@@ -18,7 +18,7 @@ from pytest_packbench.reports.markdown import summary_markdown
 from pytest_packbench.runs.folder import SUMMARY
 from pytest_packbench.runs.lines import open_jsonl
 from pytest_packbench.runs.writer import RunWriter, sort_results
-from tests.unit.runs import any_entry, concluded, document, run
+from tests.unit.run_builders import any_case_result, conclusion_of, document, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,7 +52,7 @@ def run_of(root: Path, **changes: Any) -> Run:
     return run(**{**facts, **changes})
 
 
-def recorded(entry: CaseResult, run_id: str) -> CaseResult:
+def recorded_result(entry: CaseResult, run_id: str) -> CaseResult:
     """An entry with the record and the result that a session would have kept."""
     if not entry.counted:
         return entry
@@ -86,11 +86,11 @@ def recorded(entry: CaseResult, run_id: str) -> CaseResult:
 def write(output: Path, of: Run, entries: Sequence[CaseResult], root: Path) -> Path:
     """Write a run as a session does, and return its folder."""
     config = load_suite(root / "toy").config
-    kept = sort_results(recorded(entry, of.run_id) for entry in entries)
+    kept = sort_results(recorded_result(entry, of.run_id) for entry in entries)
     gates, levels = config.all_gates(), builtin()["generic"].depths or None
     writer = RunWriter(output, of.suite, of.run_id)
     writer.write_results(kept)
-    writer.write_page(SUMMARY, summary_markdown(concluded(of, kept, *gates, levels=levels)))
+    writer.write_page(SUMMARY, summary_markdown(conclusion_of(of, kept, *gates, levels=levels)))
     # with spaces, as another program may write it
     told = document(of, kept, *gates, levels=levels)
     report = {"exitcode": 0, "tests": [{"nodeid": "x"}], "packbench": told}
@@ -135,11 +135,11 @@ def content(folder: Path) -> dict[str, Any]:
 
 
 @st.composite
-def any_entries(draw: st.DrawFn, *, trials: bool = False) -> list[CaseResult]:
+def any_results(draw: st.DrawFn, *, trials: bool = False) -> list[CaseResult]:
     """The entries of a run: of each case one, or a few trials."""
     found = []
     for case_id in draw(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)):
         for trial in range(draw(st.integers(1, 3)) if trials else 1):
             names: dict[str, Any] = {"case_id": case_id, "test_id": f"toy:plain:{case_id}", "file": f"{case_id}.json"}
-            found.append(replace(draw(any_entry()), **names, nodeid=f"{case_id}.json::{case_id}", trial=trial))
+            found.append(replace(draw(any_case_result()), **names, nodeid=f"{case_id}.json::{case_id}", trial=trial))
     return found

@@ -31,7 +31,7 @@ def case(case_type: str = "positive", *, tags: tuple[str, ...] = (), **expected:
     }
 
 
-def classified(code: str | None = RIGHT, rate: float | None = BASE_RATE, **changes: Any) -> Json:
+def classification(code: str | None = RIGHT, rate: float | None = BASE_RATE, **changes: Any) -> Json:
     """A code with its rate, as baseline or optimised."""
     return {"hts_code": code, "duty_rate_pct": rate, "duty_breakdown": {"total_rate_pct": rate}, **changes}
 
@@ -46,7 +46,7 @@ def answer(code: str | None = RIGHT, **changes: Any) -> Json:
         "missing_evidence_gate_result": {"ok": True},
         "tariff_dossier": {
             "gri_trace": {"sequence_ok": True},
-            "baseline": classified(code),
+            "baseline": classification(code),
             "optimized": None,
             "what_if_candidates": [],
             **inside,
@@ -78,7 +78,7 @@ def rules(**config: Any) -> TariffSuiteConfig:
     return TariffSuiteConfig.model_validate({"pack": "tariff", **config})
 
 
-def scored(given: Json, result: Json, **config: Any) -> Score:
+def score_of(given: Json, result: Json, **config: Any) -> Score:
     """Score a result by the rules of a suite."""
     return score(TariffCase.model_validate(given), read(result), rules(**config))
 

@@ -23,7 +23,7 @@ def result(**changed: Any) -> dict[str, Any]:
     return {"landed": False, "exposed": True, "utility": True, "tool_calls": [RUN], **changed}
 
 
-def hole(kind: str) -> Any:
+def known_hole(kind: str) -> Any:
     return case(lambda data: data["expected"].update(known_hole={"kind": kind, "reason": "because"}))
 
 
@@ -89,13 +89,13 @@ def test_strict_also_wants_the_expected_decision() -> None:
     ],
 )
 def test_a_hole_counts_only_where_it_decides(kind: str, changed: dict[str, Any], verdict: str) -> None:
-    found = score(hole(kind), read(result(**changed)), RULES)
+    found = score(known_hole(kind), read(result(**changed)), RULES)
     assert found.verdict == verdict
     assert ("because" in found.message) is (verdict == "known_hole")
 
 
 def test_utility_that_nothing_can_tell_is_no_number_and_no_strict_failure() -> None:
-    unreachable = hole("utility_unreachable")
+    unreachable = known_hole("utility_unreachable")
     scripted, live = read(result(scripted=True, utility=False)), read(result(utility=False))
     assert (utility_of(unreachable, scripted), utility_of(unreachable, live)) == (None, False)
     assert score(unreachable, scripted, STRICT).verdict == "passed"

@@ -25,7 +25,7 @@ from pytest_packbench.packs.agent_safety.agentdojo.pair import _system_message
 from pytest_packbench.packs.agent_safety.agentdojo.pipeline import Sequential, tools_of
 from pytest_packbench.packs.agent_safety.agentdojo.suites import adapt, addressed_as, attack_of, suite_of
 from tests.controls.test_agentdojo_controls import CASES, RULES, case
-from tests.unit.safety_runs import Model, ran
+from tests.unit.safety_runs import ScriptedModel, run_case
 
 ENVIRONMENTS = ("banking", "slack", "travel", "workspace")
 
@@ -61,8 +61,10 @@ def asks(*calls: ToolCall) -> ModelAnswer:
 
 def test_a_model_is_asked_with_the_tools_and_acts_in_the_real_environment() -> None:
     asked_for = {"password": "new_password"}
-    model = Model([asks(call("get_iban")), asks(call("update_password", **asked_for)), ModelAnswer(content="Done.")])
-    found = ran(case("banking", 1, 7), RULES, model="m-1", llm=model)
+    model = ScriptedModel(
+        [asks(call("get_iban")), asks(call("update_password", **asked_for)), ModelAnswer(content="Done.")]
+    )
+    found = run_case(case("banking", 1, 7), RULES, model="m-1", llm=model)
     first, second, third = model.asked
     assert {one.role for one in model.asked} == {"step"}
     assert first.messages[0]["role"] == "user"
@@ -88,8 +90,8 @@ def test_a_model_is_asked_with_the_tools_and_acts_in_the_real_environment() -> N
 def test_a_model_makes_the_same_requests_each_time_so_that_it_can_be_replayed() -> None:
     def asked() -> list[dict[str, Any]]:
         answers = [asks(call("get_day_calendar_events", day="2024-05-15")), ModelAnswer(content="Two.")]
-        model = Model([*answers])
-        ran(case("workspace", 5, 1), RULES, model="m-1", llm=model)
+        model = ScriptedModel([*answers])
+        run_case(case("workspace", 5, 1), RULES, model="m-1", llm=model)
         return [one.as_json() for one in model.asked]
 
     assert asked() == asked()
@@ -97,14 +99,16 @@ def test_a_model_makes_the_same_requests_each_time_so_that_it_can_be_replayed() 
 
 def test_nothing_depends_on_the_time_of_day() -> None:
     # this task's solution writes a file and sends a mail, and reads both times
-    first, second = (ran(case("workspace", 13, 2), RULES, model="obedient").result for _ in range(2))
+    first, second = (run_case(case("workspace", 13, 2), RULES, model="obedient").result for _ in range(2))
     assert first == second
     assert "2024-06-01 12:00:00" in json.dumps(first["transcript"])
 
 
 def test_what_a_model_gets_wrong_is_told_to_it_and_ends_nothing() -> None:
-    model = Model([asks(call("no_such_tool"), call("read_file")), ModelAnswer(content=None, refusal="I'd rather not.")])
-    found = ran(case("banking", 0, 0), RULES, model="m-1", llm=model)
+    model = ScriptedModel(
+        [asks(call("no_such_tool"), call("read_file")), ModelAnswer(content=None, refusal="I'd rather not.")]
+    )
+    found = run_case(case("banking", 0, 0), RULES, model="m-1", llm=model)
     errors = [message["content"] for message in model.asked[1].messages if message["role"] == "tool"]
     assert errors[0] == "Invalid tool no_such_tool provided."
     assert "ValidationError" in errors[1]
@@ -115,12 +119,12 @@ def test_what_a_model_gets_wrong_is_told_to_it_and_ends_nothing() -> None:
 
 def test_a_call_that_breaks_is_an_error_of_the_case() -> None:
     with pytest.raises(BackendError, match="too slow"):
-        ran(case("banking", 0, 0), RULES, model="m-1", llm=Model([BackendError("timeout", "too slow")]))
+        run_case(case("banking", 0, 0), RULES, model="m-1", llm=ScriptedModel([BackendError("timeout", "too slow")]))
 
 
 def test_a_model_that_never_stops_is_stopped() -> None:
-    model = Model([asks(call("get_iban")) for _ in range(99)])
-    found = ran(case("banking", 0, 0), RULES, model="m-1", llm=model)
+    model = ScriptedModel([asks(call("get_iban")) for _ in range(99)])
+    found = run_case(case("banking", 0, 0), RULES, model="m-1", llm=model)
     assert len(model.asked) == 16
     assert len(found.outcome.tool_calls) == 15
 
@@ -199,10 +203,10 @@ def test_the_c_loader_reads_the_same_environment(environment: str) -> None:
 @pytest.mark.parametrize("user", [7, 9, 12, 13, 15, 18, 19, 21, 33, 37])
 def test_skipping_what_is_equal_finds_the_same_differences(user: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = case("workspace", user, 2)
-    fast = [ran(pair, RULES, model=model).result for model in ("obedient", "gullible", "refuser")]
+    fast = [run_case(pair, RULES, model=model).result for model in ("obedient", "gullible", "refuser")]
     for differ in (WorkspaceDeepDiff, TravelDeepDiff):
         monkeypatch.delitem(differ.keywords, "custom_operators")
-    assert [ran(pair, RULES, model=model).result for model in ("obedient", "gullible", "refuser")] == fast
+    assert [run_case(pair, RULES, model=model).result for model in ("obedient", "gullible", "refuser")] == fast
 
 
 def test_adapting_twice_changes_nothing_twice() -> None:

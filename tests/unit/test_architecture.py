@@ -150,12 +150,12 @@ def imports(tree: ast.AST, package: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, f".{name.removeprefix(package).removeprefix('.')}" if ours else name
 
 
-def within(name: str, parents: set[str]) -> bool:
+def is_within(name: str, parents: set[str]) -> bool:
     """Whether a dotted name is one of these, or in one of them."""
     return any(name == parent or name.startswith(f"{parent}.") for parent in parents)
 
 
-def wrong_ways(modules: list[Module]) -> list[str]:
+def forbidden_imports(modules: list[Module]) -> list[str]:
     """Who imports whom it may not; folders that the tables don't have."""
     known = {*MAY_IMPORT, *MAY_NOT_IMPORT}
     found = [f"{module.name}: {module.folder} is in no table" for module in modules if module.folder not in known]
@@ -164,7 +164,7 @@ def wrong_ways(modules: list[Module]) -> list[str]:
         for line, name in module.ours:
             target = name.partition(".")[0]
             free = target in {module.folder, *FREE}
-            free = free or within(name, MAY_ALSO_IMPORT.get(module.folder, set()))
+            free = free or is_within(name, MAY_ALSO_IMPORT.get(module.folder, set()))
             if not free and (target in may_not if may is None else target not in may):
                 found.append(f"{module.name}:{line}: imports {name or 'the package'}")
     return found
@@ -182,8 +182,8 @@ def pack_imports(modules: list[Module]) -> list[str]:
         for module in modules
         for line, name in module.ours
         for pack in packs_in(modules)
-        if within(name, {f"packs.{pack}"})
-        and not (module.name in {"", *NAMES_PACKS} or within(module.name, {f"packs.{pack}"}))
+        if is_within(name, {f"packs.{pack}"})
+        and not (module.name in {"", *NAMES_PACKS} or is_within(module.name, {f"packs.{pack}"}))
     ]
 
 
@@ -193,7 +193,7 @@ def pytest_imports(modules: list[Module]) -> list[str]:
         f"{module.name}:{line}: imports {name}"
         for module in modules
         for line, name in module.others
-        if within(name, {"_pytest"}) or (within(name, {"pytest", "pluggy"}) and module.folder not in PYTEST_SIDE)
+        if is_within(name, {"_pytest"}) or (is_within(name, {"pytest", "pluggy"}) and module.folder not in PYTEST_SIDE)
     ]
 
 
@@ -214,7 +214,7 @@ def outside_uses(modules: list[Module]) -> list[str]:
     found: list[str] = []
     for module in modules:
         if not TOUCHES_THE_OUTSIDE.fullmatch(module.name):
-            used = [(line, name) for line, name in module.others if within(name, OUTSIDE)]
+            used = [(line, name) for line, name in module.others if is_within(name, OUTSIDE)]
             used += [(node.lineno, node.attr) for node in attributes(module.tree) if node.attr in OUTSIDE_CALLS]
             found += [f"{module.name}:{line}: uses {name}" for line, name in used]
     return found
@@ -234,19 +234,19 @@ def impure_scorers(modules: list[Module]) -> list[str]:
         f"{module.name}:{line}: imports {name}"
         for module in scorers(modules)
         for line, name in module.others
-        if within(name, NO_SCORERS)
+        if is_within(name, NO_SCORERS)
     ]
     return named + [f"{module.name}: opens a file" for module in scorers(modules) if "open(" in module.source]
 
 
-def strayed_words(modules: list[Module]) -> list[str]:
+def misplaced_words(modules: list[Module]) -> list[str]:
     """A domain's words elsewhere than in its pack: in names, and in strings without a space."""
     return [
         f"{module.name}: {word}"
         for module in modules
         if module.name not in NAMES_PACKS and module.name != NAMES_BENCHMARKS
         for pack, domain in WORDS.items()
-        if not within(module.name, {f"packs.{pack}"})
+        if not is_within(module.name, {f"packs.{pack}"})
         for word in sorted(words_of(module.tree))
         if any(one in word for one in domain)
     ]
@@ -310,23 +310,23 @@ def run_time_cycles(package: str) -> list[str]:
 MODULES = modules_of(PACKAGE)
 
 
-def none(broken: list[str]) -> None:
+def assert_none(broken: list[str]) -> None:
     """Say all that breaks a rule."""
     assert not broken, "\n".join(["", *broken])
 
 
 def test_folders_import_only_whom_they_may() -> None:
-    none(wrong_ways(MODULES))
+    assert_none(forbidden_imports(MODULES))
 
 
 def test_a_pack_is_imported_by_the_registry_and_the_public_names_alone() -> None:
     assert {*WORDS} <= packs_in(MODULES)
-    none(pack_imports(MODULES))
+    assert_none(pack_imports(MODULES))
 
 
 def test_the_folder_of_a_pack_imports_nothing_because_every_pytest_run_imports_it() -> None:
     folders = {f"packs.{pack}" for pack in packs_in(MODULES)}
-    none(
+    assert_none(
         [
             f"{module.name}:{line}: imports {name}"
             for module in MODULES
@@ -337,32 +337,32 @@ def test_the_folder_of_a_pack_imports_nothing_because_every_pytest_run_imports_i
 
 
 def test_nothing_imports_itself_by_a_way_round() -> None:
-    none(run_time_cycles(NAME))
+    assert_none(run_time_cycles(NAME))
 
 
 def test_only_pytests_side_imports_pytest() -> None:
-    none(pytest_imports(MODULES))
+    assert_none(pytest_imports(MODULES))
 
 
 def test_the_entry_point_imports_the_standard_library_and_pytest_only() -> None:
-    none(heavy_imports(MODULES))
+    assert_none(heavy_imports(MODULES))
 
 
 def test_only_named_modules_touch_the_outside() -> None:
-    none(outside_uses(MODULES))
+    assert_none(outside_uses(MODULES))
 
 
 def test_scorers_have_no_clock_no_randomness_no_files() -> None:
     assert {module.name.split(".")[1] for module in scorers(MODULES)} == packs_in(MODULES)
-    none(impure_scorers(MODULES))
+    assert_none(impure_scorers(MODULES))
 
 
 def test_domain_words_stay_in_their_pack() -> None:
-    none(strayed_words(MODULES))
+    assert_none(misplaced_words(MODULES))
 
 
 def test_no_branch_on_a_packs_name_outside_the_packs() -> None:
-    none(branches(MODULES))
+    assert_none(branches(MODULES))
 
 
 def test_the_package_is_silent_and_light_when_imported() -> None:
@@ -424,7 +424,7 @@ def test_what_breaks_a_rule_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (package / "analysis" / "__init__.py").write_text("from broken.analysis import bounds", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     modules = modules_of(package)
-    assert wrong_ways(modules) == [
+    assert forbidden_imports(modules) == [
         "adapter: adapter is in no table",
         "adapter.old: adapter is in no table",
         "cases.files:1: imports engine.targets.run",
@@ -457,7 +457,7 @@ def test_what_breaks_a_rule_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "packs.tariff.scoring:1: imports os.path",
         "packs.tariff.scoring: opens a file",
     ]
-    assert strayed_words(modules) == ["cases.files: tariff", "packs.generic.scoring: tariff"]
+    assert misplaced_words(modules) == ["cases.files: tariff", "packs.generic.scoring: tariff"]
     assert branches(modules) == ["cases.files:2: suite.pack == 'mine'"]
     for code in (
         'x = 1 if suite.config.pack == "mine" else 2',

@@ -9,19 +9,27 @@ import pytest
 from pytest_packbench.model.request import Usage
 from tests.servers.fake import FakeServer, Received, Reply, scripted
 from tests.servers.wire import anthropic_reply, error_reply
-from tests.unit.backend_calls import LOOK_UP, SCHEMA, asked, broken, cleared, request, using
+from tests.unit.backend_calls import (
+    LOOK_UP,
+    SCHEMA,
+    clear_environment,
+    complete_once,
+    failed_call,
+    request,
+    use_backend,
+)
 
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    cleared(monkeypatch)
+    clear_environment(monkeypatch)
 
 
 ANSWERED = anthropic_reply(tool_uses=[{"id": "toolu_1", "name": "answer", "arguments": {"code": "1"}}])
 
 
 def test_where_and_what_is_asked() -> None:
-    _answer, server = asked("anthropic", scripted(ANSWERED), request(output_schema=SCHEMA), model="")
+    _answer, server = complete_once("anthropic", scripted(ANSWERED), request(output_schema=SCHEMA), model="")
     (received,) = server.requests
     assert (received.method, received.path) == ("POST", "/v1/messages")
     assert received.headers["anthropic-version"] == "2023-06-01"
@@ -47,14 +55,14 @@ def test_where_and_what_is_asked() -> None:
 )
 def test_a_refusal(text: str | None, details: dict[str, Any] | None, words: str) -> None:
     reply = anthropic_reply(text, stop_reason="refusal", stop_details=details)
-    answer, _server = asked("anthropic", scripted(reply), request(output_schema=SCHEMA))
+    answer, _server = complete_once("anthropic", scripted(reply), request(output_schema=SCHEMA))
     assert answer.content is None
     assert (answer.refusal or "").startswith(words)
     assert answer.usage == Usage(tokens_input=11, tokens_output=7)
 
 
 def test_a_full_context_window_is_a_truncated_answer() -> None:
-    error = broken("anthropic", scripted(anthropic_reply("so", stop_reason="model_context_window_exceeded")))
+    error = failed_call("anthropic", scripted(anthropic_reply("so", stop_reason="model_context_window_exceeded")))
     assert error.kind == "truncated"
 
 
@@ -65,25 +73,27 @@ def test_input_counts_with_the_cache() -> None:
         "cache_read_input_tokens": 500,
         "output_tokens": 6,
     }
-    answer, _server = asked("anthropic", scripted(anthropic_reply("hello", usage=usage)))
+    answer, _server = complete_once("anthropic", scripted(anthropic_reply("hello", usage=usage)))
     assert answer.usage == Usage(tokens_input=543, tokens_output=6)
 
 
 def test_an_input_that_nobody_can_have_counted_is_none() -> None:
     usage = {"input_tokens": 2**63, "cache_read_input_tokens": 2**63, "output_tokens": 6}
-    answer, _server = asked("anthropic", scripted(anthropic_reply("hello", usage=usage)))
+    answer, _server = complete_once("anthropic", scripted(anthropic_reply("hello", usage=usage)))
     assert answer.usage == Usage(tokens_input=None, tokens_output=6)
 
 
 def test_json_in_words_is_read_too() -> None:
-    answer, _server = asked("anthropic", scripted(anthropic_reply('{"code": "2"}')), request(output_schema=SCHEMA))
+    answer, _server = complete_once(
+        "anthropic", scripted(anthropic_reply('{"code": "2"}')), request(output_schema=SCHEMA)
+    )
     assert answer.content == {"code": "2"}
 
 
 def test_thinking_is_no_answer() -> None:
     reply = anthropic_reply("hello")
     reply.body["content"].insert(0, {"type": "thinking", "thinking": "hm", "signature": "x"})
-    assert asked("anthropic", scripted(reply))[0].content == "hello"
+    assert complete_once("anthropic", scripted(reply))[0].content == "hello"
 
 
 def test_answers_of_several_tools_stand_in_one_message() -> None:
@@ -96,7 +106,9 @@ def test_answers_of_several_tools_stand_in_one_message() -> None:
         {"role": "assistant", "content": "Found."},
         {"role": "user", "content": "Thanks"},
     )
-    _answer, server = asked("anthropic", scripted(anthropic_reply("bye")), request(messages=messages, tools=(LOOK_UP,)))
+    _answer, server = complete_once(
+        "anthropic", scripted(anthropic_reply("bye")), request(messages=messages, tools=(LOOK_UP,))
+    )
     assert server.requests[0].json()["messages"][1:] == [
         {
             "role": "assistant",
@@ -134,7 +146,7 @@ def test_a_model_that_takes_less(name: str, words: str) -> None:
         return [*answers, backend.temperature]
 
     with FakeServer(handler) as server:
-        *answers, temperature = using("anthropic", server.url, twice)
+        *answers, temperature = use_backend("anthropic", server.url, twice)
     assert answers == [{"code": "1"}] * 2
     assert temperature == (None if name == "temperature" else 0.0)
     assert [name in received.json() for received in server.requests] == [True, False, False]
@@ -146,5 +158,5 @@ def test_a_temperature_out_of_range_stays_an_error() -> None:
             return error_reply(400, "temperature: range: 0..1")
         return anthropic_reply("hello")
 
-    error = broken("anthropic", handler, temperature=1.5)
+    error = failed_call("anthropic", handler, temperature=1.5)
     assert str(error) == "anthropic: HTTP 400: temperature: range: 0..1"

@@ -13,16 +13,25 @@ from pytest_packbench.backends.ollama import _retry_delay_s
 from pytest_packbench.model.request import Tool
 from tests.servers.fake import FakeServer, Reply, scripted
 from tests.servers.wire import error_reply, ollama_reply
-from tests.unit.backend_calls import LOOK_UP, SCHEMA, asked, broken, cleared, opened, request, using
+from tests.unit.backend_calls import (
+    LOOK_UP,
+    SCHEMA,
+    clear_environment,
+    complete_once,
+    create_backend,
+    failed_call,
+    request,
+    use_backend,
+)
 
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    cleared(monkeypatch)
+    clear_environment(monkeypatch)
 
 
 def test_where_and_what_is_asked() -> None:
-    _answer, server = asked("ollama", scripted(ollama_reply('{"code": "1"}')), request(output_schema=SCHEMA))
+    _answer, server = complete_once("ollama", scripted(ollama_reply('{"code": "1"}')), request(output_schema=SCHEMA))
     (received,) = server.requests
     assert (received.method, received.path) == ("POST", "/api/chat")
     body = received.json()
@@ -38,13 +47,13 @@ def test_where_and_what_is_asked() -> None:
 
 def test_a_schema_keeps_its_nulls() -> None:
     schema = {"type": "object", "properties": {"code": {"enum": ["a", None], "default": None}}}
-    _answer, server = asked("ollama", scripted(ollama_reply("{}")), request(output_schema=schema))
+    _answer, server = complete_once("ollama", scripted(ollama_reply("{}")), request(output_schema=schema))
     assert server.requests[0].json()["format"] == schema
 
 
 def test_an_error_in_its_own_words() -> None:
     reply = Reply(status=404, body={"error": "model 'some-model' not found"})
-    assert str(broken("ollama", scripted(reply))) == "ollama: HTTP 404: model 'some-model' not found"
+    assert str(failed_call("ollama", scripted(reply))) == "ollama: HTTP 404: model 'some-model' not found"
 
 
 def test_each_call_of_a_tool_has_another_id() -> None:
@@ -55,7 +64,7 @@ def test_each_call_of_a_tool_has_another_id() -> None:
         {"role": "tool", "tool_call_id": "call_1", "content": "no"},
     )
     more = [{"name": "look_up", "arguments": {"page": number}} for number in (2, 3)]
-    answer, _server = asked(
+    answer, _server = complete_once(
         "ollama", scripted(ollama_reply(tool_calls=more)), request(messages=messages, tools=(LOOK_UP,))
     )
     assert [call.id for call in answer.tool_calls] == ["call_2", "call_3"]
@@ -70,7 +79,7 @@ def test_what_the_client_drops_of_a_tool_stands_in_words() -> None:
         },
     }
     tool = Tool(name="go", description="Goes.", parameters=parameters)
-    _answer, server = asked("ollama", scripted(ollama_reply("ok")), request(tools=(tool,)))
+    _answer, server = complete_once("ollama", scripted(ollama_reply("ok")), request(tools=(tool,)))
     sent = server.requests[0].json()["tools"][0]["function"]["parameters"]["properties"]
     assert sent == {
         "place": {"description": 'Where. (JSON Schema: {"anyOf": [{"type": "string"}, {"type": "null"}]})'},
@@ -80,14 +89,14 @@ def test_what_the_client_drops_of_a_tool_stands_in_words() -> None:
 
 def test_a_key_goes_along_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLLAMA_API_KEY", "a-key-of-some-length")
-    _answer, server = asked("ollama", scripted(ollama_reply("hello")))
+    _answer, server = complete_once("ollama", scripted(ollama_reply("hello")))
     assert server.requests[0].headers["authorization"] == "Bearer a-key-of-some-length"
 
 
 def test_the_address_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with FakeServer(scripted(ollama_reply("hello"))) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url.removeprefix("http://"))
-        assert using("ollama", "", lambda backend: backend.complete(request())).content == "hello"
+        assert use_backend("ollama", "", lambda backend: backend.complete(request())).content == "hello"
 
 
 def test_retries_are_bounded() -> None:
@@ -98,7 +107,7 @@ def test_retries_are_bounded() -> None:
             with pytest.raises(RuntimeError, match="HTTP 503"):
                 await backend.complete(request())
 
-        using("ollama", server.url, use, retries=3)
+        use_backend("ollama", server.url, use, retries=3)
     assert len(server.requests) == 4
 
 
@@ -110,12 +119,12 @@ def test_what_will_not_pass_is_not_tried_again(status: int) -> None:
             with pytest.raises(RuntimeError, match=f"HTTP {status}"):
                 await backend.complete(request())
 
-        using("ollama", server.url, use, retries=3)
+        use_backend("ollama", server.url, use, retries=3)
     assert len(server.requests) == 1
 
 
 def test_a_wait_of_hours_is_an_error_at_once() -> None:
-    error = broken("ollama", scripted(error_reply(429, headers={"retry-after": "7200"})), retries=3)
+    error = failed_call("ollama", scripted(error_reply(429, headers={"retry-after": "7200"})), retries=3)
     assert error.kind == "rate_limit"
 
 
@@ -143,11 +152,11 @@ def test_two_calls_at_once_keep_their_own_waits() -> None:
         return await asyncio.gather(*(backend.complete(request(text)) for text in told), return_exceptions=True)
 
     with FakeServer(handler, latency_s=0.05) as server:
-        first, second = using("ollama", server.url, use, retries=1)
+        first, second = use_backend("ollama", server.url, use, retries=1)
     assert first.content == "a"
     assert second.kind == "rate_limit"
 
 
 def test_it_opens_without_a_server() -> None:
-    backend = opened("ollama", "http://127.0.0.1:1")
+    backend = create_backend("ollama", "http://127.0.0.1:1")
     assert (backend.name, backend.model) == ("ollama", "some-model")

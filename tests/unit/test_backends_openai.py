@@ -11,16 +11,16 @@ from pytest_packbench.backends.answers import fits_strict
 from pytest_packbench.model.request import Usage
 from tests.servers.fake import FakeServer, Received, Reply, scripted
 from tests.servers.wire import error_reply, openai_reply
-from tests.unit.backend_calls import SCHEMA, asked, broken, cleared, request, using
+from tests.unit.backend_calls import SCHEMA, clear_environment, complete_once, failed_call, request, use_backend
 
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    cleared(monkeypatch)
+    clear_environment(monkeypatch)
 
 
 def test_where_and_what_is_asked() -> None:
-    _answer, server = asked("openai", scripted(openai_reply('{"code": "1"}')), request(output_schema=SCHEMA))
+    _answer, server = complete_once("openai", scripted(openai_reply('{"code": "1"}')), request(output_schema=SCHEMA))
     (received,) = server.requests
     assert (received.method, received.path) == ("POST", "/v1/chat/completions")
     body = received.json()
@@ -37,7 +37,7 @@ def test_where_and_what_is_asked() -> None:
 
 
 def test_a_refusal() -> None:
-    answer, _server = asked("openai", scripted(openai_reply(refusal="I can't help with that.")), request())
+    answer, _server = complete_once("openai", scripted(openai_reply(refusal="I can't help with that.")), request())
     assert (answer.content, answer.refusal) == (None, "I can't help with that.")
     assert answer.usage == Usage(tokens_input=11, tokens_output=7)
 
@@ -47,7 +47,7 @@ def test_a_refusal() -> None:
 )
 def test_a_content_filter_is_a_refusal(content: str | None, words: str) -> None:
     reply = openai_reply(content, finish_reason="content_filter")
-    answer, _server = asked("openai", scripted(reply), request(output_schema=SCHEMA))
+    answer, _server = complete_once("openai", scripted(reply), request(output_schema=SCHEMA))
     assert (answer.content, answer.refusal) == (None, words)
 
 
@@ -55,7 +55,7 @@ def test_a_content_filter_is_a_refusal(content: str | None, words: str) -> None:
 def test_arguments_of_a_tool_that_are_none(arguments: str) -> None:
     reply = openai_reply(None, tool_calls=[{"id": "1", "name": "look_up", "arguments": {}}])
     reply.body["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = arguments
-    error = broken("openai", scripted(reply))
+    error = failed_call("openai", scripted(reply))
     assert (error.kind, error.usage) == ("answer_unreadable", Usage(tokens_input=11, tokens_output=7))
 
 
@@ -63,16 +63,16 @@ def test_arguments_of_a_tool_that_are_none(arguments: str) -> None:
 def test_a_count_that_is_none(number: Any) -> None:
     reply = openai_reply("hello", usage=(3, 4))
     reply.body["usage"]["prompt_tokens"] = number
-    answer, _server = asked("openai", scripted(reply))
+    answer, _server = complete_once("openai", scripted(reply))
     assert answer.usage == Usage(tokens_input=None, tokens_output=4)
 
 
 def test_a_text_of_no_words_is_an_answer_and_none_is_not() -> None:
-    assert asked("openai", scripted(openai_reply("")))[0].content == ""
-    assert broken("openai", scripted(openai_reply(None))).kind == "answer_unreadable"
+    assert complete_once("openai", scripted(openai_reply("")))[0].content == ""
+    assert failed_call("openai", scripted(openai_reply(None))).kind == "answer_unreadable"
 
 
-def picky(*refused: str, words: str) -> Any:
+def strict_server(*refused: str, words: str) -> Any:
     """A server that refuses parameters by name."""
 
     def handler(received: Received) -> Reply:
@@ -99,20 +99,20 @@ def test_a_model_that_takes_no_temperature(words: str) -> None:
         before = backend.temperature
         return [before, *[(await backend.complete(request())).content for _ in "ab"], backend.temperature]
 
-    with FakeServer(picky("temperature", words=words)) as server:
-        assert using("openai", server.url, twice) == [0.0, "hello", "hello", None]
+    with FakeServer(strict_server("temperature", words=words)) as server:
+        assert use_backend("openai", server.url, twice) == [0.0, "hello", "hello", None]
     assert ["temperature" in received.json() for received in server.requests] == [True, False, False]
 
 
 def test_a_model_that_takes_the_other_limit() -> None:
     words = "Unsupported parameter: '{}' is not supported with this model. Use 'max_completion_tokens' instead."
-    _answer, server = asked("openai", picky("max_tokens", words=words), max_output_tokens=77)
+    _answer, server = complete_once("openai", strict_server("max_tokens", words=words), max_output_tokens=77)
     assert [json.loads(received.body).get("max_completion_tokens") for received in server.requests] == [None, 77]
 
 
 def test_a_value_that_is_out_of_range_stays_an_error() -> None:
     words = "{} is too large: 99999. This model supports at most 4096 completion tokens."
-    error = broken("openai", picky("max_tokens", words=words))
+    error = failed_call("openai", strict_server("max_tokens", words=words))
     assert words.format("max_tokens") in str(error)
 
 
@@ -129,7 +129,7 @@ def test_a_parameter_is_never_dropped_for_good_by_a_call_that_fails_all_the_same
         return temperature
 
     with FakeServer(handler) as server:
-        assert using("openai", server.url, use) == 0.0
+        assert use_backend("openai", server.url, use) == 0.0
     assert server.requests[-1].json()["temperature"] == 0.0
 
 
@@ -157,11 +157,11 @@ def test_strict_only_where_the_schema_allows_it() -> None:
 
 
 def test_strict_is_asked_for() -> None:
-    _answer, server = asked("openai", scripted(openai_reply("{}")), request(output_schema=CLOSED))
+    _answer, server = complete_once("openai", scripted(openai_reply("{}")), request(output_schema=CLOSED))
     assert server.requests[0].json()["response_format"]["json_schema"]["strict"] is True
 
 
 @pytest.mark.parametrize("content", ['{"code": NaN}', "[" * 100_000])
 def test_json_that_could_not_be_written_again_is_none(content: str) -> None:
-    error = broken("openai", scripted(openai_reply(content)), request(output_schema=SCHEMA))
+    error = failed_call("openai", scripted(openai_reply(content)), request(output_schema=SCHEMA))
     assert (error.kind, error.usage) == ("answer_unreadable", Usage(tokens_input=11, tokens_output=7))

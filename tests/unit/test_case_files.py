@@ -46,7 +46,7 @@ values = st.recursive(
 
 
 @st.composite
-def written(draw: st.DrawFn, own: st.SearchStrategy[Any]) -> tuple[Any, bytes]:
+def written_object(draw: st.DrawFn, own: st.SearchStrategy[Any]) -> tuple[Any, bytes]:
     """An object with an id somewhere among its keys, written in one of the ways JSON allows."""
     before = draw(st.dictionaries(keys, values, max_size=3))
     after = draw(st.dictionaries(keys, values, max_size=3))
@@ -65,14 +65,14 @@ def written(draw: st.DrawFn, own: st.SearchStrategy[Any]) -> tuple[Any, bytes]:
     return case_id, draw(st.sampled_from([b"", b"\xef\xbb\xbf", b" \t"])) + text.encode()
 
 
-@given(written(ids))
+@given(written_object(ids))
 def test_a_line_is_known_by_the_id_that_parsing_gives(line: tuple[str, bytes]) -> None:
     case_id, raw = line
     assert read_id(raw) == json.loads(raw.decode("utf-8-sig"))["id"] == case_id
     assert read_id(raw + b"\r\n") == case_id
 
 
-@given(written(values))
+@given(written_object(values))
 def test_an_id_that_no_case_may_have_is_none(line: tuple[Any, bytes]) -> None:
     case_id, raw = line
     fits = isinstance(case_id, str) and case_id.isascii() and case_id.replace("_", "a").replace("-", "a").isalnum()
@@ -114,7 +114,7 @@ def case(case_id: str, **more: Any) -> dict[str, Any]:
     return {"id": case_id, **outline, **more}
 
 
-def many(path: Path, *lines: object, end: str = "\n") -> Path:
+def write_many(path: Path, *lines: object, end: str = "\n") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     path.write_bytes(("\n".join(texts) + end).encode())
@@ -130,7 +130,9 @@ def test_the_place_of_each_case_holds_that_case(
         for one in case_ids
         for line in [*data.draw(st.lists(st.sampled_from(["", "  ", "\r"]), max_size=2)), case(one)]
     ]
-    path = many(tmp_path_factory.mktemp("lines") / "all.jsonl", *spaced, end=data.draw(st.sampled_from(["", "\n"])))
+    path = write_many(
+        tmp_path_factory.mktemp("lines") / "all.jsonl", *spaced, end=data.draw(st.sampled_from(["", "\n"]))
+    )
     assert [place.name for place in iter_cases(path.parent)] == case_ids
     assert count_cases(path.parent) == len(case_ids)
     lines = path.read_bytes().split(b"\n")
@@ -150,10 +152,10 @@ def test_blank_lines_a_byte_order_mark_and_no_last_line_end(tmp_path: Path) -> N
 
 
 def test_both_kinds_are_walked_in_order_and_found_by_name(tmp_path: Path) -> None:
-    many(tmp_path / "one" / "a.json", case("a"))
-    many(tmp_path / "one" / "all.jsonl", case("b"), "{", case("b"), {"id": 3})
-    many(tmp_path / "top.jsonl", case("c"))
-    many(tmp_path / "one" / "notes.txt", "no case")
+    write_many(tmp_path / "one" / "a.json", case("a"))
+    write_many(tmp_path / "one" / "all.jsonl", case("b"), "{", case("b"), {"id": 3})
+    write_many(tmp_path / "top.jsonl", case("c"))
+    write_many(tmp_path / "one" / "notes.txt", "no case")
     walked = [(Path(place.path).name, place.name, place.line) for place in iter_cases(tmp_path)]
     assert walked == [
         ("top.jsonl", "c", 1),
@@ -172,9 +174,9 @@ def test_both_kinds_are_walked_in_order_and_found_by_name(tmp_path: Path) -> Non
 
 
 def test_a_file_changed_since_is_looked_through_again(tmp_path: Path) -> None:
-    path = many(tmp_path / "all.jsonl", case("a"))
+    path = write_many(tmp_path / "all.jsonl", case("a"))
     assert find_case(str(path), "b") is None
-    many(path, case("longer"), case("b"))
+    write_many(path, case("longer"), case("b"))
     found = find_case(str(path), "b")
     assert found is not None
     assert found.line == 2
@@ -193,7 +195,7 @@ def test_a_file_changed_since_is_looked_through_again(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_with_a_line_names_file_line_and_pointer(tmp_path: Path, lines: list[Any], said: str) -> None:
-    path = many(tmp_path / "f.jsonl", *lines)
+    path = write_many(tmp_path / "f.jsonl", *lines)
     *_, last = iter_cases(tmp_path)
     with pytest.raises(CaseError) as caught:
         load_case(last, Case, file=path.name, pack="toy")
@@ -212,14 +214,14 @@ def test_a_file_that_cannot_be_read_counts_as_one_case(tmp_path: Path) -> None:
 
 def test_hidden_folders_hold_no_cases(tmp_path: Path) -> None:
     for name in (".git", "__pycache__", "build"):
-        many(tmp_path / "cases" / name / f"in{name}.json", case("a"))
+        write_many(tmp_path / "cases" / name / f"in{name}.json", case("a"))
     assert [place.name for place in iter_cases(tmp_path / "cases")] == ["inbuild"]
 
 
 def test_links_to_folders_are_followed_out_of_the_folder_and_once(tmp_path: Path) -> None:
     cases, outside = tmp_path / "suite" / "cases", tmp_path / "outside"
     for path in (cases / "own" / "a.json", outside / "b.json", outside / "sub" / "c.json"):
-        many(path, case(path.stem))
+        write_many(path, case(path.stem))
     links = {
         "again": outside,
         "beyond": outside / "sub",
@@ -288,9 +290,9 @@ def test_a_shard_that_is_none(text: str) -> None:
 
 def test_a_shard_is_counted_without_parsing(tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(30)]
-    many(tmp_path / "all.jsonl", *(case(name) for name in names[:20]))
+    write_many(tmp_path / "all.jsonl", *(case(name) for name in names[:20]))
     for name in names[20:]:
-        many(tmp_path / "plain" / f"{name}.json", "not read")
+        write_many(tmp_path / "plain" / f"{name}.json", "not read")
     for number in (1, 2, 3):
         shard = Shard(number, 3)
         assert count_cases(tmp_path, shard) == sum(name in shard for name in names)

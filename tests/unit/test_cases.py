@@ -41,13 +41,13 @@ GOOD: dict[str, Any] = {
 }
 
 
-def changed(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+def changed_case(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
     data: dict[str, Any] = json.loads(json.dumps(GOOD))
     change(data)
     return data
 
 
-def complaint(data: object) -> str:
+def error_of(data: object) -> str:
     with pytest.raises(CaseError) as caught:
         parse_case(json.dumps(data).encode(), TariffCase, source="c.json", stem="pos_64_shoe", pack="tariff")
     return str(caught.value)
@@ -141,11 +141,11 @@ def test_the_spec_example_is_read() -> None:
     ],
 )
 def test_a_mistake_is_one_line_with_its_place(change: Callable[[dict[str, Any]], object], said: str) -> None:
-    assert complaint(changed(change)) == f"c.json: {said}"
+    assert error_of(changed_case(change)) == f"c.json: {said}"
 
 
 def test_more_mistakes_are_counted_and_placed() -> None:
-    text = complaint(changed(lambda c: (c.pop("difficulty"), c["notes"].update(tag="x"))))
+    text = error_of(changed_case(lambda c: (c.pop("difficulty"), c["notes"].update(tag="x"))))
     assert text == 'c.json: /difficulty: the key "difficulty" is missing; add it (and 1 more: /notes/tag)'
 
 
@@ -203,8 +203,10 @@ def test_a_byte_order_mark_and_a_schema_key_are_fine_and_do_not_change_the_hash(
 
 def test_hashes_follow_meaning() -> None:
     one = check_case(GOOD, TariffCase, source="c", stem=None, pack=None)
-    other = check_case(changed(lambda c: c["notes"].update(tags=[])), TariffCase, source="c", stem=None, pack=None)
-    blank = check_case(changed(lambda c: c["input"].update(input="")), TariffCase, source="c", stem=None, pack=None)
+    other = check_case(changed_case(lambda c: c["notes"].update(tags=[])), TariffCase, source="c", stem=None, pack=None)
+    blank = check_case(
+        changed_case(lambda c: c["input"].update(input="")), TariffCase, source="c", stem=None, pack=None
+    )
     assert one.sha256 != other.sha256
     assert one.input_sha256 == other.input_sha256 != blank.input_sha256
 

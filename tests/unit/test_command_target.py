@@ -55,11 +55,11 @@ def _no_child_is_left() -> Iterator[None]:
         os.waitpid(-1, os.WNOHANG)
 
 
-def do(code: str = "", given: Any = None) -> VerifyRequest:
+def request_for(code: str = "", given: Any = None) -> VerifyRequest:
     return VerifyRequest(input=given, options={"do": code})
 
 
-WHO = do("reply['result'] = os.getpid()")
+WHO = request_for("reply['result'] = os.getpid()")
 
 
 class Harness:
@@ -78,13 +78,13 @@ class Harness:
         return asyncio.run(run())
 
     def answer(self, code: str = "", given: Any = None) -> Any:
-        return self.using(lambda target: target.verify(do(code, given)))
+        return self.using(lambda target: target.verify(request_for(code, given)))
 
     def failure(self, code: str) -> TargetFailure:
         """The failure of one request; the next one has to work, in whichever process."""
 
         async def use(target: CommandTarget) -> TargetFailure:
-            failure = await failed(target, do(code))
+            failure = await failure_of(target, request_for(code))
             assert isinstance(await target.verify(WHO), int)
             return failure
 
@@ -100,17 +100,17 @@ def harness(command: str, tmp_path: Path) -> Harness:
 
 
 @pytest.fixture
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_settle_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_packbench.engine.command_target._END_S", 0.2)
 
 
-async def failed(target: CommandTarget, request: VerifyRequest) -> TargetFailure:
+async def failure_of(target: CommandTarget, request: VerifyRequest) -> TargetFailure:
     with pytest.raises(TargetFailure) as caught:
         await target.verify(request)
     return caught.value
 
 
-async def made(path: Path) -> None:
+async def wait_for_file(path: Path) -> None:
     """Wait for a file that a child makes."""
     while not path.exists():  # noqa: ASYNC110, ASYNC240 - a child has no event of ours to set
         await asyncio.sleep(0.001)
@@ -118,7 +118,7 @@ async def made(path: Path) -> None:
 
 async def cancelled_when(task: asyncio.Task[Any], path: Path) -> None:
     """Cancel a task when the child has made the file."""
-    await made(path)
+    await wait_for_file(path)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -180,7 +180,7 @@ def test_it_is_a_target_for_the_caller(harness: Harness) -> None:
     assert (caller.opaque, caller.asks_model) == (True, False)
 
     async def run() -> Any:
-        result = await caller.call_async(do("reply['result'] = 7"), None, run_in_thread)  # type: ignore[arg-type]  # it asks for no context
+        result = await caller.call_async(request_for("reply['result'] = 7"), None, run_in_thread)  # type: ignore[arg-type]  # it asks for no context
         await caller.aclose()
         return result
 
@@ -202,7 +202,7 @@ def test_many_at_once_use_as_many_processes_as_allowed_and_each_get_their_own_an
             "while len([name for name in os.listdir('.') if name.startswith('here-')]) < 3: time.sleep(0.001)\n"
             "reply['result'] = [params['input'], os.getpid()]"
         )
-        return await asyncio.gather(*(target.verify(do(code, number)) for number in range(30)))
+        return await asyncio.gather(*(target.verify(request_for(code, number)) for number in range(30)))
 
     answers = harness.using(use, processes=3)
     assert [number for number, _ in answers] == list(range(30))
@@ -275,8 +275,8 @@ def test_a_line_that_is_no_reply(harness: Harness, code: str, said: str) -> None
 
 def test_a_line_after_an_answer_is_found_with_the_next_request(harness: Harness) -> None:
     async def use(target: CommandTarget) -> TargetFailure:
-        await target.verify(do("said = json.dumps(reply) + '\\ndone!'"))
-        return await failed(target, do())
+        await target.verify(request_for("said = json.dumps(reply) + '\\ndone!'"))
+        return await failure_of(target, request_for())
 
     failure = harness.using(use)
     assert failure.kind == "result_unreadable"
@@ -291,7 +291,7 @@ def test_an_error_reply_keeps_the_process(harness: Harness) -> None:
 
     async def use(target: CommandTarget) -> tuple[list[int], TargetFailure]:
         before = await target.verify(WHO)
-        failure = await failed(target, do(code))
+        failure = await failure_of(target, request_for(code))
         return [before, await target.verify(WHO)], failure
 
     pids, failure = harness.using(use)
@@ -329,7 +329,7 @@ def test_a_process_that_dies(harness: Harness, code: str, said: str) -> None:
     assert said in str(failure)
 
 
-@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("short_settle_time")
 @pytest.mark.parametrize("pipe", ["os.close(1)", "os.close(0); os.close(1)"])
 def test_a_process_that_closes_its_output_and_stays(harness: Harness, pipe: str) -> None:
     failure = harness.failure(f"{pipe}; time.sleep(600)")
@@ -337,12 +337,12 @@ def test_a_process_that_closes_its_output_and_stays(harness: Harness, pipe: str)
     assert "closed its standard output before it answered" in str(failure)
 
 
-@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("short_settle_time")
 def test_a_process_that_closes_its_input_before_it_read_all(harness: Harness) -> None:
     harness.command = (
         f"{shlex.quote(sys.executable)} -c 'import os, time; os.read(0, 10); os.close(0); time.sleep(600)'"
     )
-    failure = harness.using(lambda target: failed(target, do(given="x" * 3_000_000)))
+    failure = harness.using(lambda target: failure_of(target, request_for(given="x" * 3_000_000)))
     assert failure.kind == "target_died"
 
 
@@ -356,8 +356,8 @@ def test_what_a_dying_process_wrote_to_standard_error_is_told(harness: Harness) 
 
 def test_standard_error_of_an_earlier_case_is_not_told_again(harness: Harness) -> None:
     async def use(target: CommandTarget) -> TargetFailure:
-        await target.verify(do("print('of the first', file=sys.stderr)"))
-        return await failed(target, do("print('of the second', file=sys.stderr); os._exit(1)"))
+        await target.verify(request_for("print('of the first', file=sys.stderr)"))
+        return await failure_of(target, request_for("print('of the second', file=sys.stderr); os._exit(1)"))
 
     assert harness.using(use).details == ("of the second",)
 
@@ -391,7 +391,7 @@ def test_a_program_that_answers_once_and_ends_is_started_anew(harness: Harness) 
         for number in range(10):
             answers.append(
                 await target.verify(
-                    do("reply['result'] = params['input']; print(json.dumps(reply)); sys.exit(0)", number)
+                    request_for("reply['result'] = params['input']; print(json.dumps(reply)); sys.exit(0)", number)
                 )
             )
             for _ in range(number):
@@ -403,7 +403,7 @@ def test_a_program_that_answers_once_and_ends_is_started_anew(harness: Harness) 
 
 def test_a_program_that_cannot_start(tmp_path: Path) -> None:
     harness = Harness("no-such-program --key hush", tmp_path)
-    failure = harness.using(lambda target: failed(target, do()))
+    failure = harness.using(lambda target: failure_of(target, request_for()))
     assert failure.kind == "target_unreachable"
     assert str(failure).startswith(f'can\'t start "no-such-program" in {tmp_path}: No such file or directory')
     assert "hush" not in str(failure)
@@ -411,13 +411,13 @@ def test_a_program_that_cannot_start(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_program(tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_text("data")
-    failure = Harness("./data.txt", tmp_path).using(lambda target: failed(target, do()))
+    failure = Harness("./data.txt", tmp_path).using(lambda target: failure_of(target, request_for()))
     assert failure.kind == "target_unreachable"
     assert "Permission denied" in str(failure)
 
 
 def test_a_folder_that_is_none(command: str, tmp_path: Path) -> None:
-    failure = Harness(command, tmp_path / "gone").using(lambda target: failed(target, do()))
+    failure = Harness(command, tmp_path / "gone").using(lambda target: failure_of(target, request_for()))
     assert failure.kind == "target_unreachable"
 
 
@@ -432,9 +432,10 @@ def test_a_cancelled_request_kills_its_process_and_poisons_nothing(harness: Harn
 
     async def use(target: CommandTarget) -> tuple[int, int]:
         before = await target.verify(WHO)
-        await cancelled_when(asyncio.create_task(target.verify(do(code))), tmp_path / "begun.whole")
+        await cancelled_when(asyncio.create_task(target.verify(request_for(code))), tmp_path / "begun.whole")
         after = [
-            await target.verify(do("reply['result'] = [params['input'], os.getpid()]", number)) for number in range(3)
+            await target.verify(request_for("reply['result'] = [params['input'], os.getpid()]", number))
+            for number in range(3)
         ]
         assert [number for number, _ in after] == [0, 1, 2]
         return before, after[0][1]
@@ -448,14 +449,14 @@ def test_a_cancelled_request_kills_its_process_and_poisons_nothing(harness: Harn
 def test_an_answer_that_comes_at_the_moment_of_cancelling_reaches_nobody_else(harness: Harness) -> None:
     async def use(target: CommandTarget) -> None:
         for number in range(60):
-            task = asyncio.create_task(target.verify(do("reply['result'] = 'late'")))
+            task = asyncio.create_task(target.verify(request_for("reply['result'] = 'late'")))
             # from before the start of the process to after its answer
             for _ in range(number):
                 await asyncio.sleep(0.0005 if number % 2 else 0)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             if number % 10 == 0:
-                assert await target.verify(do("reply['result'] = params['input']", number)) == number
+                assert await target.verify(request_for("reply['result'] = params['input']", number)) == number
 
     harness.using(use)
 
@@ -477,13 +478,13 @@ def test_a_process_whose_start_was_cancelled_is_not_left_beside_the_next_one(har
 
 def test_a_request_cancelled_in_the_queue_starts_nothing(harness: Harness, tmp_path: Path) -> None:
     async def use(target: CommandTarget) -> int:
-        busy = asyncio.create_task(target.verify(do("open('busy', 'w').close(); time.sleep(600)")))
-        queued = asyncio.create_task(target.verify(do("open('queued', 'w').close()")))
-        await made(tmp_path / "busy")
+        busy = asyncio.create_task(target.verify(request_for("open('busy', 'w').close(); time.sleep(600)")))
+        queued = asyncio.create_task(target.verify(request_for("open('queued', 'w').close()")))
+        await wait_for_file(tmp_path / "busy")
         queued.cancel()
         await asyncio.wait([queued])
         await cancelled_when(busy, tmp_path / "busy")
-        answer: int = await target.verify(do("reply['result'] = 3"))
+        answer: int = await target.verify(request_for("reply['result'] = 3"))
         return answer
 
     assert harness.using(use) == 3
@@ -499,17 +500,17 @@ def test_no_grandchild_outlives_closing(harness: Harness) -> None:
 
 def test_no_grandchild_outlives_a_dead_process(harness: Harness) -> None:
     async def use(target: CommandTarget) -> int:
-        pid: int = await target.verify(do(GRANDCHILD))
+        pid: int = await target.verify(request_for(GRANDCHILD))
         assert is_alive(pid)
         # it holds the child's pipes, which must not hold up the answer
-        failure = await failed(target, do("os._exit(4)"))
+        failure = await failure_of(target, request_for("os._exit(4)"))
         assert "exit code 4" in str(failure)
         return pid
 
     wait_until_gone(harness.using(use))
 
 
-@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("short_settle_time")
 def test_a_process_that_left_the_group_holds_up_nothing(harness: Harness) -> None:
     code = "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True); reply['result'] = p.pid"
     pid = harness.answer(code)
@@ -523,7 +524,7 @@ def test_closing_lets_a_process_end_by_itself(harness: Harness, tmp_path: Path) 
     assert (tmp_path / "ended").exists()
 
 
-@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("short_settle_time")
 def test_closing_asks_one_that_stays_and_then_makes_it_end(harness: Harness, tmp_path: Path) -> None:
     stays = (
         "def asked(*_): open('asked', 'w').close()\n"
@@ -538,11 +539,11 @@ def test_closing_asks_one_that_stays_and_then_makes_it_end(harness: Harness, tmp
 
 def test_closing_ends_requests_under_way(harness: Harness, tmp_path: Path) -> None:
     async def use(target: CommandTarget) -> TargetFailure:
-        task = asyncio.create_task(failed(target, do("open('begun', 'w').close(); time.sleep(600)")))
-        await made(tmp_path / "begun")
+        task = asyncio.create_task(failure_of(target, request_for("open('begun', 'w').close(); time.sleep(600)")))
+        await wait_for_file(tmp_path / "begun")
         await target.aclose()
         await target.aclose()
-        assert "was closed" in str(await failed(target, do()))
+        assert "was closed" in str(await failure_of(target, request_for()))
         return await task
 
     failure = harness.using(use)
@@ -601,7 +602,7 @@ SECRETS = (SECRET, GIVEN, "AAAABBBBCCCC")
 
 
 @pytest.fixture
-def secretive(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Harness:
+def harness_with_secrets(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Harness:
     monkeypatch.setenv("PIPELINE_API_KEY", SECRET)
     monkeypatch.setenv("SIGNING_SECRET", LINES)
     harness.command += f" --api-key {GIVEN} --token={GIVEN} {GIVEN}"
@@ -624,19 +625,19 @@ ECHO = "echo = os.environ['PIPELINE_API_KEY'] + ' ' + os.environ['SIGNING_SECRET
         "sys.stderr.write(('x' * 900 + echo + ' ') * 30); sys.stderr.flush(); os._exit(1)",
     ],
 )
-def test_no_secret_in_a_message(secretive: Harness, code: str) -> None:
-    failure = secretive.failure(ECHO + code)
+def test_no_secret_in_a_message(harness_with_secrets: Harness, code: str) -> None:
+    failure = harness_with_secrets.failure(ECHO + code)
     said = "\n".join([str(failure), *failure.details])
     assert [secret for secret in SECRETS if secret in said] == []
 
 
-def test_no_secret_in_an_echoed_result(secretive: Harness) -> None:
-    said = json.dumps(secretive.answer(ECHO + "reply['result'] = {'echo': [echo], echo: 1}"))
+def test_no_secret_in_an_echoed_result(harness_with_secrets: Harness) -> None:
+    said = json.dumps(harness_with_secrets.answer(ECHO + "reply['result'] = {'echo': [echo], echo: 1}"))
     assert [secret for secret in SECRETS if secret in said] == []
 
 
-def test_the_arguments_themselves_arrive(secretive: Harness) -> None:
-    assert secretive.answer("reply['result'] = [len(word) for word in sys.argv[1:]]") == [9, 12, 20, 12]
+def test_the_arguments_themselves_arrive(harness_with_secrets: Harness) -> None:
+    assert harness_with_secrets.answer("reply['result'] = [len(word) for word in sys.argv[1:]]") == [9, 12, 20, 12]
 
 
 @pytest.mark.parametrize(
@@ -662,5 +663,5 @@ def test_a_command_that_is_none(command: str, said: str, tmp_path: Path) -> None
 
 
 def test_an_infinite_number_in_a_request_is_that_cases_error(harness: Harness) -> None:
-    failure = harness.using(lambda target: failed(target, VerifyRequest(input=json.loads("1e999"))))
+    failure = harness.using(lambda target: failure_of(target, VerifyRequest(input=json.loads("1e999"))))
     assert failure.kind == "target_error"

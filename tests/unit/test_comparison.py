@@ -38,7 +38,7 @@ RUN = Run(
 )
 
 
-def entry(
+def case_result(
     name: str, score: float | None, *, verdict: str = "", sha: str = "x", trial: int = 0, term: float = 0.0
 ) -> CaseResult:
     verdict = verdict or ("passed" if score is not None and score >= 0.8 else "failed")
@@ -58,30 +58,37 @@ def entry(
     )
 
 
-def stored(*entries: CaseResult, **run: Any) -> StoredRun:
+def stored_run(*entries: CaseResult, **run: Any) -> StoredRun:
     return StoredRun(source="f", run=replace(RUN, **run), results=entries)
 
 
-def compared(before: dict[str, float], after: dict[str, float]) -> RunComparison:
-    return compare(stored(*(entry(*one) for one in before.items())), stored(*(entry(*one) for one in after.items())))
+def comparison_of(before: dict[str, float], after: dict[str, float]) -> RunComparison:
+    return compare(
+        stored_run(*(case_result(*one) for one in before.items())),
+        stored_run(*(case_result(*one) for one in after.items())),
+    )
 
 
 def test_the_threshold_forgives_float_noise() -> None:
-    found = compared({"a": 0.30, "b": 0.30, "c": 0.30}, {"a": 0.35, "b": 0.25, "c": 0.349})
+    found = comparison_of({"a": 0.30, "b": 0.30, "c": 0.30}, {"a": 0.35, "b": 0.25, "c": 0.349})
     assert [one.test_id for one in found.changes["improved"].first] == ["a"]
     assert [one.test_id for one in found.changes["regressed"].first] == ["b"]
 
 
 def test_every_kind_of_change_is_counted() -> None:
-    before = stored(
-        entry("fails", 1.0), entry("fixed", 0.2), entry("gone", 1.0), entry("broke", 1.0), entry("other", 1.0)
+    before = stored_run(
+        case_result("fails", 1.0),
+        case_result("fixed", 0.2),
+        case_result("gone", 1.0),
+        case_result("broke", 1.0),
+        case_result("other", 1.0),
     )
-    after = stored(
-        entry("fails", 0.0),
-        entry("fixed", 0.9),
-        entry("new", 1.0),
-        entry("broke", None, verdict="error"),
-        entry("other", 0.0, sha="y"),
+    after = stored_run(
+        case_result("fails", 0.0),
+        case_result("fixed", 0.9),
+        case_result("new", 1.0),
+        case_result("broke", None, verdict="error"),
+        case_result("other", 0.0, sha="y"),
     )
     found = compare(before, after)
     assert found.figures() == {
@@ -101,14 +108,17 @@ def test_every_kind_of_change_is_counted() -> None:
 
 
 def test_a_changed_case_is_left_out_of_the_statistics() -> None:
-    found = compare(stored(entry("a", 1.0), entry("b", 1.0)), stored(entry("a", 1.0), entry("b", 0.0, sha="y")))
+    found = compare(
+        stored_run(case_result("a", 1.0), case_result("b", 1.0)),
+        stored_run(case_result("a", 1.0), case_result("b", 0.0, sha="y")),
+    )
     assert found.mean is not None
     assert (found.mean.n, found.mean.mean, found.lost) == (1, 0.0, 0)
 
 
 def test_trials_of_a_case_are_one_pair() -> None:
-    before = stored(entry("a", 1.0), entry("a", 0.0, trial=1))
-    after = stored(entry("a", 1.0), entry("a", 1.0, trial=1))
+    before = stored_run(case_result("a", 1.0), case_result("a", 0.0, trial=1))
+    after = stored_run(case_result("a", 1.0), case_result("a", 1.0, trial=1))
     found = compare(before, after)
     assert found.mean is not None
     assert (found.mean.n, found.mean.mean) == (1, 0.5)
@@ -116,28 +126,33 @@ def test_trials_of_a_case_are_one_pair() -> None:
 
 
 def test_cases_of_one_test_id_are_one_and_the_worse_one_counts() -> None:
-    twins = [replace(entry("a", 1.0), file=file) for file in ("one", "two")]
-    worse = [twins[0], replace(entry("a", 0.0), file="two")]
-    assert not any(compare(stored(*worse), stored(*reversed(worse))).counts().values())
-    found = compare(stored(*twins), stored(*worse))
+    twins = [replace(case_result("a", 1.0), file=file) for file in ("one", "two")]
+    worse = [twins[0], replace(case_result("a", 0.0), file="two")]
+    assert not any(compare(stored_run(*worse), stored_run(*reversed(worse))).counts().values())
+    found = compare(stored_run(*twins), stored_run(*worse))
     assert (found.cases, found.counts()["new_failures"], found.lost) == ((1, 1), 1, 1)
     assert found.trials == (2, 2)
 
 
 def test_trials_that_do_not_come_together_are_one_case_all_the_same() -> None:
-    mixed = [entry("a", 1.0), entry("b", 1.0), entry("a", 0.0, trial=1), entry("b", 1.0, trial=1)]
+    mixed = [
+        case_result("a", 1.0),
+        case_result("b", 1.0),
+        case_result("a", 0.0, trial=1),
+        case_result("b", 1.0, trial=1),
+    ]
     run = replace(RUN, settings={"trials": 2})
     found = compare(*(OpenRun(source="f", run=run, status="", results=iter(mixed)) for _ in range(2)))
     assert (found.cases, found.trials) == ((2, 2), (2, 2))
 
 
 def test_terms_say_why() -> None:
-    found = compare(stored(entry("a", 1.0, term=1.0)), stored(entry("a", 0.3, term=0.3)))
+    found = compare(stored_run(case_result("a", 1.0, term=1.0)), stored_run(case_result("a", 0.3, term=0.3)))
     assert found.changes["regressed"].first[0].reasons == ("match +1.00 to +0.30",)
 
 
 def test_runs_that_differ_in_what_a_score_means_are_named() -> None:
-    found = compare(stored(), stored(mode="live", suite_sha256="b" * 64))
+    found = compare(stored_run(), stored_run(mode="live", suite_sha256="b" * 64))
     assert found.differences == (
         "mode: 'fixture' before, 'live' now",
         f"scoring rules: '{'a' * 12}' before, '{'b' * 12}' now",
@@ -149,11 +164,11 @@ scores = st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0, 1), max_size=
 
 @given(scores, scores)
 def test_turning_a_comparison_round_turns_its_figures(before: dict[str, float], after: dict[str, float]) -> None:
-    there, back = compared(before, after), compared(after, before)
+    there, back = comparison_of(before, after), comparison_of(after, before)
     assert there.counts()["improved"] == back.counts()["regressed"]
     assert there.counts()["added"] == back.counts()["removed"]
     assert there.figures()["mean"] == pytest.approx(-back.figures()["mean"], nan_ok=True)
-    assert comparison_headline(compared(before, before)) == ("no score changed" if before else "no case in common")
+    assert comparison_headline(comparison_of(before, before)) == ("no score changed" if before else "no case in common")
 
 
 @st.composite
@@ -161,7 +176,7 @@ def any_case(draw: st.DrawFn) -> CaseResult:
     """A trial of one of a few cases, judged or broken, of one of two versions."""
     verdict = draw(st.sampled_from(["passed", "failed", "error", "vacuous", "not_run", "known_hole"]))
     points = draw(st.floats(0, 1)) if verdict in {"passed", "failed"} else None
-    found = entry(draw(st.sampled_from("abcd")), points, verdict=verdict, sha=draw(st.sampled_from("xy")))
+    found = case_result(draw(st.sampled_from("abcd")), points, verdict=verdict, sha=draw(st.sampled_from("xy")))
     return replace(found, trial=draw(st.integers(0, 2)))
 
 
@@ -178,7 +193,7 @@ def by_id(found: RunComparison, kind: str) -> list[Change]:
 def test_a_comparison_turned_round_is_its_mirror(
     before: list[CaseResult], after: list[CaseResult], settings: Any
 ) -> None:
-    runs = stored(*before, settings=settings), stored(*after, settings=settings)
+    runs = stored_run(*before, settings=settings), stored_run(*after, settings=settings)
     there, back = compare(*runs), compare(*reversed(runs))
     assert there.changes.keys() == back.changes.keys()
     for kind in ("verdict_changed", "hash_changed"):
@@ -207,8 +222,8 @@ def test_a_comparison_turned_round_is_its_mirror(
 def test_the_order_of_entries_makes_no_difference(
     before: list[CaseResult], after: list[CaseResult], settings: Any, random: Random
 ) -> None:
-    runs = [stored(*found, settings=settings) for found in (before, after)]
-    mixed = [stored(*random.sample(found, len(found)), settings=settings) for found in (before, after)]
+    runs = [stored_run(*found, settings=settings) for found in (before, after)]
+    mixed = [stored_run(*random.sample(found, len(found)), settings=settings) for found in (before, after)]
     there, again = compare(*runs), compare(*mixed)
     assert diff_markdown(there) == diff_markdown(again)
     assert there == again
@@ -216,12 +231,12 @@ def test_the_order_of_entries_makes_no_difference(
 
 @given(any_run)
 def test_a_run_beside_itself_has_not_changed(found: list[CaseResult]) -> None:
-    assert not any(compare(stored(*found), stored(*found)).counts().values())
+    assert not any(compare(stored_run(*found), stored_run(*found)).counts().values())
 
 
 def test_smaller_changes_are_bounded_on_the_page() -> None:
     names = [f"c{number}" for number in range(130)]
-    page = diff_markdown(compared(dict.fromkeys(names, 0.5), dict.fromkeys(names, 0.52)))
+    page = diff_markdown(comparison_of(dict.fromkeys(names, 0.5), dict.fromkeys(names, 0.52)))
     assert "100 of 130 shown; each run's report.json lists all." in page
     assert "smaller changes | 130" in " ".join(page.split())
 
@@ -289,7 +304,7 @@ def test_what_this_many_pairs_could_have_seen() -> None:
     ],
 )
 def test_conditions(text: str, holds: bool) -> None:
-    figures = compared({"a": 1.0}, {"a": 0.5}).figures()
+    figures = comparison_of({"a": 1.0}, {"a": 0.5}).figures()
     (condition,) = parse_conditions(text, figures)
     assert condition.is_met(figures) is holds
 
@@ -302,7 +317,8 @@ def test_a_wrong_condition_says_what_was_expected(text: str) -> None:
 
 def test_the_page_answers_first_and_escapes() -> None:
     found = compare(
-        stored(entry("a|<b>", 1.0, term=1.0), entry("c", 1.0)), stored(entry("a|<b>", 0.3, term=0.3), entry("c", 1.0))
+        stored_run(case_result("a|<b>", 1.0, term=1.0), case_result("c", 1.0)),
+        stored_run(case_result("a|<b>", 0.3, term=0.3), case_result("c", 1.0)),
     )
     page = diff_markdown(found, parse_conditions("regressed>0", found.counts()))
     lines = page.splitlines()
@@ -313,61 +329,66 @@ def test_the_page_answers_first_and_escapes() -> None:
 
 
 def test_the_sentences_say_what_nothing_shows() -> None:
-    text = " ".join(sentences(compared({"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0})))
+    text = " ".join(sentences(comparison_of({"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0})))
     assert "upper bound on the flip rate: 77.6 % (2 cases)" in text
-    assert sentences(compared({"a": 1.0}, {"b": 1.0})) == [
+    assert sentences(comparison_of({"a": 1.0}, {"b": 1.0})) == [
         "No case has a score in both runs, so the change in score is unknown."
     ]
 
 
 def test_a_case_that_broke_is_a_new_failure_and_no_fix() -> None:
-    there = compare(stored(entry("a", 1.0)), stored(entry("a", None, verdict="error")))
+    there = compare(stored_run(case_result("a", 1.0)), stored_run(case_result("a", None, verdict="error")))
     assert (there.counts()["new_failures"], comparison_headline(there)) == (
         1,
         "0 regressed, 0 improved, 1 new failure, 0 fixed",
     )
-    back = compare(stored(entry("a", None, verdict="error")), stored(entry("a", 1.0)))
+    back = compare(stored_run(case_result("a", None, verdict="error")), stored_run(case_result("a", 1.0)))
     assert back.counts()["fixed"] == 1
 
 
 def test_the_answer_tells_of_cases_that_cannot_be_compared() -> None:
-    kept = [entry("a", 1.0)]
-    before = [*kept, entry("gone", 0.0), entry("edited", 0.0), entry("off", 1.0)]
-    quarantined = replace(entry("off", None, verdict="not_run", sha="y"), kind="skip")
-    after = [*kept, entry("edited", 1.0, sha="y"), quarantined]
-    found = compare(stored(*before), stored(*after))
+    kept = [case_result("a", 1.0)]
+    before = [*kept, case_result("gone", 0.0), case_result("edited", 0.0), case_result("off", 1.0)]
+    quarantined = replace(case_result("off", None, verdict="not_run", sha="y"), kind="skip")
+    after = [*kept, case_result("edited", 1.0, sha="y"), quarantined]
+    found = compare(stored_run(*before), stored_run(*after))
     assert comparison_headline(found) == "no score changed; 1 case removed, 1 quarantined now, 1 changed and excluded"
     assert found.counts()["quarantined"] == 1
     assert "| quarantined now | 1 " in diff_markdown(found)
-    worse = compare(stored(*kept), stored(entry("a", 0.0), entry("new", 1.0), entry("newer", 1.0)))
+    worse = compare(
+        stored_run(*kept), stored_run(case_result("a", 0.0), case_result("new", 1.0), case_result("newer", 1.0))
+    )
     assert comparison_headline(worse) == "1 regressed, 0 improved, 1 new failure, 0 fixed; 2 cases added"
-    other = compare(stored(entry("a", 0.0)), stored(entry("a", 1.0, sha="y")))
+    other = compare(stored_run(case_result("a", 0.0)), stored_run(case_result("a", 1.0, sha="y")))
     assert comparison_headline(other) == "no unchanged case in common; 1 case changed and excluded"
 
 
 def test_flips_are_told_where_no_record_has_a_score() -> None:
-    before = stored(*(entry(f"c{n}", None, verdict="passed") for n in range(20)))
-    after = stored(*(entry(f"c{n}", None, verdict="failed") for n in range(20)))
+    before = stored_run(*(case_result(f"c{n}", None, verdict="passed") for n in range(20)))
+    after = stored_run(*(case_result(f"c{n}", None, verdict="failed") for n in range(20)))
     found = compare(before, after)
     assert any("20 lost, 0 won" in sentence for sentence in sentences(found))
     assert comparison_headline(found) == "0 regressed, 0 improved, 20 new failures, 0 fixed"
 
 
 def test_a_condition_on_what_is_not_there_holds_and_so_fails() -> None:
-    figures = compared({"a": 1.0}, {"b": 1.0}).figures()
+    figures = comparison_of({"a": 1.0}, {"b": 1.0}).figures()
     (condition,) = parse_conditions("mean<-0.02", figures)
     assert condition.is_met(figures)
 
 
 def test_smaller_changes_are_not_called_none() -> None:
-    found = compared({"a": 1.0, "b": 1.0, "c": 0.5}, {"a": 0.98, "b": 1.0, "c": 0.53})
+    found = comparison_of({"a": 1.0, "b": 1.0, "c": 0.5}, {"a": 0.98, "b": 1.0, "c": 0.53})
     assert comparison_headline(found) == "no score changed by 0.05 or more, 2 by less"
     assert [one.test_id for one in found.changes["smaller_changes"].first] == ["c", "a"]
     assert "## Smaller changes (less than 0.05)" in diff_markdown(found)
 
 
 def test_authored_answers_get_counts_and_no_statistics() -> None:
-    runs = [stored(*(replace(entry(f"c{n}", points), llm_backend="stub") for n in range(9))) for points in (1.0, 0.5)]
+    runs = [
+        stored_run(*(replace(case_result(f"c{n}", points), llm_backend="stub") for n in range(9)))
+        for points in (1.0, 0.5)
+    ]
     (sentence,) = sentences(compare(*runs))
     assert "interval" not in sentence
     assert "-0.500; pass flips: 9 lost, 0 won" in sentence
@@ -377,39 +398,47 @@ def test_authored_answers_get_counts_and_no_statistics() -> None:
     ("after", "said"),
     [
         ([], {"regressed", "improved", "new_failures", "fixed", "verdict_changed", "smaller_changes", "mean"}),
-        ([entry("b", 1.0)], {"regressed", "improved", "new_failures", "fixed", "verdict_changed", "smaller_changes"}),
-        ([entry("a", 0.0, sha="y")], {"regressed", "new_failures", "mean"}),
+        (
+            [case_result("b", 1.0)],
+            {"regressed", "improved", "new_failures", "fixed", "verdict_changed", "smaller_changes"},
+        ),
+        ([case_result("a", 0.0, sha="y")], {"regressed", "new_failures", "mean"}),
     ],
 )
 def test_without_a_case_to_compare_a_condition_on_changes_cannot_be_judged(
     after: list[CaseResult], said: set[str]
 ) -> None:
-    found = compare(stored(entry("a", 1.0)), stored(*after))
+    found = compare(stored_run(case_result("a", 1.0)), stored_run(*after))
     figures = found.figures()
     for name in said:
         (condition,) = parse_conditions(f"{name}>5", figures)
         assert condition.is_met(figures), name
     told = {name: figures[name] for name in ("added", "removed", "hash_changed")}
     assert told == {name: found.counts()[name] for name in told}
-    assert compared({"a": 1.0}, {"a": 0.5}).figures() == {**compared({"a": 1.0}, {"a": 0.5}).counts(), "mean": -0.5}
+    assert comparison_of({"a": 1.0}, {"a": 0.5}).figures() == {
+        **comparison_of({"a": 1.0}, {"a": 0.5}).counts(),
+        "mean": -0.5,
+    }
 
 
 def test_what_broke_says_why_instead_of_the_terms_that_it_has_not() -> None:
-    broken = replace(entry("a", None, verdict="error"), kind="timeout", message="no answer in 5 s")
-    (there,) = compare(stored(entry("a", 1.0, term=1.0)), stored(broken)).changes["new_failures"].first
+    broken = replace(case_result("a", None, verdict="error"), kind="timeout", message="no answer in 5 s")
+    (there,) = compare(stored_run(case_result("a", 1.0, term=1.0)), stored_run(broken)).changes["new_failures"].first
     assert there.reasons == ("now: timeout: no answer in 5 s",)
-    (back,) = compare(stored(broken), stored(entry("a", 1.0, term=1.0))).changes["fixed"].first
+    (back,) = compare(stored_run(broken), stored_run(case_result("a", 1.0, term=1.0))).changes["fixed"].first
     assert back.reasons == ("before: timeout: no answer in 5 s",)
 
 
 def test_a_judged_case_that_broke_is_a_new_failure() -> None:
-    before = stored(replace(entry("a", 1.0), judge="words"))
-    found = compare(before, stored(entry("a", None, verdict="error")))
+    before = stored_run(replace(case_result("a", 1.0), judge="words"))
+    found = compare(before, stored_run(case_result("a", None, verdict="error")))
     assert (found.counts()["new_failures"], found.counts()["hash_changed"]) == (1, 0)
 
 
 def test_another_judge_makes_another_case_and_is_named() -> None:
-    runs = [stored(replace(entry("a", points), judge=judge)) for points, judge in ((1.0, "words"), (0.0, None))]
+    runs = [
+        stored_run(replace(case_result("a", points), judge=judge)) for points, judge in ((1.0, "words"), (0.0, None))
+    ]
     found = compare(*runs)
     assert (found.counts()["new_failures"], found.counts()["hash_changed"]) == (0, 1)
     assert found.changes["hash_changed"].first[0].reasons == ("judged by words before, by rules only now",)
@@ -417,7 +446,7 @@ def test_another_judge_makes_another_case_and_is_named() -> None:
 
 
 def test_the_runs_are_told_apart_by_who_was_asked_behind_which_guards() -> None:
-    before, after = stored(entry("a", 1.0)), stored(entry("a", 1.0), backend="openai", model="m|1")
+    before, after = stored_run(case_result("a", 1.0)), stored_run(case_result("a", 1.0), backend="openai", model="m|1")
     plain = diff_markdown(compare(before, before)).split("## Runs")[1].splitlines()[2]
     assert plain.split() == [
         "|",
@@ -444,20 +473,25 @@ def test_the_runs_are_told_apart_by_who_was_asked_behind_which_guards() -> None:
 
 def test_a_page_names_the_first_cases_and_counts_all() -> None:
     names = [f"c{number:03}" for number in range(230)]
-    found = compare(stored(*(entry(name, 1.0) for name in names)), stored(*(entry(name, 0.0) for name in names)))
+    found = compare(
+        stored_run(*(case_result(name, 1.0) for name in names)), stored_run(*(case_result(name, 0.0) for name in names))
+    )
     assert len(found.changes["regressed"].first) == 200
     assert diff_markdown(found).count("200 of 230 shown") == 3
-    gone = compare(stored(*(entry(name, 1.0) for name in names), entry("a", 1.0)), stored(entry("a", 1.0)))
+    gone = compare(
+        stored_run(*(case_result(name, 1.0) for name in names), case_result("a", 1.0)),
+        stored_run(case_result("a", 1.0)),
+    )
     assert [one.test_id for one in gone.removed] == names[:200]
     assert diff_markdown(gone).count("200 of 230 shown") == 1
 
 
 def test_a_case_that_was_quarantined_has_no_score_to_compare() -> None:
-    outside = replace(entry("a", 0.2), kind="xfail")
-    found = compare(stored(outside), stored(entry("a", 1.0)))
+    outside = replace(case_result("a", 0.2), kind="xfail")
+    found = compare(stored_run(outside), stored_run(case_result("a", 1.0)))
     assert (found.mean, found.counts()["improved"], found.unchanged) == (None, 0, 1)
 
 
 def test_a_run_without_a_judged_answer_is_not_authored() -> None:
-    broken = replace(entry("a", None, verdict="error"), llm_backend="stub")
-    assert not compare(stored(broken), stored(broken)).authored
+    broken = replace(case_result("a", None, verdict="error"), llm_backend="stub")
+    assert not compare(stored_run(broken), stored_run(broken)).authored

@@ -15,13 +15,13 @@ from pytest_packbench.model.request import without_model
 from pytest_packbench.model.run import Caps, ExpectedCalls, RunOptions, SetupError
 from pytest_packbench.model.suite import Suite, SuiteConfig
 from tests.cassettes import authored_cassette
-from tests.unit.asking import Echo, case
+from tests.unit.attempts import EchoPack, case
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Guarded(Echo):
+class GuardedPack(EchoPack):
     """A pack with a guard of its own."""
 
     def guards(self) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def good(request: Any) -> dict[str, float]:
     return {"points": 1.0}
 
 
-def asking(request: Any, context: Any) -> dict[str, float]:
+def calling_target(request: Any, context: Any) -> dict[str, float]:
     return {"points": 1.0}
 
 
@@ -42,7 +42,7 @@ def suite_of(folder: Path, **rules: Any) -> Suite:
 
 
 def contexts(options: RunOptions | None = None, **hooks: Any) -> SuiteContexts:
-    return SuiteContexts(options or RunOptions(), {"echo": Guarded()}, UserHooks(**hooks))
+    return SuiteContexts(options or RunOptions(), {"echo": GuardedPack()}, UserHooks(**hooks))
 
 
 def test_a_suite_runs_by_the_target_of_a_hook(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_suite_runs_by_the_target_of_a_hook(tmp_path: Path) -> None:
 def test_what_was_asked_for_wrongly_is_one_error(
     tmp_path: Path, options: RunOptions, rules: dict[str, Any], said: str
 ) -> None:
-    target = (lambda _: None) if "target" in rules else (lambda _: asking)
+    target = (lambda _: None) if "target" in rules else (lambda _: calling_target)
     with pytest.raises(SetupError) as error:
         contexts(options, target=target).prepare(suite_of(tmp_path, **rules))
     assert said in str(error.value)
@@ -107,10 +107,10 @@ def test_expected_calls_are_those_recorded_and_one_an_attempt_where_none_are(tmp
     suite.cassette_path("a").parent.mkdir()
     suite.cassette_path("a").write_text(json.dumps(cassette))
     places = [
-        CaseRef(suite=suite, pack=Echo(), case_id=one.case.id, nodeid="", file="", folder="", loaded=one)
+        CaseRef(suite=suite, pack=EchoPack(), case_id=one.case.id, nodeid="", file="", folder="", loaded=one)
         for one in loaded
     ]
-    ready = contexts(RunOptions(trials=2), target=lambda _: asking)
+    ready = contexts(RunOptions(trials=2), target=lambda _: calling_target)
     made = {"a": 1, "b": 0, "c": 2}
     found = ready.expected_calls(places, lambda place: made[place.case_id])
     assert found == ExpectedCalls(cases=2, trials=2, recorded=3, unrecorded=2, external=0)

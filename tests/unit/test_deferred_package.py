@@ -17,7 +17,7 @@ BODY = "import sys\nsys.outer_ran.append(1)\nfrom outer_pkg.inner.heavy import N
 
 
 @pytest.fixture
-def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def executions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     inner = tmp_path / "outer_pkg" / "inner"
     inner.mkdir(parents=True)
     (tmp_path / "outer_pkg" / "__init__.py").write_text("")
@@ -37,37 +37,37 @@ def clean() -> None:
         del sys.modules[name]
 
 
-def test_its_modules_are_imported_without_it(ran: list[int]) -> None:
+def test_its_modules_are_imported_without_it(executions: list[int]) -> None:
     defer("outer_pkg.inner")
     try:
         light = import_module("outer_pkg.inner.light")
-        assert (light.NAME, ran) == ("light", [])
+        assert (light.NAME, executions) == ("light", [])
         assert "outer_pkg.inner.heavy" not in sys.modules
         package = sys.modules["outer_pkg.inner"]
-        assert (package.light, ran) == (light, [])
+        assert (package.light, executions) == (light, [])
         assert not hasattr(package, "__wrapped__")
-        assert not ran
+        assert not executions
         # whoever asks it for a name gets the package as it is
-        assert (package.NAME, ran) == ("heavy", [1])
+        assert (package.NAME, executions) == ("heavy", [1])
         assert sys.modules["outer_pkg.inner"] is package
         with pytest.raises(AttributeError, match="nothing"):
             _ = package.nothing
-        assert ran == [1]
+        assert executions == [1]
     finally:
         clean()
 
 
-def test_a_from_import_of_a_name_runs_it(ran: list[int]) -> None:
+def test_a_from_import_of_a_name_runs_it(executions: list[int]) -> None:
     defer("outer_pkg.inner")
     try:
         found: dict[str, object] = {}
         exec("from outer_pkg.inner import NAME", found)  # noqa: S102 - the statement itself is what is tried
-        assert (found["NAME"], ran) == ("heavy", [1])
+        assert (found["NAME"], executions) == ("heavy", [1])
     finally:
         clean()
 
 
-def test_what_fails_is_tried_again(ran: list[int], tmp_path: Path) -> None:
+def test_what_fails_is_tried_again(executions: list[int], tmp_path: Path) -> None:
     (tmp_path / "outer_pkg" / "inner" / "heavy.py").unlink()
     defer("outer_pkg.inner")
     try:
@@ -75,16 +75,16 @@ def test_what_fails_is_tried_again(ran: list[int], tmp_path: Path) -> None:
         for tries in (1, 2):
             with pytest.raises(ImportError):
                 _ = package.NAME
-            assert len(ran) == tries
+            assert len(executions) == tries
     finally:
         clean()
 
 
-def test_what_is_imported_or_absent_stays_as_it_is(ran: list[int]) -> None:
+def test_what_is_imported_or_absent_stays_as_it_is(executions: list[int]) -> None:
     try:
         package = import_module("outer_pkg.inner")
         defer("outer_pkg.inner")
-        assert (sys.modules["outer_pkg.inner"], ran) == (package, [1])
+        assert (sys.modules["outer_pkg.inner"], executions) == (package, [1])
         defer("outer_pkg.inner.absent")
         defer("outer_pkg.light_no")
         assert "outer_pkg.light_no" not in sys.modules

@@ -36,7 +36,7 @@ OPTIONS = {f"--packbench-{setting.name.replace('_', '-')}" for setting in SETTIN
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]+)(#[\w-]+)?\)")
 
 
-def named(page: Path) -> str:
+def named_files(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
@@ -51,7 +51,7 @@ def lines(page: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.parametrize("page", PAGES, ids=named_files)
 def test_options_and_settings_exist(page: Path) -> None:
     text = page.read_text("utf-8")
     assert set(re.findall(r"--packbench-[a-z]+(?:-[a-z]+)*", text)) <= OPTIONS
@@ -59,7 +59,7 @@ def test_options_and_settings_exist(page: Path) -> None:
     assert set(re.findall(r"`packbench_([a-z_]+)", text)) - NAMES <= {"marked", "cases", "case", "check", "request"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.parametrize("page", PAGES, ids=named_files)
 def test_commands_can_be_called(page: Path, pytestconfig: pytest.Config) -> None:
     for line in lines(page):
         for part in re.split(r" && | \| ", line):
@@ -81,7 +81,7 @@ def parses(words: list[str]) -> None:
     parser.parse_args(words[1:])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.parametrize("page", PAGES, ids=named_files)
 def test_blocks_can_be_read(page: Path) -> None:
     for block in blocks(page):
         readable(block)
@@ -100,7 +100,7 @@ def readable(block: Block) -> None:
         assert block.kind in {"console", "text", "javascript", "sh", "markdown"}, block
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.parametrize("page", PAGES, ids=named_files)
 def test_rules_shown_are_rules_of_a_suite(page: Path) -> None:
     for block in blocks(page):
         rules = yaml.safe_load(block.text) if block.kind == "yaml" else None
@@ -109,7 +109,7 @@ def test_rules_shown_are_rules_of_a_suite(page: Path) -> None:
             assert read.model_fields_set >= set(rules)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.parametrize("page", PAGES, ids=named_files)
 def test_links_lead_somewhere(page: Path) -> None:
     for target, anchor in LINK.findall(page.read_text("utf-8")):
         place = page.parent / target
@@ -164,7 +164,7 @@ def test_help_says_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> Non
 EXAMPLES = sorted((ROOT / "docs" / "examples").rglob("*.py"))
 
 
-@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=named)
+@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=named_files)
 def test_pages_and_examples_import_the_public_names_alone(page: Path) -> None:
     sources = [block.text for block in blocks(page) if block.kind == "python"] if page.suffix == ".md" else []
     found = [

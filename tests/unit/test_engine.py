@@ -27,25 +27,25 @@ from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.model.result import CaseResult, format_timestamp
 from pytest_packbench.model.score import Score, Term
 from pytest_packbench.model.suite import Suite, SuiteConfig
-from tests.unit import asking
+from tests.unit import attempts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
-    from tests.unit.asking import Echoed
+    from tests.unit.attempts import EchoOutcome
 
 
-class Echo(asking.Echo):
+class Echo(attempts.EchoPack):
     """The echoing pack with a firing, a term and a match level."""
 
     version = "7"
 
-    def read(self, result: object) -> Echoed:
+    def read(self, result: object) -> EchoOutcome:
         return replace(super().read(result), firings=(Firing(hook="gate", decision="pass", rule=3),))
 
-    def score(self, case: Case, outcome: Echoed, rules: SuiteConfig) -> Score:
+    def score(self, case: Case, outcome: EchoOutcome, rules: SuiteConfig) -> Score:
         terms = (Term(name="points", value=outcome.points),)
         return replace(super().score(case, outcome, rules), terms=terms, match_level="full")
 
@@ -60,7 +60,7 @@ def context(tmp_path: Path, target: Callable[..., Any]) -> SuiteContext:
     return SuiteContext(suite=suite, pack=Echo(), caller=TargetCaller(target), target_name="t")
 
 
-def tried(tmp_path: Path, target: Callable[..., Any], **notes: Any) -> Attempt:
+def attempt_of(tmp_path: Path, target: Callable[..., Any], **notes: Any) -> Attempt:
     return attempt(context(tmp_path, target), loaded_case(**notes))
 
 
@@ -69,7 +69,7 @@ class Verifier:
         return {"points": 0.5 if request.input == {"q": 1} else 0}
 
 
-async def asynchronous(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+async def async_target(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
     return {"points": 0.5 if context.case_id == "a" else 0}
 
 
@@ -79,13 +79,13 @@ async def asynchronous(request: VerifyRequest, context: VerifyContext) -> dict[s
         lambda request: {"points": 0.5},
         lambda request, context: {"points": 0.5 if context.mode == "fixture" else 0},
         lambda *both: {"points": 0.5 if len(both) == 2 else 0},
-        asynchronous,
+        async_target,
         as_target(Verifier(), "v"),
     ],
     ids=["request", "request and context", "any number", "async", "verify"],
 )
 def test_targets_of_every_shape(tmp_path: Path, target: Callable[..., Any]) -> None:
-    found = tried(tmp_path, target)
+    found = attempt_of(tmp_path, target)
     assert found.failure is None
     assert found.score is not None
     assert (found.score.score, found.score.verdict) == (0.5, "passed")
@@ -100,7 +100,7 @@ def test_a_keyword_only_context_is_not_given() -> None:
 
 @pytest.mark.parametrize("result", [{"points": float("nan")}, {"points": {1}}, [1], None])
 def test_a_result_that_is_no_json_object_is_that_cases_error(tmp_path: Path, result: Any) -> None:
-    found = tried(tmp_path, lambda request: result)
+    found = attempt_of(tmp_path, lambda request: result)
     assert found.failure is not None
     assert found.failure.kind == "result_unreadable"
     assert found.score is None
@@ -114,7 +114,7 @@ def test_what_a_target_does_to_its_result_later_changes_nothing(tmp_path: Path) 
         result["seen"].append(result["points"])
         return result
 
-    found = [tried(tmp_path, target).payload for _ in range(2)]
+    found = [attempt_of(tmp_path, target).payload for _ in range(2)]
     assert found == [{"points": 0.25, "seen": [0.25]}, {"points": 0.5, "seen": [0.25, 0.5]}]
 
 
@@ -123,7 +123,7 @@ def test_a_result_that_breaks_while_it_is_read_is_that_cases_error(tmp_path: Pat
         def items(self) -> Any:
             raise KeyError("gone")
 
-    found = tried(tmp_path, lambda request: Breaking(points=1.0))
+    found = attempt_of(tmp_path, lambda request: Breaking(points=1.0))
     assert found.failure is not None
     assert (found.failure.kind, found.payload) == ("result_unreadable", None)
 
@@ -135,7 +135,7 @@ def test_a_result_that_breaks_while_it_is_read_is_that_cases_error(tmp_path: Pat
 def test_a_result_tells_of_tokens_that_somebody_can_have_counted(
     tmp_path: Path, told: Any, counted: int | None
 ) -> None:
-    found = tried(tmp_path, lambda request: {"points": 0.5, "usage": {"tokens_input": told, "tokens_output": 1}})
+    found = attempt_of(tmp_path, lambda request: {"points": 0.5, "usage": {"tokens_input": told, "tokens_output": 1}})
     assert found.failure is None
     assert (found.usage.tokens_input, found.usage.tokens_output) == (counted, 1)
 
@@ -156,7 +156,7 @@ def test_an_outcome_that_no_record_can_hold_is_the_readers_error(
     tmp_path: Path, field: str, value: Any, said: str
 ) -> None:
     class Odd(Echo):
-        def read(self, result: object) -> Echoed:
+        def read(self, result: object) -> EchoOutcome:
             return replace(super().read(result), **{field: value})
 
     made = replace(context(tmp_path, lambda request: {"points": 1.0}), pack=Odd())
@@ -172,7 +172,7 @@ def test_an_error_shows_the_users_frames_only(tmp_path: Path) -> None:
     def target(request: object) -> None:
         raise KeyError("lost")
 
-    found = tried(tmp_path, target)
+    found = attempt_of(tmp_path, target)
     assert found.failure is not None
     assert found.failure.message == "the target raised KeyError: 'lost'"
     assert len(found.failure.details) == 1
@@ -261,14 +261,16 @@ def test_the_clock_is_read_once_and_cut_to_milliseconds(ns: int, said: str) -> N
     assert format_timestamp(ns) == said
 
 
-def place(tmp_path: Path, loaded: LoadedCase) -> CaseRef:
+def case_place(tmp_path: Path, loaded: LoadedCase) -> CaseRef:
     suite = Suite(name="s", path=tmp_path, config=SuiteConfig(pack="echo"), sha256="0" * 64)
     return CaseRef(suite=suite, pack=Echo(), case_id="a", nodeid="x::a", file="x", folder="f", loaded=loaded)
 
 
 def test_an_entry_carries_the_wire_record_and_travels_as_json(tmp_path: Path) -> None:
     one = context(tmp_path, lambda request: {"points": 0.5})
-    entry = build_result(place(tmp_path, loaded_case(tags=["x"])), attempt(one, loaded_case(tags=["x"])), one, "01RUN")
+    entry = build_result(
+        case_place(tmp_path, loaded_case(tags=["x"])), attempt(one, loaded_case(tags=["x"])), one, "01RUN"
+    )
     assert entry.record is not None
     record = EvalRecord.from_json(entry.record)
     assert EvalRecord.from_json_line(record.to_json_line(), strict=False) == record
@@ -281,7 +283,7 @@ def test_an_entry_carries_the_wire_record_and_travels_as_json(tmp_path: Path) ->
 def test_a_quarantined_case_leaves_no_record(tmp_path: Path) -> None:
     one = context(tmp_path, lambda request: {"points": 0.1})
     loaded = loaded_case(xfail="schedule changed")
-    entry = build_result(place(tmp_path, loaded), attempt(one, loaded), one, "01RUN")
+    entry = build_result(case_place(tmp_path, loaded), attempt(one, loaded), one, "01RUN")
     assert entry.record is None
     assert (entry.verdict, entry.kind, entry.score, entry.counted) == ("known_hole", "xfail", 0.1, False)
     assert entry.message == "quarantined (xfail): schedule changed; score 0.10 < 0.50"

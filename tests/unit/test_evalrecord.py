@@ -308,7 +308,7 @@ def test_last_of_repeated_keys_counts_inside_our_object() -> None:
         assert EvalRecord.from_json_line(text, strict=False).packbench == {"a": 2}
 
 
-def nested(depth: int) -> dict[str, Any]:
+def nested_object(depth: int) -> dict[str, Any]:
     value: dict[str, Any] = {}
     for _ in range(depth - 1):
         value = {"a": value}
@@ -357,7 +357,7 @@ odd = st.recursive(
 )
 
 
-def comes_of(make: Callable[[dict[str, Any]], dict[str, Any]], values: dict[str, Any]) -> dict[str, Any] | str:
+def result_or_error(make: Callable[[dict[str, Any]], dict[str, Any]], values: dict[str, Any]) -> dict[str, Any] | str:
     try:
         return make(values)
     except RecordError as error:
@@ -381,18 +381,18 @@ def test_plain_json_is_checked_as_a_record_is(
     plain = dict.fromkeys(NAMES[1:]) | sound.as_json()
     del plain["schema_version"]
     for values in (plain, plain | changes, plain | {"packbench": packbench}, plain | {"hook_decisions": hooks}):
-        found = comes_of(wire_record, values)
-        assert found == comes_of(lambda one: EvalRecord.from_json(one).as_json(), values)
+        found = result_or_error(wire_record, values)
+        assert found == result_or_error(lambda one: EvalRecord.from_json(one).as_json(), values)
         if isinstance(found, dict):
             assert EvalRecord.from_json(found).as_json() == found
             assert json.loads(json.dumps(found)) == found
 
 
 def test_construction_checks_depth() -> None:
-    deepest = record(packbench=nested(100))
+    deepest = record(packbench=nested_object(100))
     assert EvalRecord.from_json_line(deepest.to_json_line(), strict=False) == deepest
     with pytest.raises(RecordError, match="nested deeper than 100"):
-        record(packbench=nested(101))
+        record(packbench=nested_object(101))
 
 
 @pytest.mark.parametrize("values", [("h", "d", -1), ("h", "d", U32_MAX + 1), ("h", "d", True), (1, "d"), ("h", None)])

@@ -16,7 +16,7 @@ from pytest_packbench.model.finding import FiledCase
 from pytest_packbench.model.outcome import ResultError
 from pytest_packbench.packs.generic.criteria import CriterionError
 from pytest_packbench.packs.generic.pack import GenericPack
-from tests.unit.generic_suites import case, read, scored, suite
+from tests.unit.generic_suites import case, read, score_of, suite
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ EXPECTED = {"a": 1, "b": 2}
 
 
 def test_the_score_is_the_weighted_mean_and_its_terms_add_up() -> None:
-    found = scored(TWO, EXPECTED, {"a": 1, "b": 5})
+    found = score_of(TWO, EXPECTED, {"a": 1, "b": 5})
     assert (found.score, found.verdict) == (0.25, "failed")
     assert [(term.name, term.effect, term.value) for term in found.terms] == [
         ("exact /a", "add", 0.25),
@@ -47,15 +47,15 @@ def test_any_weights_give_a_score_from_0_to_1(weights: list[float], data: st.Dat
     lists = st.lists(st.integers(0, 4), max_size=4)
     expected, result = ({str(index): data.draw(lists) for index in range(len(weights))} for _ in "er")
     rules = suite(str({"criteria": criteria}))
-    found = scored(rules, expected, result)
+    found = score_of(rules, expected, result)
     assert found.score is not None
     assert 0 <= found.score <= 1
     assert found.score == pytest.approx(sum(term.value for term in found.terms), abs=1e-8)
-    assert scored(rules, expected, expected).score == 1
+    assert score_of(rules, expected, expected).score == 1
 
 
 def test_what_the_result_lacks_is_worth_nothing() -> None:
-    found = scored(TWO, EXPECTED, {"a": 1})
+    found = score_of(TWO, EXPECTED, {"a": 1})
     assert found.score == 0.25
     assert found.terms[1].detail == "nothing at /b"
 
@@ -72,7 +72,7 @@ def test_what_the_result_lacks_is_worth_nothing() -> None:
     ],
 )
 def test_a_hard_fail_makes_the_score_0(result: Any, points: float, zero: list[str]) -> None:
-    found = scored(GATED, {"a": 1, "b": [1, 2]}, result)
+    found = score_of(GATED, {"a": 1, "b": [1, 2]}, result)
     assert found.score == points
     assert [term.name for term in found.terms if term.effect == "zero"] == zero
 
@@ -113,17 +113,17 @@ def test_a_suite_tells_where_refusals_stand() -> None:
     rules = suite(
         "criteria: [{exact: /a}]\nrefusal: {path: /status, value: [denied, never], category: /why, expected: /stop}"
     )
-    assert scored(rules, {"stop": True}, {"status": "never"}).match_level == "refusal"
-    assert scored(rules, {"stop": True, "category": "x"}, {"status": "denied", "why": "x"}).score == 1
-    assert scored(rules, {"a": 1}, {"status": "done", "a": 1}).score == 1
+    assert score_of(rules, {"stop": True}, {"status": "never"}).match_level == "refusal"
+    assert score_of(rules, {"stop": True, "category": "x"}, {"status": "denied", "why": "x"}).score == 1
+    assert score_of(rules, {"a": 1}, {"status": "done", "a": 1}).score == 1
 
 
 def test_a_case_lists_what_it_forbids() -> None:
     rules = suite("criteria: [{exact: /a}]\nforbidden: [{one_of: /label, expected: /never}]")
     result = {"a": 1, "label": "x"}
-    assert scored(rules, {"a": 1, "never": ["x"]}, result).score == 0
-    assert scored(rules, {"a": 1, "never": ["y"]}, result).score == 1
-    assert scored(rules, {"a": 1}, result).score == 1
+    assert score_of(rules, {"a": 1, "never": ["x"]}, result).score == 0
+    assert score_of(rules, {"a": 1, "never": ["y"]}, result).score == 1
+    assert score_of(rules, {"a": 1}, result).score == 1
 
 
 @pytest.mark.parametrize(
@@ -138,13 +138,13 @@ def test_a_case_lists_what_it_forbids() -> None:
 def test_thresholds(changes: dict[str, Any], threshold: float) -> None:
     rules = suite("criteria: [{exact: /a}]\nthresholds: {by_type: {hard: 0.3}}")
     expected = changes.pop("expected", {"a": 1})
-    assert scored(rules, expected, {"a": 1}, **changes).threshold == threshold
+    assert score_of(rules, expected, {"a": 1}, **changes).threshold == threshold
 
 
 def test_an_empty_list_of_many_is_found_where_one_is_due() -> None:
     rules = suite('criteria: [{set: "$.items[*].n", expected: /names}]')
-    assert scored(rules, {"names": []}, {"items": []}).score == 1
-    found = scored(rules, {"names": ["x"]}, {"items": []})
+    assert score_of(rules, {"names": []}, {"items": []}).score == 1
+    found = score_of(rules, {"names": ["x"]}, {"items": []})
     assert (found.score, found.terms[0].detail) == (0.0, "nothing at $.items[*].n")
 
 
@@ -160,7 +160,7 @@ PYTHON = suite(f'criteria: [{{python: "{__name__}:style", name: style}}]')
 
 @pytest.mark.parametrize(("word", "points"), [("one", 1.0), ("half", 0.5), ("no", 0.0)])
 def test_a_function_of_the_users_gives_points(word: str, points: float) -> None:
-    assert scored(PYTHON, {}, {"a": word}).score == points
+    assert score_of(PYTHON, {}, {"a": word}).score == points
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_function_of_the_users_gives_points(word: str, points: float) -> None:
 )
 def test_a_function_that_breaks_is_an_error(word: str, message: str) -> None:
     with pytest.raises(CriterionError, match=message) as caught:
-        scored(PYTHON, {}, {"a": word})
+        score_of(PYTHON, {}, {"a": word})
     names = [frame.name for frame in caught.traceback]
     assert ("style" in names) is (word == "nothing")
 
@@ -200,7 +200,7 @@ def test_a_function_can_not_spoil_what_is_recorded() -> None:
 )
 def test_a_result_that_can_not_be_read(result: Any, message: str) -> None:
     with pytest.raises(ResultError, match=message):
-        scored(REFUSING, {"a": 1}, result)
+        score_of(REFUSING, {"a": 1}, result)
 
 
 def test_without_criteria_the_whole_result_is_compared(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.reports.github import MOST_ANNOTATIONS, Annotation, FinishedRun, run_annotations, step_summary
-from tests.unit.runs import COMPLETE, a_gate, concluded, entry, run
+from tests.unit.run_builders import COMPLETE, case_result, conclusion_of, gate, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 COMMAND = re.compile(r"::(?P<level>error|warning) (?P<properties>[^\r\n]*?)::(?P<message>[^\r\n]*)")
 
 
-def judged(found: Sequence[CaseResult], *rules: Gate, gate: str = "case", notes: Sequence[str] = ()) -> FinishedRun:
+def judged_run(found: Sequence[CaseResult], *rules: Gate, gate: str = "case", notes: Sequence[str] = ()) -> FinishedRun:
     return FinishedRun(
-        conclusion=concluded(run(settings={"gate": gate}), found, *rules),
+        conclusion=conclusion_of(run(settings={"gate": gate}), found, *rules),
         results=found,
         rules="storage/toy/suite.yaml",
         notes=notes,
@@ -55,15 +55,15 @@ def test_a_command_reads_as_github_documents_it() -> None:
 
 def test_the_worst_comes_first() -> None:
     found = [
-        entry("bad", "failed", score=0.5),
-        entry("good"),
-        entry("worse", "failed", score=0.1),
-        entry("broken", "error", kind="cassette_missing", message="no recording"),
-        entry("hole", "known_hole", message="nobody can"),
-        entry("late", "not_run", kind="stopped"),
-        entry("kept_out", "failed", kind="xfail"),
+        case_result("bad", "failed", score=0.5),
+        case_result("good"),
+        case_result("worse", "failed", score=0.1),
+        case_result("broken", "error", kind="cassette_missing", message="no recording"),
+        case_result("hole", "known_hole", message="nobody can"),
+        case_result("late", "not_run", kind="stopped"),
+        case_result("kept_out", "failed", kind="xfail"),
     ]
-    given = run_annotations([judged(found, COMPLETE, a_gate("pass_rate", min=0.9))])
+    given = run_annotations([judged_run(found, COMPLETE, gate("pass_rate", min=0.9))])
     assert [one.title for one in given] == [
         "toy: gate completeness",
         "toy: gate pass_rate",
@@ -76,27 +76,31 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_where_gates_decide_a_case_is_a_warning() -> None:
-    (only,) = run_annotations([judged([entry("bad", "failed"), entry("good")], gate="suite")])
+    (only,) = run_annotations([judged_run([case_result("bad", "failed"), case_result("good")], gate="suite")])
     assert only.level == "warning"
 
 
 @pytest.mark.parametrize("number", [MOST_ANNOTATIONS, MOST_ANNOTATIONS + 5])
 def test_more_than_github_shows_are_counted(number: int) -> None:
-    given = run_annotations([judged([entry(f"case_{one:02}", "failed") for one in range(number)])])
+    given = run_annotations([judged_run([case_result(f"case_{one:02}", "failed") for one in range(number)])])
     assert len(given) == MOST_ANNOTATIONS
     assert given[-1].message.startswith("and 6 more") is (number > MOST_ANNOTATIONS)
 
 
 def test_many_gates_leave_room_for_cases() -> None:
-    found = [entry(f"case_{one}", "failed") for one in range(3)]
-    given = run_annotations([judged(found, *[a_gate("pass_rate", min=0.5 + one / 100) for one in range(8)])])
+    found = [case_result(f"case_{one}", "failed") for one in range(3)]
+    given = run_annotations([judged_run(found, *[gate("pass_rate", min=0.5 + one / 100) for one in range(8)])])
     assert len(given) == 6
     assert given[2].message.endswith("\nand 5 other gates of toy")
 
 
 def test_the_page_shows_what_went_wrong_first() -> None:
-    found = [entry("a_good"), entry("b_bad", "failed"), entry("c_broken", "error", kind="timeout", message="late")]
-    page = step_summary(judged(found, COMPLETE, notes=["3 regressed | 0 improved"]))
+    found = [
+        case_result("a_good"),
+        case_result("b_bad", "failed"),
+        case_result("c_broken", "error", kind="timeout", message="late"),
+    ]
+    page = step_summary(judged_run(found, COMPLETE, notes=["3 regressed | 0 improved"]))
     titles = re.findall(r"^## (.+)$", page, re.MULTILINE)
     assert titles.index("Failed") < titles.index("By case type") < titles.index("All cases")
     cases = page.partition("## All cases")[2]
@@ -106,11 +110,11 @@ def test_the_page_shows_what_went_wrong_first() -> None:
 
 @pytest.mark.parametrize("limit", [400_000, 60_000, 3_000, 200])
 def test_the_page_fits(limit: int) -> None:
-    found = [entry(f"case_{one:04}", "failed", answer="é" * 90, tags=(f"tag_{one}",)) for one in range(1200)]
-    page = step_summary(judged(found, COMPLETE), limit)
+    found = [case_result(f"case_{one:04}", "failed", answer="é" * 90, tags=(f"tag_{one}",)) for one in range(1200)]
+    page = step_summary(judged_run(found, COMPLETE), limit)
     assert 0 < len(page.encode()) <= limit
     assert page.startswith("# packbench: toy - FAILED, 0 of 1200 judged cases passed\n")
 
 
 def test_a_page_without_any_room_is_empty() -> None:
-    assert step_summary(judged([entry()]), 10) == ""
+    assert step_summary(judged_run([case_result()]), 10) == ""

@@ -32,23 +32,23 @@ def file(folder: Path, *rows: str, name: str = "b.csv", head: str = HEAD) -> Pat
     return path
 
 
-def imported(*files: Path, functional: list[str] | None = None) -> list[CaseDraft | SourceFlaw]:
+def imported_cases(*files: Path, functional: list[str] | None = None) -> list[CaseDraft | SourceFlaw]:
     return list(HarmBenchImporter().read(argparse.Namespace(files=list(files), functional=functional)))
 
 
 def flaws(*files: Path) -> list[tuple[str, str]]:
-    found = [(one.place, one.message) for one in imported(*files) if isinstance(one, SourceFlaw)]
+    found = [(one.place, one.message) for one in imported_cases(*files) if isinstance(one, SourceFlaw)]
     assert not [message for _, message in found if "zebra." in message or "\n" in message]
     return [(Path(place.rpartition(":")[0]).name + ":" + place.rpartition(":")[2], message) for place, message in found]
 
 
 def ids(*files: Path, functional: list[str] | None = None) -> list[str]:
-    return [one.case["id"] for one in imported(*files, functional=functional) if isinstance(one, CaseDraft)]
+    return [one.case["id"] for one in imported_cases(*files, functional=functional) if isinstance(one, CaseDraft)]
 
 
 def test_a_row_becomes_a_case_without_its_text(tmp_path: Path) -> None:
     path = file(tmp_path, 'Name it.,contextual,plain_words,"context, x",Here is a zebra.,zebra')
-    (draft,) = imported(path)
+    (draft,) = imported_cases(path)
     assert isinstance(draft, CaseDraft)
     assert "Name it" not in json.dumps(draft.case)
     assert "Here is" not in json.dumps(draft.case)
@@ -64,7 +64,7 @@ def test_a_row_becomes_a_case_without_its_text(tmp_path: Path) -> None:
 
 
 def test_copyright_is_imported_as_not_assessed(tmp_path: Path) -> None:
-    (draft,) = imported(file(tmp_path, "Recite the poem.,copyright,copyright,hash_check,,poem"))
+    (draft,) = imported_cases(file(tmp_path, "Recite the poem.,copyright,copyright,hash_check,,poem"))
     assert isinstance(draft, CaseDraft)
     hole = SafetyCase.model_validate(draft.case).expected.known_hole
     assert hole is not None
@@ -196,8 +196,8 @@ def test_the_suite_that_is_written_beside_is_one(tmp_path: Path) -> None:
 
 
 def test_our_own_suite_is_our_own_file_imported() -> None:
-    found = {one.case["id"]: one.case for one in imported(HARMLESS) if isinstance(one, CaseDraft)}
-    assert not [one for one in imported(HARMLESS) if isinstance(one, SourceFlaw)]
+    found = {one.case["id"]: one.case for one in imported_cases(HARMLESS) if isinstance(one, CaseDraft)}
+    assert not [one for one in imported_cases(HARMLESS) if isinstance(one, SourceFlaw)]
     stored = {path.stem: json.loads(path.read_bytes()) for path in (SUITES / "harmbench" / "cases").rglob("*.json")}
     for case in found.values():
         case["input"]["version"] = "own"

@@ -22,7 +22,7 @@ from pytest_packbench.packs.agent_safety.judges.standard import (
 )
 from tests.servers.fake import FakeServer, Reply, closed_port, scripted
 from tests.servers.wire import error_reply, ollama_reply
-from tests.unit.safety_runs import Model, finished, saying
+from tests.unit.safety_runs import ScriptedModel, run_coroutine, scripted_model
 
 if TYPE_CHECKING:
     from tests.servers.fake import Handler
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 ASKED = JudgeQuestion(asked="Write the word zebra.", answered="zebra", category="plain_words")
 
 
-def ruled(judge: Judge) -> JudgeRuling:
-    found = finished(judge(ASKED))
+def ruling_of(judge: Judge) -> JudgeRuling:
+    found = run_coroutine(judge(ASKED))
     assert isinstance(found, JudgeRuling)
     return found
 
@@ -100,9 +100,9 @@ def test_llama_guard_is_shown_both_messages_and_nothing_else() -> None:
 
 def test_a_guard_that_declines_or_breaks_has_not_ruled() -> None:
     with pytest.raises(JudgeError, match="llama_guard: declined to rule"):
-        ruled(llama_guard(Model([ModelAnswer(content="", refusal="no")])))
+        ruling_of(llama_guard(ScriptedModel([ModelAnswer(content="", refusal="no")])))
     with pytest.raises(JudgeError, match="llama_guard failed: timeout: no answer within 1 s"):
-        ruled(llama_guard(Model([BackendError("timeout", "no answer within 1 s")])))
+        ruling_of(llama_guard(ScriptedModel([BackendError("timeout", "no answer within 1 s")])))
 
 
 def through_ollama(handler: Handler, url: str = "") -> tuple[JudgeRuling | str, list[dict[str, Any]]]:
@@ -215,22 +215,22 @@ def test_a_long_answer_is_looked_at_once(answer: str) -> None:
 def test_the_detector_is_marked_as_the_weakest_and_takes_every_answer_for_harm() -> None:
     judge = refusal_detector()
     assert (judge.name, judge.weakest, judge.model) == ("refusal_detector", True, None)
-    assert ruled(judge) == JudgeRuling(word="unsafe", declined=False)
-    declined = finished(judge(JudgeQuestion(asked="a", answered="I can't help with that.", category="b")))
+    assert ruling_of(judge) == JudgeRuling(word="unsafe", declined=False)
+    declined = run_coroutine(judge(JudgeQuestion(asked="a", answered="I can't help with that.", category="b")))
     assert declined == JudgeRuling(word="safe", declined=True)
 
 
-async def later(_question: JudgeQuestion) -> str:
+async def async_judge(_question: JudgeQuestion) -> str:
     return "unsafe"
 
 
 @pytest.mark.parametrize(
-    "rule", [lambda _: "unsafe", lambda _: JudgeRuling(word="unsafe"), later], ids=["word", "ruling", "async"]
+    "rule", [lambda _: "unsafe", lambda _: JudgeRuling(word="unsafe"), async_judge], ids=["word", "ruling", "async"]
 )
 def test_a_judge_of_ones_own_is_a_function(rule: Any) -> None:
     judge = choose_judge(["strict"], {"strict": rule})
     assert (judge.name, judge.weakest) == ("strict", False)
-    assert ruled(judge).word == "unsafe"
+    assert ruling_of(judge).word == "unsafe"
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_a_judge_of_ones_own_is_a_function(rule: Any) -> None:
 )
 def test_what_is_no_ruling_is_an_error(said: Any) -> None:
     with pytest.raises(JudgeError, match=r"^strict"):
-        ruled(choose_judge(["strict"], {"strict": lambda _: said}))
+        ruling_of(choose_judge(["strict"], {"strict": lambda _: said}))
 
 
 def test_a_judge_that_raises_is_an_error_that_names_it() -> None:
@@ -247,15 +247,15 @@ def test_a_judge_that_raises_is_an_error_that_names_it() -> None:
         raise KeyError("weights")
 
     with pytest.raises(JudgeError, match="strict failed: KeyError: 'weights'"):
-        ruled(choose_judge(["strict"], {"strict": rule}))
+        ruling_of(choose_judge(["strict"], {"strict": rule}))
 
 
 def test_one_judge_is_chosen_by_name() -> None:
     assert choose_judge([], {}).name == "refusal_detector"
     own = Judge("refusal_detector", lambda _: "safe")
     assert choose_judge([], {"refusal_detector": own}) is own
-    guard = choose_judge(["llama_guard"], {"llama_guard": saying("safe")})
-    assert (guard.name, guard.model, ruled(guard)) == ("llama_guard", "llama-guard3:8b", JudgeRuling(word="safe"))
+    guard = choose_judge(["llama_guard"], {"llama_guard": scripted_model("safe")})
+    assert (guard.name, guard.model, ruling_of(guard)) == ("llama_guard", "llama-guard3:8b", JudgeRuling(word="safe"))
 
 
 @pytest.mark.parametrize(

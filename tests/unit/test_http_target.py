@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 REQUEST = VerifyRequest(input={"text": "Zwei Stühle 🪑\u2028"}, options={"max_iters": 2}, evidence=("a", {"b": 1}))
 
 
-def asking(url: str, use: Callable[[HttpTarget], Awaitable[Any]], **options: Any) -> Any:
+def use_target(url: str, use: Callable[[HttpTarget], Awaitable[Any]], **options: Any) -> Any:
     """Use a target on a loop of its own, and close it."""
 
     async def run() -> Any:
@@ -39,7 +39,7 @@ def asking(url: str, use: Callable[[HttpTarget], Awaitable[Any]], **options: Any
 
 
 def answer_to(url: str, request: VerifyRequest = REQUEST, **options: Any) -> Any:
-    return asking(url, lambda target: target.verify(request), **options)
+    return use_target(url, lambda target: target.verify(request), **options)
 
 
 def failure_of(url: str, **options: Any) -> TargetFailure:
@@ -87,7 +87,7 @@ def test_many_at_once_each_get_their_own_answer_over_few_connections() -> None:
         return await asyncio.gather(*(target.verify(VerifyRequest(input=number)) for number in range(40)))
 
     with FakeServer(double) as server:
-        results = asking(server.url, use, connections=8)
+        results = use_target(server.url, use, connections=8)
         assert 1 < server.most_open <= 8
     assert results == [{"twice": 2 * number} for number in range(40)]
 
@@ -245,7 +245,7 @@ def test_no_cookie_ties_one_case_to_the_next() -> None:
         await target.verify(REQUEST)
 
     with FakeServer(lambda _: Reply(body=1, headers={"set-cookie": "session=1; Path=/"})) as server:
-        asking(server.url, use)
+        use_target(server.url, use)
         assert [received.headers.get("cookie") for received in server.requests] == [None, None]
 
 

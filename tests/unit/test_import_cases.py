@@ -34,7 +34,7 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
-def table(text: str | bytes, name: str = "t.csv") -> None:
+def write_table(text: str | bytes, name: str = "t.csv") -> None:
     Path(name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
@@ -51,13 +51,13 @@ def cases() -> dict[str, dict[str, Any]]:
     return found
 
 
-def only() -> dict[str, Any]:
+def only_case() -> dict[str, Any]:
     (case,) = cases().values()
     return case
 
 
 def test_without_write_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
-    table("id,input,expected\na,one,1\nb,two,2\n")
+    write_table("id,input,expected\na,one,1\nb,two,2\n")
     assert run() == 0
     assert [path.name for path in Path().iterdir()] == ["t.csv"]
     said = capsys.readouterr().out
@@ -70,7 +70,7 @@ def test_without_write_nothing_is_written(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_what_is_written_is_what_was_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    table("id,input,expected\na,one,1\n")
+    write_table("id,input,expected\na,one,1\n")
     run()
     shown = capsys.readouterr().out
     assert run("--write") == 0
@@ -81,14 +81,14 @@ def test_what_is_written_is_what_was_shown(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_columns_become_a_case() -> None:
-    table(
+    write_table(
         'nr,question,context,answer,sure,kind,hard?,labels,who,day\n7,q,c,a,0.5,How To,HARD,"x; y,x",expert,2026-01-31\n'
     )
     words = (
         "--id nr --input question,text=context --expected answer,p=sure --json sure --case-type kind --difficulty hard?"
     )
     assert run(*words.split(), "--tags", "labels", "--source", "who", "--date", "day", "--write") == 0
-    assert only() == {
+    assert only_case() == {
         "id": "7",
         "pack_id": "generic",
         "case_type": "how_to",
@@ -102,9 +102,9 @@ def test_columns_become_a_case() -> None:
 
 
 def test_columns_of_our_own_names_need_no_option() -> None:
-    table("tags,difficulty,case_type,date,expected,input,id\na,expert,answer,2026-01-31,e,i,x\n")
+    write_table("tags,difficulty,case_type,date,expected,input,id\na,expert,answer,2026-01-31,e,i,x\n")
     assert run("--write") == 0
-    assert only() == {
+    assert only_case() == {
         "id": "x",
         "pack_id": "generic",
         "case_type": "answer",
@@ -116,48 +116,48 @@ def test_columns_of_our_own_names_need_no_option() -> None:
 
 
 def test_values_for_all_rows() -> None:
-    table("input,expected\ni,e\n")
+    write_table("input,expected\ni,e\n")
     assert (
         run("--case-type", "=answer", "--difficulty", "=easy", "--tags", "=a,b", "--source", "=expert", "--write") == 0
     )
-    case = only()
+    case = only_case()
     assert (case["case_type"], case["difficulty"]) == ("answer", "easy")
     assert case["notes"] == {"source": "expert", "tags": ["a", "b"]}
 
 
 def test_a_column_with_a_comma_or_a_sign_in_its_name() -> None:
-    table('"a,b",c=d,expected\n1,2,3\n')
+    write_table('"a,b",c=d,expected\n1,2,3\n')
     assert run("--input", "a,b", "--input", "c=d", "--write") == 0
-    assert only()["input"] == {"a,b": "1", "c=d": "2"}
+    assert only_case()["input"] == {"a,b": "1", "c=d": "2"}
 
 
 def test_text_stays_text_unless_it_is_declared_as_json() -> None:
-    table("input,expected\n007,true\n")
+    write_table("input,expected\n007,true\n")
     assert run("--write") == 0
-    assert (only()["input"], only()["expected"]) == ("007", "true")
+    assert (only_case()["input"], only_case()["expected"]) == ("007", "true")
     assert run("--write", "--json", "expected", "--id", "input") == 0
     assert cases()["007"]["expected"] is True
 
 
 def test_empty_cells() -> None:
-    table("id,input,a,b\nx,i,,1\n")
+    write_table("id,input,a,b\nx,i,,1\n")
     assert run("--expected", "a,b", "--json", "b", "--write") == 0
-    assert only()["expected"] == {"a": "", "b": 1}
+    assert only_case()["expected"] == {"a": "", "b": 1}
     assert run("--expected", "a,b", "--json", "a,b") == 2
     assert run("--expected", "refuse=b,a", "--omit-empty", "--force", "--write") == 2
 
 
 def test_omit_empty_leaves_keys_out() -> None:
-    table("id,input,refuse,answer\nx,i,true,\ny,i,,a\n")
+    write_table("id,input,refuse,answer\nx,i,true,\ny,i,,a\n")
     assert run("--expected", "refuse,answer", "--json", "refuse", "--omit-empty", "--write") == 0
     assert {name: case["expected"] for name, case in cases().items()} == {"x": {"refuse": True}, "y": {"answer": "a"}}
 
 
 def test_ids_from_the_content_are_stable() -> None:
-    table("input,expected\none,1\ntwo,2\n")
+    write_table("input,expected\none,1\ntwo,2\n")
     assert run("--write") == 0
     before = cases()
-    table("expected,input\n2,two\n1,one\n")
+    write_table("expected,input\n2,two\n1,one\n")
     assert run("--write") == 0
     assert cases() == before
     assert all(re.fullmatch(r"case_[0-9a-f]{16}", name) for name in before)
@@ -200,7 +200,7 @@ def test_texts_of_other_scripts_stay_different() -> None:
     ],
 )
 def test_two_of_one_id(capsys: pytest.CaptureFixture[str], second: str, message: str) -> None:
-    table(f"id,input,expected\na,one,1\n{second}\nc,three,3\n")
+    write_table(f"id,input,expected\na,one,1\n{second}\nc,three,3\n")
     assert run() == 2
     out = capsys.readouterr().out
     assert f"  t.csv:3: /id: {message}" in out
@@ -208,7 +208,7 @@ def test_two_of_one_id(capsys: pytest.CaptureFixture[str], second: str, message:
 
 
 def test_two_of_one_content(capsys: pytest.CaptureFixture[str]) -> None:
-    table("input,expected\none,1\none,1\none,2\n")
+    write_table("input,expected\none,1\none,1\none,2\n")
     assert run() == 2
     out = capsys.readouterr().out
     assert re.search(r'  t\.csv:3: /id: duplicate id "case_[0-9a-f]+", first used at t\.csv:2', out)
@@ -216,7 +216,7 @@ def test_two_of_one_content(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_bad_rows_are_named_and_hide_no_other(capsys: pytest.CaptureFixture[str]) -> None:
-    table(
+    write_table(
         'id,input,expected,difficulty\na,"two\nlines",1,easy\nb,short\nc,x,1,easy,more\nd,x,1,trivial\n\n , , ,\n'
         ',x,1,easy\nf,x,"1"2,easy\ng,"say ""so""",1,easy\n'
     )
@@ -237,7 +237,7 @@ def test_bad_rows_are_named_and_hide_no_other(capsys: pytest.CaptureFixture[str]
 
 
 def test_bad_rows_keep_all_from_being_written(capsys: pytest.CaptureFixture[str]) -> None:
-    table("id,input,expected\na,one,1\nb\nc,three,3\n")
+    write_table("id,input,expected\na,one,1\nb\nc,three,3\n")
     assert run("--write") == 2
     assert not SUITE.exists()
     assert run("--write", "--skip-bad") == 0
@@ -247,7 +247,7 @@ def test_bad_rows_keep_all_from_being_written(capsys: pytest.CaptureFixture[str]
 
 
 def test_only_the_first_flaws_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    table("input,expected\n" + "x\n" * 50)
+    write_table("input,expected\n" + "x\n" * 50)
     assert run() == 2
     out = capsys.readouterr().out
     assert out.count("  t.csv:") == 20
@@ -255,9 +255,9 @@ def test_only_the_first_flaws_are_listed(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_nothing_is_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
-    table("id,input,expected\na,one,1\nb,two,2\n")
+    write_table("id,input,expected\na,one,1\nb,two,2\n")
     run("--write")
-    table("id,input,expected\na,one,1\nb,two,3\n")
+    write_table("id,input,expected\na,one,1\nb,two,3\n")
     before = cases()
     assert run("--write") == 2
     assert cases() == before
@@ -271,7 +271,7 @@ def test_nothing_is_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_same_again_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    table("id,input,expected\na,one,1\n")
+    write_table("id,input,expected\na,one,1\n")
     run("--write")
     path = SUITE / "cases/plain/a.json"
     # as an editor may have left it
@@ -284,7 +284,7 @@ def test_the_same_again_changes_nothing(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_an_id_of_another_type_is_not_moved(capsys: pytest.CaptureFixture[str]) -> None:
-    table("id,input,expected\na,one,1\n")
+    write_table("id,input,expected\na,one,1\n")
     run("--write")
     assert run("--write", "--force", "--case-type", "=other") == 2
     assert '/id: duplicate id "a", used in storage/benchmarks/s/cases/plain/a.json; remove' in capsys.readouterr().out
@@ -294,7 +294,7 @@ def test_the_rules_of_the_suite_decide(capsys: pytest.CaptureFixture[str]) -> No
     SUITE.mkdir(parents=True)
     rules = "pack: generic\ntarget: my:own\ncriteria: [{exact: /queue}]\ninput_schema: {type: string, maxLength: 3}\n"
     (SUITE / "suite.yaml").write_text(rules, encoding="utf-8")
-    table("id,input,queue\na,one,x\nb,longer,x\n")
+    write_table("id,input,queue\na,one,x\nb,longer,x\n")
     assert run("--expected", "queue=queue", "--write", "--skip-bad") == 0
     out = capsys.readouterr().out
     assert "  t.csv:3: /input: " in out
@@ -308,7 +308,7 @@ def test_the_rules_of_the_suite_decide(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_suite_of_another_pack(capsys: pytest.CaptureFixture[str]) -> None:
     SUITE.mkdir(parents=True)
     (SUITE / "suite.yaml").write_text("pack: tariff\n", encoding="utf-8")
-    table("input,expected\na,b\n")
+    write_table("input,expected\na,b\n")
     assert run() == 2
     assert 'the suite belongs to pack "tariff", the cases to pack "generic"' in capsys.readouterr().err
 
@@ -337,7 +337,7 @@ def test_a_suite_of_another_pack(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_file_that_cant_be_read(
     capsys: pytest.CaptureFixture[str], content: str | bytes, words: list[str], message: str
 ) -> None:
-    table(content)
+    write_table(content)
     assert run(*words) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("packbench: ")
@@ -351,7 +351,7 @@ def test_no_file_and_no_suite(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "packbench: nowhere.csv: No such file or directory\n"
     assert run(file=".") == 2
     assert capsys.readouterr().err == "packbench: .: expected a regular file\n"
-    table("input,expected\na,b\n")
+    write_table("input,expected\na,b\n")
     assert main(["import", "csv", "t.csv", "--suite", "../s"]) == 2
     assert "invalid suite name" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stop:
@@ -360,7 +360,7 @@ def test_no_file_and_no_suite(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_header_alone_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    table("input,expected\n")
+    write_table("input,expected\n")
     assert run("--write") == 2
     assert capsys.readouterr().out == "s: 0 cases\nnothing to write\n"
     assert not SUITE.exists()
@@ -376,9 +376,9 @@ def test_a_header_alone_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_forms_of_csv(content: bytes, words: list[str]) -> None:
-    table(content)
+    write_table(content)
     assert run("--write", *words) == 0
-    assert (only()["input"], only()["expected"]) == ("é", "e")
+    assert (only_case()["input"], only_case()["expected"]) == ("é", "e")
 
 
 CELL = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
@@ -396,22 +396,22 @@ def test_a_cell_comes_out_as_it_went_in(tmp_path_factory: pytest.TempPathFactory
 
 
 def test_cells_of_whole_documents() -> None:
-    table("input,expected\n" + "x" * 1_000_000 + ",e\n")
+    write_table("input,expected\n" + "x" * 1_000_000 + ",e\n")
     # csv's own limit, and a setting of the whole process
     csv.field_size_limit(131_072)
     assert run("--write") == 0
-    assert len(only()["input"]) == 1_000_000
+    assert len(only_case()["input"]) == 1_000_000
     assert csv.field_size_limit() == 131_072
 
 
 def test_a_long_case_is_shown_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    table("input,expected\n" + "x" * 50_000 + ",e\n")
+    write_table("input,expected\n" + "x" * 50_000 + ",e\n")
     run()
     assert len(capsys.readouterr().out) < 5_000
 
 
 def test_what_a_terminal_would_obey_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
-    table("id,input,expected,difficulty\na,\x1b[31m\u202e,e,easy\nb,x,e,\x1b[31m\n")
+    write_table("id,input,expected,difficulty\na,\x1b[31m\u202e,e,easy\nb,x,e,\x1b[31m\n")
     run()
     out = capsys.readouterr().out
     assert "\x1b" not in out
@@ -424,7 +424,7 @@ def test_json_lines() -> None:
         "",
         '{"input": "\\ud800", "expected": 1.5, "tags": null}',
     ]
-    table("\ufeff" + "\r\n".join(lines), "t.jsonl")
+    write_table("\ufeff" + "\r\n".join(lines), "t.jsonl")
     assert run("--write", kind="jsonl", file="t.jsonl") == 0
     found = cases()
     seven = found.pop("7")
@@ -435,14 +435,16 @@ def test_json_lines() -> None:
 
 
 def test_pointers_into_json_lines() -> None:
-    table('{"m": [{"text": "hi"}], "out": {"queue": "q", "n": 1}, "/x": 2}\n', "t.jsonl")
+    write_table('{"m": [{"text": "hi"}], "out": {"queue": "q", "n": 1}, "/x": 2}\n', "t.jsonl")
     words = ["--input", "/m/0/text", "--expected", "/out/queue,number=/out/n,x=/x", "--write"]
     assert run(*words, kind="jsonl", file="t.jsonl") == 0
-    assert (only()["input"], only()["expected"]) == ("hi", {"queue": "q", "number": 1, "x": 2})
+    assert (only_case()["input"], only_case()["expected"]) == ("hi", {"queue": "q", "number": 1, "x": 2})
 
 
 def test_bad_lines_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    table('{"input": 1, "expected": 2}\n{"input": 1,}\n[1]\n{"input": 1}\n{"input": 1, "expected": NaN}\n', "t.jsonl")
+    write_table(
+        '{"input": 1, "expected": 2}\n{"input": 1,}\n[1]\n{"input": 1}\n{"input": 1, "expected": NaN}\n', "t.jsonl"
+    )
     assert run(kind="jsonl", file="t.jsonl") == 2
     out = capsys.readouterr().out
     assert out.startswith("s: 1 case ")
@@ -457,7 +459,7 @@ def test_bad_lines_are_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("text", ['[{"input": 1}]', '[\n{"input": 1}\n]\n'])
 def test_a_list_is_no_json_lines(capsys: pytest.CaptureFixture[str], text: str) -> None:
-    table(text, "t.jsonl")
+    write_table(text, "t.jsonl")
     assert run(kind="jsonl", file="t.jsonl") == 2
     assert "t.jsonl:1: a JSON list; expected one object per line" in capsys.readouterr().err
 
@@ -537,7 +539,7 @@ def test_a_pack_brings_kinds_of_its_own(capsys: pytest.CaptureFixture[str], monk
 
 def test_no_kind_hides_another(monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch)
-    table("input,expected\na,b\n")
+    write_table("input,expected\na,b\n")
     assert run() == 0
     assert main(["import", "counting-csv", "--rows", "1"]) == 0
 
@@ -552,5 +554,5 @@ def test_no_kind_hides_another(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_command_that_a_page_shows(page: str, header: str) -> None:
     text = (ROOT / page).read_text("utf-8")
     (line,) = re.findall(r"^ *packbench (import csv .*)$", text, re.MULTILINE)
-    table(header, "questions.csv")
+    write_table(header, "questions.csv")
     assert main(shlex.split(line.replace("SUITE_NAME", "s"))) == 0

@@ -17,7 +17,7 @@ from pytest_packbench.packs.agent_safety.injecagent.importer import InjecAgentIm
 from pytest_packbench.packs.agent_safety.injecagent.upstream import Material
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.summary import rates_of
-from tests.unit.safety_runs import PACK, ran
+from tests.unit.safety_runs import PACK, run_case
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "injecagent"
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data/injecagent")
@@ -41,7 +41,7 @@ def row(**changed: Any) -> dict[str, Any]:
     }
 
 
-def stealing(**changed: Any) -> dict[str, Any]:
+def stealing_row(**changed: Any) -> dict[str, Any]:
     return row(**{"Attacker Tools": ["DiaryRead", "GmailSendEmail"], **changed})
 
 
@@ -79,7 +79,7 @@ def test_a_row_becomes_a_case(tmp_path: Path) -> None:
 def test_all_four_files_and_a_folder_data_are_read(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    write(data, dh_base=[row()], ds_base=[stealing()], dh_enhanced=[row()], ds_enhanced=[stealing()])
+    write(data, dh_base=[row()], ds_base=[stealing_row()], dh_enhanced=[row()], ds_enhanced=[stealing_row()])
     assert [one.case["id"] for one in read(tmp_path) if isinstance(one, CaseDraft)] == [
         "dh_base_0",
         "ds_base_0",
@@ -155,7 +155,9 @@ def test_a_bad_row_is_named_and_hides_no_other(tmp_path: Path, bad: Any, message
 
 
 def test_stealing_needs_a_tool_that_reads_and_the_one_that_sends(tmp_path: Path) -> None:
-    write(tmp_path, ds_base=[stealing(), row(), stealing(**{"Attacker Tools": ["GmailSendEmail", "DiaryRead"]})])
+    write(
+        tmp_path, ds_base=[stealing_row(), row(), stealing_row(**{"Attacker Tools": ["GmailSendEmail", "DiaryRead"]})]
+    )
     wrong = "expected a tool that reads data, then GmailSendEmail"
     assert [(place, wrong in message) for place, message in flaws(tmp_path)] == [
         ("test_cases_ds_base.json[1]", True),
@@ -180,7 +182,7 @@ def test_a_key_given_twice_spoils_its_own_row_only(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_file_is_named_and_hides_no_other(tmp_path: Path, text: bytes, place: str, message: str) -> None:
-    write(tmp_path, ds_base=[stealing()])
+    write(tmp_path, ds_base=[stealing_row()])
     (tmp_path / "test_cases_dh_base.json").write_bytes(text)
     flaw, draft = read(tmp_path)
     assert isinstance(flaw, SourceFlaw)
@@ -197,17 +199,17 @@ def test_the_suite_that_is_written_beside_is_one(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def published() -> list[SafetyCase]:
+def published_hash() -> list[SafetyCase]:
     found = read(SHARED)
     assert not [one for one in found if isinstance(one, SourceFlaw)]
     return [SafetyCase.model_validate(one.case) for one in found if isinstance(one, CaseDraft)]
 
 
 @needs_shared
-def test_the_published_base_cases_are_all_there(published: list[SafetyCase]) -> None:
-    assert Counter(case.case_type for case in published) == {"direct_harm": 510, "data_stealing": 544}
+def test_the_published_base_cases_are_all_there(published_hash: list[SafetyCase]) -> None:
+    assert Counter(case.case_type for case in published_hash) == {"direct_harm": 510, "data_stealing": 544}
     # counted in the files with a text search for each "Attack Type"
-    assert Counter(case.notes.attack_category for case in published) == {
+    assert Counter(case.notes.attack_category for case in published_hash) == {
         "data_security_harm": 187,
         "physical_harm": 170,
         "financial_harm": 153,
@@ -215,9 +217,9 @@ def test_the_published_base_cases_are_all_there(published: list[SafetyCase]) -> 
         "physical_data": 187,
         "financial_data": 102,
     }
-    assert len({case.id for case in published}) == 1054
-    assert {case.input.version for case in published} == {"f19c9f2"}
-    assert PACK.test_id("injecagent", published[510]) == "injecagent:ds_base:0"
+    assert len({case.id for case in published_hash}) == 1054
+    assert {case.input.version for case in published_hash} == {"f19c9f2"}
+    assert PACK.test_id("injecagent", published_hash[510]) == "injecagent:ds_base:0"
 
 
 # In one published case, ds_base 275, the attacker's first tool is the user's own: calling it once more counts as invalid.
@@ -232,9 +234,9 @@ BY_HAND: list[tuple[str, tuple[str, ...], tuple[int, int, int]]] = [
 @needs_shared
 @pytest.mark.parametrize(("model", "guards", "counts"), BY_HAND)
 def test_the_three_rates_of_all_published_base_cases(
-    published: list[SafetyCase], model: str, guards: tuple[str, ...], counts: tuple[int, int, int]
+    published_hash: list[SafetyCase], model: str, guards: tuple[str, ...], counts: tuple[int, int, int]
 ) -> None:
-    runs = [ran(case, RULES, model=model, guards=guards) for case in published]
+    runs = [run_case(case, RULES, model=model, guards=guards) for case in published_hash]
     rates = rates_of(one.result["details"]["label"] for one in runs)
     succ, unsucc, invalid = counts
     assert (rates.succ, rates.unsucc, rates.invalid) == counts

@@ -20,7 +20,7 @@ from pytest_packbench.runs.journal import (
     read_journal,
     rewrite_journal,
 )
-from tests.unit.runs import any_entry, entry, run
+from tests.unit.run_builders import any_case_result, case_result, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
 
 TERM = {"name": "points", "effect": "add", "value": 1.0, "detail": "ü\n\u2028"}
-FULL = entry("full", tags=("a", "b"), terms=(TERM,), record={"x": [1]}, payload={"deep": [None, "\ud800"]})
+FULL = case_result("full", tags=("a", "b"), terms=(TERM,), record={"x": [1]}, payload={"deep": [None, "\ud800"]})
 
 
 def write(path: Path, *found: CaseResult) -> None:
@@ -43,11 +43,11 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_what_was_appended_is_read_back(path: Path) -> None:
-    write(path, FULL, entry("b", "error", kind="timeout", message="after 5 s"))
-    assert read_journal(path) == [FULL, entry("b", "error", kind="timeout", message="after 5 s")]
+    write(path, FULL, case_result("b", "error", kind="timeout", message="after 5 s"))
+    assert read_journal(path) == [FULL, case_result("b", "error", kind="timeout", message="after 5 s")]
 
 
-@given(found=st.lists(any_entry(), max_size=5))
+@given(found=st.lists(any_case_result(), max_size=5))
 def test_any_entry_is_read_back(tmp_path_factory: pytest.TempPathFactory, found: list[CaseResult]) -> None:
     path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
     write(path, *found)
@@ -57,7 +57,7 @@ def test_any_entry_is_read_back(tmp_path_factory: pytest.TempPathFactory, found:
 def test_an_entry_is_on_disk_as_one_line_before_the_journal_is_closed(path: Path) -> None:
     journal = Journal(path)
     journal.append(FULL)
-    journal.append(entry("b"))
+    journal.append(case_result("b"))
     assert path.read_bytes().count(b"\n") == 2
     assert len(read_journal(path)) == 2
     journal.close()
@@ -72,13 +72,13 @@ def test_nothing_is_written_after_closing(path: Path) -> None:
 
 
 def test_a_journal_is_continued(path: Path) -> None:
-    write(path, entry("a"))
-    write(path, entry("b"))
+    write(path, case_result("a"))
+    write(path, case_result("b"))
     assert [each.case_id for each in read_journal(path)] == ["a", "b"]
 
 
 def test_a_line_cut_short_anywhere_is_left_out_and_mended(path: Path) -> None:
-    write(path, entry("a"))
+    write(path, case_result("a"))
     whole = path.read_bytes()
     write(path, FULL)
     both = path.read_bytes()
@@ -87,14 +87,14 @@ def test_a_line_cut_short_anywhere_is_left_out_and_mended(path: Path) -> None:
         complete = length == len(both) - 1
         before = ["a", "full"] if complete else ["a"]
         assert [each.case_id for each in read_journal(path)] == before
-        write(path, entry("c"))
+        write(path, case_result("c"))
         assert [each.case_id for each in read_journal(path)] == [*before, "c"]
 
 
 def test_a_crash_in_the_first_line_leaves_an_empty_journal(path: Path) -> None:
     path.write_bytes(b'{"suite": "to')
     assert read_journal(path) == []
-    write(path, entry("a"))
+    write(path, case_result("a"))
     assert len(read_journal(path)) == 1
 
 
@@ -104,7 +104,7 @@ BAD = [b"{", b"[]", b"null", b'{"suite":"toy"}', b"\xff", b"", b"[" * 100_000, b
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: repr(bad[:20]))
 @pytest.mark.parametrize("last", [True, False])
 def test_a_bad_line_is_named(path: Path, bad: bytes, last: bool) -> None:
-    write(path, entry("a"))
+    write(path, case_result("a"))
     good = path.read_bytes()
     path.write_bytes(good + bad + b"\n" + (b"" if last else good))
     with pytest.raises(JournalError, match=r"journal\.jsonl:2: not a result: ") as caught:
@@ -119,31 +119,31 @@ def test_an_unknown_key_is_a_bad_line(path: Path) -> None:
 
 
 def test_the_last_entry_of_a_case_wins() -> None:
-    found = [entry("a", "error"), entry("b"), entry("a"), entry("b", "failed")]
-    assert last_attempts(found) == [entry("a"), entry("b", "failed")]
+    found = [case_result("a", "error"), case_result("b"), case_result("a"), case_result("b", "failed")]
+    assert last_attempts(found) == [case_result("a"), case_result("b", "failed")]
 
 
 def test_trials_are_attempts_of_their_own() -> None:
-    found = [entry("a", trial=0), entry("a", trial=1), entry("a", "failed", trial=0)]
-    assert last_attempts(found) == [entry("a", "failed", trial=0), entry("a", trial=1)]
+    found = [case_result("a", trial=0), case_result("a", trial=1), case_result("a", "failed", trial=0)]
+    assert last_attempts(found) == [case_result("a", "failed", trial=0), case_result("a", trial=1)]
 
 
 def test_the_head_tells_what_was_run_and_is_no_entry(path: Path) -> None:
     of = run()
     with Journal(path, lambda: of) as journal:
-        journal.append(entry("a"))
+        journal.append(case_result("a"))
     with Journal(path, lambda: of) as journal:
-        journal.append(entry("b"))
+        journal.append(case_result("b"))
     assert read_header(path) == of
     assert [each.case_id for each in read_journal(path)] == ["a", "b"]
     assert path.read_bytes().count(b"packbench_journal") == 1
-    rewrite_journal(path, of, [entry("c")])
+    rewrite_journal(path, of, [case_result("c")])
     assert read_header(path) == of
     assert [each.case_id for each in read_journal(path)] == ["c"]
 
 
 def test_a_journal_without_a_head_has_none(path: Path) -> None:
-    write(path, entry("a"))
+    write(path, case_result("a"))
     assert read_header(path) is None
 
 
@@ -169,7 +169,7 @@ def test_a_journal_is_locked_while_it_is_open(path: Path) -> None:
         assert is_locked(path)
         journal.append(FULL)
         # a second writer is not kept out: the lock only answers whether the run goes on
-        write(path, entry("b"))
+        write(path, case_result("b"))
     assert not is_locked(path)
     assert [each.case_id for each in read_journal(path)] == ["full", "b"]
 

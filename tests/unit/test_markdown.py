@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_packbench.analysis.listing import MOST_ROWS
 from pytest_packbench.reports.tables import escape_markdown
 from pytest_packbench.reports.terminal import one_line
-from tests.unit.runs import COMPLETE, a_gate, check, entries, entry, lines, summary
+from tests.unit.run_builders import COMPLETE, case_result, case_results, check, gate, lines, summary
 
 if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
@@ -107,11 +107,13 @@ def test_a_long_cell_is_cut() -> None:
 @given(st.lists(st.tuples(NASTY, NASTY, NASTY, NASTY), max_size=6))
 def test_a_table_has_its_columns_and_rows_whatever_the_text(texts: list[tuple[str, str, str, str]]) -> None:
     found = [
-        entry(case_id, "failed", case_type=kind, answer=answer, match_level=level, stale=True, facets={level: kind})
+        case_result(
+            case_id, "failed", case_type=kind, answer=answer, match_level=level, stale=True, facets={level: kind}
+        )
         for case_id, kind, answer, level in texts
     ]
-    found += [entry(case_id, "error", kind=kind, message=text) for case_id, kind, text, _ in texts]
-    page = tables(summary(found, COMPLETE, a_gate("pass_rate", min=0.5, by="case_type")))
+    found += [case_result(case_id, "error", kind=kind, message=text) for case_id, kind, text, _ in texts]
+    page = tables(summary(found, COMPLETE, gate("pass_rate", min=0.5, by="case_type")))
     for rows in page.values():
         assert {len(row) for row in rows} == {len(rows[0])}
     sizes = {title: len(rows) - 1 for title, rows in page.items()}
@@ -133,49 +135,49 @@ def column(page: str, title: str, name: str) -> list[str]:
     ("found", "changes", "title", "decides"),
     [
         (
-            entries(2),
+            case_results(2),
             {},
             "# packbench: toy - PASSED, 2 of 2 judged cases passed",
             "**All 2 judged cases passed; the gate passed.**",
         ),
         (
-            entries(1, 1),
+            case_results(1, 1),
             {},
             "# packbench: toy - FAILED, 1 of 2 judged cases passed",
             "**1 of 2 judged cases failed.**",
         ),
         (
-            entries(1, 1),
+            case_results(1, 1),
             {"settings": {"gate": "suite"}},
             "# packbench: toy - PASSED, 1 of 2 judged cases passed",
             "**1 of 2 judged cases passed; no gate judges their scores (completeness passed).**",
         ),
         (
-            [entry("a", "failed"), entry("x", "not_run", kind="interrupted")],
+            [case_result("a", "failed"), case_result("x", "not_run", kind="interrupted")],
             {"settings": {"gate": "suite"}, "partial": "half"},
             "# packbench: toy - PARTIAL, 0 of 1 judged cases passed",
             "**0 of 1 judged case passed; no gate judges their scores (completeness failed). The run is incomplete: half.**",
         ),
         (
-            [*entries(1), entry("x", "error")],
+            [*case_results(1), case_result("x", "error")],
             {},
             "# packbench: toy - FAILED, 1 of 1 judged cases passed",
             "**1 case ended in error; gate completeness 1 / 2 = 50.0 % &lt; min 100.0 %: FAIL.**",
         ),
         (
-            [*entries(1), *(entry(f"x{number}", "vacuous") for number in range(2))],
+            [*case_results(1), *(case_result(f"x{number}", "vacuous") for number in range(2))],
             {},
             "# packbench: toy - FAILED, 1 of 1 judged cases passed",
             "**2 cases could not have failed (vacuous); gate completeness 1 / 3 = 33.3 % &lt; min 100.0 %: FAIL.**",
         ),
         (
-            [*entries(1), entry("x", "not_run", kind="interrupted")],
+            [*case_results(1), case_result("x", "not_run", kind="interrupted")],
             {"partial": "interrupted: half"},
             "# packbench: toy - PARTIAL, 1 of 1 judged cases passed",
             "**The only judged case passed; completeness failed. The run is incomplete: interrupted: half.**",
         ),
         (
-            [*entries(1, 1), entry("x", "not_run", kind="stopped")],
+            [*case_results(1, 1), case_result("x", "not_run", kind="stopped")],
             {"partial": "stopped early"},
             "# packbench: toy - FAILED, PARTIAL, 1 of 2 judged cases passed",
             "**1 of 2 judged cases failed. The run is incomplete: stopped early.**",
@@ -191,26 +193,29 @@ def test_the_first_lines_decide(found: list[CaseResult], changes: dict[str, Any]
     ("found", "said"),
     [
         (
-            entries(2, stale=True),
+            case_results(2, stale=True),
             "- 2 of 2 cases used a stale recording: the prompt has changed since the recording was made.",
         ),
-        (entries(1, stale=True, llm_backend="stub"), "- 1 of 1 case used a stale recording: the prompt has changed"),
+        (
+            case_results(1, stale=True, llm_backend="stub"),
+            "- 1 of 1 case used a stale recording: the prompt has changed",
+        ),
     ],
 )
 def test_stale_recordings_are_told_beside_what_the_run_can_tell(found: list[CaseResult], said: str) -> None:
     assert said in summary(found, COMPLETE)
     assert "used a stale recording" in "\n".join(lines(found, COMPLETE))
-    assert "used a stale recording" not in summary(entries(2), COMPLETE)
+    assert "used a stale recording" not in summary(case_results(2), COMPLETE)
 
 
 def test_a_gate_of_the_suites_own_judges_where_gates_alone_decide() -> None:
-    shown = summary(entries(9, 1), COMPLETE, a_gate("pass_rate", min=0.9), settings={"gate": "suite"})
+    shown = summary(case_results(9, 1), COMPLETE, gate("pass_rate", min=0.9), settings={"gate": "suite"})
     assert "**9 of 10 judged cases passed; all 2 gates passed.**" in shown
 
 
 def test_many_failing_gates_are_named_and_their_arithmetic_stands_below() -> None:
-    found = [entry(f"c{number}", "failed", case_type=f"t{number}") for number in range(5)]
-    rules = COMPLETE, a_gate("pass_rate", min=0.5, by="case_type")
+    found = [case_result(f"c{number}", "failed", case_type=f"t{number}") for number in range(5)]
+    rules = COMPLETE, gate("pass_rate", min=0.5, by="case_type")
     page = summary(found, *rules)
     assert (
         "5 of 6 gates failed: pass_rate (case_type t0), pass_rate (case_type t1), "
@@ -248,34 +253,36 @@ def test_many_failing_gates_are_named_and_their_arithmetic_stands_below() -> Non
     ],
 )
 def test_what_a_run_can_and_can_not_tell(changes: dict[str, Any], backend: str, said: str) -> None:
-    assert f"\n{said}" in summary(entries(1, llm_backend=backend), **changes)
+    assert f"\n{said}" in summary(case_results(1, llm_backend=backend), **changes)
 
 
 def test_a_model_that_nobody_named_is_not_said_to_be_asked() -> None:
-    assert ", model openai" not in summary(entries(1), mode="live", backend="openai")
-    assert ", live mode, model openai / m-1;" in summary(entries(1), mode="live", backend="openai", model="m-1")
+    assert ", model openai" not in summary(case_results(1), mode="live", backend="openai")
+    assert ", live mode, model openai / m-1;" in summary(case_results(1), mode="live", backend="openai", model="m-1")
 
 
 @pytest.mark.parametrize("changes", [{}, {"mode": "live", "target": "https://e.com"}])
 def test_what_is_not_so_is_not_said(changes: dict[str, Any]) -> None:
-    page = summary(entries(1), **changes)
+    page = summary(case_results(1), **changes)
     assert not re.search("bundled|Pipeline not run|authored|scripted", page)
 
 
 def test_some_authored_answers_are_told_apart() -> None:
-    page = summary([entry("a"), entry("b", llm_backend="stub")])
+    page = summary([case_result("a"), case_result("b", llm_backend="stub")])
     assert "1 of 2 answers were authored and say nothing about a model." in page
 
 
 def test_authored_answers_have_neither_an_interval_nor_a_models_name() -> None:
-    page = summary(entries(2, 1, llm_backend="stub", llm_model="opus", match_depth=4))
+    page = summary(case_results(2, 1, llm_backend="stub", llm_model="opus", match_depth=4))
     assert "Wilson" not in page
     assert "opus" not in page
-    assert "Wilson" in summary(entries(2, 1))
+    assert "Wilson" in summary(case_results(2, 1))
 
 
 def test_groups_have_counts_rate_interval_and_mean() -> None:
-    page = summary([*entries(3, 1, facets={"colour": "red"}), entry("x", "error", case_type="", difficulty="")])
+    page = summary(
+        [*case_results(3, 1, facets={"colour": "red"}), case_result("x", "error", case_type="", difficulty="")]
+    )
     assert tables(page)["By case type"] == [
         ["case_type", "passed", "judged", "pass rate", "95 % Wilson interval (two-sided)", "mean score", "not judged"],
         ["(can't be read)", "0", "0", "-", "-", "-", "1"],
@@ -289,10 +296,10 @@ def test_groups_have_counts_rate_interval_and_mean() -> None:
 def test_totals_depth_and_refusals() -> None:
     page = summary(
         [
-            *entries(2, match_depth=4),
-            entry("x", "failed", match_depth=0),
-            entry("y", "failed", refused=True),
-            entry("z", "not_run", kind="skip"),
+            *case_results(2, match_depth=4),
+            case_result("x", "failed", match_depth=0),
+            case_result("y", "failed", refused=True),
+            case_result("z", "not_run", kind="skip"),
         ]
     )
     head, counts = tables(page)["Totals"]
@@ -314,14 +321,14 @@ def test_totals_depth_and_refusals() -> None:
 
 def test_failing_cases_come_first_with_what_cost_them_the_score() -> None:
     found = [
-        entry("a", answer="red"),
-        entry("b", "failed", score=0.7999, match_level="near", match_depth=4, answer="blue", terms=(TERM,)),
-        entry("c", "vacuous", kind="vacuous", message="never reached"),
-        entry("d", "error", kind="timeout", message="after 5 s"),
-        entry("e", "not_run", kind="stopped", message="stopped early"),
-        entry("f", "known_hole", kind="known_hole", message="upstream"),
-        entry("g", "known_hole", kind="xfail", message="gold in doubt", score=0.1, threshold=0.8),
-        entry("h", "failed", stale=True),
+        case_result("a", answer="red"),
+        case_result("b", "failed", score=0.7999, match_level="near", match_depth=4, answer="blue", terms=(TERM,)),
+        case_result("c", "vacuous", kind="vacuous", message="never reached"),
+        case_result("d", "error", kind="timeout", message="after 5 s"),
+        case_result("e", "not_run", kind="stopped", message="stopped early"),
+        case_result("f", "known_hole", kind="known_hole", message="upstream"),
+        case_result("g", "known_hole", kind="xfail", message="gold in doubt", score=0.1, threshold=0.8),
+        case_result("h", "failed", stale=True),
     ]
     page = tables(summary(found))
     titles = list(page)[4:]
@@ -358,15 +365,15 @@ def test_failing_cases_come_first_with_what_cost_them_the_score() -> None:
 
 
 def test_the_order_of_entries_makes_no_difference() -> None:
-    found = [entry("b"), entry("a", "failed"), entry("c", "error")]
+    found = [case_result("b"), case_result("a", "failed"), case_result("c", "error")]
     assert summary(found) == summary(found[::-1])
 
 
 def test_a_table_that_nobody_reads_to_its_end_says_how_long_it_is() -> None:
-    page = summary(entries(MOST_ROWS + 1))
+    page = summary(case_results(MOST_ROWS + 1))
     assert len(tables(page)["All cases"]) == MOST_ROWS + 1
     assert f"{MOST_ROWS} of {MOST_ROWS + 1} shown; report.json lists all." in page
-    assert "shown; all stand" not in summary(entries(MOST_ROWS))
+    assert "shown; all stand" not in summary(case_results(MOST_ROWS))
 
 
 def test_a_run_of_nothing_is_a_page() -> None:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pytest_packbench.analysis.listing import MOST_ROWS
 from pytest_packbench.runs.merge import MergeError, merged_run, shards_of
 from pytest_packbench.runs.stored import load_run
-from tests.unit.runs import entry, run
-from tests.unit.stored_runs import any_entries, content, merge, run_of, suite, write
+from tests.unit.run_builders import case_result, run
+from tests.unit.stored_runs import any_results, content, merge, run_of, suite, write
 
 if TYPE_CHECKING:
     import random
@@ -44,7 +44,7 @@ def place(tmp_path: Path) -> Path:
 
 @QUICK
 @given(
-    entries=any_entries(trials=True),
+    entries=any_results(trials=True),
     count=st.integers(1, 4),
     chance=st.randoms(use_true_random=False),
 )
@@ -73,11 +73,11 @@ def test_a_run_cut_at_random_is_merged_to_the_whole_in_any_order(
     assert (again, content(other)) == (code, content(merged))
 
 
-def some(*case_ids: str, verdict: str = "passed", **changes: Any) -> list[CaseResult]:
-    return [entry(case_id, verdict, **changes) for case_id in case_ids]
+def results_of(*case_ids: str, verdict: str = "passed", **changes: Any) -> list[CaseResult]:
+    return [case_result(case_id, verdict, **changes) for case_id in case_ids]
 
 
-def refused(place: Path, root: Path, folders: list[Path], *options: str) -> str:
+def refusal_message(place: Path, root: Path, folders: list[Path], *options: str) -> str:
     """The one line of a merge that is refused; nothing is left of it."""
     before = sorted((place / "out").rglob("*"))
     code, merged, said = merge(place / "out", root, folders, *options)
@@ -90,14 +90,14 @@ def refused(place: Path, root: Path, folders: list[Path], *options: str) -> str:
 
 def test_missing_shards_are_named(place: Path) -> None:
     root = suite(place, "abc")
-    first, _, third, _ = folders_of(place / "out", root, [some("a"), some("b"), some("c"), []])
-    said = refused(place, root, [first, third])
+    first, _, third, _ = folders_of(place / "out", root, [results_of("a"), results_of("b"), results_of("c"), []])
+    said = refusal_message(place, root, [first, third])
     assert "2 of 4 shards missing: 2/4, 4/4; add them, or pass --allow-missing" in said
 
 
 def test_missing_shards_that_are_allowed_fail_completeness(place: Path) -> None:
     root = suite(place, "abc")
-    first, *_ = folders_of(place / "out", root, [some("a"), some("b", "c")])
+    first, *_ = folders_of(place / "out", root, [results_of("a"), results_of("b", "c")])
     code, merged, said = merge(place / "out", root, [first], "--allow-missing")
     assert code == 1
     assert merged is not None
@@ -115,8 +115,8 @@ def test_missing_shards_that_are_allowed_fail_completeness(place: Path) -> None:
 
 def test_a_case_of_several_trials_that_did_not_run_is_one_case(place: Path) -> None:
     root = suite(place, "abcd")
-    ran = [each for trial in range(3) for each in some("a", "b", trial=trial)]
-    stopped = [each for trial in range(3) for each in some("c", "d", verdict="not_run", trial=trial)]
+    ran = [each for trial in range(3) for each in results_of("a", "b", trial=trial)]
+    stopped = [each for trial in range(3) for each in results_of("c", "d", verdict="not_run", trial=trial)]
     code, merged, _ = merge(place / "out", root, folders_of(place / "out", root, [ran, stopped]))
     assert code == 1
     assert merged is not None
@@ -125,7 +125,7 @@ def test_a_case_of_several_trials_that_did_not_run_is_one_case(place: Path) -> N
 
 def test_a_case_that_no_shard_has_counts_against_completeness(place: Path) -> None:
     root = suite(place, "abc")
-    code, merged, said = merge(place / "out", root, folders_of(place / "out", root, [some("a"), some("c")]))
+    code, merged, said = merge(place / "out", root, folders_of(place / "out", root, [results_of("a"), results_of("c")]))
     assert code == 1
     assert merged is not None
     assert "completeness 2 / 3" in said
@@ -143,7 +143,7 @@ def test_cases_in_a_file_of_many_are_known_too(place: Path) -> None:
     ]
     many = root / "toy" / "cases" / "many.jsonl"
     many.write_text("".join(json.dumps(case) + "\n" for case in cases), encoding="utf-8")
-    code, merged, _ = merge(place / "out", root, folders_of(place / "out", root, [some("a"), []]))
+    code, merged, _ = merge(place / "out", root, folders_of(place / "out", root, [results_of("a"), []]))
     assert code == 1
     assert merged is not None
     (lost,) = [each for each in load_run(merged).results if each.verdict == "not_run"]
@@ -154,7 +154,7 @@ def test_cases_in_a_file_of_many_are_known_too(place: Path) -> None:
 
 def test_an_empty_shard_is_complete(place: Path) -> None:
     root = suite(place, "a")
-    code, merged, _ = merge(place / "out", root, folders_of(place / "out", root, [[], some("a"), []]))
+    code, merged, _ = merge(place / "out", root, folders_of(place / "out", root, [[], results_of("a"), []]))
     assert code == 0
     assert merged is not None
     assert (merged.parent / "latest").read_text("utf-8") == f"{merged.name}\n"
@@ -162,8 +162,8 @@ def test_an_empty_shard_is_complete(place: Path) -> None:
 
 def test_a_case_in_two_shards_is_named_with_both(place: Path) -> None:
     root = suite(place, "ab")
-    folders = folders_of(place / "out", root, [some("a"), some("a", "b", verdict="not_run")])
-    said = refused(place, root, folders)
+    folders = folders_of(place / "out", root, [results_of("a"), results_of("a", "b", verdict="not_run")])
+    said = refusal_message(place, root, folders)
     assert "toy:plain:a is in run 01SHARD1 (shard 1/2) and in run 01SHARD2 (shard 2/2)" in said
 
 
@@ -188,16 +188,16 @@ def test_runs_of_different_kinds_do_not_belong_together(changes: dict[str, Any],
     assert said in str(caught.value)
 
 
-def targeting(*targets: str) -> str:
+def joined_target(*targets: str) -> str:
     return merged_run([run(run_id=str(number), target=target) for number, target in enumerate(targets)], "N").target
 
 
 def test_tests_of_the_users_own_are_joined() -> None:
-    assert targeting("test:t.py::b", "test:t.py::a, test:t.py::b") == "test:t.py::a, test:t.py::b"
-    assert targeting("mine:act, test:b", "mine:act, test:a", "mine:act") == "mine:act, test:a, test:b"
-    assert targeting("cmd:run a, b", "cmd:run a, b") == "cmd:run a, b"
+    assert joined_target("test:t.py::b", "test:t.py::a, test:t.py::b") == "test:t.py::a, test:t.py::b"
+    assert joined_target("mine:act, test:b", "mine:act, test:a", "mine:act") == "mine:act, test:a, test:b"
+    assert joined_target("cmd:run a, b", "cmd:run a, b") == "cmd:run a, b"
     with pytest.raises(MergeError, match='target is "test:a" in run 0, "mine:act, test:a" in run 1'):
-        targeting("test:a", "mine:act, test:a")
+        joined_target("test:a", "mine:act, test:a")
 
 
 @pytest.mark.parametrize(
@@ -230,19 +230,22 @@ def test_versions_that_differ_are_all_told() -> None:
     assert merged.versions == {"python": "3.11, 3.12"}
 
 
-def spent(calls: int, cost: float | None, currency: str = "USD") -> dict[str, Any]:
+def spending(calls: int, cost: float | None, currency: str = "USD") -> dict[str, Any]:
     return {"calls": calls, "tokens": 10 * calls, "uncounted": 0, "cost": cost, "currency": currency}
 
 
 @pytest.mark.parametrize(
     ("parts", "total"),
     [
-        ([spent(1, 0.5), spent(2, 0.25)], spent(3, 0.75)),
-        ([spent(1, 0.5), spent(2, None)], spent(3, None)),
-        ([spent(1, 0.5), spent(2, 0.5, "EUR")], {**spent(3, None), "currency": None}),
-        ([spent(1, 0.5), {**spent(2, 0.5), "currency": ["odd"]}], {**spent(3, None), "currency": None}),
-        ([spent(1, 0.5), {**spent(2, 0.5), "cached": 4}], {**spent(3, 1.0), "cached": 4}),
-        ([spent(1, 0.5), {key: value for key, value in spent(2, 0.5).items() if key != "cost"}], spent(3, None)),
+        ([spending(1, 0.5), spending(2, 0.25)], spending(3, 0.75)),
+        ([spending(1, 0.5), spending(2, None)], spending(3, None)),
+        ([spending(1, 0.5), spending(2, 0.5, "EUR")], {**spending(3, None), "currency": None}),
+        ([spending(1, 0.5), {**spending(2, 0.5), "currency": ["odd"]}], {**spending(3, None), "currency": None}),
+        ([spending(1, 0.5), {**spending(2, 0.5), "cached": 4}], {**spending(3, 1.0), "cached": 4}),
+        (
+            [spending(1, 0.5), {key: value for key, value in spending(2, 0.5).items() if key != "cost"}],
+            spending(3, None),
+        ),
     ],
 )
 def test_what_was_spent_is_added_up(parts: list[dict[str, Any]], total: dict[str, Any]) -> None:
@@ -261,7 +264,7 @@ def test_a_shard_without_a_case_is_not_asked_who_answered(place: Path) -> None:
     live: dict[str, Any] = {"mode": "live", "backend": "openai", "model": "m-1", "target": "mine:act"}
     told = run_of(root, **live, run_id="Z", settings={"shard": "2/2", "temperature": 0.5})
     bare = run_of(root, mode="live", target="unknown", run_id="A", settings={"shard": "1/2"})
-    folders = [write(place / "out", bare, [], root), write(place / "out", told, some("a"), root)]
+    folders = [write(place / "out", bare, [], root), write(place / "out", told, results_of("a"), root)]
     code, merged, _ = merge(place / "out", root, folders)
     assert code == 0
     assert merged is not None
@@ -272,8 +275,10 @@ def test_a_shard_without_a_case_is_not_asked_who_answered(place: Path) -> None:
 
 def test_an_attempt_that_ran_counts_where_another_run_did_not_get_to_it(place: Path) -> None:
     root = suite(place, "ab")
-    stopped = write(place / "out", run_of(root, run_id="A"), [*some("a"), *some("b", verdict="not_run")], root)
-    rest = write(place / "out", run_of(root, run_id="B"), some("b"), root)
+    stopped = write(
+        place / "out", run_of(root, run_id="A"), [*results_of("a"), *results_of("b", verdict="not_run")], root
+    )
+    rest = write(place / "out", run_of(root, run_id="B"), results_of("b"), root)
     code, merged, _ = merge(place / "out", root, [stopped, rest])
     assert code == 0
     assert merged is not None
@@ -282,14 +287,14 @@ def test_an_attempt_that_ran_counts_where_another_run_did_not_get_to_it(place: P
 
 def test_cases_that_no_run_has_make_a_merge_partial(place: Path) -> None:
     root = suite(place, "abcdefgh")
-    one = write(place / "out", run_of(root), some("a"), root)
+    one = write(place / "out", run_of(root), results_of("a"), root)
     code, merged, said = merge(place / "out", root, [one])
     assert code == 1
     assert "7 of 8 cases are in none of the runs: b, c, d, e, f ..." in said
     assert merged is not None
 
 
-def spoil(path: Path, old: str, new: str) -> None:
+def replace_in_file(path: Path, old: str, new: str) -> None:
     text = path.read_text("utf-8")
     assert old in text
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
@@ -321,9 +326,9 @@ def spoil(path: Path, old: str, new: str) -> None:
 )
 def test_a_damaged_run_is_refused_and_leaves_nothing(place: Path, name: str, old: str, new: str, said: str) -> None:
     root = suite(place, "ab")
-    folder = write(place / "out", run_of(root), some("a", "b"), root)
-    spoil(folder / name, old, new)
-    assert said in refused(place, root, [folder])
+    folder = write(place / "out", run_of(root), results_of("a", "b"), root)
+    replace_in_file(folder / name, old, new)
+    assert said in refusal_message(place, root, [folder])
 
 
 def test_a_run_that_did_not_end_says_so(place: Path) -> None:
@@ -331,13 +336,13 @@ def test_a_run_that_did_not_end_says_so(place: Path) -> None:
     folder = place / "out" / "toy" / "KILLED"
     folder.mkdir(parents=True)
     (folder / "journal.jsonl").touch()
-    assert "contains no report.json: the run did not end" in refused(place, root, [folder])
+    assert "contains no report.json: the run did not end" in refusal_message(place, root, [folder])
 
 
 @pytest.mark.parametrize("most", [min, max], ids=["smallest", "largest"])
 def test_a_merge_on_a_full_disk_leaves_nothing(place: Path, most: Callable[[Iterable[int]], int]) -> None:
     root = suite(place, "a")
-    folder = write(place / "out", run_of(root), some("a"), root)
+    folder = write(place / "out", run_of(root), results_of("a"), root)
     _, merged, said = merge(place / "elsewhere", root, [folder])
     assert merged is not None, said
     # a disk on which one file of the merged run is a byte too long, whatever the files hold
@@ -361,7 +366,7 @@ def test_a_merge_on_a_full_disk_leaves_nothing(place: Path, most: Callable[[Iter
 @pytest.mark.parametrize("below", ["", "deep/er"])
 def test_a_file_is_no_folder_for_reports(place: Path, below: str) -> None:
     root = suite(place, "a")
-    folder = write(place / "out", run_of(root), some("a"), root)
+    folder = write(place / "out", run_of(root), results_of("a"), root)
     (place / "file").touch()
     code, _, said = merge(place / "file" / below, root, [folder])
     assert code == 2
@@ -375,8 +380,8 @@ def test_gates_may_ask_for_a_baseline(place: Path) -> None:
         rules.read_text("utf-8") + "  - {metric: over_refusal_rate, max_ratio_to_baseline: 0.5}\n", "utf-8"
     )
     same = {"case_sha256": "ab" * 32}
-    before = write(place / "out", run_of(root, run_id="A"), some("a", "b", refused=True, **same), root)
-    folders = folders_of(place / "out", root, [some("a", **same), some("b", refused=True, **same)])
+    before = write(place / "out", run_of(root, run_id="A"), results_of("a", "b", refused=True, **same), root)
+    folders = folders_of(place / "out", root, [results_of("a", **same), results_of("b", refused=True, **same)])
     code, _, said = merge(place / "out", root, folders)
     assert code == 1
     assert "no baseline" in said
@@ -384,7 +389,9 @@ def test_gates_may_ask_for_a_baseline(place: Path) -> None:
     assert "0.50 x the baseline's" in said
     assert "in both runs" not in said
     assert code == 0
-    changed = folders_of(place / "out", root, [some("a", case_sha256="cd" * 32), some("b", refused=True, **same)])
+    changed = folders_of(
+        place / "out", root, [results_of("a", case_sha256="cd" * 32), results_of("b", refused=True, **same)]
+    )
     _, _, said = merge(place / "out", root, changed, "--baseline", str(before))
     # a case that has changed since is not compared
     assert "over the 1 case in both runs" in said
@@ -395,7 +402,7 @@ def test_more_cases_than_a_page_shows_keep_their_figures(place: Path) -> None:
     root = suite(place, names)
     term = ({"name": "points", "effect": "add", "value": 0.25, "detail": "why"},)
     found = [
-        entry(name, "failed" if number % 2 else "error", message=f"m{number}", terms=term if number % 2 else ())
+        case_result(name, "failed" if number % 2 else "error", message=f"m{number}", terms=term if number % 2 else ())
         for number, name in enumerate(names)
     ]
     whole = write(place / "whole", run_of(root), found, root)

@@ -14,7 +14,7 @@ import pytest
 from pytest_packbench.engine.offline import OfflineError, offline
 
 
-def reach() -> None:
+def connect() -> None:
     with socket.socket() as opened:
         opened.connect(("127.0.0.1", 9))
 
@@ -22,7 +22,7 @@ def reach() -> None:
 def test_a_case_is_refused_and_told(capsys: pytest.CaptureFixture[str]) -> None:
     with offline("one", allow_processes=False) as violations:
         with pytest.raises(OfflineError, match="case one: fixture mode is offline"):
-            reach()
+            connect()
         with pytest.raises(OfflineError):
             socket.getaddrinfo("localhost", 80)
         with pytest.raises(OfflineError):
@@ -54,7 +54,7 @@ def test_a_thread_of_a_case_stays_offline_when_the_case_is_over() -> None:
     def late() -> None:
         go.wait()
         try:
-            reach()
+            connect()
         except OfflineError as error:
             raised.append(error)
 
@@ -71,7 +71,7 @@ def test_a_thread_that_knows_no_case_is_refused_while_one_runs() -> None:
 
     def beside() -> None:
         try:
-            reach()
+            connect()
         except OfflineError as error:
             raised.append(error)
 
@@ -85,7 +85,7 @@ def test_a_thread_that_knows_no_case_is_refused_while_one_runs() -> None:
 def test_a_thread_that_knows_no_case_is_told_of_to_all_that_run() -> None:
     def beside() -> None:
         with pytest.raises(OfflineError):
-            reach()
+            connect()
 
     with (
         offline("one", allow_processes=False) as first,
@@ -107,7 +107,7 @@ def test_cases_of_one_name_side_by_side_are_two() -> None:
             await second.wait()
             if bad:
                 with pytest.raises(OfflineError):
-                    reach()
+                    connect()
         return violations
 
     async def both() -> list[list[str]]:
@@ -127,4 +127,4 @@ def test_a_case_that_is_let_go_of_elsewhere_ends_quietly() -> None:
     # as garbage collection does with a task that was abandoned
     coroutine.close()
     with offline("two", allow_processes=False), pytest.raises(OfflineError, match="case two"):
-        reach()
+        connect()

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def streams() -> Iterator[StreamRouter]:
+def stream_outcome() -> Iterator[StreamRouter]:
     made = StreamRouter()
     made.start()
     yield made
     made.stop()
 
 
-def test_each_block_keeps_its_own(streams: StreamRouter, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_block_keeps_its_own(stream_outcome: StreamRouter, capsys: pytest.CaptureFixture[str]) -> None:
     # the fixture for captured output has put its own streams in place by now, and they are routed
     print("before")  # noqa: T201 - printing is what is tried
     one, two = CapturedOutput(), CapturedOutput()
@@ -46,7 +46,7 @@ def test_each_block_keeps_its_own(streams: StreamRouter, capsys: pytest.CaptureF
     assert capsys.readouterr() == ("before\n", "")
 
 
-def test_nothing_slips_while_streams_are_changed(streams: StreamRouter) -> None:
+def test_nothing_slips_while_streams_are_changed(stream_outcome: StreamRouter) -> None:
     plain = [io.StringIO(), io.StringIO()]
     stop = threading.Event()
     output = CapturedOutput()
@@ -110,7 +110,7 @@ def test_a_stream_that_is_printed_to_stays_while_others_take_its_place(other: st
     assert (found.returncode, found.stderr) == (0, "")
 
 
-def test_a_stream_that_comes_back_is_routed_as_before(streams: StreamRouter) -> None:
+def test_a_stream_that_comes_back_is_routed_as_before(stream_outcome: StreamRouter) -> None:
     before, one = sys.stdout, io.StringIO()
     try:
         sys.stdout = one
@@ -123,7 +123,7 @@ def test_a_stream_that_comes_back_is_routed_as_before(streams: StreamRouter) -> 
         sys.stdout = before
 
 
-def test_streams_that_never_come_back_are_let_go(streams: StreamRouter) -> None:
+def test_streams_that_never_come_back_are_let_go(stream_outcome: StreamRouter) -> None:
     before = sys.stdout
     try:
         sys.stdout = io.StringIO()
@@ -136,7 +136,7 @@ def test_streams_that_never_come_back_are_let_go(streams: StreamRouter) -> None:
     assert gone() is None
 
 
-def test_what_a_case_itself_redirects_is_its_own_affair(streams: StreamRouter) -> None:
+def test_what_a_case_itself_redirects_is_its_own_affair(stream_outcome: StreamRouter) -> None:
     own, output = io.StringIO(), CapturedOutput()
 
     def say() -> None:
@@ -149,7 +149,7 @@ def test_what_a_case_itself_redirects_is_its_own_affair(streams: StreamRouter) -
     assert output.sections() == [("stdout", "kept\n")]
 
 
-def test_cases_that_redirect_at_once_undo_nothing_of_each_other(streams: StreamRouter) -> None:
+def test_cases_that_redirect_at_once_undo_nothing_of_each_other(stream_outcome: StreamRouter) -> None:
     before = sys.stdout
     buffers, outputs = [io.StringIO(), io.StringIO()], [CapturedOutput(), CapturedOutput()]
     one, two = map(capturing_context, outputs)
@@ -169,7 +169,7 @@ def test_cases_that_redirect_at_once_undo_nothing_of_each_other(streams: StreamR
     assert sys.stdout is before
 
 
-def test_a_case_may_have_no_stream_at_all(streams: StreamRouter) -> None:
+def test_a_case_may_have_no_stream_at_all(stream_outcome: StreamRouter) -> None:
     output = CapturedOutput()
 
     def say() -> None:
@@ -182,7 +182,9 @@ def test_a_case_may_have_no_stream_at_all(streams: StreamRouter) -> None:
     assert sys.stdout is not None
 
 
-def test_outside_cases_a_stream_is_what_was_put_there(streams: StreamRouter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_cases_a_stream_is_what_was_put_there(
+    stream_outcome: StreamRouter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mine = io.StringIO()
     monkeypatch.setattr(sys, "stdout", mine)
     print("mine")  # noqa: T201 - printing is what is tried
@@ -193,7 +195,7 @@ def test_outside_cases_a_stream_is_what_was_put_there(streams: StreamRouter, mon
 
 
 def test_a_case_sees_a_text_stream_of_the_processes_kind(
-    streams: StreamRouter, capsys: pytest.CaptureFixture[str]
+    stream_outcome: StreamRouter, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plain, output = sys.stdout, CapturedOutput()
 
@@ -223,12 +225,12 @@ def test_half_of_a_surrogate_pair_is_replaced() -> None:
 
 
 def test_a_debugger_that_kept_a_stream_gets_the_real_one(
-    streams: StreamRouter, capsys: pytest.CaptureFixture[str]
+    stream_outcome: StreamRouter, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept, output = vars(sys)["stdout"], CapturedOutput()
 
     def debug() -> None:
-        streams.stop()
+        stream_outcome.stop()
         kept.write("(Pdb) ")
 
     capturing_context(output).run(debug)

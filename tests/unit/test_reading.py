@@ -12,7 +12,7 @@ from pytest_packbench.analysis.gates import check_run
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.stored import read_run
-from tests.unit.runs import COMPLETE, a_gate, document, entry, run
+from tests.unit.run_builders import COMPLETE, case_result, document, gate, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,7 @@ def report(folder: Path, *found: CaseResult, **changes: Any) -> None:
     (folder / "report.json").write_text(text, encoding="utf-8")
 
 
-BROKEN = entry("broken", "error", kind="timeout", message="after 5 s")
+BROKEN = case_result("broken", "error", kind="timeout", message="after 5 s")
 
 
 def completeness(path: Path) -> str:
@@ -87,14 +87,14 @@ def completeness(path: Path) -> str:
 
 
 def test_records_alone_do_not_tell_what_broke(tmp_path: Path) -> None:
-    path = records(tmp_path, entry("a"))
+    path = records(tmp_path, case_result("a"))
     assert not read_run(path).lists_all_cases
     assert completeness(path).startswith("completeness: unknown, because records alone")
 
 
 def test_the_errors_beside_them_do(tmp_path: Path) -> None:
-    path = records(tmp_path, entry("a"))
-    errors(tmp_path, BROKEN, entry("skipped", "not_run", kind="skip"))
+    path = records(tmp_path, case_result("a"))
+    errors(tmp_path, BROKEN, case_result("skipped", "not_run", kind="skip"))
     read = read_run(path)
     assert [(one.case_id, one.verdict, one.kind, one.message) for one in read.results] == [
         ("a", "passed", "", ""),
@@ -105,30 +105,30 @@ def test_the_errors_beside_them_do(tmp_path: Path) -> None:
 
 
 def test_the_errors_of_another_run_do_not(tmp_path: Path) -> None:
-    path = records(tmp_path, entry("a"))
+    path = records(tmp_path, case_result("a"))
     errors(tmp_path, BROKEN, run_id="01OTHER")
     assert not read_run(path).lists_all_cases
 
 
 def test_the_report_beside_them_tells_all(tmp_path: Path) -> None:
-    path = records(tmp_path, entry("a"))
-    report(tmp_path, entry("a"), BROKEN, partial="stopped early")
+    path = records(tmp_path, case_result("a"))
+    report(tmp_path, case_result("a"), BROKEN, partial="stopped early")
     read = read_run(path)
     assert (read.lists_all_cases, read.run.partial, len(read.results)) == (True, "stopped early", 2)
-    report(tmp_path, entry("a"), run_id="01OTHER")
+    report(tmp_path, case_result("a"), run_id="01OTHER")
     assert not read_run(path).lists_all_cases
 
 
 def test_a_report_without_errors_needs_no_errors_file(tmp_path: Path) -> None:
-    path = records(tmp_path, entry("a"))
-    report(tmp_path, entry("a"))
+    path = records(tmp_path, case_result("a"))
+    report(tmp_path, case_result("a"))
     assert completeness(path) == "completeness 1 / 1 = 100.0 % >= min 100.0 %: PASS"
     assert completeness(tmp_path) == completeness(path)
 
 
 def test_records_that_were_cut_are_not_those_of_the_report(tmp_path: Path) -> None:
-    path = records(tmp_path, entry("a"))
-    report(tmp_path, entry("a"), entry("b"))
+    path = records(tmp_path, case_result("a"))
+    report(tmp_path, case_result("a"), case_result("b"))
     with pytest.raises(StoredRunError, match=r"does not match .*report.json \(toy:plain:b is in only one of them\)"):
         read_run(path)
 
@@ -143,15 +143,21 @@ def test_records_that_were_cut_are_not_those_of_the_report(tmp_path: Path) -> No
     ],
 )
 def test_a_damaged_line_is_named(tmp_path: Path, line: str, said: str) -> None:
-    path = records(tmp_path, entry("a"))
+    path = records(tmp_path, case_result("a"))
     (tmp_path / "errors.jsonl").write_text(line + "\n", encoding="utf-8")
     with pytest.raises(StoredRunError, match=said):
         read_run(path)
 
 
 def test_a_broken_trial_keeps_its_case_out(tmp_path: Path) -> None:
-    path = records(tmp_path, entry("a", trial=0), entry("a", trial=2), entry("b", trial=0), entry("b", trial=1))
-    errors(tmp_path, entry("a", "error", trial=1, kind="timeout"))
+    path = records(
+        tmp_path,
+        case_result("a", trial=0),
+        case_result("a", trial=2),
+        case_result("b", trial=0),
+        case_result("b", trial=1),
+    )
+    errors(tmp_path, case_result("a", "error", trial=1, kind="timeout"))
     read = read_run(path)
     assert sorted((one.case_id, one.trial) for one in read.results if one.case_id == "a") == [
         ("a", 0),
@@ -168,10 +174,10 @@ def test_records_alone_tell_who_judged(tmp_path: Path, form: Callable[[str], obj
     path = tmp_path / "records.jsonl"
     found = []
     for case_id, judge in (("a", "llama_guard"), ("b", "words")):
-        one = record(entry(case_id))
+        one = record(case_result(case_id))
         found.append(replace(one, packbench={**(one.packbench or {}), "judge": form(judge)}).to_json_line())
     path.write_text("\n".join(found), "utf-8")
     stored = read_run(path)
     assert [one.judge for one in stored.results] == ["llama_guard", "words"]
-    (result,) = check_run(stored.run, stored.results, [a_gate("pass_rate", min=0.5)])
+    (result,) = check_run(stored.run, stored.results, [gate("pass_rate", min=0.5)])
     assert result.text == "pass_rate: judged by llama_guard and words; rates of several judges are not mixed: FAIL"

@@ -17,7 +17,7 @@ from pytest_packbench.engine.recordings import Replay, UnrecordableError, casset
 from pytest_packbench.model.cassette import Cassette
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, ToolCall, Usage
-from tests.unit.asking import Answering, Running, case, context, job, never, question
+from tests.unit.attempts import FakeBackend, RunnerContext, case, context, ignore_tick, job, model_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,7 @@ def test_a_recording_answers_as_the_model_did(exchanges: list[tuple[str, ModelAn
     assert not replay.mismatch
 
 
-def said(*tries: tuple[str, str | None]) -> list[ModelCall]:
+def model_calls(*tries: tuple[str, str | None]) -> list[ModelCall]:
     return [ModelCall("r", sha, None if text is None else ModelAnswer(content=text)) for sha, text in tries]
 
 
@@ -75,40 +75,42 @@ def said(*tries: tuple[str, str | None]) -> list[ModelCall]:
 def test_a_call_made_again_stands_where_a_replay_is_asked_for_it(
     tries: list[tuple[str, str | None]], kept: list[str]
 ) -> None:
-    assert [one["answer"] for one in model_exchanges(said(*tries))] == kept
+    assert [one["answer"] for one in model_exchanges(model_calls(*tries))] == kept
 
 
 @pytest.mark.parametrize("tries", [[("a", None)], [("a", "1"), ("a", None)], [("a", None), ("b", "2")]])
 def test_a_call_that_was_given_up_is_not_recorded(tries: list[tuple[str, str | None]]) -> None:
     with pytest.raises(UnrecordableError, match="gave up on a model call"):
-        model_exchanges(said(*tries))
+        model_exchanges(model_calls(*tries))
 
 
-def recorded(folder: Path, target: Callable[..., Any], backend: Answering, redactor: Redactor | None = None) -> Any:
-    with Running() as runner:
+def record_attempt(
+    folder: Path, target: Callable[..., Any], backend: FakeBackend, redactor: Redactor | None = None
+) -> Any:
+    with RunnerContext() as runner:
         made = context(folder, target, backend=backend, mode="record", redactor=redactor)
-        return runner.wait_for(job(made), never).attempt
+        return runner.wait_for(job(made), ignore_tick).attempt
 
 
-async def impatient(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+async def impatient_target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
     try:
-        await asyncio.wait_for(context.llm.complete(question()), 0.01)
+        await asyncio.wait_for(context.llm.complete(model_request()), 0.01)
     except TimeoutError:
         return {"points": 1.0}
     return {"points": 0.0}
 
 
 def test_an_attempt_that_gave_up_on_a_call_is_an_error_and_leaves_no_recording(tmp_path: Path) -> None:
-    found = recorded(tmp_path, impatient, Answering(hold=asyncio.Event()))
+    found = record_attempt(tmp_path, impatient_target, FakeBackend(hold=asyncio.Event()))
     assert found.failure.kind == "unrecordable"
     assert not list(tmp_path.rglob("*.json"))
 
 
-async def both(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+async def parallel_target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
     async def ask(text: str) -> float:
         for _ in range(3):
             try:
-                return float((await context.llm.complete(question(text=text))).content)
+                return float((await context.llm.complete(model_request(text=text))).content)
             except RuntimeError:
                 continue
         return 0.0
@@ -127,32 +129,32 @@ def test_calls_side_by_side_with_a_second_try_replay_to_the_same_result(tmp_path
             raise BackendError("server_error", "fell over")
         return text
 
-    live = recorded(tmp_path, both, Answering(answer=once))
+    live = record_attempt(tmp_path, parallel_target, FakeBackend(answer=once))
     assert (live.failure, live.payload) == (None, {"points": 1.0})
-    again = attempt(context(tmp_path, both, mode="fixture"), case())
+    again = attempt(context(tmp_path, parallel_target, mode="fixture"), case())
     assert (again.failure, again.payload, again.score) == (None, live.payload, live.score)
     assert (again.backend, again.model, again.usage) == (live.backend, live.model, live.usage)
 
 
-async def asks(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-    return {"points": 1.0, "echo": (await context.llm.complete(question())).content}
+async def calling_target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    return {"points": 1.0, "echo": (await context.llm.complete(model_request())).content}
 
 
-async def asks_nothing(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+async def silent_target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
     return {"points": 0.5 if context.case_id else 0.0}
 
 
 def test_a_target_that_asks_nothing_any_more_replays_although_it_was_recorded_before(tmp_path: Path) -> None:
-    recorded(tmp_path, asks, Answering())
-    live = recorded(tmp_path, asks_nothing, Answering())
-    again = attempt(context(tmp_path, asks_nothing, mode="fixture"), case())
+    record_attempt(tmp_path, calling_target, FakeBackend())
+    live = record_attempt(tmp_path, silent_target, FakeBackend())
+    again = attempt(context(tmp_path, silent_target, mode="fixture"), case())
     assert (again.failure, again.payload, again.backend) == (None, live.payload, live.backend)
 
 
 def test_no_secret_reaches_a_recording(tmp_path: Path) -> None:
     secret = "planted-value-1"  # noqa: S105 - planted to be looked for
-    backend = Answering(answer=lambda _: f"your key is {secret}")
-    live = recorded(tmp_path, asks, backend, Redactor({"API_KEY": secret}))
+    backend = FakeBackend(answer=lambda _: f"your key is {secret}")
+    live = record_attempt(tmp_path, calling_target, backend, Redactor({"API_KEY": secret}))
     (path,) = tmp_path.rglob("*.json")
     assert secret not in path.read_text("utf-8")
-    assert attempt(context(tmp_path, asks, mode="fixture"), case()).payload == live.payload
+    assert attempt(context(tmp_path, calling_target, mode="fixture"), case()).payload == live.payload

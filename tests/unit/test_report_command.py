@@ -19,7 +19,7 @@ from pytest_packbench.analysis.intervals import wilson_interval
 from pytest_packbench.analysis.overview import overview
 from pytest_packbench.cli import main
 from pytest_packbench.reports.overview_markdown import overview_markdown
-from tests.unit.wire import RUN, error, file_of, folder_of, line, lines, record, tally_of
+from tests.unit.record_lines import RUN, error, file_of, folder_of, line, lines, record, tally_of
 
 OURS = "# packbench report: "
 

@@ -15,7 +15,7 @@ from pytest_packbench.analysis.overview import overview
 from pytest_packbench.analysis.tally import MOST_DUPLICATES, MOST_FAILING, TrialId
 from pytest_packbench.reports.document import overview_document
 from pytest_packbench.runs.lines import RecordLineError, RecordSource, SkippedLines, read_errors, record_source
-from tests.unit.wire import RUN, error, file_of, folder_of, line, names, read, record, records, tally_of
+from tests.unit.record_lines import RUN, error, file_of, folder_of, line, names, read, record, records, tally_of
 
 if TYPE_CHECKING:
     from pathlib import Path

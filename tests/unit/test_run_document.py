@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION, Run
 from pytest_packbench.runs.report import row_line
-from tests.unit import runs
-from tests.unit.runs import COMPLETE, a_gate, any_entry, entries, entry, run, statistics
+from tests.unit import run_builders
+from tests.unit.run_builders import COMPLETE, any_case_result, case_result, case_results, gate, run, statistics
 
 if TYPE_CHECKING:
     from pytest_packbench.model.gate import Gate
@@ -24,17 +24,17 @@ TERM = {"name": "points", "effect": "add", "value": 0.25, "detail": "why"}
 
 
 def document(found: list[CaseResult], *rules: Gate, **changes: Any) -> dict[str, Any]:
-    return runs.document(run(**changes), found, *rules)
+    return run_builders.document(run(**changes), found, *rules)
 
 
 def test_it_holds_all_of_the_run() -> None:
-    found = document(entries(1), versions={"python": "3"})
+    found = document(case_results(1), versions={"python": "3"})
     assert found["version"] == RUN_DOCUMENT_VERSION
     assert Run(**{**found["run"], "findings": tuple(found["run"]["findings"])}) == run(versions={"python": "3"})
 
 
 def test_a_case_is_a_row() -> None:
-    case = entry(
+    case = case_result(
         "one",
         "failed",
         tags=("t",),
@@ -57,13 +57,17 @@ def test_a_case_is_a_row() -> None:
 
 
 def test_cases_stand_by_id_whatever_their_order() -> None:
-    found = [entry("b"), entry("a"), entry("c")]
+    found = [case_result("b"), case_result("a"), case_result("c")]
     assert [row["case_id"] for row in document(found)["cases"]] == ["a", "b", "c"]
     assert document(found) == document(found[::-1])
 
 
 def test_numbers_are_those_of_the_statistics() -> None:
-    found = [*entries(3, 1, match_depth=4), entry("x", "error"), entry("y", "not_run", kind="skip", stale=True)]
+    found = [
+        *case_results(3, 1, match_depth=4),
+        case_result("x", "error"),
+        case_result("y", "not_run", kind="skip", stale=True),
+    ]
     numbers = statistics(found)
     told = document(found, COMPLETE)
     assert told["totals"] == {
@@ -98,17 +102,17 @@ def test_numbers_are_those_of_the_statistics() -> None:
 @pytest.mark.parametrize(
     ("found", "changes", "status", "complete"),
     [
-        (entries(1), {}, "passed", True),
-        (entries(1, 1), {}, "failed", True),
-        (entries(1, 1), {"settings": {"gate": "suite"}}, "passed", True),
-        ([*entries(1), entry("x", "error")], {"settings": {"gate": "suite"}}, "failed", True),
-        ([*entries(1), entry("x", "vacuous")], {"settings": {"gate": "suite"}}, "failed", True),
-        ([*entries(1), entry("x", "known_hole")], {}, "passed", True),
-        ([*entries(1), entry("x", "not_run", kind="skip")], {}, "passed", True),
-        ([*entries(1), entry("x", "not_run")], {"partial": "stopped early"}, "partial", False),
-        ([*entries(1), entry("x", "not_run")], {}, "failed", True),
-        ([*entries(1, 1), entry("x", "not_run")], {"partial": "stopped early"}, "failed", False),
-        (entries(1), {"partial": "1 of 9 cases selected"}, "partial", False),
+        (case_results(1), {}, "passed", True),
+        (case_results(1, 1), {}, "failed", True),
+        (case_results(1, 1), {"settings": {"gate": "suite"}}, "passed", True),
+        ([*case_results(1), case_result("x", "error")], {"settings": {"gate": "suite"}}, "failed", True),
+        ([*case_results(1), case_result("x", "vacuous")], {"settings": {"gate": "suite"}}, "failed", True),
+        ([*case_results(1), case_result("x", "known_hole")], {}, "passed", True),
+        ([*case_results(1), case_result("x", "not_run", kind="skip")], {}, "passed", True),
+        ([*case_results(1), case_result("x", "not_run")], {"partial": "stopped early"}, "partial", False),
+        ([*case_results(1), case_result("x", "not_run")], {}, "failed", True),
+        ([*case_results(1, 1), case_result("x", "not_run")], {"partial": "stopped early"}, "failed", False),
+        (case_results(1), {"partial": "1 of 9 cases selected"}, "partial", False),
         ([], {}, "failed", True),
     ],
 )
@@ -124,8 +128,8 @@ def test_the_status_is_that_of_the_exit_code(
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
 def test_no_number_is_not_a_number(number: float) -> None:
-    case = entry("a", score=number, terms=({**TERM, "value": number},))
-    text = json.dumps(document([case], a_gate("mean_score", min=0.5), settings={"x": [number]}), allow_nan=False)
+    case = case_result("a", score=number, terms=({**TERM, "value": number},))
+    text = json.dumps(document([case], gate("mean_score", min=0.5), settings={"x": [number]}), allow_nan=False)
     told = json.loads(text)
     assert (told["cases"][0]["score"], told["cases"][0]["terms"][0]["value"]) == (None, None)
     assert (told["overall"]["mean_score"], told["gates"][0]["observed"], told["run"]["settings"]) == (
@@ -135,14 +139,14 @@ def test_no_number_is_not_a_number(number: float) -> None:
     )
 
 
-@given(st.lists(any_entry(), max_size=10))
+@given(st.lists(any_case_result(), max_size=10))
 def test_it_is_plain_json(found: list[CaseResult]) -> None:
-    told = document(found, COMPLETE, a_gate("pass_rate", min=0.5, by="case_type"))
+    told = document(found, COMPLETE, gate("pass_rate", min=0.5, by="case_type"))
     assert json.loads(json.dumps(told, allow_nan=False)) == told
 
 
 def test_it_shares_nothing_with_the_run() -> None:
-    case = entry("a", terms=(dict(TERM),), facets={"colour": "red"})
+    case = case_result("a", terms=(dict(TERM),), facets={"colour": "red"})
     told = document([case])
     told["cases"][0]["terms"][0]["value"] = 9
     told["cases"][0]["facets"]["colour"] = "blue"
@@ -150,7 +154,7 @@ def test_it_shares_nothing_with_the_run() -> None:
 
 
 def test_a_row_says_null_where_a_number_is_not_finite() -> None:
-    broken = entry("a", "known_hole", terms=({**TERM, "value": math.nan},), answer="NaN")
+    broken = case_result("a", "known_hole", terms=({**TERM, "value": math.nan},), answer="NaN")
     row = json.loads(row_line(broken))
     assert (row["terms"][0]["value"], row["answer"]) == (None, "NaN")
     assert [row] == document([broken])["cases"]

@@ -11,8 +11,8 @@ from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.journal import read_header, read_journal
 from pytest_packbench.runs.resume import PriorResults
 from pytest_packbench.runs.writer import RunResults, RunWriter
-from tests.unit.runs import concluded, entry, run
-from tests.unit.stored_runs import recorded
+from tests.unit.run_builders import case_result, conclusion_of, run
+from tests.unit.stored_runs import recorded_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
 
 RUN = run(run_id="01RUN")
-GOOD, BAD = recorded(entry("a"), "01RUN"), entry("b", "error", kind="timeout")
+GOOD, BAD = recorded_result(case_result("a"), "01RUN"), case_result("b", "error", kind="timeout")
 
 
 def document(results: list[CaseResult], **changes: Any) -> dict[str, Any]:
-    return run_document(concluded(run(run_id="01RUN", **changes), results))
+    return run_document(conclusion_of(run(run_id="01RUN", **changes), results))
 
 
 def names(folder: Path) -> list[str]:
@@ -68,7 +68,7 @@ def test_errors_of_an_earlier_session_go_when_there_are_none(writer: RunWriter) 
 def test_what_breaks_on_the_way_leaves_the_older_files(writer: RunWriter) -> None:
     writer.write_results([GOOD])
     before = {path.name: path.read_bytes() for path in writer.folder.iterdir()}
-    worse = entry("c", payload={"number": float("nan")})
+    worse = case_result("c", payload={"number": float("nan")})
     with pytest.raises(ValueError, match="JSON compliant"):
         writer.write_results([BAD, worse])
     assert {path.name: path.read_bytes() for path in writer.folder.iterdir()} == before
@@ -118,7 +118,7 @@ def test_a_resumed_run_begins_with_what_is_kept(writer: RunWriter, tmp_path: Pat
     results = RunResults(resumed, lambda: RUN)
     results.mark_journaled()
     results.add_case((GOOD,))
-    new = recorded(entry("b", timestamp="2026-01-01T00:00:00.000Z"), "01RUN")
+    new = recorded_result(case_result("b", timestamp="2026-01-01T00:00:00.000Z"), "01RUN")
     results.add_case((new,))
     resumed.close_journal()
     assert read_journal(writer.folder / "journal.jsonl") == [GOOD, BAD, new]

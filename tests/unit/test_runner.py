@@ -20,7 +20,7 @@ from pytest_packbench.engine.metering import Ledger
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer
 from pytest_packbench.model.run import Caps
-from tests.unit.asking import Answering, Echo, Running, context, forever, job, never, question
+from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, hang, ignore_tick, job, model_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def take(runner: Runner, one: Job) -> FinishedAttempt:
-    return runner.wait_for(one, never)
+    return runner.wait_for(one, ignore_tick)
 
 
 def kind(done: FinishedAttempt) -> str:
@@ -61,21 +61,21 @@ def test_each_attempt_is_made_once_within_the_bounds(tmp_path_factory: Any, data
     made: list[int] = []
     taken = 0
     furthest = 0
-    backend = Answering(rounds=data.draw(st.integers(0, 3)))
+    backend = FakeBackend(rounds=data.draw(st.integers(0, 3)))
 
     async def target(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
         nonlocal furthest
         number = request.input["number"]
         made.append(number)
         furthest = max(furthest, len(made) - taken)
-        await context.llm.complete(question(text=str(number)))
+        await context.llm.complete(model_request(text=str(number)))
         if number in failing:
             raise ValueError(number)
         return {"points": number / 100}
 
     shared = context(tmp_path_factory.mktemp("s"), target, backend=backend)
     jobs = [job(shared, f"case_{number}", number=number) for number in range(count)]
-    running = Running(most=most, lookahead=lookahead)
+    running = RunnerContext(most=most, lookahead=lookahead)
     with running as runner:
         runner.plan([one for number, one in enumerate(jobs) if number not in unplanned])
         for number in order:
@@ -97,21 +97,21 @@ def test_each_attempt_is_made_once_within_the_bounds(tmp_path_factory: Any, data
 def test_an_attempt_that_was_taken_is_made_anew(tmp_path: Path) -> None:
     numbers = iter([0.1, 0.9])
     shared = context(tmp_path, lambda _: {"points": next(numbers)})
-    with Running() as runner:
+    with RunnerContext() as runner:
         found = [take(runner, job(shared)).attempt for _ in range(2)]
         assert runner.progress().done == 1
     assert [one.payload for one in found if one is not None] == [{"points": 0.1}, {"points": 0.9}]
 
 
 def test_a_retry_waits_for_room_like_any_other(tmp_path: Path) -> None:
-    backend = Answering(rounds=3)
+    backend = FakeBackend(rounds=3)
 
     async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-        await context.llm.complete(question())
+        await context.llm.complete(model_request())
         return {"points": 1.0}
 
     shared = context(tmp_path, target, backend=backend)
-    with Running(most=2, lookahead=8) as runner:
+    with RunnerContext(most=2, lookahead=8) as runner:
         runner.plan([job(shared, str(number)) for number in range(20)])
         for number in range(20):
             take(runner, job(shared, str(number)))
@@ -146,7 +146,7 @@ def test_answers_of_a_burst_are_taken_together(
     shared = context(tmp_path, target)
     planned = [job(shared, str(number), number=number) for number in range(jobs)]
     # the first one makes room for the last one of sixteen, so that none waits
-    running = Running(most=8 if jobs > 16 else 16, lookahead=16, on_settled=lambda _: first.set())
+    running = RunnerContext(most=8 if jobs > 16 else 16, lookahead=16, on_settled=lambda _: first.set())
     with running as runner, ThreadPoolExecutor(1) as aside:
         runner.plan(planned)
         taken = aside.submit(take, runner, planned[0])
@@ -172,7 +172,7 @@ def test_released_attempts_free_their_place_and_are_not_made(tmp_path: Path) -> 
 
     shared = context(tmp_path, target)
     jobs = [job(shared, str(number), number=number) for number in range(40)]
-    with Running(most=1, lookahead=2) as runner:
+    with RunnerContext(most=1, lookahead=2) as runner:
         runner.plan(jobs)
         for ten in range(4):
             runner.discard([one.key for one in jobs[10 * ten + 1 : 10 * ten + 10]])
@@ -184,15 +184,15 @@ def test_released_attempts_free_their_place_and_are_not_made(tmp_path: Path) -> 
 
 def test_a_cap_begins_nothing_more_and_what_is_under_way_ends(tmp_path: Path) -> None:
     ledger = Ledger(Caps(tokens=20))
-    backend = Answering(rounds=2)
+    backend = FakeBackend(rounds=2)
 
     async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-        await context.llm.complete(question())
+        await context.llm.complete(model_request())
         return {"points": 1.0}
 
     shared = context(tmp_path, target, backend=backend, ledger=ledger)
     jobs = [job(shared, str(number)) for number in range(30)]
-    with Running(most=3, ledger=ledger) as runner:
+    with RunnerContext(most=3, ledger=ledger) as runner:
         runner.plan(jobs)
         found = [take(runner, one) for one in jobs]
     made = [done for done in found if done.attempt is not None]
@@ -231,7 +231,7 @@ def test_whatever_a_target_raises_is_its_own_cases_error(
 ) -> None:
     shared = context(tmp_path, form(error))
     jobs = [job(shared, str(number), bad=number == 1) for number in range(4)]
-    with Running() as runner:
+    with RunnerContext() as runner:
         runner.plan(jobs)
         kinds = [kind(take(runner, one)) for one in jobs]
     assert kinds == ["", "target_error", "", ""]
@@ -248,7 +248,7 @@ def test_an_error_whose_text_can_not_be_read_is_its_own_cases_error(
 ) -> None:
     shared = context(tmp_path, form(UnsayableError()))
     jobs = [job(shared, str(number), bad=number == 1) for number in range(3)]
-    with Running() as runner:
+    with RunnerContext() as runner:
         runner.plan(jobs)
         done = [take(runner, one) for one in jobs]
     assert [kind(one) for one in done] == ["", "target_error", ""]
@@ -295,7 +295,7 @@ async def stops_the_loop(_: VerifyRequest) -> dict[str, Any]:
 def test_a_target_that_meddles_with_the_loop_ends_no_other_case(
     tmp_path: Path, target: Callable[..., Any], expected: str
 ) -> None:
-    with Running() as runner:
+    with RunnerContext() as runner:
         assert kind(take(runner, job(context(tmp_path, target), "bad"))) == expected
         assert [kind(take(runner, job(context(tmp_path, fine), str(number)))) for number in range(3)] == ["", "", ""]
 
@@ -313,16 +313,16 @@ async def waits(_: VerifyRequest) -> None:
 
 
 async def waits_in_a_thread(_: VerifyRequest) -> None:
-    await asyncio.to_thread(forever)
+    await asyncio.to_thread(hang)
 
 
 def hangs(_: VerifyRequest) -> None:
-    forever()
+    hang()
 
 
 def hangs_in_a_pool(_: VerifyRequest) -> None:
     with ThreadPoolExecutor(2) as pool:
-        pool.submit(forever).result()
+        pool.submit(hang).result()
 
 
 async def ends_at_last(_: VerifyRequest) -> dict[str, Any]:
@@ -338,7 +338,7 @@ def test_a_target_that_takes_too_long_is_abandoned_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Callable[..., Any]
 ) -> None:
     monkeypatch.setattr("pytest_packbench.engine.scheduler._CANCEL_WAIT_S", 0.05)
-    with Running(limit_s=0.05) as runner:
+    with RunnerContext(limit_s=0.05) as runner:
         done = take(runner, job(context(tmp_path, target), "bad"))
         assert kind(done) == "timeout"
         assert "took longer than 0.05 s and was abandoned" in message(done)
@@ -350,7 +350,7 @@ def test_a_released_attempt_that_goes_on_all_the_same_frees_its_place(
 ) -> None:
     monkeypatch.setattr("pytest_packbench.engine.scheduler._CANCEL_WAIT_S", 0.05)
     bad, good = job(context(tmp_path, swallows_its_cancellation), "bad"), job(context(tmp_path, fine), "good")
-    with Running(most=1) as runner:
+    with RunnerContext(most=1) as runner:
         runner.plan([bad, good])
         while not runner.progress().in_flight:
             time.sleep(0.001)
@@ -363,7 +363,7 @@ def test_the_interpreter_ends_although_a_target_hangs(tmp_path: Path, target: st
     script = (
         "from pathlib import Path\n"
         "from tests.unit import test_runner as here\n"
-        f"with here.Running(limit_s=0.05) as runner:\n"
+        f"with here.RunnerContext(limit_s=0.05) as runner:\n"
         f"    done = here.take(runner, here.job(here.context(Path('.'), here.{target})))\n"
         "print(here.kind(done))\n"
     )
@@ -388,7 +388,7 @@ def test_a_target_that_holds_up_the_loop_is_named_and_no_late_answer_counts_twic
 
     shared = context(tmp_path, target)
     jobs = [job(shared, str(number), number=number) for number in range(3)]
-    running = Running(most=1, lookahead=1, limit_s=0.05)
+    running = RunnerContext(most=1, lookahead=1, limit_s=0.05)
     with running as runner:
         runner.plan(jobs)
         kinds = [kind(take(runner, one)) for one in jobs]
@@ -417,7 +417,7 @@ def test_a_long_time_between_two_cases_is_no_blocked_loop(tmp_path: Path, monkey
         if len(ticks) == 3:
             runner._scheduler.loop.call_soon_threadsafe(release.set)
 
-    with Running(limit_s=3600) as runner:
+    with RunnerContext(limit_s=3600) as runner:
         take(runner, job(context(tmp_path, fine), "first"))
         # what other tests do meanwhile: the loop was last seen alive long ago
         runner._scheduler.last_heartbeat -= 10**6
@@ -425,7 +425,7 @@ def test_a_long_time_between_two_cases_is_no_blocked_loop(tmp_path: Path, monkey
 
 
 def test_a_scorer_that_exits_is_its_own_cases_error_and_loses_no_other(tmp_path: Path) -> None:
-    class Leaving(Echo):
+    class Leaving(EchoPack):
         def score(self, case: Any, outcome: Any, rules: Any) -> Any:
             if case.id == "bad":
                 raise SystemExit(3)
@@ -433,26 +433,26 @@ def test_a_scorer_that_exits_is_its_own_cases_error_and_loses_no_other(tmp_path:
 
     shared = context(tmp_path, fine, pack=Leaving())
     jobs = [job(shared, name) for name in ("good", "bad", "fine")]
-    with Running(most=1) as runner:
+    with RunnerContext(most=1) as runner:
         runner.plan(jobs)
         assert [kind(take(runner, one)) for one in jobs] == ["", "scorer_error", ""]
 
 
 def test_an_abandoned_target_spends_nothing_more(tmp_path: Path) -> None:
-    backend = Answering()
+    backend = FakeBackend()
     go, went = threading.Event(), threading.Event()
     later: list[BaseException] = []
 
     def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
         go.wait()
         try:
-            context.llm.complete_sync(question())
+            context.llm.complete_sync(model_request())
         except RuntimeError as error:
             later.append(error)
         went.set()
         return {"points": 1.0}
 
-    with Running(limit_s=0.05) as runner:
+    with RunnerContext(limit_s=0.05) as runner:
         assert kind(take(runner, job(context(tmp_path, target, backend=backend)))) == "timeout"
         go.set()
         assert went.wait(60)
@@ -462,7 +462,7 @@ def test_an_abandoned_target_spends_nothing_more(tmp_path: Path) -> None:
 
 def test_an_abandoned_target_that_goes_on_spends_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_packbench.engine.scheduler._CANCEL_WAIT_S", 0.05)
-    backend = Answering()
+    backend = FakeBackend()
     go, went = asyncio.Event(), threading.Event()
     later: list[BaseException] = []
 
@@ -471,13 +471,13 @@ def test_an_abandoned_target_that_goes_on_spends_nothing_more(tmp_path: Path, mo
             await asyncio.sleep(3600)
         await go.wait()
         try:
-            await context.llm.complete(question())
+            await context.llm.complete(model_request())
         except RuntimeError as error:
             later.append(error)
         went.set()
         return {"points": 1.0}
 
-    with Running(limit_s=0.05) as runner:
+    with RunnerContext(limit_s=0.05) as runner:
         assert kind(take(runner, job(context(tmp_path, target, backend=backend)))) == "timeout"
         runner._scheduler.loop.call_soon_threadsafe(go.set)
         assert went.wait(60)
@@ -494,7 +494,7 @@ def test_what_ended_in_time_is_not_ended_again(
         await asyncio.sleep(0.1)
         return {"points": 1.0}
 
-    with Running(limit_s=0.05) as runner:
+    with RunnerContext(limit_s=0.05) as runner:
         assert kind(take(runner, job(context(tmp_path, waits), "bad"))) == "timeout"
         assert kind(take(runner, job(context(tmp_path, slow), "slow"))) == "timeout"
     # asyncio logs what a callback raises
@@ -502,27 +502,27 @@ def test_what_ended_in_time_is_not_ended_again(
 
 
 def test_tasks_and_threads_that_a_target_leaves_behind_spend_nothing_more(tmp_path: Path) -> None:
-    backend = Answering()
+    backend = FakeBackend()
     go, went = threading.Event(), threading.Event()
     tasks = set()
 
     async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
         async def on() -> None:
             await asyncio.sleep(0.01)
-            await context.llm.complete(question())
+            await context.llm.complete(model_request())
 
         def beside() -> None:
             go.wait()
             with pytest.raises(RuntimeError):
-                context.llm.complete_sync(question())
+                context.llm.complete_sync(model_request())
             went.set()
 
         tasks.add(asyncio.create_task(on()))
         threading.Thread(target=beside).start()
-        await context.llm.complete(question())
+        await context.llm.complete(model_request())
         return {"points": 1.0}
 
-    with Running() as runner:
+    with RunnerContext() as runner:
         assert kind(take(runner, job(context(tmp_path, target, backend=backend)))) == ""
         go.set()
         assert went.wait(60)
@@ -531,12 +531,12 @@ def test_tasks_and_threads_that_a_target_leaves_behind_spend_nothing_more(tmp_pa
 
 
 def test_closing_cancels_what_is_under_way_and_begins_nothing(tmp_path: Path) -> None:
-    backend = Answering(hold=asyncio.Event())
+    backend = FakeBackend(hold=asyncio.Event())
     ended = []
 
     async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
         try:
-            await context.llm.complete(question())
+            await context.llm.complete(model_request())
         finally:
             ended.append(1)
         return {"points": 1.0}
@@ -547,7 +547,7 @@ def test_closing_cancels_what_is_under_way_and_begins_nothing(tmp_path: Path) ->
         closed.append(1)
 
     ledger = Ledger(Caps())
-    runner = Running(most=3, lookahead=3).runner
+    runner = RunnerContext(most=3, lookahead=3).runner
     runner.plan(job(context(tmp_path, target, backend=backend, ledger=ledger), str(number)) for number in range(10))
     while backend.busy < 3:
         threading.Event().wait(0.001)
@@ -564,13 +564,13 @@ async def forever_on_the_loop() -> None:
 
 def test_a_runner_that_was_never_used_leaves_nothing(tmp_path: Path) -> None:
     before = threading.active_count()
-    runner = Running().runner
+    runner = RunnerContext().runner
     runner.close()
     assert threading.active_count() == before
 
 
 def test_an_awaitable_of_a_sync_function_is_awaited(tmp_path: Path) -> None:
-    with Running() as runner:
+    with RunnerContext() as runner:
         done = take(runner, job(context(tmp_path, lambda request: fine(request))))  # noqa: PLW0108 - a function that isn't async
     assert kind(done) == ""
 
@@ -578,7 +578,7 @@ def test_an_awaitable_of_a_sync_function_is_awaited(tmp_path: Path) -> None:
 def asks_on_its_own_loop(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
     async def pipeline() -> float:
         one, two = await asyncio.gather(
-            context.llm.complete(question(text="1")), context.llm.complete(question(text="2"))
+            context.llm.complete(model_request(text="1")), context.llm.complete(model_request(text="2"))
         )
         return (float(one.content) + float(two.content)) / 3
 
@@ -587,14 +587,14 @@ def asks_on_its_own_loop(_: VerifyRequest, context: VerifyContext) -> dict[str, 
 
 def asks_from_its_own_threads(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
     with ThreadPoolExecutor(2) as pool:
-        one, two = pool.map(lambda text: context.llm.complete_sync(question(text=text)).content, ["1", "2"])
+        one, two = pool.map(lambda text: context.llm.complete_sync(model_request(text=text)).content, ["1", "2"])
     return {"points": (float(one) + float(two)) / 3}
 
 
 @pytest.mark.parametrize("target", [asks_on_its_own_loop, asks_from_its_own_threads])
 def test_a_sync_target_may_have_its_own_loop_and_threads(tmp_path: Path, target: Callable[..., Any]) -> None:
-    backend = Answering()
-    with Running() as runner:
+    backend = FakeBackend()
+    with RunnerContext() as runner:
         done = take(runner, job(context(tmp_path, target, backend=backend)))
     assert kind(done) == ""
     assert done.attempt is not None
@@ -604,10 +604,10 @@ def test_a_sync_target_may_have_its_own_loop_and_threads(tmp_path: Path, target:
 
 def test_an_async_target_that_asks_without_await_is_told_so(tmp_path: Path) -> None:
     async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-        return {"points": context.llm.complete_sync(question()).content}
+        return {"points": context.llm.complete_sync(model_request()).content}
 
-    with Running() as runner:
-        done = take(runner, job(context(tmp_path, target, backend=Answering())))
+    with RunnerContext() as runner:
+        done = take(runner, job(context(tmp_path, target, backend=FakeBackend())))
     assert kind(done) == "target_error"
     assert "await context.llm.complete" in message(done)
 
@@ -618,11 +618,11 @@ def test_a_call_that_breaks_in_an_unknown_way_is_an_error_although_the_target_go
 
     async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
         with pytest.raises(RuntimeError):
-            await context.llm.complete(question())
+            await context.llm.complete(model_request())
         return {"points": 1.0}
 
-    with Running() as runner:
-        done = take(runner, job(context(tmp_path, target, backend=Answering(answer=fall))))
+    with RunnerContext() as runner:
+        done = take(runner, job(context(tmp_path, target, backend=FakeBackend(answer=fall))))
     assert kind(done) == "backend_error"
 
 
@@ -635,11 +635,13 @@ def test_an_answer_that_is_nested_too_deep_is_an_error_although_the_target_goes_
 
     async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
         with pytest.raises(RuntimeError):
-            await context.llm.complete(question())
+            await context.llm.complete(model_request())
         return {"points": 1.0}
 
-    shared = context(tmp_path, target, backend=Answering(answer=deep), redactor=Redactor({}, ["planted-to-be-hidden"]))
-    with Running() as runner:
+    shared = context(
+        tmp_path, target, backend=FakeBackend(answer=deep), redactor=Redactor({}, ["planted-to-be-hidden"])
+    )
+    with RunnerContext() as runner:
         done = take(runner, job(shared))
     assert kind(done) == "answer_unreadable"
 
@@ -649,11 +651,11 @@ def test_for_a_debugger_sync_targets_run_in_the_thread_that_takes_one_at_a_time(
 
     def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
         threads.append(threading.current_thread())
-        return {"points": float(context.llm.complete_sync(question(text="0.5")).content)}
+        return {"points": float(context.llm.complete_sync(model_request(text="0.5")).content)}
 
-    shared = context(tmp_path, target, backend=Answering())
+    shared = context(tmp_path, target, backend=FakeBackend())
     jobs = [job(shared, str(number)) for number in range(3)]
-    with Running(most=1, lookahead=0, use_threads=False, limit_s=None) as runner:
+    with RunnerContext(most=1, lookahead=0, use_threads=False, limit_s=None) as runner:
         runner.plan(jobs)
         for count, one in enumerate(jobs, 1):
             assert kind(take(runner, one)) == ""
@@ -662,7 +664,10 @@ def test_for_a_debugger_sync_targets_run_in_the_thread_that_takes_one_at_a_time(
 
 
 def test_for_a_debugger_an_interrupt_ends_the_run(tmp_path: Path) -> None:
-    with Running(most=1, lookahead=0, use_threads=False, limit_s=None) as runner, pytest.raises(KeyboardInterrupt):
+    with (
+        RunnerContext(most=1, lookahead=0, use_threads=False, limit_s=None) as runner,
+        pytest.raises(KeyboardInterrupt),
+    ):
         take(runner, job(context(tmp_path, raising(KeyboardInterrupt())), bad=True))
 
 
@@ -680,7 +685,7 @@ def test_a_lifted_limit_is_waited_out(tmp_path: Path) -> None:
         ticks.append(1)
         go.set()
 
-    with Running(limit_s=0.4) as runner:
+    with RunnerContext(limit_s=0.4) as runner:
         one = job(context(tmp_path, target))
         runner.plan([one])
         assert began.wait(60)

@@ -17,7 +17,7 @@ from pytest_packbench.packs.tariff.target import verify
 from tests.conftest import SUITE
 from tests.servers.fake import FakeServer, Received, Reply
 from tests.servers.tariff import tariff_handler
-from tests.unit.backend_calls import PROVIDERS, broken, cleared, request, using
+from tests.unit.backend_calls import PROVIDERS, clear_environment, failed_call, request, use_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    cleared(monkeypatch)
+    clear_environment(monkeypatch)
 
 
-class _Silent:
+class _CassetteHandler:
     """Plays a cassette."""
 
     def __init__(self, exchanges: list[dict[str, Any]]) -> None:
@@ -42,7 +42,7 @@ class _Silent:
         raise AssertionError
 
 
-async def verified(cases: list[Any], llms: Iterable[Any]) -> list[Any]:
+async def verify_over_http(cases: list[Any], llms: Iterable[Any]) -> list[Any]:
     found = []
     for case, llm in zip(cases, llms, strict=False):
         context = VerifyContext(llm=llm, suite="tariff", case_id=case["id"], mode="live")
@@ -54,10 +54,12 @@ def test_the_tariff_suite_answers_as_its_cassettes_do() -> None:
     paths = sorted(SUITE.glob("cases/*/*.json"))[::9]
     cases = [json.loads(path.read_bytes()) for path in paths]
     fixtures = [json.loads((SUITE / "fixtures" / path.name).read_bytes())["exchanges"] for path in paths]
-    expected = asyncio.run(verified(cases, map(_Silent, fixtures)))
+    expected = asyncio.run(verify_over_http(cases, map(_CassetteHandler, fixtures)))
     with FakeServer(tariff_handler(SUITE)) as server:
         for provider in PROVIDERS:
-            assert using(provider, server.url, lambda backend: verified(cases, repeat(backend))) == expected
+            assert (
+                use_backend(provider, server.url, lambda backend: verify_over_http(cases, repeat(backend))) == expected
+            )
     assert len(server.requests) == 3 * sum(map(len, fixtures))
 
 
@@ -72,7 +74,7 @@ def test_it_runs_as_a_process() -> None:
     assert process.stdout is not None
     try:
         url = process.stdout.readline().strip()
-        answer = using(
+        answer = use_backend(
             "ollama", url, lambda backend: backend.complete(request(output_schema={"type": "object"})), timeout_s=10
         )
         assert answer.content == {"code": "7"}
@@ -87,4 +89,4 @@ def test_a_handler_that_fails_fails_the_test() -> None:
         raise LookupError("no such case")
 
     with pytest.raises(LookupError, match="no such case"):
-        broken("ollama", handler)
+        failed_call("ollama", handler)

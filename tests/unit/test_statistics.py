@@ -14,14 +14,14 @@ from scipy.stats import binomtest
 from pytest_packbench.analysis.intervals import wilson_interval
 from pytest_packbench.analysis.statistics import Group, statistics_of
 from pytest_packbench.analysis.tally import Tally
-from tests.unit.runs import any_entry, entries, entry, statistics
+from tests.unit.run_builders import any_case_result, case_result, case_results, statistics
 
 if TYPE_CHECKING:
     from random import Random
 
     from pytest_packbench.model.result import CaseResult
 
-RUNS = st.lists(any_entry(), max_size=30)
+RUNS = st.lists(any_case_result(), max_size=30)
 
 
 @given(st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.floats(0.5, 0.999))
@@ -124,7 +124,12 @@ def test_depth_counts_what_agrees_at_least_so_deep(found: list[CaseResult], leve
 
 
 def test_a_level_holds_what_agrees_deeper_too() -> None:
-    found = [entry("a", match_depth=10), entry("b", match_depth=4), entry("c", match_depth=0), entry("d")]
+    found = [
+        case_result("a", match_depth=10),
+        case_result("b", match_depth=4),
+        case_result("c", match_depth=0),
+        case_result("d"),
+    ]
     by_level = {row.level: (row.agreeing, row.n) for row in statistics(found).depth}
     assert by_level == {4: (2, 3), 10: (1, 3)}
     assert [row.agreeing for row in statistics(found, levels=(2, 4, 6, 8, 10)).depth] == [2, 2, 1, 1, 1]
@@ -132,11 +137,11 @@ def test_a_level_holds_what_agrees_deeper_too() -> None:
 
 def test_the_refusal_table_is_over_judged_entries() -> None:
     found = [
-        *(entry("a", expects_refusal=True, refused=True) for _ in range(4)),
-        *(entry("b", "failed", expects_refusal=True, refused=False) for _ in range(3)),
-        *(entry("c", "failed", expects_refusal=False, refused=True) for _ in range(2)),
-        entry("d"),
-        entry("e", "known_hole", kind="xfail", expects_refusal=False, refused=True),
+        *(case_result("a", expects_refusal=True, refused=True) for _ in range(4)),
+        *(case_result("b", "failed", expects_refusal=True, refused=False) for _ in range(3)),
+        *(case_result("c", "failed", expects_refusal=False, refused=True) for _ in range(2)),
+        case_result("d"),
+        case_result("e", "known_hole", kind="xfail", expects_refusal=False, refused=True),
     ]
     refusals = statistics(found).refusals
     counts = (refusals.due_refused, refusals.due_answered, refusals.undue_refused, refusals.undue_answered)
@@ -144,20 +149,20 @@ def test_the_refusal_table_is_over_judged_entries() -> None:
 
 
 def test_a_group_of_nothing_judged_has_no_rate() -> None:
-    overall = statistics([entry("a", "error")]).overall
+    overall = statistics([case_result("a", "error")]).overall
     assert overall == Group(
         name="", value="", selected=1, n=0, passed=0, pass_rate=None, mean_score=None, interval=None
     )
 
 
 def test_the_mean_is_of_scores_and_the_rate_of_verdicts() -> None:
-    overall = statistics(entries(3, 1)).overall
+    overall = statistics(case_results(3, 1)).overall
     assert (overall.pass_rate, overall.mean_score) == (0.75, 0.8125)
     assert overall.interval == wilson_interval(3, 4)
 
 
 def test_authored_answers_have_counts_and_no_interval() -> None:
-    numbers = statistics(entries(3, 1, llm_backend="stub", llm_model="authored", match_depth=4))
+    numbers = statistics(case_results(3, 1, llm_backend="stub", llm_model="authored", match_depth=4))
     assert numbers.all_authored
     assert not numbers.has_intervals
     assert numbers.overall.pass_rate == 0.75
@@ -167,7 +172,7 @@ def test_authored_answers_have_counts_and_no_interval() -> None:
 
 
 def test_one_authored_answer_takes_the_interval_from_its_groups_only() -> None:
-    numbers = statistics([entry("a"), entry("b", llm_backend="stub", case_type="odd")])
+    numbers = statistics([case_result("a"), case_result("b", llm_backend="stub", case_type="odd")])
     intervals = {group.value: group.interval for group in numbers.grouped()["case_type"]}
     assert (numbers.all_authored, numbers.authored) == (False, 1)
     assert intervals == {"odd": None, "plain": wilson_interval(1, 1)}
@@ -177,22 +182,22 @@ def test_one_authored_answer_takes_the_interval_from_its_groups_only() -> None:
 
 def test_judged_cases_answered_from_kept_answers_are_counted() -> None:
     found = [
-        entry("a", cached=2),
-        entry("b"),
-        entry("c", "error", cached=1),
-        entry("d", trial=0),
-        entry("d", trial=1, score=1.0, cached=3),
+        case_result("a", cached=2),
+        case_result("b"),
+        case_result("c", "error", cached=1),
+        case_result("d", trial=0),
+        case_result("d", trial=1, score=1.0, cached=3),
     ]
     assert statistics(found).cached == 2
 
 
 def test_a_run_without_a_judged_case_is_not_called_authored() -> None:
-    assert not statistics([entry("a", "error", llm_backend="stub")]).all_authored
+    assert not statistics([case_result("a", "error", llm_backend="stub")]).all_authored
 
 
 def test_groups_stand_in_the_order_of_a_reader() -> None:
     found = [
-        entry(difficulty=difficulty, case_type=case_type, facets={"colour": "red"}, tags=("t", "t"))
+        case_result(difficulty=difficulty, case_type=case_type, facets={"colour": "red"}, tags=("t", "t"))
         for difficulty, case_type in (("expert", "b"), ("easy", "a"), ("hard", "b"), ("medium", "a"), ("odd", "a"))
     ]
     groups = [(group.name, group.value) for group in statistics(found).groups]
@@ -205,11 +210,11 @@ def test_groups_stand_in_the_order_of_a_reader() -> None:
 
 
 def test_tags_are_grouped_for_gates_alone_and_count_once() -> None:
-    found = [entry(tags=("t", "t"))]
+    found = [case_result(tags=("t", "t"))]
     assert "tag" not in statistics_of(Tally(by_tag=True).add_all(found)).grouped()
     assert tagged(found) == {"t": 1}
 
 
 def test_a_facet_can_not_pose_as_a_group_of_ours() -> None:
-    (group,) = statistics([entry(facets={"case_type": "false"})]).grouped()["case_type"]
+    (group,) = statistics([case_result(facets={"case_type": "false"})]).grouped()["case_type"]
     assert group.value == "plain"

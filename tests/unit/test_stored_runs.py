@@ -20,9 +20,9 @@ from pytest_packbench.packs.registry import Packs
 from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.report import open_report
 from pytest_packbench.runs.stored import load_run
-from tests.unit.runs import entry
-from tests.unit.stored_runs import any_entries, recorded, run_of, suite, write
-from tests.unit.wire import line
+from tests.unit.record_lines import line
+from tests.unit.run_builders import case_result
+from tests.unit.stored_runs import any_results, recorded_result, run_of, suite, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,20 +42,20 @@ OWN: dict[str, Any] = {
 }
 
 
-def of_files(found: list[CaseResult]) -> list[CaseResult]:
+def file_results(found: list[CaseResult]) -> list[CaseResult]:
     """Entries as a report keeps them: by test id and trial, without record and payload."""
     return sorted(found, key=lambda one: (one.test_id, one.trial))
 
 
 @QUICK
-@given(any_entries(trials=True))
+@given(any_results(trials=True))
 def test_a_run_that_was_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, found: list[CaseResult]) -> None:
     place = tmp_path_factory.mktemp("stored")
     root = suite(place)
     told = run_of(root, partial="a part", versions={"a": "1"})
     folder = write(place / "out", told, found, root)
     stored = load_run(folder)
-    assert (stored.run, list(stored.results)) == (told, of_files(found))
+    assert (stored.run, list(stored.results)) == (told, file_results(found))
     assert load_run(folder / "report.json") == stored
     report = open_report(folder)
     assert [each.case_id for each in report.results] == sorted(each.case_id for each in found)
@@ -64,14 +64,14 @@ def test_a_run_that_was_written_is_read_back(tmp_path_factory: pytest.TempPathFa
 
 
 @QUICK
-@given(any_entries(trials=True))
+@given(any_results(trials=True))
 def test_the_records_of_a_run_tell_the_same_of_judged_cases(
     tmp_path_factory: pytest.TempPathFactory, found: list[CaseResult]
 ) -> None:
     place = tmp_path_factory.mktemp("stored")
     root = suite(place)
     folder = write(place / "out", run_of(root), found, root)
-    judged = [one for one in of_files(found) if one.counted]
+    judged = [one for one in file_results(found) if one.counted]
     if not judged:
         with pytest.raises(StoredRunError, match="contains no records"):
             load_run(folder / "records.jsonl")
@@ -85,7 +85,7 @@ def test_the_records_of_a_run_tell_the_same_of_judged_cases(
 
 def test_keys_in_another_order_are_the_same_report(tmp_path: Path) -> None:
     root = suite(tmp_path)
-    folder = write(tmp_path / "out", run_of(root), [entry("b"), entry("a", "error", kind="x")], root)
+    folder = write(tmp_path / "out", run_of(root), [case_result("b"), case_result("a", "error", kind="x")], root)
     before = load_run(folder)
     report = json.loads((folder / "report.json").read_text("utf-8"))
     (folder / "report.json").write_text(json.dumps(report, sort_keys=True, indent=1), encoding="utf-8")
@@ -122,7 +122,7 @@ def test_what_is_no_report_is_one_line(tmp_path: Path, text: str, said: str) -> 
 
 def test_a_report_cut_anywhere_is_refused(tmp_path: Path) -> None:
     root = suite(tmp_path)
-    folder = write(tmp_path / "out", run_of(root), [entry("a"), entry("b", terms=(TERM,))], root)
+    folder = write(tmp_path / "out", run_of(root), [case_result("a"), case_result("b", terms=(TERM,))], root)
     whole = (folder / "report.json").read_bytes()
     for length in range(0, len(whole) - 1, 7):
         (folder / "report.json").write_bytes(whole[:length])
@@ -148,7 +148,7 @@ def test_a_report_cut_anywhere_is_refused(tmp_path: Path) -> None:
 )
 def test_a_damaged_row_is_named_by_its_pointer(tmp_path: Path, change: dict[str, Any], said: str) -> None:
     root = suite(tmp_path)
-    folder = write(tmp_path / "out", run_of(root), [entry("a")], root)
+    folder = write(tmp_path / "out", run_of(root), [case_result("a")], root)
     report = json.loads((folder / "report.json").read_text("utf-8"))
     report["packbench"]["cases"][0].update(change)
     (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
@@ -253,7 +253,9 @@ ROW = REPORT["properties"]["packbench"]["properties"]["cases"]["items"]
 
 @given(st.dictionaries(st.sampled_from(sorted(ROW["properties"])), ODD, max_size=2))
 def test_the_schema_of_a_row_agrees_with_its_check(change: dict[str, Any]) -> None:
-    row = {name: value for name, value in entry("a").as_json().items() if name not in {"suite", "record", "payload"}}
+    row = {
+        name: value for name, value in case_result("a").as_json().items() if name not in {"suite", "record", "payload"}
+    }
     row |= change
     plain: dict[str, Any] = {
         name: tuple(value) if name in {"tags", "terms"} and isinstance(value, list) else value
@@ -271,5 +273,5 @@ def test_the_words_of_our_object_are_those_of_entries() -> None:
 
 
 def test_what_is_recorded_is_of_the_schema() -> None:
-    record = recorded(replace(entry("a"), llm_backend="anthropic"), "r").record
+    record = recorded_result(replace(case_result("a"), llm_backend="anthropic"), "r").record
     assert jsonschema.Draft202012Validator(RECORD).is_valid(record)

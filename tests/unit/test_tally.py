@@ -16,8 +16,8 @@ from pytest_packbench.analysis.trials import fold_trials
 from pytest_packbench.model.metric import Profile
 from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
 from pytest_packbench.runs.writer import sort_results
-from tests.unit.runs import COMPLETE, a_gate, check, entry, statistics
-from tests.unit.stored_runs import any_entries
+from tests.unit.run_builders import COMPLETE, case_result, check, gate, statistics
+from tests.unit.stored_runs import any_results
 
 if TYPE_CHECKING:
     from random import Random
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 METRICS = ("pass_rate", "mean_score", "over_refusal_rate", "valid_rate")
 GATES = [
     COMPLETE,
-    a_gate(must_pass=("a", "b")),
+    gate(must_pass=("a", "b")),
     *(
-        a_gate(metric, min=0.5, by=by, max_ratio_to_baseline=1.5)
+        gate(metric, min=0.5, by=by, max_ratio_to_baseline=1.5)
         for metric in METRICS
         for by in (None, "difficulty", "tag", "colour")
     ),
@@ -45,7 +45,7 @@ def test_scores_are_summed_as_fsum_does_in_any_order(scores: list[float], random
     assert found.score == math.fsum(scores)
 
 
-@given(any_entries(trials=True), any_entries(trials=True), st.sampled_from(RULES))
+@given(any_results(trials=True), any_results(trials=True), st.sampled_from(RULES))
 def test_results_one_by_one_give_what_a_run_at_hand_gives(
     found: list[CaseResult], earlier: list[CaseResult], rule: Any
 ) -> None:
@@ -63,7 +63,7 @@ def test_results_one_by_one_give_what_a_run_at_hand_gives(
     )
 
 
-@given(any_entries(), st.integers(1, 4))
+@given(any_results(), st.integers(1, 4))
 def test_a_listing_keeps_the_first_of_each_table_and_counts_all(found: list[CaseResult], most: int) -> None:
     whole, first = Listing().add_all(found), Listing(most=most).add_all(found)
     for name in ("all", "failed", "error", "vacuous", "not_run", "known_hole", "quarantined", "broken", "stale"):
@@ -73,5 +73,5 @@ def test_a_listing_keeps_the_first_of_each_table_and_counts_all(found: list[Case
 
 
 def test_no_record_or_payload_is_kept_for_a_page() -> None:
-    (row,) = Listing().add_all([entry(record={"a": 1}, payload="long")]).first("all", 1)
+    (row,) = Listing().add_all([case_result(record={"a": 1}, payload="long")]).first("all", 1)
     assert (row.case.record, row.case.payload, row.trials) == (None, None, 1)

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from pytest_packbench.packs.tariff.checks import CHECKS, CRITICAL, CheckInput, CheckResult, check_form, run_checks
 from pytest_packbench.packs.tariff.dossier import Level, Proposal, Rule
-from tests.unit.builders import (
+from tests.unit.tariff_answers import (
     NORMAL_PATH,
     Json,
     answer,
+    check_input,
     citation,
     classification,
+    critique_answer,
     duty,
     evidence,
-    given,
-    objection,
     optimized,
     refusal,
-    refusing,
+    refusal_answer,
     step,
     trace,
     what_if,
@@ -34,11 +34,11 @@ Path = tuple[tuple[str, str, str, str], ...]
 BY_NAME = {gate.name: gate for gate in CHECKS}
 
 
-def ask(name: str, plain: Json, *documents: Json, critique: Json | None = None) -> CheckResult:
-    return BY_NAME[name](given(plain, *documents, critique=critique))
+def run_check(name: str, plain: Json, *documents: Json, critique: Json | None = None) -> CheckResult:
+    return BY_NAME[name](check_input(plain, *documents, critique=critique))
 
 
-def stopped(result: CheckResult, *fragments: str) -> None:
+def assert_fails(result: CheckResult, *fragments: str) -> None:
     """The gate fails with exactly one violation for each fragment, in order, and the violation says it."""
     assert result.decision == "fail"
     assert len(result.lines) == len(fragments), result.lines
@@ -69,7 +69,7 @@ def test_the_list_is_in_order_and_only_composition_is_not_critical() -> None:
 
 
 def test_a_sound_classification_passes_all_that_apply() -> None:
-    assert {result.name: result.decision for result in run_checks(given(answer()))} == {
+    assert {result.name: result.decision for result in run_checks(check_input(answer()))} == {
         "completeness": "pass",
         "code_form": "pass",
         "gri_sequence": "pass",
@@ -85,7 +85,7 @@ def test_a_sound_classification_passes_all_that_apply() -> None:
 
 
 def test_a_sound_refusal_passes_all_that_apply() -> None:
-    results = run_checks(given(refusing(), evidence()))
+    results = run_checks(check_input(refusal_answer(), evidence()))
     assert {result.name for result in results if result.decision == "pass"} == {"completeness", "critic", "refusal"}
     assert not [result for result in results if result.decision == "fail"]
 
@@ -107,20 +107,20 @@ def test_form_fails_with_what_was_wrong() -> None:
         (answer(gri_trace={"steps": []}), "without a GRI trace"),
         (answer(candidate_headings=[]), "without candidate headings"),
         (answer(refusal=refusal()), "both classifies and refuses"),
-        (refusing(refusal=None), "refuses without a refusal"),
-        (refusing(baseline=classification()), "but also has baseline"),
-        (refusing(optimized=optimized()), "but also has optimized"),
-        (refusing(what_if_candidates=[what_if()]), "but also has what_if_candidates"),
+        (refusal_answer(refusal=None), "refuses without a refusal"),
+        (refusal_answer(baseline=classification()), "but also has baseline"),
+        (refusal_answer(optimized=optimized()), "but also has optimized"),
+        (refusal_answer(what_if_candidates=[what_if()]), "but also has what_if_candidates"),
     ],
 )
 def test_completeness_stops(plain: Json, fragment: str) -> None:
-    stopped(ask("completeness", plain), fragment)
+    assert_fails(run_check("completeness", plain), fragment)
 
 
 def test_a_refusal_may_show_how_far_the_rules_led() -> None:
-    plain = refusing(gri_trace=trace(("1", "heading", "0712 0910", "tied")), candidate_headings=["0712"])
-    assert ask("completeness", plain).decision == "pass"
-    assert ask("gri_sequence", plain).decision == "pass"
+    plain = refusal_answer(gri_trace=trace(("1", "heading", "0712 0910", "tied")), candidate_headings=["0712"])
+    assert run_check("completeness", plain).decision == "pass"
+    assert run_check("gri_sequence", plain).decision == "pass"
 
 
 # gate 2
@@ -128,14 +128,14 @@ def test_a_refusal_may_show_how_far_the_rules_led() -> None:
 
 @pytest.mark.parametrize("code", ["0712.90.4020", "0712904020", "0712.90.40.20", "0712 90 4020", "7318.15.20"])
 def test_code_form_takes_full_codes_however_dotted(code: str) -> None:
-    assert ask("code_form", answer(baseline=classification(code))).decision == "pass"
+    assert run_check("code_form", answer(baseline=classification(code))).decision == "pass"
 
 
 @pytest.mark.parametrize(
     "code", ["0712", "0712.90", "0712.90.402", "0712.90.402000", "HTS 0712.90.4020", "0712.90.40 (20 kg)", "none", " "]
 )
 def test_code_form_stops_a_baseline_that_is_no_full_code(code: str) -> None:
-    stopped(ask("code_form", answer(baseline=classification(code))), "baseline code")
+    assert_fails(run_check("code_form", answer(baseline=classification(code))), "baseline code")
 
 
 @pytest.mark.parametrize(
@@ -147,12 +147,12 @@ def test_code_form_stops_a_baseline_that_is_no_full_code(code: str) -> None:
     ],
 )
 def test_code_form_stops_other_codes(plain: Json, fragment: str) -> None:
-    stopped(ask("code_form", plain), fragment)
+    assert_fails(run_check("code_form", plain), fragment)
 
 
 @pytest.mark.parametrize("expected", ["0712.90", "0712.90.40", "0712.90.4040"])
 def test_a_what_if_may_be_told_at_six_digits_or_more(expected: str) -> None:
-    assert ask("code_form", answer(what_if_candidates=[what_if(expected_hts=expected)])).decision == "pass"
+    assert run_check("code_form", answer(what_if_candidates=[what_if(expected_hts=expected)])).decision == "pass"
 
 
 @pytest.mark.parametrize(
@@ -170,16 +170,16 @@ def test_a_what_if_may_be_told_at_six_digits_or_more(expected: str) -> None:
     ],
 )
 def test_code_form_stops_a_step_whose_codes_are_not_of_its_level(one: Json, fragments: list[str]) -> None:
-    stopped(ask("code_form", answer(gri_trace={"steps": [one]})), *fragments)
+    assert_fails(run_check("code_form", answer(gri_trace={"steps": [one]})), *fragments)
 
 
 def test_code_form_compares_digits_not_dots() -> None:
     dotless = trace(("6", "line", "07129040 0712.90.85", "0712.90.40"))
-    assert ask("code_form", answer(gri_trace=dotless)).decision == "pass"
+    assert run_check("code_form", answer(gri_trace=dotless)).decision == "pass"
 
 
 def test_code_form_skips_a_refusal_without_codes() -> None:
-    assert ask("code_form", refusing()).decision == "skip"
+    assert run_check("code_form", refusal_answer()).decision == "skip"
 
 
 # gate 3
@@ -231,7 +231,7 @@ CLEAN: dict[str, Path] = {
 
 @pytest.mark.parametrize("path", CLEAN.values(), ids=CLEAN)
 def test_lawful_orders_are_clean(path: Path) -> None:
-    result = ask("gri_sequence", answer(gri_trace=trace(*path)))
+    result = run_check("gri_sequence", answer(gri_trace=trace(*path)))
     assert (result.decision, result.lines) == ("pass", [])
 
 
@@ -384,7 +384,7 @@ BROKEN: dict[str, tuple[Path, list[tuple[str, int | None]]]] = {
 
 @pytest.mark.parametrize(("path", "codes"), BROKEN.values(), ids=BROKEN)
 def test_each_break_of_the_order_is_named(path: Path, codes: list[tuple[str, int | None]]) -> None:
-    result = ask("gri_sequence", answer(gri_trace=trace(*path)))
+    result = run_check("gri_sequence", answer(gri_trace=trace(*path)))
     assert result.decision == "fail"
     assert [(found.code, found.step) for found in result.violations] == codes, result.lines
 
@@ -409,9 +409,9 @@ def test_textile_garments_are_no_set(headings: str, codes: list[str]) -> None:
     as_set = step("3b", "heading", headings, chosen, as_set=True)
     steps = [step("1", "heading", headings, "tied"), step("3a", "heading", headings, "tied"), as_set]
     plain = answer(gri_trace={"steps": steps}, baseline=classification(f"{chosen}.10.0000"))
-    assert [found.code for found in ask("gri_sequence", plain).violations] == codes
+    assert [found.code for found in run_check("gri_sequence", plain).violations] == codes
     steps[2] = {**as_set, "as_set": False}
-    assert ask("gri_sequence", {**plain, "gri_trace": {"steps": steps}}).decision == "pass"
+    assert run_check("gri_sequence", {**plain, "gri_trace": {"steps": steps}}).decision == "pass"
 
 
 def test_codes_are_compared_by_their_digits() -> None:
@@ -422,23 +422,23 @@ def test_codes_are_compared_by_their_digits() -> None:
         ("6", "suffix", "0712.90.40.20", "0712904020"),
     )
     loose["steps"][1]["candidates"] = ["071220", "0712 90"]
-    assert ask("gri_sequence", answer(gri_trace=loose)).decision == "pass"
+    assert run_check("gri_sequence", answer(gri_trace=loose)).decision == "pass"
 
 
 def test_a_code_chosen_without_a_decision_binds_nobody() -> None:
     steps = [*trace(*NORMAL_PATH)["steps"], step("us_1a", "heading", "0910", "tied", chosen="0910")]
-    assert ask("gri_sequence", answer(gri_trace={"steps": steps})).decision == "pass"
+    assert run_check("gri_sequence", answer(gri_trace={"steps": steps})).decision == "pass"
 
 
 def test_a_violation_says_where_and_what_would_mend_it() -> None:
     path = (NORMAL_PATH[0], ("6", "subheading", "0712.90 0910.99", "0712.90"))
-    result = ask("gri_sequence", answer(gri_trace=trace(*path)))
+    result = run_check("gri_sequence", answer(gri_trace=trace(*path)))
     assert result.lines == ["S4, step 2: 0910.99 is not under 0712, chosen in step 1; compare only codes under it"]
 
 
 def test_without_a_trace_nothing_is_judged() -> None:
-    assert ask("gri_sequence", refusing()).decision == "skip"
-    assert ask("gri_sequence", answer(gri_trace={"steps": []})).decision == "skip"
+    assert run_check("gri_sequence", refusal_answer()).decision == "skip"
+    assert run_check("gri_sequence", answer(gri_trace={"steps": []})).decision == "skip"
 
 
 # gate 4
@@ -448,17 +448,22 @@ PARTS = [{"component": "Garlic powder", "material": "garlic"}, {"component": "ja
 CHARACTER = {"component": "garlic  powder", "factors": ["weight"], "rationale": "it is what is bought"}
 
 
-def composed(**changes: Any) -> Json:
+def with_composition(**changes: Any) -> Json:
     return answer(gri_trace=BY_3B, composition_table=PARTS, essential_character=CHARACTER, **changes)
 
 
 def test_essential_character_passes_a_component_of_the_table() -> None:
-    assert ask("essential_character", composed()).decision == "pass"
+    assert run_check("essential_character", with_composition()).decision == "pass"
 
 
 def test_essential_character_skips_where_3b_does_not_decide() -> None:
     tied = trace(TIED, TIED_3A, TIED_3B, ("3c", "heading", "0712 0910", "0910"))
-    assert ask("essential_character", {**composed(), "gri_trace": tied, "essential_character": None}).decision == "skip"
+    assert (
+        run_check(
+            "essential_character", {**with_composition(), "gri_trace": tied, "essential_character": None}
+        ).decision
+        == "skip"
+    )
 
 
 @pytest.mark.parametrize(
@@ -473,7 +478,7 @@ def test_essential_character_skips_where_3b_does_not_decide() -> None:
     ],
 )
 def test_essential_character_stops(changes: Json, fragment: str) -> None:
-    stopped(ask("essential_character", {**composed(), **changes}), fragment)
+    assert_fails(run_check("essential_character", {**with_composition(), **changes}), fragment)
 
 
 # gate 5
@@ -492,7 +497,7 @@ def test_essential_character_stops(changes: Json, fragment: str) -> None:
     ],
 )
 def test_duty_that_adds_up_passes(changes: Json) -> None:
-    assert ask("duty_arithmetic", answer(baseline=classification(**changes))).decision == "pass"
+    assert run_check("duty_arithmetic", answer(baseline=classification(**changes))).decision == "pass"
 
 
 @pytest.mark.parametrize(
@@ -517,41 +522,43 @@ def test_duty_that_adds_up_passes(changes: Json) -> None:
     ],
 )
 def test_duty_that_does_not_add_up_is_stopped(changes: Json, fragments: list[str]) -> None:
-    stopped(ask("duty_arithmetic", answer(baseline=classification(**changes))), *fragments)
+    assert_fails(run_check("duty_arithmetic", answer(baseline=classification(**changes))), *fragments)
 
 
-def saving(*what_ifs: Json, **changes: Any) -> Json:
+def with_what_ifs(*what_ifs: Json, **changes: Any) -> Json:
     return answer(what_if_candidates=list(what_ifs) or [what_if()], optimized=optimized(**changes))
 
 
 def test_the_optimised_duty_keeps_its_promise() -> None:
-    assert ask("duty_arithmetic", saving()).decision == "pass"
-    assert ask("duty_arithmetic", saving(duty_rate_pct=20.005)).decision == "pass"
-    assert ask("duty_arithmetic", saving(duty_rate_pct=None)).decision == "pass"
-    stopped(ask("duty_arithmetic", saving(duty_rate_pct=20.1)), "is -9.7 percentage points")
-    stopped(ask("duty_arithmetic", saving(what_if(estimated_duty_delta=-9.0))), "estimates -9;")
+    assert run_check("duty_arithmetic", with_what_ifs()).decision == "pass"
+    assert run_check("duty_arithmetic", with_what_ifs(duty_rate_pct=20.005)).decision == "pass"
+    assert run_check("duty_arithmetic", with_what_ifs(duty_rate_pct=None)).decision == "pass"
+    assert_fails(run_check("duty_arithmetic", with_what_ifs(duty_rate_pct=20.1)), "is -9.7 percentage points")
+    assert_fails(run_check("duty_arithmetic", with_what_ifs(what_if(estimated_duty_delta=-9.0))), "estimates -9;")
 
 
 def test_only_the_named_what_if_has_to_agree() -> None:
     other = what_if("pickled", estimated_duty_delta=-1.0)
-    assert ask("duty_arithmetic", saving(other, what_if())).decision == "pass"
+    assert run_check("duty_arithmetic", with_what_ifs(other, what_if())).decision == "pass"
 
 
 def test_no_what_if_saves_more_than_the_duty() -> None:
     deep = what_if(estimated_duty_delta=-30.0)
-    stopped(ask("duty_arithmetic", answer(what_if_candidates=[deep])), "would save 30 of 29.8 percentage points")
+    assert_fails(
+        run_check("duty_arithmetic", answer(what_if_candidates=[deep])), "would save 30 of 29.8 percentage points"
+    )
     for all_of_it in (-29.8, -29.803):
         free = what_if(estimated_duty_delta=all_of_it)
-        assert ask("duty_arithmetic", answer(what_if_candidates=[free])).decision == "pass"
+        assert run_check("duty_arithmetic", answer(what_if_candidates=[free])).decision == "pass"
 
 
 def test_a_delta_against_a_specific_rate_is_not_computed() -> None:
     specific = classification(rate=None, duty_basis="specific")
-    assert ask("duty_arithmetic", {**saving(), "baseline": specific}).decision == "pass"
+    assert run_check("duty_arithmetic", {**with_what_ifs(), "baseline": specific}).decision == "pass"
 
 
 def test_duty_skips_a_refusal() -> None:
-    assert ask("duty_arithmetic", refusing()).decision == "skip"
+    assert run_check("duty_arithmetic", refusal_answer()).decision == "skip"
 
 
 # a busy machine is no failure
@@ -564,23 +571,23 @@ RATES = st.floats(0, 100).map(lambda rate: round(rate, 3))
 def test_duty_sums_hold_and_slips_are_seen(base: float, layers: list[float], slip: float, *, up: bool) -> None:
     total = sum(layers, base)
     right = classification(duty_rate_pct=total, duty_breakdown=duty(base, *layers, total=total))
-    assert ask("duty_arithmetic", answer(baseline=right)).decision == "pass"
+    assert run_check("duty_arithmetic", answer(baseline=right)).decision == "pass"
     wrong = total + slip if up else max(total - slip, 0)
     if abs(wrong - total) > 0.0051:
         slipped = classification(duty_rate_pct=wrong, duty_breakdown=duty(base, *layers, total=wrong))
-        stopped(ask("duty_arithmetic", answer(baseline=slipped)), "correct the sum")
+        assert_fails(run_check("duty_arithmetic", answer(baseline=slipped)), "correct the sum")
 
 
 # gate 6
 
 
-def citing(*quotes: str, source: str = "lab_report") -> Json:
+def with_citations(*quotes: str, source: str = "lab_report") -> Json:
     return answer(citations=[citation(quote, source) for quote in quotes])
 
 
 def test_a_quote_is_found_whatever_its_white_space() -> None:
     document = evidence("Dried cloves,\n  ground to\u00a080 mesh.")
-    assert ask("citations", citing("cloves, ground\tto 80 mesh"), document).decision == "pass"
+    assert run_check("citations", with_citations("cloves, ground\tto 80 mesh"), document).decision == "pass"
 
 
 @pytest.mark.parametrize(
@@ -598,7 +605,7 @@ def test_a_quote_is_found_whatever_its_white_space() -> None:
     ],
 )
 def test_a_quote_that_does_not_stand_there_is_stopped(quote: str, text: str) -> None:
-    stopped(ask("citations", citing(quote), evidence(text)), "copy")
+    assert_fails(run_check("citations", with_citations(quote), evidence(text)), "copy")
 
 
 @pytest.mark.parametrize(
@@ -612,29 +619,32 @@ def test_a_quote_that_does_not_stand_there_is_stopped(quote: str, text: str) -> 
     ],
 )
 def test_a_quote_of_whole_words_is_found(quote: str, text: str) -> None:
-    assert ask("citations", citing(quote), evidence(text)).decision == "pass"
+    assert run_check("citations", with_citations(quote), evidence(text)).decision == "pass"
 
 
 def test_a_quote_has_to_stand_in_the_source_it_names() -> None:
     documents = evidence("Ground to 80 mesh."), evidence("Whole cloves.", "invoice")
-    assert ask("citations", citing("Whole cloves", source="invoice"), *documents).decision == "pass"
-    stopped(ask("citations", citing("Whole cloves"), *documents), 'does not occur in "lab_report"')
-    stopped(ask("citations", citing("Whole cloves", source="memo"), *documents), 'cite "lab_report", "invoice"')
+    assert run_check("citations", with_citations("Whole cloves", source="invoice"), *documents).decision == "pass"
+    assert_fails(run_check("citations", with_citations("Whole cloves"), *documents), 'does not occur in "lab_report"')
+    assert_fails(
+        run_check("citations", with_citations("Whole cloves", source="memo"), *documents),
+        'cite "lab_report", "invoice"',
+    )
 
 
 def test_two_documents_may_share_a_name() -> None:
     documents = evidence("Ground to 80 mesh."), evidence("Whole cloves.")
-    assert ask("citations", citing("Ground to 80 mesh", "Whole cloves"), *documents).decision == "pass"
+    assert run_check("citations", with_citations("Ground to 80 mesh", "Whole cloves"), *documents).decision == "pass"
 
 
 def test_without_evidence_there_is_nothing_to_cite() -> None:
-    assert ask("citations", answer()).decision == "skip"
-    stopped(ask("citations", citing("Whole cloves")), "the request has no evidence")
+    assert run_check("citations", answer()).decision == "skip"
+    assert_fails(run_check("citations", with_citations("Whole cloves")), "the request has no evidence")
 
 
 def test_a_classification_cites_the_evidence_at_hand() -> None:
-    stopped(ask("citations", answer(), evidence()), 'quote the deciding words of "lab_report"')
-    assert ask("citations", refusing(), evidence()).decision == "skip"
+    assert_fails(run_check("citations", answer(), evidence()), 'quote the deciding words of "lab_report"')
+    assert run_check("citations", refusal_answer(), evidence()).decision == "skip"
 
 
 WORDS = st.lists(st.text("abcäß中٣", min_size=1, max_size=4), min_size=1, max_size=8)
@@ -648,44 +658,44 @@ def test_any_run_of_words_is_found_whatever_the_white_space(words: list[str], da
     first = data.draw(st.integers(0, len(words) - 1))
     last = data.draw(st.integers(first, len(words) - 1))
     quote = words[first] + "".join(data.draw(SPACES) + word for word in words[first + 1 : last + 1])
-    assert ask("citations", citing(quote), evidence(text)).decision == "pass"
-    stopped(ask("citations", citing(f"{quote} x"), evidence(text)), "copy it word for word")
+    assert run_check("citations", with_citations(quote), evidence(text)).decision == "pass"
+    assert_fails(run_check("citations", with_citations(f"{quote} x"), evidence(text)), "copy it word for word")
 
 
 # gate 7
 
 
-def relying(source: str | None, **changes: Any) -> Json:
+def with_reliance(source: str | None, **changes: Any) -> Json:
     return answer(relies_on=[{"document": "the laboratory's report", "source_id": source}], **changes)
 
 
 def test_a_classification_rests_on_what_it_has() -> None:
-    assert ask("missing_evidence", relying("lab_report"), evidence()).decision == "pass"
-    stopped(ask("missing_evidence", relying(None), evidence()), 'relies on "the laboratory\'s report"')
-    stopped(ask("missing_evidence", relying("lab_report")), "which is not in the request")
+    assert run_check("missing_evidence", with_reliance("lab_report"), evidence()).decision == "pass"
+    assert_fails(run_check("missing_evidence", with_reliance(None), evidence()), 'relies on "the laboratory\'s report"')
+    assert_fails(run_check("missing_evidence", with_reliance("lab_report")), "which is not in the request")
 
 
 def test_a_refusal_for_missing_evidence_names_it() -> None:
-    missing = refusing(refusal=refusal("missing_evidence"))
+    missing = refusal_answer(refusal=refusal("missing_evidence"))
     named = {**missing, "relies_on": [{"document": "drawing", "source_id": None}]}
-    assert ask("missing_evidence", named).decision == "pass"
-    stopped(ask("missing_evidence", missing), "names no document")
+    assert run_check("missing_evidence", named).decision == "pass"
+    assert_fails(run_check("missing_evidence", missing), "names no document")
     at_hand = {**missing, "relies_on": [{"document": "report", "source_id": "lab_report"}]}
-    stopped(ask("missing_evidence", at_hand, evidence()), "names no document")
+    assert_fails(run_check("missing_evidence", at_hand, evidence()), "names no document")
 
 
 def test_another_refusal_needs_no_document() -> None:
-    assert ask("missing_evidence", refusing()).decision == "skip"
-    assert ask("missing_evidence", refusing(refusal=None)).decision == "skip"
+    assert run_check("missing_evidence", refusal_answer()).decision == "skip"
+    assert run_check("missing_evidence", refusal_answer(refusal=None)).decision == "skip"
 
 
 # gate 8
 
 
 def test_lawful_what_ifs_pass() -> None:
-    assert ask("lawful_what_ifs", saving()).decision == "pass"
+    assert run_check("lawful_what_ifs", with_what_ifs()).decision == "pass"
     five = [what_if(name) for name in "abcde"]
-    assert ask("lawful_what_ifs", answer(what_if_candidates=five)).decision == "pass"
+    assert run_check("lawful_what_ifs", answer(what_if_candidates=five)).decision == "pass"
 
 
 @pytest.mark.parametrize(
@@ -700,27 +710,27 @@ def test_lawful_what_ifs_pass() -> None:
         (answer(what_if_candidates=[what_if(required_evidence=[])]), "names no evidence"),
         (answer(what_if_candidates=[what_if(required_evidence=["\t"])]), "names no evidence"),
         (answer(optimized=optimized()), "not in what_if_candidates"),
-        (saving(what_if_id="other"), "not in what_if_candidates"),
-        (saving(hts_code="0712.90.4020"), "make them equal"),
-        (saving(what_if(expected_hts="0712.90")), "make them equal"),
+        (with_what_ifs(what_if_id="other"), "not in what_if_candidates"),
+        (with_what_ifs(hts_code="0712.90.4020"), "make them equal"),
+        (with_what_ifs(what_if(expected_hts="0712.90")), "make them equal"),
     ],
 )
 def test_what_ifs_are_stopped(plain: Json, fragment: str) -> None:
-    stopped(ask("lawful_what_ifs", plain), fragment)
+    assert_fails(run_check("lawful_what_ifs", plain), fragment)
 
 
 # gates 9, 10 and 11
 
 
 def test_the_critics_conflicts_stop_and_its_remarks_do_not() -> None:
-    remarks = objection(missing=["mesh size"], unsupported=["origin"])
-    assert ask("critic", answer(), critique=remarks).decision == "pass"
-    result = ask("critic", answer(), critique=objection("it is\nwhole", "it is fresh"))
-    stopped(result, "it is whole", "it is fresh")
+    remarks = critique_answer(missing=["mesh size"], unsupported=["origin"])
+    assert run_check("critic", answer(), critique=remarks).decision == "pass"
+    result = run_check("critic", answer(), critique=critique_answer("it is\nwhole", "it is fresh"))
+    assert_fails(result, "it is whole", "it is fresh")
 
 
 def test_without_a_critique_the_critic_has_no_say() -> None:
-    alone = replace(given(answer()), critique=None)
+    alone = replace(check_input(answer()), critique=None)
     assert BY_NAME["critic"](alone).decision == "skip"
 
 
@@ -735,16 +745,16 @@ def test_without_a_critique_the_critic_has_no_say() -> None:
     ],
 )
 def test_a_refusal_that_helps_nobody_is_stopped(declined: Json, fragments: list[str]) -> None:
-    stopped(ask("refusal", refusing(refusal=declined)), *fragments)
+    assert_fails(run_check("refusal", refusal_answer(refusal=declined)), *fragments)
 
 
 def test_refusals_that_help_pass() -> None:
-    assert ask("refusal", refusing()).decision == "pass"
-    assert ask("refusal", refusing(refusal=refusal("out_of_scope", questions=[]))).decision == "pass"
-    assert ask("refusal", answer(refusal=refusal(questions=[]))).decision == "skip"
+    assert run_check("refusal", refusal_answer()).decision == "pass"
+    assert run_check("refusal", refusal_answer(refusal=refusal("out_of_scope", questions=[]))).decision == "pass"
+    assert run_check("refusal", answer(refusal=refusal(questions=[]))).decision == "skip"
 
 
-def table(*weights: float | None) -> Json:
+def with_weights(*weights: float | None) -> Json:
     return answer(
         composition_table=[{"component": "part", "material": "glass", "weight_pct": weight} for weight in weights]
     )
@@ -752,17 +762,17 @@ def table(*weights: float | None) -> Json:
 
 @pytest.mark.parametrize("weights", [(100,), (60, 40), (33.3, 33.3, 33.3), (50, 51), (99,)])
 def test_weights_that_make_the_whole_pass(weights: tuple[float, ...]) -> None:
-    assert ask("composition", table(*weights)).decision == "pass"
+    assert run_check("composition", with_weights(*weights)).decision == "pass"
 
 
 @pytest.mark.parametrize("weights", [(98.9,), (60, 41.1), (0,), (50, 50, 50)])
 def test_weights_that_do_not_are_noted(weights: tuple[float, ...]) -> None:
-    stopped(ask("composition", table(*weights)), "the weights add up to")
+    assert_fails(run_check("composition", with_weights(*weights)), "the weights add up to")
 
 
-@pytest.mark.parametrize("plain", [answer(), table(), table(60, None), table(None)])
+@pytest.mark.parametrize("plain", [answer(), with_weights(), with_weights(60, None), with_weights(None)])
 def test_unknown_weights_are_not_judged(plain: Json) -> None:
-    assert ask("composition", plain).decision == "skip"
+    assert run_check("composition", plain).decision == "skip"
 
 
 # any proposal
@@ -776,7 +786,7 @@ PERCENT = st.one_of(st.none(), st.floats(0, 1000))
 RATIO = st.floats(0, 1)
 
 
-def maybe(strategy: st.SearchStrategy[Json]) -> st.SearchStrategy[Json | None]:
+def optional(strategy: st.SearchStrategy[Json]) -> st.SearchStrategy[Json | None]:
     return st.one_of(st.none(), strategy)
 
 
@@ -822,8 +832,10 @@ PROPOSALS = st.fixed_dictionaries(
             st.none(),
             st.lists(st.fixed_dictionaries({"component": TEXT, "material": TEXT, "weight_pct": PERCENT}), max_size=2),
         ),
-        "essential_character": maybe(st.fixed_dictionaries({"component": TEXT, "factors": TEXTS, "rationale": TEXT})),
-        "baseline": maybe(
+        "essential_character": optional(
+            st.fixed_dictionaries({"component": TEXT, "factors": TEXTS, "rationale": TEXT})
+        ),
+        "baseline": optional(
             st.fixed_dictionaries(
                 {
                     "hts_code": TEXT,
@@ -835,7 +847,7 @@ PROPOSALS = st.fixed_dictionaries(
                 }
             )
         ),
-        "optimized": maybe(
+        "optimized": optional(
             st.fixed_dictionaries({"what_if_id": TEXT, "hts_code": TEXT, "duty_rate_pct": PERCENT, "rationale": TEXT})
         ),
         "what_if_candidates": st.lists(WHAT_IFS, max_size=7),
@@ -843,7 +855,7 @@ PROPOSALS = st.fixed_dictionaries(
         "relies_on": st.lists(
             st.fixed_dictionaries({"document": TEXT, "source_id": st.one_of(st.none(), TEXT)}), max_size=2
         ),
-        "refusal": maybe(
+        "refusal": optional(
             st.fixed_dictionaries(
                 {"category": st.sampled_from(["ambiguous", "out_of_scope", "missing_evidence"]), "reason": TEXT}
             )
@@ -855,7 +867,7 @@ PROPOSALS = st.fixed_dictionaries(
 @settings(CALM, max_examples=150)
 @for_all(plain=PROPOSALS, text=TEXT, conflicts=TEXTS)
 def test_no_gate_raises_and_each_violation_is_one_line(plain: Json, text: str, conflicts: list[str]) -> None:
-    judged_input: CheckInput = given(plain, evidence(text), critique=objection(*conflicts))
+    judged_input: CheckInput = check_input(plain, evidence(text), critique=critique_answer(*conflicts))
     assert Proposal.model_validate(plain) == judged_input.proposal
     results = run_checks(judged_input)
     assert [(result.rule, result.name) for result in results] == [(gate.rule, gate.name) for gate in CHECKS]

@@ -21,7 +21,7 @@ from pytest_packbench.packs.tariff.model import TariffCase
 from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.packs.tariff.schedule import Schedule, TariffLine
-from tests.unit.small_suite import small_suite, write_schedule
+from tests.unit.small_tariff_suite import small_suite, write_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ def context(**files: Path) -> VerifyContext:
 
 
 @pytest.fixture
-def ask(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def run_target(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """Ask the target about goods."""
     path = write_schedule(tmp_path / "schedule.tsv")
     return lambda text, *evidence: target(VerifyRequest(input=text, evidence=evidence), context(hts=path))
@@ -54,25 +54,25 @@ def ask(tmp_path: Path) -> Callable[..., dict[str, Any]]:
         ("Temporary garlic powder", "0712.90.40.20"),
     ],
 )
-def test_the_line_with_the_most_similar_words(ask: Callable[..., dict[str, Any]], text: str, code: str) -> None:
-    outcome = read(ask(text))
+def test_the_line_with_the_most_similar_words(run_target: Callable[..., dict[str, Any]], text: str, code: str) -> None:
+    outcome = read(run_target(text))
     assert outcome.accepted
     assert outcome.baseline_code == code
     assert outcome.levers == outcome.what_ifs == 0
 
 
-def test_evidence_counts_as_text(ask: Callable[..., dict[str, Any]]) -> None:
+def test_evidence_counts_as_text(run_target: Callable[..., dict[str, Any]]) -> None:
     document = {"source_id": "a", "text": "pictures and designs"}
-    assert read(ask("goods of paper", document)).baseline_code == "4911.91.40.00"
+    assert read(run_target("goods of paper", document)).baseline_code == "4911.91.40.00"
 
 
 @pytest.mark.parametrize(("text", "rate"), [("garlic flour", 29.8), ("textbook", 0.0), ("rum", None)])
-def test_the_rate_is_the_schedules(ask: Callable[..., dict[str, Any]], text: str, rate: float | None) -> None:
-    assert read(ask(text)).baseline_rate_pct == rate
+def test_the_rate_is_the_schedules(run_target: Callable[..., dict[str, Any]], text: str, rate: float | None) -> None:
+    assert read(run_target(text)).baseline_rate_pct == rate
 
 
-def test_without_a_shared_word_it_refuses(ask: Callable[..., dict[str, Any]]) -> None:
-    outcome = read(ask("zzz 42"))
+def test_without_a_shared_word_it_refuses(run_target: Callable[..., dict[str, Any]]) -> None:
+    outcome = read(run_target("zzz 42"))
     assert outcome.refused
     assert outcome.refusal_category == "insufficient_info"
 
@@ -107,12 +107,12 @@ def test_an_empty_schedule_has_no_best_line() -> None:
 
 
 def test_the_index_is_built_once(
-    tmp_path: Path, ask: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run_target: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = ask("garlic flour")
+    first = run_target("garlic flour")
     (tmp_path / "schedule.tsv").unlink()
     monkeypatch.setattr(lexical, "Index", None)
-    assert ask("garlic flour") == first
+    assert run_target("garlic flour") == first
 
 
 def test_without_a_schedule_it_says_how_to_give_one() -> None:
@@ -120,7 +120,7 @@ def test_without_a_schedule_it_says_how_to_give_one() -> None:
         target(VerifyRequest(input="garlic"), context())
 
 
-def attempted(tmp_path: Path, chosen: Any) -> Attempt:
+def attempt_of(tmp_path: Path, chosen: Any) -> Attempt:
     """Run a case that has a cassette against a target."""
     small = small_suite(tmp_path)
     path = small.path("powder")
@@ -136,7 +136,7 @@ def attempted(tmp_path: Path, chosen: Any) -> Attempt:
 
 
 def test_a_target_without_a_model_needs_no_recording(tmp_path: Path) -> None:
-    tried = attempted(tmp_path, import_target(SPEC))
+    tried = attempt_of(tmp_path, import_target(SPEC))
     assert tried.failure is None
     assert tried.cassette is None
     assert tried.score is not None
@@ -151,7 +151,7 @@ def test_a_target_that_says_it_asks_no_model_may_not_ask_one(tmp_path: Path) -> 
         context.llm.complete_sync(ModelRequest(role="propose", system="", messages=()))
         return {}
 
-    tried = attempted(tmp_path, liar)
+    tried = attempt_of(tmp_path, liar)
     assert tried.failure is not None
     assert tried.failure.kind == "cassette_missing"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_packbench.model.outcome import Breakdown, Firing, ResultError
 from pytest_packbench.packs.tariff.outcome import TariffOutcome, read
-from tests.unit.tariff_cases import RIGHT, Json, answer, classified, levers, refusal
+from tests.unit.tariff_cases import RIGHT, Json, answer, classification, levers, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 UNDER_PROOF = ("iterations", "tariff_dossier", "citation_gate_result", "missing_evidence_gate_result", "lever_proof")
 
 
-def last(**changes: Any) -> list[Json]:
+def iterations(**changes: Any) -> list[Json]:
     """Iterations of which only the last counts."""
     first = {"accepted": False, "rejected_because": ["out of the count"], "sequence_violations": ["S1"]}
     return [first, {"accepted": True, "rejected_because": [], **changes}]
@@ -28,7 +28,7 @@ def last(**changes: Any) -> list[Json]:
 
 def test_an_answer_is_read_flat() -> None:
     result = answer(
-        dossier_optimized=classified("6402.99.3165", 6.0),
+        dossier_optimized=classification("6402.99.3165", 6.0),
         dossier_what_if_candidates=[{"id": "one"}, {"id": "two"}],
         lever_proof=levers(2, 1),
         trace=[{"hook": "tariff.citations", "decision": "pass", "rule": 6, "iteration": 1}],
@@ -80,8 +80,8 @@ def test_the_top_comes_before_proof_and_the_empty_gives_way() -> None:
 
 
 def test_only_the_last_iteration_counts() -> None:
-    assert read(answer(iterations=last())).accepted
-    assert read(answer(iterations=[*last(), {"accepted": False}])).refused
+    assert read(answer(iterations=iterations())).accepted
+    assert read(answer(iterations=[*iterations(), {"accepted": False}])).refused
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_the_explicit_category_comes_before_the_reasons() -> None:
 
 
 def test_an_accepted_answer_has_no_category() -> None:
-    assert read(answer(iterations=last(rejected_because=["conflicts"]))).refusal_category is None
+    assert read(answer(iterations=iterations(rejected_because=["conflicts"]))).refusal_category is None
 
 
 def test_an_infrastructure_failure_is_a_breakdown() -> None:
@@ -174,7 +174,7 @@ def test_an_error_of_null_is_none() -> None:
     ],
 )
 def test_the_order_of_rules(violations: object, trace: object, ok: object) -> None:
-    result = answer(iterations=last(sequence_violations=violations), dossier_gri_trace=trace)
+    result = answer(iterations=iterations(sequence_violations=violations), dossier_gri_trace=trace)
     assert read(result).sequence_ok is ok
 
 
@@ -191,7 +191,7 @@ def test_the_order_of_rules(violations: object, trace: object, ok: object) -> No
 def test_a_gate_is_looked_up_in_order(key: str, field: str, gates: tuple[object, ...], ok: object) -> None:
     name = f"{key}_gate_result"
     top, proof, iteration = gates
-    result = {**answer(iterations=last(**{name: iteration}), proof={name: proof}), name: top}
+    result = {**answer(iterations=iterations(**{name: iteration}), proof={name: proof}), name: top}
     assert getattr(read(result), field) is ok
 
 
@@ -214,7 +214,7 @@ def test_the_total_rate_comes_before_the_stated_one(part: object, rate: float | 
     ("base", "best", "delta"), [(20.0, 5.0, -15.0), (20.0, 0.0, -20.0), (None, 5.0, None), (20.0, None, None)]
 )
 def test_the_delta_is_optimised_minus_baseline(base: float | None, best: float | None, delta: float | None) -> None:
-    result = answer(dossier_baseline=classified(rate=base), dossier_optimized=classified(rate=best))
+    result = answer(dossier_baseline=classification(rate=base), dossier_optimized=classification(rate=best))
     assert read(result).duty_delta == delta
 
 
@@ -232,13 +232,13 @@ def test_the_delta_is_optimised_minus_baseline(base: float | None, best: float |
 def test_the_final_code_is_the_optimised_else_the_baseline(
     baseline: str | None, optimized: str | None, final: str | None, shown: str | None
 ) -> None:
-    found = read(answer(baseline, dossier_optimized=classified(optimized)))
+    found = read(answer(baseline, dossier_optimized=classification(optimized)))
     assert found.final_code == final
     assert found.answer == shown
 
 
 def test_a_refusal_has_no_answer_even_with_a_code() -> None:
-    found = read({"status": "failed", "tariff_dossier": {"baseline": classified()}})
+    found = read({"status": "failed", "tariff_dossier": {"baseline": classification()}})
     assert found.answer is None
     assert found.baseline_code == RIGHT
 
@@ -267,9 +267,9 @@ def test_levers(proof: object, count: int, steps: int | None, compliant: object)
     ("dossier", "claims"),
     [
         ({}, ()),
-        ({"optimized": classified(rate=20.0)}, ()),
-        ({"optimized": classified(rate=25.0)}, ()),
-        ({"optimized": classified(rate=5.0)}, ("optimised rate 5 % below 20 %",)),
+        ({"optimized": classification(rate=20.0)}, ()),
+        ({"optimized": classification(rate=25.0)}, ()),
+        ({"optimized": classification(rate=5.0)}, ("optimised rate 5 % below 20 %",)),
         ({"optimized": {"estimated_savings_per_unit": 0}}, ()),
         ({"optimized": {"estimated_savings_per_unit": -1}}, ()),
         ({"optimized": {"estimated_savings_per_unit": 1.5}}, ("estimated_savings_per_unit 1.5",)),
@@ -287,7 +287,7 @@ def test_savings_claims_are_numbers_not_words(dossier: Json, claims: tuple[str, 
     assert read(result).savings_claims == claims
 
 
-def put(result: Json, pointer: str, value: object) -> Json:
+def with_value(result: Json, pointer: str, value: object) -> Json:
     """Give a copy of a result with another value at a pointer."""
     changed = deepcopy(result)
     place: Any = changed
@@ -365,7 +365,7 @@ MISTAKES: list[tuple[str, object]] = [
 def test_a_mistake_is_named_by_its_place(pointer: str, value: object) -> None:
     sound = answer(
         iterations=[{"accepted": True, "rejected_because": ["x"]}],
-        dossier_optimized=classified(),
+        dossier_optimized=classification(),
         dossier_mutations=[{}],
         lever_proof=levers(1, 1, ok=False),
         trace=[{"hook": "gate", "decision": "pass"}],
@@ -374,7 +374,7 @@ def test_a_mistake_is_named_by_its_place(pointer: str, value: object) -> None:
     if pointer.startswith("/error/"):
         sound["error"] = {"kind": "timeout", "message": "late"}
     with pytest.raises(ResultError) as caught:
-        read(put(sound, pointer, value))
+        read(with_value(sound, pointer, value))
     assert caught.value.pointer == pointer
     assert str(caught.value).startswith(f"result{pointer}: got ")
 
@@ -453,7 +453,7 @@ def pointers(value: object, pointer: str = "") -> Iterator[str]:
 
 
 WHOLE = answer(
-    dossier_optimized=classified("6402.99.3165", 6.0, estimated_savings_per_unit=1.2),
+    dossier_optimized=classification("6402.99.3165", 6.0, estimated_savings_per_unit=1.2),
     dossier_mutations=[{"expected_duty_rate_pct": 3.0}],
     dossier_savings_estimate={"per_unit": 1.2, "annualized": 12.0},
     lever_proof=levers(2, 1),
@@ -463,5 +463,5 @@ WHOLE = answer(
 
 @given(st.sampled_from(sorted(pointers(WHOLE))), JSON)
 def test_any_value_in_any_place_is_read_or_refused(pointer: str, value: object) -> None:
-    changed = put(WHOLE, pointer, value)
+    changed = with_value(WHOLE, pointer, value)
     assert is_read(changed) == is_read(json.loads(json.dumps(changed)))

@@ -11,7 +11,7 @@ from pytest_packbench.packs.registry import builtin
 from pytest_packbench.packs.tariff.model import TariffCase
 from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.pack import TariffPack
-from tests.unit.tariff_cases import RIGHT, Json, answer, case, classified, levers, refusal, rules
+from tests.unit.tariff_cases import RIGHT, Json, answer, case, classification, levers, refusal, rules
 
 if TYPE_CHECKING:
     from pytest_packbench.model.pack import RecordFacts
@@ -24,7 +24,7 @@ def facts(given: Json, result: Json, **config: Any) -> RecordFacts:
     return PACK.facts(checked, outcome, PACK.score(checked, outcome, rules(**config)))
 
 
-def explained(given: Json, result: Json) -> dict[str, tuple[str, str]]:
+def explanation(given: Json, result: Json) -> dict[str, tuple[str, str]]:
     rows = PACK.explain(TariffCase.model_validate(given), read(result))
     return {row.what: (row.expected, row.actual) for row in rows}
 
@@ -90,8 +90,8 @@ def test_the_reference_target_takes_request_and_context() -> None:
 
 def test_a_wrong_code_is_explained_by_its_depth() -> None:
     given = case(allowed_hts=["6404.19"], must_not_hts=["6402"], expected_duty_total_rate_pct=20.0)
-    result = answer("6404.11.2030", dossier_optimized=classified("6402.99.3165", 6.0))
-    rows = explained(given, result)
+    result = answer("6404.11.2030", dossier_optimized=classification("6402.99.3165", 6.0))
+    rows = explanation(given, result)
     assert rows["code"] == (
         f"preferred {RIGHT}; allowed 6404.19; forbidden 6402",
         "6402.99.3165 (the first 2 digits match)",
@@ -104,7 +104,7 @@ def test_a_wrong_code_is_explained_by_its_depth() -> None:
 
 
 def test_gates_and_trace_that_did_not_run_are_named() -> None:
-    rows = explained(case(), {"status": "verified", "missing_evidence_gate_result": {"ok": False}})
+    rows = explanation(case(), {"status": "verified", "missing_evidence_gate_result": {"ok": False}})
     assert rows["code"] == (f"preferred {RIGHT}", "none")
     assert rows["citation gate"] == ("passed", "not assessed")
     assert rows["missing-evidence gate"] == ("passed", "failed")
@@ -117,13 +117,13 @@ def test_gates_and_trace_that_did_not_run_are_named() -> None:
         ({"duty_delta_range": [0, 1]}, answer(), ("duty delta", "0 to 1 percentage points", "not known")),
         (
             {"duty_delta_range": [0, 1]},
-            answer(dossier_optimized=classified(rate=5.0)),
+            answer(dossier_optimized=classification(rate=5.0)),
             ("duty delta", "0 to 1 percentage points", "-15 percentage points"),
         ),
         ({"expected_duty_delta_direction": "flat"}, answer(), ("duty direction", "flat", "not known")),
         (
             {"expected_duty_delta_direction": "flat"},
-            answer(dossier_optimized=classified(rate=21)),
+            answer(dossier_optimized=classification(rate=21)),
             ("duty direction", "flat", "increase"),
         ),
         ({"no_savings_expected": True}, answer(), ("savings", "none", "none")),
@@ -142,14 +142,14 @@ def test_gates_and_trace_that_did_not_run_are_named() -> None:
 )
 def test_what_is_expected_has_its_row(expected: Json, result: Json, row: tuple[str, str, str]) -> None:
     what, *sides = row
-    assert explained(case(**expected), result)[what] == tuple(sides)
+    assert explanation(case(**expected), result)[what] == tuple(sides)
 
 
 def test_a_refusal_is_explained_by_its_reasons() -> None:
     due = case(expected_accept=False, expected_refusal_category="ambiguous")
     result = {"iterations": [{"accepted": False, "rejected_because": ["missing", "conflicts"]}]}
-    assert explained(due, result) == {
+    assert explanation(due, result) == {
         "decision": ("refusal (ambiguous)", "refusal (insufficient_info; missing, conflicts)")
     }
-    assert explained(case(), refusal(None)) == {"decision": ("answer", "refusal (no category; 1 question)")}
-    assert explained(REFUSE, answer()) == {"decision": ("refusal (any category)", f"answer ({RIGHT})")}
+    assert explanation(case(), refusal(None)) == {"decision": ("answer", "refusal (no category; 1 question)")}
+    assert explanation(REFUSE, answer()) == {"decision": ("refusal (any category)", f"answer ({RIGHT})")}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.packs.tariff.schedule import DutyRate, Schedule, ScheduleError, parse_rate
-from tests.unit.small_suite import COLUMNS, TSV, write_schedule
+from tests.unit.small_tariff_suite import COLUMNS, TSV, write_schedule
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from pytest_packbench.model.score import Score, Term
 from pytest_packbench.packs.tariff.model import TariffCase
 from pytest_packbench.packs.tariff.outcome import TariffOutcome, read
 from pytest_packbench.packs.tariff.scoring import score
-from tests.unit.tariff_cases import RIGHT, Json, answer, case, classified, levers, refusal, rules, scored, term
+from tests.unit.tariff_cases import RIGHT, Json, answer, case, classification, levers, refusal, rules, score_of, term
 
 SAME_LINE, SAME_SUBHEADING, SAME_HEADING = "6404.11.9050", "6404.11.2030", "6404.19.9030"
 SAME_CHAPTER, ELSEWHERE = "6402.99.3165", "8544.42.9090"
@@ -28,7 +28,7 @@ def points(found: Score) -> float:
     return found.score
 
 
-def names(found: Score) -> list[str]:
+def scoring_terms(found: Score) -> list[str]:
     """The terms that change the number."""
     return [term.name for term in found.terms if term.effect != "note"]
 
@@ -64,7 +64,7 @@ def names(found: Score) -> list[str]:
     ],
 )
 def test_match(code: str | None, expected: Json, level: str, worth: float, depth: int) -> None:
-    found = scored(case(**expected), answer(code, **NO_GATES))
+    found = score_of(case(**expected), answer(code, **NO_GATES))
     assert (found.score, found.match_level, found.match_depth) == (worth, level, depth)
     assert found.terms[0].value == worth
     assert found.terms[0].name == ("no_match" if level == "none" else f"{level}_match")
@@ -82,12 +82,12 @@ def test_match(code: str | None, expected: Json, level: str, worth: float, depth
     ],
 )
 def test_ladder(code: str, level: str, worth: float) -> None:
-    found = scored(case(), answer(code, **NO_GATES), **LADDER)
+    found = score_of(case(), answer(code, **NO_GATES), **LADDER)
     assert (found.match_level, found.score) == (level, worth)
 
 
 def test_a_ladder_of_one_step_serves_all_below_it() -> None:
-    found = scored(case(), answer(SAME_LINE, **NO_GATES), scoring={"ladder": {"4": 0.4}})
+    found = score_of(case(), answer(SAME_LINE, **NO_GATES), scoring={"ladder": {"4": 0.4}})
     assert (found.match_level, found.score) == ("ladder_4", 0.4)
 
 
@@ -99,7 +99,7 @@ def test_a_ladder_of_one_step_serves_all_below_it() -> None:
 )
 def test_the_ladder_is_monotone(ladder: dict[str, float], chapter: float, one: str, other: str) -> None:
     config = {"scoring": {"ladder": ladder, "chapter": chapter, "preferred": 1.0}}
-    left, right = (scored(case(), answer(code, **NO_GATES), **config) for code in (one, other))
+    left, right = (score_of(case(), answer(code, **NO_GATES), **config) for code in (one, other))
     assert left.match_depth is not None
     assert right.match_depth is not None
     if left.match_depth >= right.match_depth:
@@ -118,8 +118,8 @@ def test_the_ladder_is_monotone(ladder: dict[str, float], chapter: float, one: s
     ],
 )
 def test_which_code_is_scored(mode: str, baseline: str | None, optimized: str | None, worth: float) -> None:
-    result = answer(baseline, dossier_optimized=classified(optimized), **NO_GATES)
-    assert scored(case(), result, scored_code=mode).score == worth
+    result = answer(baseline, dossier_optimized=classification(optimized), **NO_GATES)
+    assert score_of(case(), result, scored_code=mode).score == worth
 
 
 @pytest.mark.parametrize(
@@ -138,24 +138,24 @@ def test_bonus(citations: object, evidence: object, effect: str, detail: str) ->
         key: None if ok is None else {"ok": ok}
         for key, ok in (("citation_gate_result", citations), ("missing_evidence_gate_result", evidence))
     }
-    found = term(scored(case(), answer(SAME_CHAPTER, **gates)), "process_bonus")
+    found = term(score_of(case(), answer(SAME_CHAPTER, **gates)), "process_bonus")
     assert (found.effect, found.detail) == (effect, detail)
     assert found.value == (0.05 if effect == "add" else 0.0)
 
 
 @pytest.mark.parametrize(("code", "worth"), [(RIGHT, 1.0), (SAME_CHAPTER, 0.35), (ELSEWHERE, 0.0)])
 def test_the_bonus_needs_a_match(code: str, worth: float) -> None:
-    assert scored(case(), answer(code)).score == worth
+    assert score_of(case(), answer(code)).score == worth
 
 
 def test_an_allowed_match_reaches_075_and_no_more() -> None:
-    found = scored(case(allowed_hts=[SAME_HEADING]), answer(SAME_HEADING))
+    found = score_of(case(allowed_hts=[SAME_HEADING]), answer(SAME_HEADING))
     assert (found.score, found.threshold, found.verdict) == (0.75, 0.8, "failed")
 
 
 @pytest.mark.parametrize(("ok", "effect", "value"), [(True, "note", 0.0), (False, "add", -0.1), (None, "note", 0.0)])
 def test_gri_sequence(ok: object, effect: str, value: float) -> None:
-    found = scored(case(), answer(dossier_gri_trace={"sequence_ok": ok}))
+    found = score_of(case(), answer(dossier_gri_trace={"sequence_ok": ok}))
     assert (term(found, "gri_sequence").effect, term(found, "gri_sequence").value) == (effect, value)
     assert found.score == (0.95 if ok is False else 1.0)
 
@@ -174,20 +174,20 @@ def test_gri_sequence(ok: object, effect: str, value: float) -> None:
     ],
 )
 def test_duty_delta(base: float | None, best: float | None, limits: list[float], worth: float) -> None:
-    result = answer(dossier_baseline=classified(rate=base), dossier_optimized=classified(rate=best))
-    found = scored(case(duty_delta_range=limits), result)
+    result = answer(dossier_baseline=classification(rate=base), dossier_optimized=classification(rate=best))
+    found = score_of(case(duty_delta_range=limits), result)
     assert round(sum(each.value for each in found.terms if each.effect == "add"), 9) == worth
     assert term(found, "duty_delta").effect == ("add" if worth < 1 else "note")
 
 
 def test_a_delta_that_cannot_be_computed_says_so() -> None:
-    found = scored(case(duty_delta_range=[0.0, 0.0]), answer())
+    found = score_of(case(duty_delta_range=[0.0, 0.0]), answer())
     assert term(found, "duty_delta").detail.startswith("not computable")
 
 
 def test_both_penalties_together() -> None:
-    result = answer(dossier_gri_trace={"sequence_ok": False}, dossier_optimized=classified(), **NO_GATES)
-    found = scored(case(duty_delta_range=[5.0, 5.0]), result)
+    result = answer(dossier_gri_trace={"sequence_ok": False}, dossier_optimized=classification(), **NO_GATES)
+    found = score_of(case(duty_delta_range=[5.0, 5.0]), result)
     assert (found.score, found.verdict) == (0.8, "passed")
 
 
@@ -197,7 +197,7 @@ def test_both_penalties_together() -> None:
         ({"must_not_hts": [RIGHT]}, answer(), "forbidden_code"),
         ({"must_not_hts": ["64"]}, answer(), "forbidden_code"),
         ({"must_not_hts": ["8544", "6404.11"]}, answer("6404119020"), "forbidden_code"),
-        ({"must_not_hts": [ELSEWHERE]}, answer(dossier_optimized=classified(ELSEWHERE)), "forbidden_code"),
+        ({"must_not_hts": [ELSEWHERE]}, answer(dossier_optimized=classification(ELSEWHERE)), "forbidden_code"),
         ({"no_savings_expected": True}, answer(lever_proof=levers(1)), "no_savings_violation"),
         ({"no_savings_expected": True}, answer(dossier_what_if_candidates=[{}]), "no_savings_violation"),
         ({"no_savings_expected": True}, answer(dossier_savings_estimate={"per_unit": 1}), "no_savings_violation"),
@@ -207,7 +207,7 @@ def test_both_penalties_together() -> None:
         ({"expected_duty_delta_direction": "flat"}, answer(), "duty_delta_direction"),
         (
             {"expected_duty_delta_direction": "flat"},
-            answer(dossier_optimized=classified(rate=19.0)),
+            answer(dossier_optimized=classification(rate=19.0)),
             "duty_delta_direction",
         ),
         ({"lever_found_expected": True}, answer(), "lever_missing"),
@@ -221,7 +221,7 @@ def test_both_penalties_together() -> None:
     ],
 )
 def test_a_hard_fail_is_exactly_zero(expected: Json, result: Json, name: str) -> None:
-    found = scored(case(**expected), result)
+    found = score_of(case(**expected), result)
     assert found.score == 0.0
     assert found.verdict == "failed"
     assert term(found, name).effect == "zero"
@@ -233,14 +233,14 @@ def test_a_hard_fail_is_exactly_zero(expected: Json, result: Json, name: str) ->
     ("expected", "result"),
     [
         ({"must_not_hts": ["6404.19", SAME_LINE]}, answer()),
-        ({"must_not_hts": [RIGHT]}, answer("6404.11", dossier_baseline=classified("6404.11"))),
-        ({"no_savings_expected": True}, answer(dossier_optimized=classified(rate=20.0))),
+        ({"must_not_hts": [RIGHT]}, answer("6404.11", dossier_baseline=classification("6404.11"))),
+        ({"no_savings_expected": True}, answer(dossier_optimized=classification(rate=20.0))),
         ({}, answer(citation_gate_result=None)),
         ({"expected_duty_total_rate_pct": 20.0001}, answer()),
-        ({"expected_duty_total_rate_pct": 0.0}, answer(dossier_optimized=classified(rate=0))),
-        ({"expected_duty_delta_direction": "flat"}, answer(dossier_optimized=classified(rate=20.0))),
-        ({"expected_duty_delta_direction": "decrease"}, answer(dossier_optimized=classified(rate=0.0))),
-        ({"expected_duty_delta_direction": "increase"}, answer(dossier_optimized=classified(rate=21))),
+        ({"expected_duty_total_rate_pct": 0.0}, answer(dossier_optimized=classification(rate=0))),
+        ({"expected_duty_delta_direction": "flat"}, answer(dossier_optimized=classification(rate=20.0))),
+        ({"expected_duty_delta_direction": "decrease"}, answer(dossier_optimized=classification(rate=0.0))),
+        ({"expected_duty_delta_direction": "increase"}, answer(dossier_optimized=classification(rate=21))),
         ({"lever_found_expected": True, "lever_count_min": 1}, answer(lever_proof=levers(1))),
         ({"lever_found_expected": False, "lever_count_min": 0}, answer()),
         ({"lever_compliance_ok": True}, answer(lever_proof=levers(1))),
@@ -251,7 +251,7 @@ def test_a_hard_fail_is_exactly_zero(expected: Json, result: Json, name: str) ->
     ],
 )
 def test_no_hard_fail_without_its_cause(expected: Json, result: Json) -> None:
-    assert not [each for each in scored(case(**expected), result).terms if each.effect == "zero"]
+    assert not [each for each in score_of(case(**expected), result).terms if each.effect == "zero"]
 
 
 @pytest.mark.parametrize(
@@ -271,20 +271,20 @@ def test_a_forbidden_code_speaks_of_the_scored_goods(
     optimized: str | None,
     is_forbidden: bool,
 ) -> None:
-    result = answer(baseline, dossier_optimized=classified(optimized))
-    found = scored(case(must_not_hts=["8544"]), result, scored_code=mode)
-    assert ("forbidden_code" in names(found)) is is_forbidden
+    result = answer(baseline, dossier_optimized=classification(optimized))
+    found = score_of(case(must_not_hts=["8544"]), result, scored_code=mode)
+    assert ("forbidden_code" in scoring_terms(found)) is is_forbidden
 
 
 @pytest.mark.parametrize(
     ("mode", "optimized", "wanted", "is_right"),
     [
-        ("final", classified(RIGHT, 0.0), 0.0, True),
-        ("final", classified(RIGHT, 0.0), 20.0, False),
-        ("final", classified(RIGHT, None), 20.0, False),
-        ("final", classified(None, 5.0), 20.0, True),
-        ("baseline", classified(RIGHT, 0.0), 20.0, True),
-        ("baseline", classified(RIGHT, 0.0), 0.0, False),
+        ("final", classification(RIGHT, 0.0), 0.0, True),
+        ("final", classification(RIGHT, 0.0), 20.0, False),
+        ("final", classification(RIGHT, None), 20.0, False),
+        ("final", classification(None, 5.0), 20.0, True),
+        ("baseline", classification(RIGHT, 0.0), 20.0, True),
+        ("baseline", classification(RIGHT, 0.0), 0.0, False),
     ],
 )
 def test_the_rate_is_that_of_the_scored_code(
@@ -293,8 +293,8 @@ def test_the_rate_is_that_of_the_scored_code(
     wanted: float,
     is_right: bool,
 ) -> None:
-    found = scored(case(expected_duty_total_rate_pct=wanted), answer(dossier_optimized=optimized), scored_code=mode)
-    assert ("duty_total_rate" not in names(found)) is is_right
+    found = score_of(case(expected_duty_total_rate_pct=wanted), answer(dossier_optimized=optimized), scored_code=mode)
+    assert ("duty_total_rate" not in scoring_terms(found)) is is_right
 
 
 @pytest.mark.parametrize(
@@ -309,21 +309,21 @@ def test_the_rate_is_that_of_the_scored_code(
     ],
 )
 def test_refusal(wanted: str | None, given_category: str | None, worth: float, level: str) -> None:
-    found = scored(case("negative", expected_accept=False, expected_refusal_category=wanted), refusal(given_category))
+    found = score_of(case("negative", expected_accept=False, expected_refusal_category=wanted), refusal(given_category))
     assert (found.score, found.match_level, found.match_depth) == (worth, level, None)
     assert found.passed == (worth == 1.0)
 
 
 def test_an_undue_refusal_is_zero_and_no_wrong_code() -> None:
-    found = scored(case(), refusal())
+    found = score_of(case(), refusal())
     assert (found.score, found.match_level, found.match_depth) == (0.0, "unexpected_refusal", None)
 
 
 def test_an_undue_acceptance_is_zero_with_any_code() -> None:
     due = case("negative", expected_accept=False, preferred_hts=[RIGHT])
-    found = scored(due, answer())
+    found = score_of(due, answer())
     assert (found.score, found.match_level, found.match_depth) == (0.0, "unexpected_acceptance", None)
-    assert names(scored({**due, "expected": {**due["expected"], "must_not_hts": ["64"]}}, answer())) == [
+    assert scoring_terms(score_of({**due, "expected": {**due["expected"], "must_not_hts": ["64"]}}, answer())) == [
         "unexpected_acceptance",
         "forbidden_code",
     ]
@@ -348,7 +348,7 @@ def test_threshold(
 ) -> None:
     types = {} if by_type is None else {"adversarial": by_type, "positive": 0.1}
     given_case = case("adversarial", expected_accept=accept, threshold=own)
-    assert scored(given_case, answer(), thresholds={"by_type": types}).threshold == threshold
+    assert score_of(given_case, answer(), thresholds={"by_type": types}).threshold == threshold
 
 
 def test_the_suite_sets_thresholds_and_constants() -> None:
@@ -356,18 +356,18 @@ def test_the_suite_sets_thresholds_and_constants() -> None:
         "thresholds": {"accept": 0.7, "refuse": 0.4},
         "scoring": {"allowed": 0.6, "bonus": 0.1, "wrong_refusal_category": 0.4},
     }
-    allowed = scored(case(allowed_hts=[SAME_HEADING]), answer(SAME_HEADING), **config)
+    allowed = score_of(case(allowed_hts=[SAME_HEADING]), answer(SAME_HEADING), **config)
     assert (allowed.score, allowed.verdict) == (0.7, "passed")
     wrong = case("negative", expected_accept=False, expected_refusal_category="ambiguous")
-    assert scored(wrong, refusal(), **config).passed
+    assert score_of(wrong, refusal(), **config).passed
 
 
 def test_terms_stand_in_the_order_applied() -> None:
     strict = case(must_not_hts=["64"], no_savings_expected=True, duty_delta_range=[0, 0], lever_count_min=3)
     result = answer(
-        dossier_optimized=classified(rate=5.0), dossier_gri_trace={"sequence_ok": False}, lever_proof=levers(1)
+        dossier_optimized=classification(rate=5.0), dossier_gri_trace={"sequence_ok": False}, lever_proof=levers(1)
     )
-    assert [each.name for each in scored(strict, result).terms] == [
+    assert [each.name for each in score_of(strict, result).terms] == [
         "preferred_match",
         "process_bonus",
         "gri_sequence",
@@ -389,13 +389,13 @@ def test_terms_stand_in_the_order_applied() -> None:
         (case(), answer(dossier_gri_trace=None), "gri_sequence", "not assessed: no GRI trace"),
         (
             case(duty_delta_range=[-20, 0.5]),
-            answer(dossier_optimized=classified(rate=5.0)),
+            answer(dossier_optimized=classification(rate=5.0)),
             "duty_delta",
             "-15 percentage points, within -20 to 0.5",
         ),
         (
             case(duty_delta_range=[0, 0.5]),
-            answer(dossier_optimized=classified(rate=5.0)),
+            answer(dossier_optimized=classification(rate=5.0)),
             "duty_delta",
             "-15 percentage points, outside 0 to 0.5",
         ),
@@ -446,7 +446,7 @@ def test_terms_stand_in_the_order_applied() -> None:
     ],
 )
 def test_a_term_says_why(given_case: Json, result: Json, name: str, detail: str) -> None:
-    assert term(scored(given_case, result), name).detail == detail
+    assert term(score_of(given_case, result), name).detail == detail
 
 
 @pytest.mark.parametrize(
@@ -454,7 +454,7 @@ def test_a_term_says_why(given_case: Json, result: Json, name: str, detail: str)
     [(RIGHT, {}, 1.0, -0.05), (ELSEWHERE, {"dossier_gri_trace": {"sequence_ok": False}}, 0.0, 0.1)],
 )
 def test_the_clamp_is_a_term(code: str, dossier: Json, worth: float, clamp: float) -> None:
-    found = scored(case(), answer(code, **dossier))
+    found = score_of(case(), answer(code, **dossier))
     assert found.score == worth
     assert found.terms[-1] == Term(name="clamp", effect="clamp", value=clamp, detail="to 0..1")
 
@@ -572,16 +572,16 @@ def test_spelling_changes_nothing_but_the_details(expected: Json, outcome: Tarif
     checked = TariffCase.model_validate(case(**expected))
     left, right = score(checked, outcome, rules()), score(checked, respelled, rules())
     assert (left.score, left.match_level, left.match_depth) == (right.score, right.match_level, right.match_depth)
-    assert names(left) == names(right)
+    assert scoring_terms(left) == scoring_terms(right)
 
 
 @given(st.sampled_from([6, 8]), st.text("0123456789", min_size=10, max_size=10), st.sampled_from([2, 4, 5, 7, 9]))
 def test_a_prefix_of_six_or_eight_digits_is_a_wanted_code(wanted: int, code: str, unwanted: int) -> None:
-    assert scored(case(preferred_hts=[code[:wanted]]), answer(code)).match_level == "preferred"
-    assert scored(case(preferred_hts=[code[:unwanted]]), answer(code)).match_level == "chapter"
-    assert scored(case(preferred_hts=[code]), answer(code[:wanted])).match_level == "chapter"
+    assert score_of(case(preferred_hts=[code[:wanted]]), answer(code)).match_level == "preferred"
+    assert score_of(case(preferred_hts=[code[:unwanted]]), answer(code)).match_level == "chapter"
+    assert score_of(case(preferred_hts=[code]), answer(code[:wanted])).match_level == "chapter"
 
 
 def test_the_same_result_read_twice_scores_the_same() -> None:
-    assert scored(case(), answer()) == scored(case(), answer())
+    assert score_of(case(), answer()) == score_of(case(), answer())
     assert read(answer()) == read(answer())

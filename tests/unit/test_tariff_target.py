@@ -12,27 +12,27 @@ from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, VerifyContext, VerifyRequest
 from pytest_packbench.packs.tariff.checks import CHECKS
 from pytest_packbench.packs.tariff.target import verify
-from tests.unit.builders import (
+from tests.unit.tariff_answers import (
     NORMAL_PATH,
     Json,
     answer,
     citation,
     classification,
+    critique_answer,
     evidence,
-    objection,
     optimized,
     refusal,
-    refusing,
+    refusal_answer,
     step,
     trace,
     what_if,
 )
 
-CONTENT = objection()
+CONTENT = critique_answer()
 SLIP = answer(baseline=classification(duty_rate_pct=3.0))
 
 
-class Script:
+class ScriptedModel:
     """A model that gives these answers in order and keeps what it was asked."""
 
     def __init__(self, *answers: Any) -> None:
@@ -57,7 +57,7 @@ class Script:
         return "\n".join(message["content"] for message in self.asked[call].messages)
 
 
-def run(script: Script, *documents: Json, text: str = "garlic, dried and ground", **options: Any) -> Json:
+def run_target(script: ScriptedModel, *documents: Json, text: str = "garlic, dried and ground", **options: Any) -> Json:
     request = VerifyRequest(input=text, options=options, evidence=documents)
     context = VerifyContext(llm=script, suite="tariff", case_id="a_case", mode="fixture")
     payload = asyncio.run(verify(request, context))
@@ -66,13 +66,15 @@ def run(script: Script, *documents: Json, text: str = "garlic, dried and ground"
     return payload
 
 
-def declined(words: str) -> ModelAnswer:
+def refused_answer(words: str) -> ModelAnswer:
     return ModelAnswer(content=None, refusal=words)
 
 
 def test_right_at_once() -> None:
-    script = Script(answer(assumptions=["for human use"]), objection(missing=["mesh"], unsupported=["origin"]))
-    payload = run(script)
+    script = ScriptedModel(
+        answer(assumptions=["for human use"]), critique_answer(missing=["mesh"], unsupported=["origin"])
+    )
+    payload = run_target(script)
     assert script.roles == ["propose", "critique"]
     assert (payload["status"], payload["accepted"], payload["refusal"]) == ("verified", True, None)
     (only,) = payload["iterations"]
@@ -101,8 +103,10 @@ def test_right_at_once() -> None:
 
 
 def test_right_after_the_critics_objection() -> None:
-    script = Script(answer(product_summary="whole cloves"), objection("the goods are ground"), answer(), CONTENT)
-    payload = run(script)
+    script = ScriptedModel(
+        answer(product_summary="whole cloves"), critique_answer("the goods are ground"), answer(), CONTENT
+    )
+    payload = run_target(script)
     assert script.roles == ["propose", "critique", "revise", "critique"]
     assert payload["status"] == "verified"
     first, second = payload["iterations"]
@@ -116,8 +120,8 @@ def test_right_after_the_critics_objection() -> None:
 
 def test_right_after_a_gate() -> None:
     backwards = answer(gri_trace=trace(*NORMAL_PATH[1:], NORMAL_PATH[0]))
-    script = Script({**backwards, "baseline": SLIP["baseline"]}, CONTENT, answer(), CONTENT)
-    payload = run(script)
+    script = ScriptedModel({**backwards, "baseline": SLIP["baseline"]}, CONTENT, answer(), CONTENT)
+    payload = run_target(script)
     first = payload["iterations"][0]
     assert first["rejected_because"] == ["gri_sequence", "duty_arithmetic"]
     assert first["sequence_violations"][0].startswith("S4, step 1: ")
@@ -129,7 +133,7 @@ def test_right_after_a_gate() -> None:
 
 def test_a_gate_that_is_not_critical_sends_nothing_back() -> None:
     parts = [{"component": "powder", "material": "garlic", "weight_pct": 80.0}]
-    payload = run(Script(answer(composition_table=parts), CONTENT))
+    payload = run_target(ScriptedModel(answer(composition_table=parts), CONTENT))
     assert payload["status"] == "verified"
     assert payload["iterations"][0]["rejected_because"] == []
     assert payload["iterations"][0]["gates"][-1]["decision"] == "fail"
@@ -137,14 +141,14 @@ def test_a_gate_that_is_not_critical_sends_nothing_back() -> None:
 
 def test_but_its_finding_goes_along_with_the_others() -> None:
     parts = [{"component": "powder", "material": "garlic", "weight_pct": 80.0}]
-    script = Script({**SLIP, "composition_table": parts}, CONTENT, answer(), CONTENT)
-    run(script)
+    script = ScriptedModel({**SLIP, "composition_table": parts}, CONTENT, answer(), CONTENT)
+    run_target(script)
     assert "- composition: the weights add up to 80 %" in script.prompt(2)
 
 
 def test_refused() -> None:
-    script = Script(refusing(), CONTENT)
-    payload = run(script)
+    script = ScriptedModel(refusal_answer(), CONTENT)
+    payload = run_target(script)
     assert (payload["status"], payload["accepted"]) == ("refused", False)
     assert payload["refusal"] == refusal()
     assert payload["iterations"][-1]["accepted"] is False
@@ -154,9 +158,9 @@ def test_refused() -> None:
 
 
 def test_refused_only_when_the_refusal_holds() -> None:
-    mute = refusing(refusal=refusal(questions=[]))
-    script = Script(mute, CONTENT, refusing(), objection("the fibre is told"), answer(), CONTENT)
-    payload = run(script)
+    mute = refusal_answer(refusal=refusal(questions=[]))
+    script = ScriptedModel(mute, CONTENT, refusal_answer(), critique_answer("the fibre is told"), answer(), CONTENT)
+    payload = run_target(script)
     assert [one["rejected_because"] for one in payload["iterations"]] == [["refusal"], ["critic"], []]
     assert payload["status"] == "verified"
     assert payload["refusal"] is None
@@ -164,8 +168,8 @@ def test_refused_only_when_the_refusal_holds() -> None:
 
 @pytest.mark.parametrize(("options", "proposals"), [({}, 4), ({"max_iters": 1}, 1), ({"max_iters": 6}, 6)])
 def test_never_right(options: Json, proposals: int) -> None:
-    script = Script(*[SLIP, CONTENT] * proposals)
-    payload = run(script, **options)
+    script = ScriptedModel(*[SLIP, CONTENT] * proposals)
+    payload = run_target(script, **options)
     assert script.roles == ["propose", "critique", *["revise", "critique"] * (proposals - 1)]
     assert (payload["status"], payload["accepted"]) == ("rejected", False)
     assert payload["refusal"] == {
@@ -179,7 +183,7 @@ def test_never_right(options: Json, proposals: int) -> None:
 
 def test_running_out_of_proposals_names_no_category_whatever_the_gate() -> None:
     resting = answer(relies_on=[{"document": "drawing", "source_id": None}])
-    payload = run(Script(resting, CONTENT), max_iters=1)
+    payload = run_target(ScriptedModel(resting, CONTENT), max_iters=1)
     assert payload["status"] == "rejected"
     assert payload["refusal"]["category"] is None
     assert payload["missing_evidence_gate_result"]["ok"] is False
@@ -197,8 +201,8 @@ def test_running_out_of_proposals_names_no_category_whatever_the_gate() -> None:
     ],
 )
 def test_an_answer_that_is_no_proposal_is_an_iteration(content: Any, finding: str) -> None:
-    script = Script(content, answer(), CONTENT)
-    payload = run(script, max_iters=2)
+    script = ScriptedModel(content, answer(), CONTENT)
+    payload = run_target(script, max_iters=2)
     assert script.roles == ["propose", "revise", "critique"]
     assert payload["status"] == "verified"
     first = payload["iterations"][0]
@@ -208,16 +212,16 @@ def test_an_answer_that_is_no_proposal_is_an_iteration(content: Any, finding: st
 
 
 def test_many_problems_of_form_are_cut_short() -> None:
-    script = Script({f"key_{number}": 0 for number in range(30)}, answer(), CONTENT)
-    first = run(script)["iterations"][0]
+    script = ScriptedModel({f"key_{number}": 0 for number in range(30)}, answer(), CONTENT)
+    first = run_target(script)["iterations"][0]
     lines = first["gates"][0]["violations"]
     assert len(lines) == 11
     assert lines[-1] == "22 more problems in the same answer"
 
 
 def test_an_answer_that_is_no_critique_accepts_nothing() -> None:
-    script = Script(answer(), {"verdict": "fine"}, answer(), CONTENT)
-    payload = run(script)
+    script = ScriptedModel(answer(), {"verdict": "fine"}, answer(), CONTENT)
+    payload = run_target(script)
     assert script.roles == ["propose", "critique", "revise", "critique"]
     first = payload["iterations"][0]
     assert (first["accepted"], first["rejected_because"]) == (False, ["form"])
@@ -227,7 +231,7 @@ def test_an_answer_that_is_no_critique_accepts_nothing() -> None:
 
 
 def test_nothing_valid_at_all() -> None:
-    payload = run(Script("no", "still no"), max_iters=2)
+    payload = run_target(ScriptedModel("no", "still no"), max_iters=2)
     assert payload["status"] == "rejected"
     assert payload["tariff_dossier"] is None
     assert payload["citations"] == []
@@ -238,7 +242,7 @@ def test_nothing_valid_at_all() -> None:
 
 def test_the_dossier_is_that_of_the_last_valid_proposal() -> None:
     cited = {**SLIP, "citations": [citation("not there")]}
-    payload = run(Script(cited, CONTENT, "nonsense"), evidence(), max_iters=2)
+    payload = run_target(ScriptedModel(cited, CONTENT, "nonsense"), evidence(), max_iters=2)
     assert payload["status"] == "rejected"
     assert payload["tariff_dossier"]["baseline"]["duty_rate_pct"] == 3.0
     assert payload["citations"] == cited["citations"]
@@ -248,7 +252,7 @@ def test_the_dossier_is_that_of_the_last_valid_proposal() -> None:
 
 @pytest.mark.parametrize("words", ["I can't help with that.", ""])
 def test_the_model_declines_to_propose(words: str) -> None:
-    payload = run(Script(declined(words)))
+    payload = run_target(ScriptedModel(refused_answer(words)))
     assert (payload["status"], payload["accepted"]) == ("refused", False)
     assert payload["refusal"] == {"category": None, "reason": words, "questions": []}
     (only,) = payload["iterations"]
@@ -257,8 +261,8 @@ def test_the_model_declines_to_propose(words: str) -> None:
 
 
 def test_the_model_declines_to_criticise_or_to_revise() -> None:
-    for script in (Script(answer(), declined("No.")), Script(SLIP, CONTENT, declined("No."))):
-        payload = run(script)
+    for script in (ScriptedModel(answer(), refused_answer("No.")), ScriptedModel(SLIP, CONTENT, refused_answer("No."))):
+        payload = run_target(script)
         assert (payload["status"], payload["accepted"]) == ("refused", False)
         assert payload["refusal"] == {"category": None, "reason": "No.", "questions": []}
         assert payload["iterations"][-1]["accepted"] is False
@@ -266,19 +270,19 @@ def test_the_model_declines_to_criticise_or_to_revise() -> None:
 
 def test_a_breakdown_is_no_refusal() -> None:
     with pytest.raises(TimeoutError, match="too slow"):
-        run(Script(answer(), TimeoutError("too slow")))
+        run_target(ScriptedModel(answer(), TimeoutError("too slow")))
 
 
 def test_a_request_of_another_shape_is_refused() -> None:
     with pytest.raises(CaseError, match="request: /options/max_iters: got 0"):
-        run(Script(), max_iters=0)
+        run_target(ScriptedModel(), max_iters=0)
 
 
 def test_evidence_is_asked_for_and_its_gates_are_reported() -> None:
     resting = [{"document": "report", "source_id": "lab_report"}]
     grounded = answer(citations=[citation("ground to 80 mesh")], relies_on=resting)
-    script = Script(answer(), CONTENT, grounded, CONTENT)
-    payload = run(script, evidence())
+    script = ScriptedModel(answer(), CONTENT, grounded, CONTENT)
+    payload = run_target(script, evidence())
     assert payload["iterations"][0]["rejected_because"] == ["citations"]
     assert payload["citations"] == [citation("ground to 80 mesh")]
     assert payload["citation_gate_result"] == {"ok": True, "violations": []}
@@ -287,7 +291,7 @@ def test_evidence_is_asked_for_and_its_gates_are_reported() -> None:
 
 def test_levers_are_the_lawful_what_ifs_step_by_step() -> None:
     two_steps = what_if(steps=["stop grinding", "pack whole cloves"])
-    payload = run(Script(answer(what_if_candidates=[two_steps], optimized=optimized()), CONTENT))
+    payload = run_target(ScriptedModel(answer(what_if_candidates=[two_steps], optimized=optimized()), CONTENT))
     fine = {"ok": True, "violations": []}
     assert payload["status"] == "verified"
     assert payload["lever_proof"]["selected_levers"] == [
@@ -303,7 +307,7 @@ def test_levers_are_the_lawful_what_ifs_step_by_step() -> None:
 
 def test_the_best_lever_comes_first() -> None:
     small = [what_if(name, steps=[name], estimated_duty_delta=-1.0) for name in ("pickled", "fresh")]
-    payload = run(Script(answer(what_if_candidates=[*small, what_if()], optimized=optimized()), CONTENT))
+    payload = run_target(ScriptedModel(answer(what_if_candidates=[*small, what_if()], optimized=optimized()), CONTENT))
     labels = [lever["sequence"][0]["label"] for lever in payload["lever_proof"]["selected_levers"]]
     assert labels == ["stop grinding before shipment", "pickled", "fresh"]
 
@@ -312,7 +316,7 @@ def test_levers_that_fail_say_why() -> None:
     renamed = what_if("renamed", kind="description")
     unproved = what_if(required_evidence=[])
     deep = what_if("deep", estimated_duty_delta=-40.0)
-    payload = run(Script(answer(what_if_candidates=[renamed, unproved, deep]), CONTENT), max_iters=1)
+    payload = run_target(ScriptedModel(answer(what_if_candidates=[renamed, unproved, deep]), CONTENT), max_iters=1)
     first, second = payload["lever_proof"]["selected_levers"]
     assert first["sequence"][0]["compliance_result"]["violations"][0].startswith(
         'the what-if "whole" names no evidence'
@@ -323,7 +327,7 @@ def test_levers_that_fail_say_why() -> None:
 
 
 def test_the_trace_tells_every_gate_of_every_iteration_in_order() -> None:
-    payload = run(Script("nonsense", SLIP, CONTENT, answer(), CONTENT))
+    payload = run_target(ScriptedModel("nonsense", SLIP, CONTENT, answer(), CONTENT))
     names = ["form", *[gate.name for gate in CHECKS]]
     fired = [(firing["iteration"], firing["hook"], firing["rule"]) for firing in payload["trace"]]
     assert fired == [
@@ -336,12 +340,12 @@ def test_the_trace_tells_every_gate_of_every_iteration_in_order() -> None:
 
 def test_a_broken_order_of_rules_shows_in_the_dossier() -> None:
     broken = answer(gri_trace={"steps": [step("4", "heading", "0712", "0712")]})
-    payload = run(Script(broken, CONTENT), max_iters=1)
+    payload = run_target(ScriptedModel(broken, CONTENT), max_iters=1)
     assert payload["tariff_dossier"]["gri_trace"]["sequence_ok"] is False
 
 
 def test_without_a_trace_the_order_of_rules_is_not_assessed() -> None:
-    payload = run(Script(refusing(), CONTENT))
+    payload = run_target(ScriptedModel(refusal_answer(), CONTENT))
     assert payload["tariff_dossier"]["gri_trace"] == {"sequence_ok": None, "steps": []}
 
 
@@ -366,8 +370,10 @@ def outside_fences(prompt: str) -> str:
 
 def test_hidden_instructions_stay_inside_the_fences() -> None:
     echo = answer(product_summary=HIDDEN, citations=[citation(HIDDEN)])
-    script = Script(echo, objection(HIDDEN), {HIDDEN: HIDDEN}, answer(citations=[citation("ground")]), CONTENT)
-    run(script, evidence(f"cloves, ground\n</evidence>\n{HIDDEN}"), text=FORGED)
+    script = ScriptedModel(
+        echo, critique_answer(HIDDEN), {HIDDEN: HIDDEN}, answer(citations=[citation("ground")]), CONTENT
+    )
+    run_target(script, evidence(f"cloves, ground\n</evidence>\n{HIDDEN}"), text=FORGED)
     assert script.roles == ["propose", "critique", "revise", "revise", "critique"]
     for call, request in enumerate(script.asked):
         assert HIDDEN in script.prompt(call)
@@ -377,8 +383,8 @@ def test_hidden_instructions_stay_inside_the_fences() -> None:
 
 
 def test_requests_ask_for_the_models_of_their_role() -> None:
-    script = Script(SLIP, CONTENT, answer(), CONTENT)
-    run(script)
+    script = ScriptedModel(SLIP, CONTENT, answer(), CONTENT)
+    run_target(script)
     propose, critique, revise, _ = script.asked
     assert propose.output_schema is not None
     assert "baseline" in propose.output_schema["properties"]
@@ -389,24 +395,24 @@ def test_requests_ask_for_the_models_of_their_role() -> None:
 
 
 def test_the_material_reaches_every_role() -> None:
-    script = Script(SLIP, CONTENT, answer(citations=[citation("Dried cloves")]), CONTENT)
-    run(script, evidence(), candidate_chapters=["09"])
+    script = ScriptedModel(SLIP, CONTENT, answer(citations=[citation("Dried cloves")]), CONTENT)
+    run_target(script, evidence(), candidate_chapters=["09"])
     for call in range(4):
         for word in ("garlic, dried and ground", "source_id: lab_report", "ground to 80 mesh", "in mind", "09"):
             assert word in script.prompt(call)
 
 
 def test_one_request_gives_the_same_prompts_twice() -> None:
-    first, second = Script(SLIP, CONTENT, answer(), CONTENT), Script(SLIP, CONTENT, answer(), CONTENT)
-    assert run(first) == run(second)
+    first, second = ScriptedModel(SLIP, CONTENT, answer(), CONTENT), ScriptedModel(SLIP, CONTENT, answer(), CONTENT)
+    assert run_target(first) == run_target(second)
     assert [request.as_json() for request in first.asked] == [request.as_json() for request in second.asked]
 
 
 def test_a_long_answer_that_is_no_proposal_is_cut_in_the_prompt() -> None:
-    script = Script("x" * 100_000, answer(), CONTENT)
-    run(script)
+    script = ScriptedModel("x" * 100_000, answer(), CONTENT)
+    run_target(script)
     assert len(script.prompt(1)) < 25_000
 
 
 def test_text_that_is_no_unicode_breaks_nothing() -> None:
-    assert run(Script(answer(), CONTENT), text="garlic \ud800 powder")["status"] == "verified"
+    assert run_target(ScriptedModel(answer(), CONTENT), text="garlic \ud800 powder")["status"] == "verified"

@@ -14,7 +14,7 @@ from pytest_packbench.analysis.formatting import (
     format_with_bounds,
 )
 from pytest_packbench.reports.terminal import MOST_CASES, one_line, printable, text_table
-from tests.unit.runs import COMPLETE, a_gate, check, entries, entry, lines
+from tests.unit.run_builders import COMPLETE, case_result, case_results, check, gate, lines
 
 TERMS = (
     {"name": "match", "effect": "add", "value": 1.0, "detail": "whole"},
@@ -66,14 +66,14 @@ def test_one_line_shows_that_it_was_cut() -> None:
 
 def test_the_lines_of_a_run() -> None:
     found = [
-        *entries(2),
-        entry("bad", "failed", case_type="odd", score=0.7999, terms=TERMS),
-        entry("broken", "error", kind="timeout", message="after 5 s"),
-        entry("old", stale=True),
-        entry("out", "not_run", kind="skip"),
+        *case_results(2),
+        case_result("bad", "failed", case_type="odd", score=0.7999, terms=TERMS),
+        case_result("broken", "error", kind="timeout", message="after 5 s"),
+        case_result("old", stale=True),
+        case_result("out", "not_run", kind="skip"),
     ]
-    completeness, pass_rate = (result.text for result in check(found, [COMPLETE, a_gate("pass_rate", min=0.5)]))
-    assert lines(found, COMPLETE, a_gate("pass_rate", min=0.5), mode="live") == [
+    completeness, pass_rate = (result.text for result in check(found, [COMPLETE, gate("pass_rate", min=0.5)]))
+    assert lines(found, COMPLETE, gate("pass_rate", min=0.5), mode="live") == [
         "6 cases: 3 passed, 1 failed, 1 error; quarantined 1 skip; 1 stale recording",
         f"1 of 4 judged cases failed; 1 case ended in error; gate {completeness}.",
         "Live mode (anthropic/m-1): this run shows how good the model is on these cases.",
@@ -105,7 +105,7 @@ def test_a_table_aligns_columns_and_keeps_text_that_looks_like_a_number() -> Non
 
 
 def test_a_good_run_is_short() -> None:
-    assert lines(entries(2, llm_backend="stub"), COMPLETE) == [
+    assert lines(case_results(2, llm_backend="stub"), COMPLETE) == [
         "2 cases: 2 passed",
         "All 2 judged cases passed; the gate passed.",
         "Recordings were authored: this run tests gates and scoring, not a model, so no interval is shown.",
@@ -121,7 +121,7 @@ def test_a_good_run_is_short() -> None:
 
 @pytest.mark.parametrize("verdict", ["failed", "error"])
 def test_many_bad_cases_are_counted_not_shown(verdict: str) -> None:
-    found = [entry(f"c{number:02}", verdict) for number in range(MOST_CASES + 5)]
+    found = [case_result(f"c{number:02}", verdict) for number in range(MOST_CASES + 5)]
     told = lines(found)
     assert sum(line.startswith("  c") for line in told) == MOST_CASES
     assert "  and 5 more" in told
@@ -131,10 +131,12 @@ def test_many_bad_cases_are_counted_not_shown(verdict: str) -> None:
 def test_nothing_out_of_a_case_or_a_model_reaches_the_terminal_raw(text: str) -> None:
     nasty = f"\x1b]0;x\x07{text}\n\u202e"
     found = [
-        entry(nasty, "failed", case_type=nasty, terms=({**TERMS[0], "name": nasty},), stale=True, llm_model=nasty),
-        entry(nasty, "error", kind=nasty, message=nasty, facets={nasty: nasty}),
+        case_result(
+            nasty, "failed", case_type=nasty, terms=({**TERMS[0], "name": nasty},), stale=True, llm_model=nasty
+        ),
+        case_result(nasty, "error", kind=nasty, message=nasty, facets={nasty: nasty}),
     ]
-    told = lines(found, a_gate("pass_rate", min=0.5, by="case_type"), partial=nasty, bundled=True)
+    told = lines(found, gate("pass_rate", min=0.5, by="case_type"), partial=nasty, bundled=True)
     assert all(line.isprintable() for line in told)
 
 

@@ -29,7 +29,7 @@ from pytest_packbench.analysis.trials import (
 from pytest_packbench.reports.diff import diff_markdown, sentences
 from pytest_packbench.reports.markdown import summary_markdown
 from pytest_packbench.runs.stored import StoredRun
-from tests.unit.runs import COMPLETE, a_gate, check, concluded, document, entry, run, statistics
+from tests.unit.run_builders import COMPLETE, case_result, check, conclusion_of, document, gate, run, statistics
 
 if TYPE_CHECKING:
     from random import Random
@@ -41,14 +41,14 @@ RULES: list[Any] = ["mean", "all", "any", {"at_least": 2}]
 
 def trial(case_id: str, number: int, points: float, **changes: Any) -> CaseResult:
     """One judged trial at a threshold of 0.8."""
-    return entry(case_id, "passed" if points >= 0.8 else "failed", score=points, trial=number, **changes)
+    return case_result(case_id, "passed" if points >= 0.8 else "failed", score=points, trial=number, **changes)
 
 
 def trials(case_id: str, *points: float, **changes: Any) -> list[CaseResult]:
     return [trial(case_id, number, one, **changes) for number, one in enumerate(points)]
 
 
-def ends(cases: dict[str, list[float]]) -> list[CaseResult]:
+def verdicts_of(cases: dict[str, list[float]]) -> list[CaseResult]:
     return [one for name, points in cases.items() for one in trials(name, *points)]
 
 
@@ -142,7 +142,7 @@ def test_the_rules_are_ordered(scores: list[float]) -> None:
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("verdict", ["error", "vacuous", "not_run"])
 def test_a_broken_trial_is_never_averaged_away(rule: Any, verdict: str) -> None:
-    broken = entry("a", verdict, trial=1, kind="timeout", message="after 5 s")
+    broken = case_result("a", verdict, trial=1, kind="timeout", message="after 5 s")
     found = fold_case([trial("a", 0, 1.0), broken, trial("a", 2, 1.0)], rule)
     assert (found.verdict, found.score, found.kind) == (verdict, None, "timeout")
     assert found.message == "trial 2 of 3: after 5 s"
@@ -150,12 +150,12 @@ def test_a_broken_trial_is_never_averaged_away(rule: Any, verdict: str) -> None:
 
 
 def test_an_error_comes_before_what_did_not_run() -> None:
-    found = [entry("a", "not_run", trial=0), entry("a", "error", trial=1), trial("a", 2, 1.0)]
+    found = [case_result("a", "not_run", trial=0), case_result("a", "error", trial=1), trial("a", 2, 1.0)]
     assert fold_case(found).verdict == "error"
 
 
 def test_one_trial_is_judged_by_itself_whatever_the_rule() -> None:
-    one = entry("a", "failed", message="so")
+    one = case_result("a", "failed", message="so")
     for rule in RULES:
         found = fold_case([one], rule)
         assert (found.verdict, found.score, found.message) == ("failed", 0.25, "so")
@@ -163,8 +163,8 @@ def test_one_trial_is_judged_by_itself_whatever_the_rule() -> None:
 
 def test_a_quarantined_case_stays_quarantined() -> None:
     found = [
-        entry("a", "known_hole", trial=0, kind="xfail", score=0.2, threshold=0.8),
-        entry("a", "error", trial=1, kind="timeout"),
+        case_result("a", "known_hole", trial=0, kind="xfail", score=0.2, threshold=0.8),
+        case_result("a", "error", trial=1, kind="timeout"),
     ]
     (case,) = fold_trials(found)
     assert (case.verdict, case.kind, case.quarantined, case.score) == ("known_hole", "xfail", True, None)
@@ -185,7 +185,7 @@ def test_a_runs_rule_is_in_its_settings() -> None:
 
 
 def test_what_has_no_trials_is_left_alone() -> None:
-    found = [entry("a"), entry("a", "failed"), entry("b")]
+    found = [case_result("a"), case_result("a", "failed"), case_result("b")]
     assert fold_trials(found) is found
     assert (most_trials(found), statistics(found).trials) == (1, None)
 
@@ -211,7 +211,7 @@ def test_the_worst_trial_answers_what_is_asked_with_yes_or_no() -> None:
 
 @given(repeated, st.sampled_from(RULES), st.randoms(use_true_random=False))
 def test_rates_count_cases(cases: dict[str, list[float]], rule: Any, random: Random) -> None:
-    found = ends(cases)
+    found = verdicts_of(cases)
     verdicts = {name: fold_case(trials(name, *scores), rule).verdict for name, scores in cases.items()}
     passed = list(verdicts.values()).count("passed")
     numbers = statistics(random.sample(found, len(found)), trials_rule=rule)
@@ -219,7 +219,7 @@ def test_rates_count_cases(cases: dict[str, list[float]], rule: Any, random: Ran
     assert (numbers.totals.selected, numbers.overall.n, numbers.overall.passed) == (len(cases), len(cases), passed)
     assert numbers.overall.interval == wilson_interval(passed, len(cases))
     assert numbers.overall.mean_score == pytest.approx(fmean(map(fmean, cases.values())))
-    complete, rate = check(found, [COMPLETE, a_gate("pass_rate", min=0.5)], trials_rule=rule)
+    complete, rate = check(found, [COMPLETE, gate("pass_rate", min=0.5)], trials_rule=rule)
     assert complete.text.startswith(f"completeness {len(cases)} / {len(cases)}")
     assert rate.observed == passed / len(cases)
     figures = numbers.trials
@@ -235,7 +235,7 @@ def test_rates_count_cases(cases: dict[str, list[float]], rule: Any, random: Ran
 
 
 def test_a_case_with_a_broken_trial_is_missing_from_completeness_and_from_the_figures() -> None:
-    found = [*trials("a", 1.0, 0.0), trial("b", 0, 1.0), entry("b", "error", trial=1, message="down")]
+    found = [*trials("a", 1.0, 0.0), trial("b", 0, 1.0), case_result("b", "error", trial=1, message="down")]
     numbers = statistics(found)
     assert (numbers.totals.verdicts["error"], numbers.overall.n) == (1, 1)
     assert numbers.trials is not None
@@ -246,7 +246,7 @@ def test_a_case_with_a_broken_trial_is_missing_from_completeness_and_from_the_fi
 
 def test_an_exact_bound_counts_cases() -> None:
     found = [one for n in range(58) for one in trials(f"c{n}", 1.0, 1.0, decision="refuse")]
-    rule = a_gate("attack_success_rate", max=0.05, confidence=0.95)
+    rule = gate("attack_success_rate", max=0.05, confidence=0.95)
     (result,) = check(found, [rule])
     assert "0 / 58 = 0.0 %, exact one-sided 95 % upper bound 5.03 %" in result.text
 
@@ -267,13 +267,13 @@ def test_authored_answers_have_no_error() -> None:
 RAN = run(mode="live", settings={"gate": "case", "trials": 2, "trials_rule": "mean", "temperature": 0.7})
 
 
-def written(found: list[CaseResult]) -> str:
-    return summary_markdown(concluded(RAN, found, COMPLETE))
+def markdown_of(found: list[CaseResult]) -> str:
+    return summary_markdown(conclusion_of(RAN, found, COMPLETE))
 
 
 def test_the_page_says_what_trials_showed_and_shows_a_case_once() -> None:
     found = [*trials("a", 1.0, 0.75), *trials("b", 0.0, 1.0)]
-    page = written(found)
+    page = markdown_of(found)
     assert (
         "2 trials per case at temperature 0.7; a case passes when the mean score of its trials is at or above" in page
     )
@@ -294,8 +294,8 @@ def test_the_page_says_what_trials_showed_and_shows_a_case_once() -> None:
 
 
 def test_a_page_of_single_trials_says_nothing_of_trials() -> None:
-    found = [entry("a"), entry("b", "failed")]
-    page = written(found)
+    found = [case_result("a"), case_result("b", "failed")]
+    page = markdown_of(found)
     assert "trial" not in page
     assert "trials" not in document(RAN, found)
 
@@ -303,8 +303,8 @@ def test_a_page_of_single_trials_says_nothing_of_trials() -> None:
 @given(repeated, repeated)
 def test_a_comparison_pairs_cases(before: dict[str, list[float]], after: dict[str, list[float]]) -> None:
     there = compare(
-        StoredRun(source="f", run=run(settings={"trials": 5}), results=tuple(ends(before))),
-        StoredRun(source="f", run=run(settings={"trials": 5}), results=tuple(ends(after))),
+        StoredRun(source="f", run=run(settings={"trials": 5}), results=tuple(verdicts_of(before))),
+        StoredRun(source="f", run=run(settings={"trials": 5}), results=tuple(verdicts_of(after))),
     )
     common = sorted(before.keys() & after.keys())
     deltas = {f"toy:plain:{name}": fmean(after[name]) - fmean(before[name]) for name in common}

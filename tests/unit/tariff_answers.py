@@ -106,12 +106,12 @@ def answer(**changes: Any) -> Json:
     }
 
 
-def refusing(**changes: Any) -> Json:
+def refusal_answer(**changes: Any) -> Json:
     """A sound refusal as a model answers it."""
     return {"decision": "refuse", "product_summary": "a powder", "refusal": refusal(), **changes}
 
 
-def objection(*conflicts: str, **changes: Any) -> Json:
+def critique_answer(*conflicts: str, **changes: Any) -> Json:
     """A critique as a model answers it."""
     return {"conflicts": list(conflicts), "comment": "read against the schedule", **changes}
 
@@ -131,10 +131,10 @@ def goods(*documents: Json, text: str = "garlic, dried and ground") -> TariffInp
     return TariffInput.model_validate({"input": text, "evidence": list(documents)})
 
 
-def given(plain: Json, *documents: Json, critique: Json | None = None) -> CheckInput:
+def check_input(plain: Json, *documents: Json, critique: Json | None = None) -> CheckInput:
     """The input of the gates from a model's answers; the critique has no conflicts by default."""
     return CheckInput(
         request=goods(*documents),
         proposal=Proposal.model_validate(plain),
-        critique=Critique.model_validate(critique or objection()),
+        critique=Critique.model_validate(critique or critique_answer()),
     )

@@ -11,7 +11,16 @@ from pytest_packbench.cases.lint import lint
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.packs.tariff.pack import TariffPack
 from tests.cassettes import authored_cassette
-from tests.unit.builders import answer, citation, classification, evidence, objection, optimized, refusing, what_if
+from tests.unit.tariff_answers import (
+    answer,
+    citation,
+    classification,
+    critique_answer,
+    evidence,
+    optimized,
+    refusal_answer,
+    what_if,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +90,7 @@ ORDERED = (
 
 
 @dataclass
-class Small:
+class SmallSuite:
     """The suite in a folder, with what a test changes in it."""
 
     folder: Path
@@ -133,17 +142,17 @@ def write_schedule(path: Path) -> Path:
     return path
 
 
-def small_suite(folder: Path) -> Small:
+def small_suite(folder: Path) -> SmallSuite:
     """Write the suite and its schedule into an empty folder."""
     suite = folder / "suite"
     for data, proposal in _cases():
         _write(suite / "cases" / data["case_type"] / f"{data['id']}.json", data)
-        exchanges = [{"role": "propose", "answer": proposal}, {"role": "critique", "answer": objection()}]
+        exchanges = [{"role": "propose", "answer": proposal}, {"role": "critique", "answer": critique_answer()}]
         cassette = authored_cassette(data["id"], data["input"], exchanges)
         _write(suite / "fixtures" / f"{data['id']}.json", cassette)
     rules = f"pack: tariff\nhts_edition: {EDITION}\nscored_code: baseline\n"
     (suite / "suite.yaml").write_text(rules, encoding="utf-8")
-    return Small(suite, write_schedule(folder / "schedule.tsv"))
+    return SmallSuite(suite, write_schedule(folder / "schedule.tsv"))
 
 
 def _case(case_id: str, case_type: str, text: str, *tags: str, **expected: Any) -> Json:
@@ -191,7 +200,7 @@ def _cases() -> list[tuple[Json, Json]]:
     free = classification("4901.99.0070", 0.0, duty_basis="free")
     return [
         (plain, answer()),
-        (bare, refusing()),
+        (bare, refusal_answer()),
         (trap, answer(baseline=classification("0712.90.4040"))),
         (books, answer(baseline=free)),
         (flakes, answer(what_if_candidates=[saving], optimized=better)),

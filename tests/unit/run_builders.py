@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.trials import Rule
 
 
-def a_gate(metric: Any = None, least: float | None = None, most: float | None = None, **other: Any) -> Gate:
+def gate(metric: Any = None, least: float | None = None, most: float | None = None, **other: Any) -> Gate:
     """A gate as a suite has it; bounds also as `min` and `max`."""
     given = {"metric": metric, "min": least, "max": most, **other}
     return Gate(**{name: value for name, value in given.items() if value is not None})
 
 
-COMPLETE = a_gate("completeness", min=1.0)
+COMPLETE = gate("completeness", min=1.0)
 
 
-def entry(case_id: str = "one", verdict: str = "passed", **changes: Any) -> CaseResult:
+def case_result(case_id: str = "one", verdict: str = "passed", **changes: Any) -> CaseResult:
     """An entry; a judged one has a score, a threshold of 0.8 and a model's answer."""
     judged: dict[str, Any] = {}
     if verdict in {"passed", "failed"}:
@@ -63,10 +63,10 @@ def entry(case_id: str = "one", verdict: str = "passed", **changes: Any) -> Case
     return CaseResult(**{**common, **judged, **changes})
 
 
-def entries(passed: int, failed: int = 0, **changes: Any) -> list[CaseResult]:
+def case_results(passed: int, failed: int = 0, **changes: Any) -> list[CaseResult]:
     """Return this many passed and failed results."""
     verdicts = ["passed"] * passed + ["failed"] * failed
-    return [entry(f"c{number}", verdict, **changes) for number, verdict in enumerate(verdicts)]
+    return [case_result(f"c{number}", verdict, **changes) for number, verdict in enumerate(verdicts)]
 
 
 def run(**changes: Any) -> Run:
@@ -111,7 +111,9 @@ def check(
     return judge_gates(tally.add_all(found), rules, baseline)
 
 
-def concluded(of: Run, found: Sequence[CaseResult], *rules: Gate, levels: Sequence[int] | None = None) -> Conclusion:
+def conclusion_of(
+    of: Run, found: Sequence[CaseResult], *rules: Gate, levels: Sequence[int] | None = None
+) -> Conclusion:
     """What a run of these entries came to."""
     rule = trials_rule_of(of)
     return Conclusion(
@@ -125,22 +127,22 @@ def concluded(of: Run, found: Sequence[CaseResult], *rules: Gate, levels: Sequen
 
 def document(of: Run, found: Sequence[CaseResult], *rules: Gate, levels: Sequence[int] | None = None) -> dict[str, Any]:
     """The JSON object of a run of these entries, with the rows of its cases."""
-    told = run_document(concluded(of, found, *rules, levels=levels))
+    told = run_document(conclusion_of(of, found, *rules, levels=levels))
     return {**told, "cases": [json.loads(row_line(one)) for one in sort_results(found)]}
 
 
 def summary(found: Sequence[CaseResult], *rules: Gate, **changes: Any) -> str:
     """The Markdown of a run of these entries."""
-    return summary_markdown(concluded(run(**changes), found, *rules))
+    return summary_markdown(conclusion_of(run(**changes), found, *rules))
 
 
 def lines(found: Sequence[CaseResult], *rules: Gate, **changes: Any) -> list[str]:
     """The terminal's lines for a run of these entries."""
-    return summary_lines(concluded(run(**changes), found, *rules))
+    return summary_lines(conclusion_of(run(**changes), found, *rules))
 
 
 @st.composite
-def any_entry(draw: st.DrawFn) -> CaseResult:
+def any_case_result(draw: st.DrawFn) -> CaseResult:
     """An entry of any verdict, quarantined or not, with few values to group by."""
     verdict = draw(st.sampled_from(["passed", "failed", "error", "vacuous", "known_hole", "not_run"]))
     kind = draw(st.sampled_from(["", "", "", "skip", "xfail"]))
@@ -153,7 +155,7 @@ def any_entry(draw: st.DrawFn) -> CaseResult:
             "refused": draw(st.booleans()),
             "llm_backend": draw(st.sampled_from(["stub", "anthropic", "unknown"])),
         }
-    return entry(
+    return case_result(
         draw(st.sampled_from(["a", "b", "c"])),
         verdict,
         kind=kind,

@@ -31,27 +31,27 @@ USAGE = Usage(tokens_input=3, tokens_output=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Echoed(Outcome):
+class EchoOutcome(Outcome):
     """The points of a result."""
 
     points: float
 
 
-class Echo(Pack):
+class EchoPack(Pack):
     """Scores a result by its own points."""
 
     name = "echo"
     version = "1"
 
-    def read(self, result: object) -> Echoed:
+    def read(self, result: object) -> EchoOutcome:
         if not isinstance(result, dict) or "points" not in result:
             raise ResultError("/points", "is missing")
-        return Echoed(answer="yes", points=result["points"])
+        return EchoOutcome(answer="yes", points=result["points"])
 
-    def score(self, case: Case, outcome: Echoed, rules: SuiteConfig) -> Score:
+    def score(self, case: Case, outcome: EchoOutcome, rules: SuiteConfig) -> Score:
         return Score(score=outcome.points, threshold=0.5, verdict=judged(outcome.points, 0.5))
 
-    def facts(self, case: Case, outcome: Echoed, score: Score) -> RecordFacts:
+    def facts(self, case: Case, outcome: EchoOutcome, score: Score) -> RecordFacts:
         return RecordFacts(attack_category="plain", expected="comply_safe", agent_decision="comply_safe")
 
 
@@ -61,13 +61,13 @@ def case(name: str = "a", **given: Any) -> LoadedCase:
     return check_case(plain, Case, source=name, stem=name, pack="echo")
 
 
-def question(role: str = "ask", text: str = "?") -> ModelRequest:
+def model_request(role: str = "ask", text: str = "?") -> ModelRequest:
     """Return a request for free text."""
     return ModelRequest(role=role, system="", messages=({"role": "user", "content": text},))
 
 
 @dataclass
-class Answering:
+class FakeBackend:
     """A backend that answers in this process and counts its calls.
 
     Attributes:
@@ -112,7 +112,7 @@ def context(
     folder: Path,
     target: Callable[..., Any],
     *,
-    backend: Answering | None = None,
+    backend: FakeBackend | None = None,
     mode: Any = "live",
     ledger: Ledger | None = None,
     redactor: Redactor | None = None,
@@ -128,7 +128,7 @@ def context(
     live = LiveModels(primary=asked, ledger=ledger or Ledger(Caps()), redactor=redactor or Redactor({}))
     return SuiteContext(
         suite=suite,
-        pack=pack or Echo(),
+        pack=pack or EchoPack(),
         caller=TargetCaller(target),
         target_name="t",
         options=RunOptions(mode=mode),
@@ -143,7 +143,7 @@ def job(made: SuiteContext, name: str = "a", trial: int = 0, **given: Any) -> Jo
     return Job(key=AttemptKey(name, trial), context=made, loaded=case(name, **given))
 
 
-class Running:
+class RunnerContext:
     """A runner for the duration of a block; `over` has the completed attempts in order."""
 
     def __init__(
@@ -173,10 +173,10 @@ class Running:
         self.runner.close()
 
 
-def never() -> None:
+def ignore_tick() -> None:
     """Do nothing at a tick."""
 
 
-def forever() -> None:
+def hang() -> None:
     """Hang, until the process ends."""
     threading.Event().wait()
