@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
+from pytest_packbench.analysis.conclusion import conclude
 from pytest_packbench.analysis.gates import of_a_part
 from pytest_packbench.analysis.intervals import exact_bound
 from pytest_packbench.model.gate import Gate, GateResult
+from pytest_packbench.model.metric import Metric
 from pytest_packbench.model.suite import SuiteConfig
-from tests.unit.runs import COMPLETE, a_gate, any_entry, check, entries, entry
+from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
+from pytest_packbench.runs.stored import Earlier
+from tests.unit.runs import COMPLETE, a_gate, any_entry, check, entries, entry, run
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pytest_packbench.model.result import CaseResult
 
 
@@ -387,3 +393,21 @@ def test_of_a_part_cases_that_were_not_selected_need_not_pass() -> None:
     )
     (part,) = of_a_part(check([entry("a", "failed")], [rule]))
     assert not part.passed
+
+
+class PolarSuite(SuiteConfig):
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "north_rate": Metric(
+            among=lambda result: result.counted, counts=lambda result, _: result.backend == "north", safety=True
+        )
+    }
+
+
+def test_a_pack_measures_its_own_metric() -> None:
+    rules = PolarSuite.model_validate({"pack": "toy", "gates": [{"metric": "north_rate", "max": 0.3}]})
+    found = [*entries(3, llm_backend="south"), entry("n", llm_backend="north")]
+    _, result = conclude(run(), found, rules, AgentSafetyPack(), Earlier()).gates
+    assert result.text == (
+        "north_rate 1 / 4 = 25.0 % <= max 30.0 %, 95 % interval 4.6 % to 69.9 % (Wilson), "
+        "only 4 cases: it takes 9 clean cases to show that (one-sided exact 95 %): PASS"
+    )
