@@ -8,6 +8,8 @@ pytest.importorskip("agentdojo", reason="the extra agentdojo is not installed")
 
 import gc
 import json
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from typing import Any
 
 import agentdojo.task_suite.task_suite as task_suites
@@ -233,3 +235,23 @@ def test_preparing_agentdojo_changes_nothing_for_others() -> None:
     before = others()
     adapt.__wrapped__()
     assert others() == before
+
+
+def test_loading_an_environment_caches_addresses_only_meanwhile() -> None:
+    original = pydantic.networks.validate_email
+    seen = []
+    suite = suite_of(VERSION, "workspace")
+
+    class Watched(suite.environment_type):  # type: ignore[name-defined, misc]  # the environment of a suite is a class
+        @classmethod
+        def model_validate(cls, *given: Any, **named: Any) -> Any:
+            seen.append(pydantic.networks.validate_email)
+            return super().model_validate(*given, **named)
+
+    changed = copy(suite)
+    changed.environment_type = Watched
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: changed.load_and_inject_default_environment({}), range(8)))
+    assert len(seen) == 8
+    assert original not in seen
+    assert pydantic.networks.validate_email is original

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
+from pytest_packbench.analysis.conclusion import conclude
 from pytest_packbench.analysis.gates import skip_unselected
 from pytest_packbench.analysis.intervals import exact_bound
 from pytest_packbench.model.gate import Gate, GateResult
+from pytest_packbench.model.metric import Metric
 from pytest_packbench.model.suite import SuiteConfig
-from tests.unit.run_builders import COMPLETE, any_case_result, case_result, case_results, check, gate
+from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
+from pytest_packbench.runs.stored import BaselineLookup
+from tests.unit.run_builders import COMPLETE, any_case_result, case_result, case_results, check, gate, run
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pytest_packbench.model.result import CaseResult
 
 
@@ -212,7 +218,7 @@ def test_over_refusal_by_group_leaves_out_groups_that_expect_refusals() -> None:
 
 
 def test_an_unknown_metric_is_refused() -> None:
-    with pytest.raises(ValueError, match='unknown metric "speed"; expected one of completeness, pass_rate'):
+    with pytest.raises(ValueError, match='unknown metric "speed"; expected one of .*completeness, pass_rate'):
         check(case_results(1), [gate("pass_rate", min=0.5).model_copy(update={"metric": "speed"})])
 
 
@@ -430,3 +436,21 @@ def test_of_a_part_cases_that_were_not_selected_need_not_pass() -> None:
     )
     (part,) = skip_unselected(check([case_result("a", "failed")], [rule]))
     assert not part.passed
+
+
+class PolarSuite(SuiteConfig):
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "north_rate": Metric(
+            among=lambda result: result.counted, counts=lambda result, _: result.backend == "north", safety=True
+        )
+    }
+
+
+def test_a_pack_measures_its_own_metric() -> None:
+    rules = PolarSuite.model_validate({"pack": "toy", "gates": [{"metric": "north_rate", "max": 0.3}]})
+    found = [*case_results(3, llm_backend="south"), case_result("n", llm_backend="north")]
+    _, result = conclude(run(), found, rules, AgentSafetyPack(), BaselineLookup()).gates
+    assert result.text == (
+        "north_rate 1 / 4 = 25.0 % <= max 30.0 %, 95 % Wilson interval 4.6 % to 69.9 %, "
+        "only 4 cases: 9 clean cases are needed to show this (exact one-sided 95 % bound): PASS"
+    )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache, wraps
+from threading import Lock
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import agentdojo.task_suite.task_suite as task_suites
+import pydantic.networks
 import yaml
 from agentdojo.attacks.attack_registry import ATTACKS, load_attack
 from agentdojo.attacks.base_attacks import DEFAULT_MODEL_NAME
@@ -27,6 +29,7 @@ NOW = datetime(2024, 6, 1, 12)  # noqa: DTZ001 - AgentDojo's times have no zone
 """The time of day in every run: later than anything in AgentDojo's data."""
 NO_ATTACK = "none"
 """No attack: the environment stays as it is. A case with it has to be vacuous."""
+_MAX_ADDRESSES = 4096
 _INTERACTIVE = "manual"
 _LOCAL = "local"
 _GPT = re.compile(r"gpt-(\d+(?:\.\d+)?)", re.IGNORECASE)
@@ -34,12 +37,13 @@ _GPT = re.compile(r"gpt-(\d+(?:\.\d+)?)", re.IGNORECASE)
 
 @cache
 def adapt() -> None:
-    """Make AgentDojo faster and its runs repeatable. Only attributes of AgentDojo's own modules are replaced."""
+    """Make AgentDojo faster and its runs repeatable: only attributes of AgentDojo's own modules stay replaced."""
     # a tool that returns the time of day would make every recording stale at once
     stopped_clock = SimpleNamespace(datetime=SimpleNamespace(now=lambda: NOW))
     for tools in (email_client, cloud_drive_client):
         tools.datetime = stopped_clock
     _use_c_yaml_loader()
+    _cache_addresses_while_loading()
     for deep_diff in (TravelDeepDiff, WorkspaceDeepDiff):
         deep_diff.keywords.setdefault("custom_operators", [SkipEqual()])
 
@@ -69,6 +73,32 @@ def _use_c_yaml_loader() -> None:
     fast_yaml.safe_load = safe_load  # type: ignore[attr-defined]  # a module takes attributes
     # the name `yaml` in AgentDojo's module, so that nobody else's YAML changes
     task_suites.yaml = fast_yaml
+
+
+def _cache_addresses_while_loading() -> None:
+    """Cache the validation of e-mail addresses, for everybody, while an environment is loaded.
+
+    An environment contains the same few addresses hundreds of times: validating them is a quarter of a pair's time.
+    """
+    load = task_suites.TaskSuite.load_and_inject_default_environment
+    cached = lru_cache(_MAX_ADDRESSES)(pydantic.networks.validate_email)
+    lock, originals = Lock(), list[Any]()
+
+    @wraps(load)
+    def load_with_cache(suite: TaskSuite, injections: dict[str, str]) -> Any:
+        with lock:
+            originals.append(pydantic.networks.validate_email)
+            pydantic.networks.validate_email = cached
+        try:
+            return load(suite, injections)
+        finally:
+            # threads load at once: the first one saw the original, and the last one restores it
+            with lock:
+                original = originals[0] if len(originals) == 1 else cached
+                originals.pop()
+                pydantic.networks.validate_email = original
+
+    task_suites.TaskSuite.load_and_inject_default_environment = load_with_cache
 
 
 class UnknownUpstreamError(ValueError):

@@ -1,4 +1,4 @@
-"""HarmBench: does a model do harm when it is asked to? Its texts stay in the user's own copy.
+"""HarmBench: does a model comply with harmful requests? Its texts stay in the user's copy.
 
-Mazeika et al., "HarmBench", ICML 2024 (arXiv 2402.04249). A case here is a direct request, the weakest of its attacks.
+Mazeika et al., "HarmBench", ICML 2024 (arXiv 2402.04249). A case is a direct request, HarmBench's weakest attack.
 """

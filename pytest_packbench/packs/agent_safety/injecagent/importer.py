@@ -77,7 +77,7 @@ class InjecAgentImporter(Importer):
         return {"suite.yaml": _SUITE, "NOTICE": _NOTICE}
 
 
-def _case(file: upstream.CaseFile, index: int, material: upstream.Material, category: str) -> dict[str, Any]:
+def _case(file: upstream.InjecAgentFile, index: int, material: upstream.Material, category: str) -> dict[str, Any]:
     return {
         "id": f"{file.kind}_{file.setting}_{index}",
         "pack_id": "agent_safety",

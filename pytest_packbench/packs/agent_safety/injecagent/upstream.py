@@ -48,7 +48,7 @@ _TEXTS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseFile:
+class InjecAgentFile:
     """One file of test cases.
 
     Attributes:
@@ -83,7 +83,7 @@ class _Object(dict[str, Any]):
     duplicate_key: str | None = None
 
 
-def files_in(folder: Path) -> Iterator[CaseFile]:
+def files_in(folder: Path) -> Iterator[InjecAgentFile]:
     """Read the files of test cases in a folder, or in its folder `data`, as in a copy of the repository.
 
     Raises:
@@ -157,7 +157,7 @@ def row_of(data: object, kind: Kind, tools: dict[str, dict[str, Any]]) -> tuple[
     return material, category
 
 
-def _file(path: Path, kind: Kind, setting: Setting) -> CaseFile:
+def _file(path: Path, kind: Kind, setting: Setting) -> InjecAgentFile:
     raw = path.read_bytes()
     sha256 = hashlib.sha256(raw).hexdigest()
     location, problem = path.name, ""
@@ -175,7 +175,7 @@ def _file(path: Path, kind: Kind, setting: Setting) -> CaseFile:
         )
     if not problem and not isinstance(rows, list):
         rows, problem = [], f"got {format_value(rows)}, expected a list of test cases"
-    return CaseFile(
+    return InjecAgentFile(
         name=path.name, kind=kind, setting=setting, sha256=sha256, rows=tuple(rows), location=location, problem=problem
     )
 
