@@ -83,9 +83,9 @@ def summary_markdown(conclusion: Conclusion, *, most: int = MOST_ROWS, failures_
 
 
 def _about(run: Run) -> str:
-    model = f", model {run.backend} / {run.model}" if run.backend and run.model else ""
+    backend = f", backend {run.backend} / {run.model}" if run.backend and run.model else ""
     parts = [
-        f"Run {run.run_id}: pack {run.pack} {run.pack_version}, target {run.target}, {run.mode} mode{model}",
+        f"Run {run.run_id}: pack {run.pack} {run.pack_version}, target {run.target}, {run.mode} mode{backend}",
         f"{run.started_at} to {run.finished_at}",
         f"rules {run.suite_sha256[:12]}",
         ", ".join(f"{name} {version}" for name, version in sorted(run.versions.items())),

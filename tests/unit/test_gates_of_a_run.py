@@ -218,7 +218,7 @@ def test_over_refusal_by_group_leaves_out_groups_that_expect_refusals() -> None:
 
 
 def test_an_unknown_metric_is_refused() -> None:
-    with pytest.raises(ValueError, match='unknown metric "speed"; expected one of .*completeness, pass_rate'):
+    with pytest.raises(ValueError, match=r'unknown metric "speed"; expected one of .*completeness, pass_rate'):
         check(case_results(1), [gate("pass_rate", min=0.5).model_copy(update={"metric": "speed"})])
 
 

@@ -257,8 +257,8 @@ def test_what_a_run_can_and_can_not_tell(changes: dict[str, Any], backend: str, 
 
 
 def test_a_model_that_nobody_named_is_not_said_to_be_asked() -> None:
-    assert ", model openai" not in summary(case_results(1), mode="live", backend="openai")
-    assert ", live mode, model openai / m-1;" in summary(case_results(1), mode="live", backend="openai", model="m-1")
+    assert ", backend openai" not in summary(case_results(1), mode="live", backend="openai")
+    assert ", live mode, backend openai / m-1;" in summary(case_results(1), mode="live", backend="openai", model="m-1")
 
 
 @pytest.mark.parametrize("changes", [{}, {"mode": "live", "target": "https://e.com"}])
