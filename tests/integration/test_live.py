@@ -453,7 +453,7 @@ def test_a_cap_on_time_begins_nothing_more(plain: Project) -> None:
         (("--packbench-case-timeout=nan",), "--packbench-case-timeout: got 'nan'; expected a number above 0"),
         (
             ("--packbench-guard=nobody",),
-            'guard "nobody": expected module:attr, none, or one of the pack\'s: it has none',
+            'guard "nobody": expected module:attr, none, or a guard of the pack: it has none',
         ),
     ],
 )
