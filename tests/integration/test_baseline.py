@@ -135,7 +135,7 @@ def test_a_baseline_that_can_not_be_one_is_bad_usage(twice: Project, capsys: pyt
     assert "can't be the baseline: scoring rules: '" in said.err
     assert said.out == ""
     assert main([*GATE, after, "--baseline", before, "--baseline", before]) == 2
-    assert "a second baseline of suite toy" in capsys.readouterr().err
+    assert "second baseline for suite toy" in capsys.readouterr().err
     twice.suite("other", "pack: toy\n")
     twice.case("x", suite="other")
     twice.run("--packbench-suite=other")
@@ -169,7 +169,7 @@ def test_bare_records_are_read_with_what_lies_beside_them(twice: Project, capsys
     assert "  completeness: not known from records alone" in capsys.readouterr().out
     assert main(["compare", "--baseline", str(before), "--current", str(after / "records.jsonl"), "--out", "-"]) == 0
     said = capsys.readouterr().out
-    assert "- The current run was read from records alone" in said
+    assert "- The current run was read from records only" in said
     assert "## Removed" in said
 
 
