@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -197,11 +198,16 @@ def run_suite(pytester: pytest.Pytester, suite: str, *arguments: str, workers: i
         workers: how many processes of pytest-xdist run the cases; 0 for none.
     """
     before = set(run_folders(pytester.path, suite))
-    parallel = ("-n", str(workers)) if workers else ()
+    options = (f"--packbench-suite={suite}", *arguments)
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_"))]:
             patch.delenv(name)
-        result = pytester.runpytest(*parallel, f"--packbench-suite={suite}", *arguments)
+        if workers:
+            # xdist gives workers the sys.path of its import, which may lack what was added since
+            patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+            result = pytester.runpytest_subprocess("-n", str(workers), *options)
+        else:
+            result = pytester.runpytest(*options)
     new = [folder for folder in run_folders(pytester.path, suite) if folder not in before]
     return SuiteResults(folder=new[-1] if new else None, pytest=result)
 

@@ -97,17 +97,17 @@ class Controller:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Any:
-        """Add marked tests from a worker's first report; decode results before any other hook reads the report."""
+        """Decode a report before any other hook reads it; add the marked tests that a worker's first one carries."""
+        if self._recorder is not None:
+            from pytest_packbench.pytest_plugin.case_run import decode_report
+
+            decode_report(report)
         marked = report.__dict__.pop(MARKED, "")
         if marked:
             self._add(marked, report)
         elif report.when not in {"setup", "call", "teardown"}:
             # a worker crashed: its tests may be marked
             self._crashed.append(report)
-        if self._recorder is not None:
-            from pytest_packbench.pytest_plugin.case_run import decode_report
-
-            decode_report(report)
         return (yield)
 
     @pytest.hookimpl(optionalhook=True)

@@ -137,14 +137,14 @@ def test_a_baseline_that_can_not_be_one_is_bad_usage(run_twice: Project, capsys:
     assert "can't be the baseline: scoring rules: '" in said.err
     assert said.out == ""
     assert main([*GATE, after, "--baseline", before, "--baseline", before]) == 2
-    assert "a second baseline of suite toy" in capsys.readouterr().err
+    assert "second baseline for suite toy" in capsys.readouterr().err
     run_twice.suite("other", "pack: toy\n")
     run_twice.case("x", suite="other")
     run_twice.run("--packbench-suite=other")
     capsys.readouterr()
     (other,) = map(str, run_twice.folders("other"))
     assert main([*GATE, after, "--baseline", other]) == 2
-    assert "a run of suite other; expected one of toy" in capsys.readouterr().err
+    assert "a run of suite other; expected a run of toy" in capsys.readouterr().err
 
 
 def test_gates_and_words_change_no_comparison(run_twice: Project, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,7 +173,7 @@ def test_bare_records_are_read_with_what_lies_beside_them(
     assert "  completeness: unknown, because records alone" in capsys.readouterr().out
     assert main(["compare", "--baseline", str(before), "--current", str(after / "records.jsonl"), "--out", "-"]) == 0
     said = capsys.readouterr().out
-    assert "- The current run was read from records alone" in said
+    assert "- The current run was read from records only" in said
     assert "## Removed" in said
 
 

@@ -528,7 +528,7 @@ def test_cases_of_one_id_name_each_other(plain: Project) -> None:
     plain.case("twin", case_type="two")
     result = plain.run()
     result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines_random(["*one/twin.json: /id: *also used in*two/twin.json*"])
+    result.stdout.fnmatch_lines_random(["*one/twin.json: /id: *twin* in*two/twin.json*"])
 
 
 def test_without_json_report(project: Project) -> None:

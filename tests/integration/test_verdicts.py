@@ -182,7 +182,7 @@ def test_two_cases_of_one_id_name_each_other(project: Project) -> None:
     project.case("twin", case_type="two")
     result = project.run_toy()
     result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines_random(["*one/twin.json: /id: *also used in*two/twin.json*"])
+    result.stdout.fnmatch_lines_random(["*one/twin.json: /id: *twin* in*two/twin.json*"])
 
 
 def test_a_hole_or_a_quarantined_case_alone_is_fine(project: Project) -> None:
