@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.packs import target_files
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -183,6 +181,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             group.addoption(flag, dest=dest, default=None, help=setting.help, **setting.option)
         parser.addini(f"packbench_{setting.name}", help=setting.help, type=setting.ini, default=None)
     # only names: no pack is imported
+
+    # imports no pack
+    from pytest_packbench.packs import target_files
 
     for name, about in target_files().items():
         parser.addini(f"packbench_{name}", help=about, type="string", default=None)

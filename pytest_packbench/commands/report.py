@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.overview import ReportCaps
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.runs.lines import RecordSource, SkippedLines
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
     from pytest_packbench.analysis.overview import Overview
+    from pytest_packbench.runs.lines import RecordSource
 
 STDIN = _STDOUT = "-"
 
@@ -97,9 +97,11 @@ def _resolve(name: str) -> str:
 def _count(sources: Sequence[RecordSource], arguments: argparse.Namespace) -> Overview:
     from pytest_packbench.analysis.overview import overview
     from pytest_packbench.analysis.tally import Tally
-    from pytest_packbench.runs.lines import read_errors, read_records
+    from pytest_packbench.packs.registry import Packs
+    from pytest_packbench.runs.lines import SkippedLines, read_errors, read_records
 
-    tally, skipped, run_id, others = Tally(), SkippedLines() if arguments.skip_bad else None, arguments.run_id, 0
+    tally = Tally(metrics_of=Packs().metrics_of)
+    skipped, run_id, others = SkippedLines() if arguments.skip_bad else None, arguments.run_id, 0
     for source in sources:
         for record in read_records(source, strict=arguments.strict, skipped=skipped):
             if run_id is None or record.run_id == run_id:
@@ -113,8 +115,8 @@ def _count(sources: Sequence[RecordSource], arguments: argparse.Namespace) -> Ov
         of_run = "" if run_id is None else f" of run {run_id}"
         bad = f": {skipped.count} lines can't be read, first {skipped.first[0]}" if skipped and skipped.count else ""
         kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(sum(tally.errors.values(), Counter()).items()))
-        unscored_result = f"; cases without a score: {kinds}" if kinds else ""
-        raise UsageError(f"no records{of_run} in {', '.join(arguments.files)}{bad}{unscored_result}")
+        without_score = f"; cases without a score: {kinds}" if kinds else ""
+        raise UsageError(f"no records{of_run} in {', '.join(arguments.files)}{bad}{without_score}")
     with_errors = all(source.errors is not None for source in sources)
     caps = ReportCaps(tokens=arguments.max_tokens, seconds=arguments.max_seconds, cost_usd=arguments.max_cost)
     return overview(tally, skipped=skipped, other_runs=others, with_errors=with_errors, caps=caps)

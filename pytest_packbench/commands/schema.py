@@ -69,6 +69,9 @@ def _schema_of_packs(kind: str, packs: list[Pack]) -> dict[str, Any]:
         prefix = f"{pack.name}." if len(packs) > 1 else ""
         generated = model.model_json_schema(by_alias=True, ref_template=f"#/$defs/{prefix}{{model}}")
         definitions |= {prefix + name: definition for name, definition in generated.pop("$defs", {}).items()}
+        if kind == "suite":
+            gate = definitions.get(f"{prefix}Gate", {"properties": {"metric": {}}})
+            gate["properties"]["metric"]["enum"] = list(pack.suite_model.metric_names())
         generated["properties"][key] = {**generated["properties"][key], "const": pack.name}
         schemas.append(generated)
     schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
