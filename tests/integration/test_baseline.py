@@ -142,7 +142,7 @@ def test_a_baseline_that_can_not_be_one_is_bad_usage(twice: Project, capsys: pyt
     capsys.readouterr()
     (other,) = map(str, twice.folders("other"))
     assert main([*GATE, after, "--baseline", other]) == 2
-    assert "a run of suite other; expected one of toy" in capsys.readouterr().err
+    assert "a run of suite other; expected a run of toy" in capsys.readouterr().err
 
 
 def test_gates_and_words_change_no_comparison(twice: Project, capsys: pytest.CaptureFixture[str]) -> None:
