@@ -87,7 +87,7 @@ def write_suite(
     rules: Mapping[str, Any] | None = None,
     recordings: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> Path:
-    """Write a suite; what the folder contains beside it stays.
+    """Write a suite into a folder; other files of the folder stay.
 
     Args:
         folder: the suite's folder, `<root>/<name>`; created if it is missing.

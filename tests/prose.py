@@ -67,7 +67,7 @@ AVOID = {
     r"tells?|told|telling": "shows, reports, describes",
     r"(holds?|holding)(?! true\b)|held": "contains, keeps; a gate is met",
     r"says|said|saying": "reports, states, shows",
-    r"whose": "with",
+    r"whose target asks": "name what the target does",
     r"house|room|rim": "the package's or the field's own word",
     r"(the )?designs? \d+|the design": "the reason itself",
     r"beside": "next to, alongside",

@@ -47,7 +47,7 @@ class BackendError(RuntimeError):
 
 
 class BackendUnusable(ValueError):  # noqa: N818 - a mistake in the configuration, not a failure of a call
-    """A backend can't be opened, such as for want of a package, a key or a model's name; one line, with what to do."""
+    """A backend can't be opened, because a package, a key or a model's name is missing; one line with what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ _KEYS = tuple(name.replace(" ", "_") for name in _COLUMNS)
 _HistoryRow = tuple[str | int | float | None, ...]
 _DEFAULT_LIMIT = 20
 _UNREADABLE = "can't be read"
-_UNFINISHED = "did not finish"
+_UNFINISHED = "did not end"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -124,7 +124,7 @@ def _next_steps(starter: Starter, name: str, root: Path, *, is_configured: bool)
     yield f"run it: pytest {'' if is_default else f'-o packbench_root={root.as_posix()} '}--packbench-suite={name}"
     yield f"check:  packbench lint {name}{'' if is_default else f' --root {root.as_posix()}'}"
     readme = (root / name / "README.md").as_posix()
-    yield f"One case passes and one fails; the output says why. Next steps: {readme}"
+    yield f"One case passes and one fails; the output shows why. Next steps: {readme}"
     parent = _rootdir_file_above(Path.cwd())
     if parent is not None:
         yield f"Note: because of {parent}, pytest may use its folder as rootdir; if so, run packbench init there."

@@ -14,7 +14,7 @@ from pytest_packbench.cli import FINE, UNUSABLE
 from pytest_packbench.commands.paths import add_packs, packs_of
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.checks import extension_problem
-from pytest_packbench.model.errors import CaseError, InputError, Problem, suggestion
+from pytest_packbench.model.errors import CaseError, InputError, Problem, duplicate_id, suggestion
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.text import pluralize
@@ -196,8 +196,7 @@ def _case_line(line: CaseLine, name: Any, path: Path, packs: Packs, ids: dict[st
     case_id = parse_line(line, packs[name].case_model, file=str(path), pack=None).case.id
     first = ids.setdefault(case_id, line.number)
     if first != line.number:
-        problem = Problem("/id", f'duplicate id "{case_id}", used in line {first}', "choose another id")
-        raise CaseError(format_location(str(path), line.number), [problem])
+        raise CaseError(format_location(str(path), line.number), [duplicate_id(case_id, f"line {first}")])
     return f"case of pack {name}"
 
 

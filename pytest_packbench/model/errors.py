@@ -182,7 +182,7 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> Problem:
 
 
 def _expected(kind: str, context: Mapping[str, Any]) -> str:
-    """Describe what pydantic expected; empty if only its own message says so."""
+    """Describe what pydantic expected; empty if only its own message describes that."""
     if kind in _RANGES:
         bound, text = _RANGES[kind]
         return text.format(str(context[bound]).removesuffix(".0"))

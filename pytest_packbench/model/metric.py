@@ -22,7 +22,7 @@ MEAN_SCORE = "mean_score"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """Everything about one result that a metric can use, beside its score.
+    """Everything about one result that a metric can use, except its score.
 
     The fields are those of `CaseResult`, except for three: `quarantine` is `skip` or `xfail` where the notes of the
     case quarantine it, else empty; `scored` is whether there is a score; `cached` is whether a cached answer was used.

@@ -112,7 +112,7 @@ class Pack(ABC):
             `--packbench-backend=stub --packbench-model=NAME`.
         cluster: the facet whose values cases share by design, such as one task combined with many others. These cases
             are not independent, and statistics account for that. Empty if cases are independent.
-        test_suites: suites of the wire format whose records, if they name no pack, are measured with this pack's
+        test_suites: suites of the wire format; if their records name no pack, they are measured with this pack's
             metrics.
     """
 
@@ -174,7 +174,7 @@ class Pack(ABC):
         return False
 
     def facts(self, case: Any, outcome: Any, score: Score) -> RecordFacts:  # noqa: ARG002 - for packs whose records say more
-        """Return what the record says beyond the score; the defaults of `RecordFacts` fit most packs.
+        """Return what the record contains in addition to the score; the defaults of `RecordFacts` fit most packs.
 
         Args:
             case: the case, an instance of `case_model`.
@@ -206,7 +206,7 @@ class Pack(ABC):
         return ""
 
     def roles(self, rules: Any) -> Mapping[str, tuple[str, str]]:  # noqa: ARG002 - for packs with judges
-        """Return the models that the pack calls beside the model under test: role to backend and model.
+        """Return the models that the pack calls in addition to the model under test: role to backend and model.
 
         Requests with one of these roles go to that model. Their tokens are not part of the record.
 
@@ -251,7 +251,7 @@ class Pack(ABC):
         return {}
 
     def explain(self, case: Any, outcome: Any) -> list[Comparison]:
-        """Return the rows of the table, expected beside actual, that is shown if the case fails.
+        """Return the rows of the table of expected and actual values that is shown if the case fails.
 
         Args:
             case: the case, an instance of `case_model`.
@@ -395,7 +395,7 @@ class Starter:
 
     Attributes:
         suite: the files of the suite, path from its folder to content: `suite.yaml`, `README.md` and two cases.
-        project: files beside it, path from the root of the project to content: the target.
+        project: files next to it, path from the root of the project to content: the target.
         needs: what the suite needs to run: import name of a library to the extra of pytest-packbench that installs it.
         takes: likewise, for features of the pack that the starter does not use.
     """

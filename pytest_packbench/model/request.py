@@ -45,7 +45,7 @@ def without_model(target: TargetT) -> TargetT:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyContext:
-    """What a target may use beside its request.
+    """What a target may use in addition to its request.
 
     Attributes:
         llm: the client for model calls: the cassette in fixture mode, otherwise a backend.
@@ -126,7 +126,7 @@ class ModelRequest:
         messages: the conversation: `{"role": "user" | "assistant", "content": str}`; a message of an assistant that
             called tools also has `"tool_calls": [ToolCall.as_json()]`, and each call is followed by its answer,
             `{"role": "tool", "tool_call_id": str, "content": str}`.
-        output_schema: JSON Schema of the answer; None for free text.
+        output_schema: JSON Schema of the answer; None allows any text.
         tools: the tools that the model may call; not together with `output_schema`.
     """
 

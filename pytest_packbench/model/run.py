@@ -27,7 +27,7 @@ _SHARD_PATTERN = re.compile(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
 
 
 class SetupError(ValueError):
-    """A run cannot start with these options; the message is one line that says what to do."""
+    """A run cannot start with these options; the message is one line with what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

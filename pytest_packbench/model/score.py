@@ -12,7 +12,7 @@ TOLERANCE = 1e-9
 
 
 class Constraint(NamedTuple):
-    """The allowed values of a field, beside its type.
+    """The allowed values of a field, in addition to its type.
 
     Attributes:
         description: the type and the allowed values, for error messages; empty if the field is not validated.

@@ -1,8 +1,8 @@
 """JSON by the rules of Rust's serde_json: a reader of typed fields, and a validation of values before writing.
 
 Python's `json` accepts more than serde_json (repeated keys, `NaN`, `-0` as an integer, unpaired surrogates) and less in
-two cases (depth, very long integers). The rules here are those of serde_json for a derived struct; values of unknown
-keys only have to match the grammar.
+two cases (depth, integers of many digits). The rules here are those of serde_json for a derived struct; values of
+unknown keys only have to match the grammar.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class SuiteConfig(StrictModel):
         prices: the prices of tokens, by model.
         trials: how several trials decide a case: `mean` (the mean score reaches the threshold), `all`, `any`, or
             `at_least: k` (k trials pass); an error in one trial makes the case an error.
-        metrics: the metrics that gates can use beside the general ones, by name; a pack may define its own here.
+        metrics: the metrics that gates can use in addition to the general ones, by name; a pack defines its own here.
         not_scoring: keys that do not change a score; a pack may extend it (see `cases.load.scoring_sha256`).
     """
 

@@ -24,7 +24,7 @@ from pytest_packbench.cases.files import (
     unreadable_file,
 )
 from pytest_packbench.cases.load import parse_case
-from pytest_packbench.model.errors import CaseError, Problem
+from pytest_packbench.model.errors import CaseError, duplicate_id
 from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun
 
 if TYPE_CHECKING:
@@ -392,8 +392,7 @@ class Collector:
 
 def _set_duplicate(run: CaseRun, other: str, name: str = "") -> None:
     if not run.problem:
-        problem = Problem("/id", f'duplicate id "{name or run.name}", also used in {other}', "choose another id")
-        run.problem = str(CaseError(run.where, [problem]))
+        run.problem = str(CaseError(run.where, [duplicate_id(name or run.name, other)]))
 
 
 def marks_of(suite: Suite, loaded: LoadedCase | None) -> Iterator[pytest.MarkDecorator]:

@@ -110,11 +110,11 @@ def test_ids_given_twice_name_each_other(project: Project) -> None:
     said = [one["message"] for one in project.lines("errors.jsonl")]
     alone = "storage/benchmarks/toy/cases/plain/across.json"
     assert sorted(said) == [
-        f'{alone}: /id: duplicate id "across", also used in {MANY}:2; choose another id',
-        f'{MANY}:1: /id: duplicate id "twin", also used in {MANY}:4; choose another id',
-        f'{MANY}:2: /id: duplicate id "across", also used in {alone}; choose another id',
-        f'{MANY}:4: /id: duplicate id "twin", also used in {MANY}:1; choose another id',
-        f'{MANY}:5: /id: duplicate id "twin", also used in {MANY}:1; choose another id',
+        f'{alone}: /id: duplicate id "across", also in {MANY}:2; use a unique id',
+        f'{MANY}:1: /id: duplicate id "twin", also in {MANY}:4; use a unique id',
+        f'{MANY}:2: /id: duplicate id "across", also in {alone}; use a unique id',
+        f'{MANY}:4: /id: duplicate id "twin", also in {MANY}:1; use a unique id',
+        f'{MANY}:5: /id: duplicate id "twin", also in {MANY}:1; use a unique id',
     ]
 
 

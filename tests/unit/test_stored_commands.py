@@ -172,7 +172,7 @@ class TestHistory:
         code, said = run_command("history", "toy", "--output", str(tmp_path))
         assert code == 0
         rows = [row for row in said.splitlines() if row.startswith("| 01R")]
-        assert [("can't be read" in row, "did not finish" in row, "passed" in row) for row in rows] == [
+        assert [("can't be read" in row, "did not end" in row, "passed" in row) for row in rows] == [
             (False, False, True),
             (True, False, False),
             (False, False, True),
@@ -188,7 +188,7 @@ class TestHistory:
             ("01R0", "passed", False),
             ("01R1", "can't be read", True),
             ("01R2", "passed", False),
-            ("01R3", "did not finish", True),
+            ("01R3", "did not end", True),
         ]
 
     def test_nothing_but_damaged_runs_is_unusable(self, tmp_path: Path, run_command: Say) -> None:
@@ -290,7 +290,7 @@ class TestValidate:
     @pytest.mark.parametrize(
         ("bad", "said"),
         [
-            ("{case}", '3: /id: duplicate id "a", used in line 1; choose another id'),
+            ("{case}", '3: /id: duplicate id "a", also in line 1; use a unique id'),
             ("{case} x", "3: column 104: not JSON: "),
             ('{"id": "b', "3: column 8: not JSON: "),
             ("no json", "3: column 1: not JSON: "),
