@@ -51,6 +51,7 @@ class Prefetcher:
         self._runs: dict[str, CaseRun] = {}
         self._finished_trials: dict[AttemptKey, Trial] = {}
         self._is_planned = False
+        self._next_item: pytest.Item | None = None
         self._is_worker = hasattr(config, "workerinput")
         settings = contexts.settings
         self._trials = settings.trials
@@ -97,16 +98,8 @@ class Prefetcher:
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Generator[None, object, object]:
-        """Plan the attempts: of the whole session, or of the items that a worker of xdist knows."""
-        if not self._is_routed:
-            # later than the constructor, when all capturing plugins exist
-            self._is_routed = True
-            self._route()
-        if self._is_worker:
-            self._plan([item, *([nextitem] if nextitem is not None else [])])
-        elif not self._is_planned:
-            self._is_planned = True
-            self._plan(item.session.items)
+        """Plan ahead within the item, and release attempts that it did not take."""
+        self._next_item = nextitem
         result = yield
         run = _prefetched_run(item)
         if run is not None:
@@ -114,6 +107,23 @@ class Prefetcher:
             self.runner.discard(AttemptKey(run.nodeid, trial) for trial in range(self._trials))
         self.restore()
         return result
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Plan the attempts: of the whole session, or of the items that a worker of xdist knows.
+
+        Capturing has started when this hook is called: if it started later, it would take the terminal from a debugger
+        that the first attempt has entered.
+        """
+        if not self._is_routed:
+            # later than the constructor, when all capturing plugins exist
+            self._is_routed = True
+            self._route()
+        if self._is_worker:
+            self._plan([item, *([self._next_item] if self._next_item is not None else [])])
+        elif not self._is_planned:
+            self._is_planned = True
+            self._plan(item.session.items)
 
     def pytest_enter_pdb(self) -> None:
         """Give a debugger the terminal, and remove the time limit."""

@@ -404,7 +404,7 @@ def test_a_folder_of_cases_may_hold_other_things(project: Project) -> None:
     (folder / "lost.json").symlink_to(folder / "nowhere.json")
     project.run_toy().assert_outcomes(passed=3, errors=1)
     said = {one["test_id"]: one["message"] for one in project.lines("errors.jsonl")}
-    assert "can't be read: No such file or directory" in said["toy:one:lost"]
+    assert "cannot be read: No such file or directory" in said["toy:one:lost"]
 
 
 def test_a_model_that_breaks_on_one_case_hides_no_other(project: Project) -> None:

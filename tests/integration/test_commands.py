@@ -107,7 +107,7 @@ def test_rescoring_by_stricter_rules_shows_what_falls(ran: Copy, capsys: pytest.
 def test_a_run_without_results_cannot_be_rescored(ran: Copy, capsys: pytest.CaptureFixture[str]) -> None:
     (latest(ran) / "payloads.jsonl").unlink()
     assert main(["rescore", "tariff/latest"]) == 2
-    assert "the run kept no results" in capsys.readouterr().err
+    assert "the run stored no results" in capsys.readouterr().err
 
 
 def test_history_shows_runs_over_time(ran: Copy, capsys: pytest.CaptureFixture[str]) -> None:
