@@ -231,7 +231,7 @@ class CaseFolder(pytest.Directory):
             entries = sorted(iterator, key=lambda entry: entry.name)
         for entry in entries:
             is_folder, is_case = _is_folder(entry), entry.name.endswith(SUFFIXES)
-            if is_case and not is_folder and not self.collector.is_due(entry.name):
+            if is_case and not is_folder and not self.collector.may_be_in_shard(entry.name):
                 continue
             path = self.path / entry.name
             if is_folder and (is_hidden(entry.name) or self._leads_away(entry, path)):
@@ -269,7 +269,9 @@ class CaseFolder(pytest.Directory):
         options = self.config.option
         plugins = self.config.pluginmanager.get_plugins()
         # up to pytest 9.0 the hook is wrapped, for plugins with the old `path` argument
-        implementations = {one.plugin_name for one in unwrap(self.ihook.pytest_ignore_collect).get_hookimpls()}
+        implementations = {
+            implementation.plugin_name for implementation in unwrap(self.ihook.pytest_ignore_collect).get_hookimpls()
+        }
         return bool(
             options.ignore
             or options.ignore_glob
@@ -318,7 +320,7 @@ class Collector:
         self.collected: dict[str, int] = dict.fromkeys(contexts.suites, 0)
         self.finished = False
 
-    def is_due(self, name: str) -> bool:
+    def may_be_in_shard(self, name: str) -> bool:
         """Whether a file of cases, by its name, may be in the shard: files of many always are."""
         shard = self._contexts.settings.shard
         return shard is None or name.endswith(LINES_SUFFIX) or file_stem(name) in shard
@@ -361,7 +363,7 @@ class Collector:
                 parent, path=path, nodeid=nodeid, suite=suite, pack=pack, shard=shard, only=only
             )
             return lines
-        if not self.is_due(path.name):
+        if not self.may_be_in_shard(path.name):
             return None
         # with its name, which pytest would compute more slowly
         file: CaseFile = CaseFile.from_parent(parent, path=path, name=path.name, nodeid=nodeid, suite=suite, pack=pack)
