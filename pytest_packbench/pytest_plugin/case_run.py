@@ -331,7 +331,7 @@ def case_ref_of(
 
 
 def uncollected_case_ref(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, nodeid: str) -> CaseRef:
-    """Return the same for a case that this process has not collected; the case is read for it."""
+    """Return the identity and location of a case that this process has not collected; the case is read for it."""
     case = find_case(str(path), name)
     loaded = None
     if case is not None:

@@ -226,7 +226,7 @@ class CaseFolder(pytest.Directory):
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
         """Yield the content of the folder sorted by name, as pytest does."""
-        ignoring = self._something_ignores()
+        may_ignore = self._may_ignore_files()
         with os.scandir(self.path) as iterator:
             entries = sorted(iterator, key=lambda entry: entry.name)
         for entry in entries:
@@ -234,9 +234,9 @@ class CaseFolder(pytest.Directory):
             if is_case and not is_folder and not self.collector.may_be_in_shard(entry.name):
                 continue
             path = self.path / entry.name
-            if is_folder and (is_hidden(entry.name) or self._leads_away(entry, path)):
+            if is_folder and (is_hidden(entry.name) or self._is_uncounted_link(entry, path)):
                 continue
-            if (ignoring or is_folder or not is_case) and self._is_ignored(path, with_parents=is_folder):
+            if (may_ignore or is_folder or not is_case) and self._is_ignored(path, with_parents=is_folder):
                 continue
             if is_folder:
                 folder = self.ihook.pytest_collect_directory(path=path, parent=self)
@@ -248,7 +248,7 @@ class CaseFolder(pytest.Directory):
             elif entry.is_file():
                 yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
 
-    def _leads_away(self, entry: os.DirEntry[str], path: Path) -> bool:
+    def _is_uncounted_link(self, entry: os.DirEntry[str], path: Path) -> bool:
         return (self.linked or entry.is_symlink()) and not self.collector.is_counted(path)
 
     def _nodes(self, file: CaseFile | None) -> Iterable[pytest.Item | pytest.Collector]:
@@ -264,7 +264,7 @@ class CaseFolder(pytest.Directory):
         config = _AllFolders(self.config) if with_parents else self.config
         return bool(self.ihook.pytest_ignore_collect(collection_path=path, config=config))
 
-    def _something_ignores(self) -> bool:
+    def _may_ignore_files(self) -> bool:
         """Whether any file may be ignored: by an option, by a conftest.py, or by a plugin beside pytest's own."""
         options = self.config.option
         plugins = self.config.pluginmanager.get_plugins()

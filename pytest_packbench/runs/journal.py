@@ -206,7 +206,6 @@ def try_lock(file: FileIO) -> bool:
     try:
         return lock_descriptor(file.fileno(), blocking=False)
     except OSError:
-        # a file system without locks
         return True
 
 
