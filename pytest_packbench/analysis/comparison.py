@@ -10,8 +10,8 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_packbench.analysis.intervals import PairedMean, mcnemar_p_value, paired_mean
-from pytest_packbench.analysis.listing import MOST_ROWS, TopRows, keep_first
-from pytest_packbench.analysis.metrics import whole_of
+from pytest_packbench.analysis.listing import MAX_ROWS, TopRows, keep_first
+from pytest_packbench.analysis.metrics import run_sums
 from pytest_packbench.analysis.tally import Tally, judges_differ, same_case
 from pytest_packbench.analysis.trials import (
     MEAN,
@@ -129,8 +129,8 @@ class RunComparison:
         quarantined: how many of them are excluded from the rates by their notes now, and were not before.
         left_out: how many were edited or judged by another judge, and are not quarantined.
         changes: the cases of each kind of change.
-        added: the first `MOST_ROWS` cases that only the current run has, by test id.
-        removed: the first `MOST_ROWS` that only the baseline has, by test id.
+        added: the first `MAX_ROWS` cases that only the current run has, by test id.
+        removed: the first `MAX_ROWS` that only the baseline has, by test id.
         mean: the paired mean difference of scores over comparable cases.
         lost: comparable cases that passed before and fail now.
         won: comparable cases that failed before and pass now.
@@ -262,7 +262,7 @@ def compare(baseline: StoredRun | OpenRun, current: StoredRun | OpenRun) -> RunC
         for kind, rows in changes.items():
             if _is_of_kind(change, kind):
                 rows.count += 1
-                keep_first(rows.first, change, MOST_ROWS, key=_largest_first if kind == SMALLER else _worst_first)
+                keep_first(rows.first, change, MAX_ROWS, key=_largest_first if kind == SMALLER else _worst_first)
     lost, won = flips["passed", "failed"], flips["failed", "passed"]
     return RunComparison(
         baseline=baseline.run,
@@ -308,8 +308,8 @@ class ComparedRun:
 
     def add_all(self, results: Iterable[CaseResult]) -> Self:
         """Add the results of the run, in any order."""
-        most = self._run.settings.get("trials", 1)
-        for attempts in stream_by_case(results, most if isinstance(most, int) else 1):
+        max_trials = self._run.settings.get("trials", 1)
+        for attempts in stream_by_case(results, max_trials if isinstance(max_trials, int) else 1):
             for attempt in attempts:
                 self._tally.add(attempt)
         self._tally.close()
@@ -323,13 +323,13 @@ class ComparedRun:
     @property
     def authored(self) -> bool:
         """Whether there are judged answers, and none of them came from a model."""
-        whole = whole_of(self._tally)
-        judged = whole.count(lambda profile: profile.counted)
-        return judged > 0 and whole.count(lambda profile: profile.authored) == judged
+        sums = run_sums(self._tally)
+        judged = sums.count(lambda profile: profile.counted)
+        return judged > 0 and sums.count(lambda profile: profile.authored) == judged
 
     def cases_not_in(self, other: ComparedRun) -> tuple[ComparedCase, ...]:
-        """Return the first `MOST_ROWS` cases that another run does not have, by test id."""
-        return tuple(self.cases[test_id] for test_id in nsmallest(MOST_ROWS, self.cases.keys() - other.cases.keys()))
+        """Return the first `MAX_ROWS` cases that another run does not have, by test id."""
+        return tuple(self.cases[test_id] for test_id in nsmallest(MAX_ROWS, self.cases.keys() - other.cases.keys()))
 
     def _add(self, result: CaseResult, passed: int, trials: int) -> None:
         terms = tuple((str(term["name"]), _points(term)) for term in result.terms) if result.counted else ()

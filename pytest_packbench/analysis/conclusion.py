@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Scope = Literal["whole", "part", "shard"]
 # how many failing gates a sentence names
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 _REPLAYED_WHOLE = ("http:", "https:", "cmd:")
 
 
@@ -220,8 +220,8 @@ def _failures(conclusion: Conclusion) -> Iterator[str]:
     if len(failed) == 1:
         yield f"gate {failed[0].text}"
     elif failed:
-        more = f" and {len(failed) - _MOST_NAMED} more" if len(failed) > _MOST_NAMED else ""
-        names = ", ".join(gate.subject for gate in failed[:_MOST_NAMED])
+        more = f" and {len(failed) - _MAX_NAMED} more" if len(failed) > _MAX_NAMED else ""
+        names = ", ".join(gate.subject for gate in failed[:_MAX_NAMED])
         yield f"{len(failed)} of {pluralize(len(gates), 'gate')} failed: {names}{more}"
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 DASH = "-"
-_MOST_DIGITS = 12
+_MAX_DIGITS = 12
 
 
 def format_percent(part: int, whole: int) -> str:
@@ -81,7 +81,7 @@ def format_with_bounds(value: float, *bounds: float, as_percent: bool = False) -
     marks = (*bounds, 0.0, 1.0)
     # values that count as equal are printed as equal
     value = next((mark for mark in marks if mark - TOLERANCE <= value <= mark + TOLERANCE), value)
-    while digits < _MOST_DIGITS and not _keeps_order(value, marks, scale, digits):
+    while digits < _MAX_DIGITS and not _keeps_order(value, marks, scale, digits):
         digits += 1
     return tuple(f"{number * scale:.{digits}f}{unit}" for number in (value, *bounds))
 

@@ -15,9 +15,9 @@ from pytest_packbench.analysis.metrics import (
     arithmetic,
     groups,
     line,
-    measured,
+    measure,
     pairs,
-    whole_of,
+    run_sums,
 )
 from pytest_packbench.analysis.sums import ResultSums
 from pytest_packbench.analysis.tally import TAG, Tally
@@ -26,7 +26,7 @@ from pytest_packbench.analysis.trials import (
     cluster_facet,
     dependence_note,
     fold_trials,
-    most_trials,
+    max_trial_count,
     trials_rule_of,
 )
 from pytest_packbench.model.gate import GateResult
@@ -186,7 +186,7 @@ class Baseline:
         cases = fold_trials(results, rule)
         occurrences = Counter(case.test_id for case in cases)
         unique = {case.test_id: case for case in cases if occurrences[case.test_id] == 1}
-        return cls(cases=unique, run=run, trials=most_trials(results))
+        return cls(cases=unique, run=run, trials=max_trial_count(results))
 
     def checked(self, run: Run, tally: Tally) -> Baseline:
         """Check whether a run can be compared with this baseline.
@@ -202,9 +202,9 @@ class Baseline:
         if self.run is None:
             return self
         reasons = differences(self.run, run)
-        if not reasons and self.trials != tally.close().trials.most:
+        if not reasons and self.trials != tally.close().trials.max_trials:
             # the worst of more trials is worse, so that the runs would differ by chance alone
-            reasons = (f"trials per case: {self.trials} before, {tally.trials.most} now",)
+            reasons = (f"trials per case: {self.trials} before, {tally.trials.max_trials} now",)
         if not reasons and not tally.unchanged:
             reasons = ("no case is unchanged in both runs",)
         if not reasons:
@@ -255,7 +255,7 @@ class _GateJudge:
         if gate.metric not in self.tally.metrics:
             raise ValueError(f'unknown metric "{gate.metric}"; expected one of {", ".join(self.tally.metrics)}')
         if gate.by is None:
-            return [self._result(gate, None, whole_of(self.tally))]
+            return [self._result(gate, None, run_sums(self.tally))]
         sums_by_value = groups(self.tally, gate.metric, gate.by)
         if not sums_by_value:
             return [self._result(gate, None, ResultSums())]
@@ -279,7 +279,7 @@ class _GateJudge:
         )
 
     def _result(self, gate: Gate, value: str | None, sums: ResultSums) -> GateResult:
-        fraction = measured(sums, self.tally.metrics[gate.metric], gate.depth)
+        fraction = measure(sums, self.tally.metrics[gate.metric], gate.depth)
         observed = fraction.value if fraction.bottom else None
         result = _undecided(gate, value, observed)
         if observed is None and gate.metric == COMPLETENESS and sums.profiles:
@@ -306,21 +306,21 @@ class _GateJudge:
         """
         if gate.max_ratio_to_baseline is None:
             return True, ""
-        most = f"max {gate.max_ratio_to_baseline:g} x baseline"
+        limit = f"max {gate.max_ratio_to_baseline:g} x baseline"
         if self.baseline is None or self.baseline.unusable:
             reason = "no baseline was given" if self.baseline is None else self.baseline.unusable
-            return False, f"{most}: {reason}"
+            return False, f"{limit}: {reason}"
         # over the same cases on both sides, so that the ratio measures the change and not the choice of cases
         both = pairs(self.tally, gate.metric, gate.by, value or "")
-        before, after = (measured(sums, self.tally.metrics[gate.metric], gate.depth) for sums in both)
+        before, after = (measure(sums, self.tally.metrics[gate.metric], gate.depth) for sums in both)
         if not before.bottom or not after.bottom:
-            return False, f"{most}: no judged case is unchanged in both runs"
+            return False, f"{limit}: no judged case is unchanged in both runs"
         as_percent = gate.metric != MEAN_SCORE
         old, new = (arithmetic(each, Bounds(), as_percent=as_percent) for each in (before, after))
         common = "" if after == fraction else f" over the {pluralize(after.bottom, 'case')} in both runs, now {new}"
         if before.value <= TOLERANCE:
             # any multiple of 0 is 0
-            return after.value <= TOLERANCE, f"{most}: the baseline is 0, so only 0 passes ({old}{common})"
+            return after.value <= TOLERANCE, f"{limit}: the baseline is 0, so only 0 passes ({old}{common})"
         passed = after.value <= gate.max_ratio_to_baseline * before.value + TOLERANCE
         ratio, bound = format_with_bounds(after.value / before.value, gate.max_ratio_to_baseline)
         return passed, f"{ratio} x the baseline's {old}{common} {'<=' if passed else '>'} max {bound} x"
@@ -343,7 +343,7 @@ def _decide(gate: Gate, fraction: Fraction) -> tuple[bool, str]:
     """Compare a value, or with `confidence` its exact bound, with a gate's bounds."""
     bounds, as_percent = Bounds(min=gate.min, max=gate.max), gate.metric != MEAN_SCORE
     if gate.confidence is None:
-        return bounds.hold(fraction.value), arithmetic(fraction, bounds, as_percent=as_percent)
+        return bounds.includes(fraction.value), arithmetic(fraction, bounds, as_percent=as_percent)
     low, high = (
         exact_bound(round(fraction.top), fraction.bottom, gate.confidence, upper=upper) for upper in (False, True)
     )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 RESAMPLES = 2_000
 # above it the normal approximation is accurate, and resampling would take minutes
-MOST_RESAMPLED = 2_000
+MAX_RESAMPLED = 2_000
 _SEED = 20_000_101
 _POWER = 0.8
 _STEPS = 200
@@ -124,9 +124,9 @@ def paired_mean(differences: Sequence[float], clusters: Sequence[str] | None = N
     if len(groups) == 1:
         return PairedMean(n=n, clusters=1, mean=mean, low=None, high=None, method="none", detectable=None)
     error = _standard_error(groups, mean, n)
-    method = "bootstrap" if n <= MOST_RESAMPLED else "normal"
+    method = "bootstrap" if n <= MAX_RESAMPLED else "normal"
     half = _quantile(CONFIDENCE) * error
-    ends = _bootstrap(groups) if n <= MOST_RESAMPLED else (mean - half, mean + half)
+    ends = _bootstrap(groups) if n <= MAX_RESAMPLED else (mean - half, mean + half)
     reach = _quantile(CONFIDENCE) + _normal_quantile(_POWER)
     return PairedMean(
         n=n,

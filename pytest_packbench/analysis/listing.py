@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _Item = TypeVar("_Item")
 # longer tables are not read by people
-MOST_ROWS = 200
+MAX_ROWS = 200
 
 
 class CaseRow(NamedTuple):
@@ -55,7 +55,7 @@ class Listing:
 
     Args:
         order: of the rows: by case id, worst first, by test id and file, or as they are added.
-        most: how many rows of a table are kept, 1 or more; the others are only counted.
+        max_rows: how many rows of a table are kept, 1 or more; the others are only counted.
 
     Attributes:
         tables: `all`, `failed`, `stale`, `quarantined`, one table for each other verdict, and `broken` for `error` and
@@ -63,11 +63,11 @@ class Listing:
         repeated: whether any case has several trials.
     """
 
-    def __init__(self, order: Order = "id", most: int = MOST_ROWS) -> None:
+    def __init__(self, order: Order = "id", max_rows: int = MAX_ROWS) -> None:
         self.tables: defaultdict[str, TopRows[CaseRow]] = defaultdict(TopRows)
         self.repeated = False
         self._key = _SORT_KEYS[order]
-        self._most = most
+        self._max_rows = max_rows
 
     def add(self, case: CaseResult, passed: int, trials: int) -> None:
         """Add a case over all its trials, with how many of them passed and how many there are."""
@@ -76,7 +76,7 @@ class Listing:
         for name in _table_names(case):
             table = self.tables[name]
             table.count += 1
-            keep_first(table.first, row, self._most, key=self._key, stored_form=_without_record)
+            keep_first(table.first, row, self._max_rows, key=self._key, stored_form=_without_record)
 
     def add_all(self, results: Iterable[CaseResult], rule: Rule = MEAN) -> Self:
         """Add the results of a run, one for each case or for each trial of it, in any order."""
@@ -84,9 +84,9 @@ class Listing:
             self.add(fold_case(trials, rule), count_passed(trials), len(trials))
         return self
 
-    def first(self, name: str, most: int) -> Sequence[CaseRow]:
+    def first(self, name: str, max_rows: int) -> Sequence[CaseRow]:
         """Return the first rows of a table; none if the table is empty."""
-        return self.tables[name].first[:most] if name in self.tables else ()
+        return self.tables[name].first[:max_rows] if name in self.tables else ()
 
     def count(self, name: str) -> int:
         """Return how many rows a table has."""
@@ -96,7 +96,7 @@ class Listing:
 def keep_first(
     items: list[_Item],
     item: _Item,
-    most: int,
+    max_items: int,
     key: Callable[[_Item], Any],
     stored_form: Callable[[_Item], _Item] = lambda item: item,
 ) -> None:
@@ -105,13 +105,13 @@ def keep_first(
     Args:
         items: the list, sorted by `key`.
         item: the new item.
-        most: how many items the list keeps.
+        max_items: how many items the list keeps.
         key: the sort key.
         stored_form: converts an item that is kept, for example to a smaller object with the same key.
     """
-    if len(items) < most or key(item) < key(items[-1]):
+    if len(items) < max_items or key(item) < key(items[-1]):
         insort(items, stored_form(item), key=key)
-        del items[most:]
+        del items[max_items:]
 
 
 def _without_record(row: CaseRow) -> CaseRow:

@@ -34,7 +34,7 @@ class Fraction:
         return self.top / self.bottom
 
 
-def measured(sums: ResultSums, metric: Metric, depth: int | None = None) -> Fraction:
+def measure(sums: ResultSums, metric: Metric, depth: int | None = None) -> Fraction:
     """Return a metric's value for a group of cases.
 
     Args:
@@ -48,7 +48,7 @@ def measured(sums: ResultSums, metric: Metric, depth: int | None = None) -> Frac
     return Fraction(sums.count(lambda result: metric.among(result) and metric.counts(result, depth or 1)), among)
 
 
-def whole_of(tally: Tally) -> ResultSums:
+def run_sums(tally: Tally) -> ResultSums:
     """Return the sums of all results of a run."""
     return merged(sums for key, sums in tally.groups.items() if not key.name)
 
@@ -132,7 +132,7 @@ class Bounds:
         """Whether a value is at or below `max`."""
         return self.max is None or value <= self.max + self.tolerance
 
-    def hold(self, value: float) -> bool:
+    def includes(self, value: float) -> bool:
         """Whether a value is within both bounds."""
         return self.is_enough(value) and self.is_within(value)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.intervals import wilson_interval
-from pytest_packbench.analysis.metrics import Bounds, arithmetic, line, measured
+from pytest_packbench.analysis.metrics import Bounds, arithmetic, line, measure
 from pytest_packbench.analysis.rust_report import RUST_CONDITIONS, rust_report
 from pytest_packbench.analysis.sums import NANO, RecordSums
 from pytest_packbench.analysis.tally import RecordKey
@@ -350,7 +350,7 @@ def _row(
     attacks = {
         name: _rate(results, metrics[name], sampled=sampled) for name in (ATTACK_SUCCESS, UTILITY) if name in metrics
     }
-    scored = measured(results, GENERAL_METRICS[MEAN_SCORE]).bottom
+    scored = measure(results, GENERAL_METRICS[MEAN_SCORE]).bottom
     return RateRow(
         category=category,
         mode=mode,
@@ -374,7 +374,7 @@ def _rate(sums: ResultSums, metric: Metric, *, sampled: bool) -> ObservedRate:
 
 
 def _counts(sums: ResultSums, metric: Metric) -> tuple[int, int]:
-    fraction = measured(sums, metric)
+    fraction = measure(sums, metric)
     return round(fraction.top), fraction.bottom
 
 
@@ -426,9 +426,9 @@ def _cap_gates(runs: tuple[RunFigures, ...], caps: ReportCaps) -> Iterator[Overv
 def _cap_gate(run: RunFigures, metric: str, value: float, cap: float, known: int) -> OverviewGate:
     bounds = Bounds(max=cap, tolerance=0)
     # an unknown amount fails: nothing shows that it is within the cap
-    passed = known > 0 and bounds.hold(value)
+    passed = known > 0 and bounds.includes(value)
     coverage = f"reported by {known} of {run.effort.records} records" if known < run.effort.records else ""
-    compared = f"{value:g} {'<=' if bounds.hold(value) else '>'} cap {cap:g}"
+    compared = f"{value:g} {'<=' if bounds.includes(value) else '>'} cap {cap:g}"
     return OverviewGate(
         suite="",
         run_id=run.run_id,
@@ -443,7 +443,7 @@ def _cap_gate(run: RunFigures, metric: str, value: float, cap: float, known: int
 
 def _gate(suite: str, run_id: str | None, passed: int, total: int) -> OverviewGate:
     condition = RUST_CONDITIONS[suite]
-    fraction, met = condition.measured(passed, total), condition.is_met(passed, total)
+    fraction, met = condition.measure(passed, total), condition.is_met(passed, total)
     return OverviewGate(
         suite=suite,
         run_id=run_id,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pytest_packbench.analysis.metrics import Bounds, Fraction, measured
+from pytest_packbench.analysis.metrics import Bounds, Fraction, measure
 from pytest_packbench.analysis.tally import RecordKey
 from pytest_packbench.model.metric import GENERAL_METRICS
 from pytest_packbench.model.record import EVAL_SUITES
@@ -34,13 +34,13 @@ class RustCondition:
     metric: Literal["fail_rate", "pass_rate"]
     bounds: Bounds
 
-    def measured(self, passed: int, total: int) -> Fraction:
+    def measure(self, passed: int, total: int) -> Fraction:
         """Return the records that the metric counts over all records."""
         return Fraction(passed if self.metric == "pass_rate" else total - passed, total)
 
     def is_met(self, passed: int, total: int) -> bool:
         """Whether `passed` of `total` records, 1 or more, meet the condition."""
-        return self.bounds.hold(self.measured(passed, total).value)
+        return self.bounds.includes(self.measure(passed, total).value)
 
 
 RUST_CONDITIONS: dict[str, RustCondition] = dict(
@@ -73,14 +73,14 @@ class RustSuite:
         suite: its name.
         passed: records that passed.
         total: all records.
-        holds: whether its condition is met.
+        is_met: whether its condition is met.
         categories: passed and total by category, sorted by code point.
     """
 
     suite: str
     passed: int
     total: int
-    holds: bool
+    is_met: bool
     categories: dict[str, tuple[int, int]]
 
 
@@ -114,7 +114,7 @@ def rust_report(tally: Tally) -> RustReport | None:
                 continue
             # a duplicate is never first: the record it repeats comes before it
             run_id = key.run_id if run_id is None else run_id
-            rate = measured(sums.result_sums(), GENERAL_METRICS["pass_rate"])
+            rate = measure(sums.result_sums(), GENERAL_METRICS["pass_rate"])
             passed, total = counted[key.suite].get(key.category, (0, 0))
             counted[key.suite][key.category] = passed + round(rate.top), total + rate.bottom
             tokens_input += sums.tokens_input
@@ -136,7 +136,7 @@ def _suite(suite: str, categories: dict[str, tuple[int, int]]) -> RustSuite:
         suite=suite,
         passed=passed,
         total=total,
-        holds=RUST_CONDITIONS[suite].is_met(passed, total),
+        is_met=RUST_CONDITIONS[suite].is_met(passed, total),
         categories=dict(sorted(categories.items())),
     )
 
@@ -149,7 +149,7 @@ def rust_report_markdown(figures: RustReport) -> str:
         lines += [condition.heading, "", "| Category | passed | failed | rate |", "|---|---|---|---|"]
         for category, (passed, total) in suite.categories.items():
             lines.append(f"| {category} | {passed}/{total} | {total - passed} | {_rate(passed, total)} |")
-        verdict = "PASS" if suite.holds else "FAIL"
+        verdict = "PASS" if suite.is_met else "FAIL"
         rate = _rate(suite.passed, suite.total)
         lines += [
             "",

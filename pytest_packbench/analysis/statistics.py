@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.intervals import wilson_interval
-from pytest_packbench.analysis.metrics import measured, whole_of
+from pytest_packbench.analysis.metrics import measure, run_sums
 from pytest_packbench.analysis.sums import merged
 from pytest_packbench.analysis.tally import TAG
 from pytest_packbench.model.metric import AUTHORED, GENERAL_METRICS, MEAN_SCORE
@@ -162,14 +162,14 @@ def statistics_of(tally: Tally, *, levels: Sequence[int] | None = None) -> Stati
         tally: the results.
         levels: depths to report, above 0; by default those that occur.
     """
-    whole = whole_of(tally.close())
+    total = run_sums(tally.close())
     groups: dict[tuple[str, str], list[ResultSums]] = {}
     for key, sums in tally.groups.items():
         if key.name not in {"", TAG}:
             groups.setdefault((key.name, key.value), []).append(sums)
     verdicts, quarantined = dict.fromkeys(VERDICTS, 0), dict.fromkeys(QUARANTINE, 0)
     depths, refusals, models = Counter[int](), Counter[tuple[bool | None, bool | None]](), Counter[str]()
-    for profile, number in whole.profiles.items():
+    for profile, number in total.profiles.items():
         if profile.quarantine:
             quarantined[profile.quarantine] += number
         else:
@@ -180,11 +180,11 @@ def statistics_of(tally: Tally, *, levels: Sequence[int] | None = None) -> Stati
                 depths[profile.depth] += number
             if profile.backend not in _NO_MODEL:
                 models[f"{profile.backend}/{profile.model}"] += number
-    authored = whole.count(lambda profile: profile.authored)
-    stale = whole.count(lambda profile: profile.stale)
+    authored = total.count(lambda profile: profile.authored)
+    stale = total.count(lambda profile: profile.stale)
     return Statistics(
-        totals=Totals(selected=whole.count(), verdicts=verdicts, quarantined=quarantined, stale=stale),
-        overall=_group("", "", whole),
+        totals=Totals(selected=total.count(), verdicts=verdicts, quarantined=quarantined, stale=stale),
+        overall=_group("", "", total),
         groups=tuple(_group(*key, merged(groups[key])) for key in sorted(groups, key=_rank)),
         depth=_depth_table(depths, levels, sampled=not authored),
         refusals=Refusals(
@@ -195,13 +195,13 @@ def statistics_of(tally: Tally, *, levels: Sequence[int] | None = None) -> Stati
         ),
         authored=authored,
         models=dict(sorted(models.items())),
-        cached=whole.count(lambda profile: profile.counted and profile.cached),
+        cached=total.count(lambda profile: profile.counted and profile.cached),
         trials=tally.trials.figures(authored=authored > 0),
     )
 
 
 def _group(name: str, value: str, sums: ResultSums) -> Group:
-    passed, points = (measured(sums, GENERAL_METRICS[metric]) for metric in ("pass_rate", MEAN_SCORE))
+    passed, points = (measure(sums, GENERAL_METRICS[metric]) for metric in ("pass_rate", MEAN_SCORE))
     return Group(
         name=name,
         value=value,

@@ -25,7 +25,7 @@ NANO = 1_000_000_000
 # every float is a multiple of 2 ** -1074, so that sums of such multiples are exact
 _FINEST_BITS = 1074
 _FINEST = 1 << _FINEST_BITS
-_MOST_USD = 1e12
+_MAX_USD = 1e12
 # the fields of `RecordSums` that are simply added
 _ADDED = (
     *("tokens_known", "tokens_input", "tokens_output", "wall_clock_ms"),
@@ -130,7 +130,7 @@ class RecordSums:
 
     def _add_packbench(self, packbench: Mapping[str, Any]) -> tuple[bool | None, bool]:
         utility, score = packbench.get("utility"), number_of(packbench.get("score"), 1)
-        cost = number_of(packbench.get("cost_usd"), _MOST_USD)
+        cost = number_of(packbench.get("cost_usd"), _MAX_USD)
         if score is not None:
             self.score_nano += round(score * NANO)
         if cost is not None:
@@ -182,8 +182,8 @@ def trial_of(packbench: Mapping[str, Any]) -> int:
     return trial if type(trial) is int and 0 <= trial <= U32_MAX else 0
 
 
-def number_of(value: object, most: float) -> float | None:
-    """Return a value that is a number from 0 to `most`; None for anything else."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most:
+def number_of(value: object, maximum: float) -> float | None:
+    """Return a value that is a number from 0 to `maximum`; None for anything else."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= maximum:
         return value
     return None

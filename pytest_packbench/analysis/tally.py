@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     # a case over all its trials, how many of them passed, and how many there are
     EachCase = Callable[[CaseResult, int, int], None]
 
-MOST_FAILING = 20
-MOST_DUPLICATES = 10
+MAX_FAILING = 20
+MAX_DUPLICATES = 10
 TAG = "tag"
 # a facet of one of these names would count its cases twice
 _RESERVED_FACETS = frozenset({"", "case_type", "difficulty", TAG})
@@ -107,7 +107,7 @@ class Duplicates:
         count: how many.
         names: how many different identities they have.
         conflicting: those that passed although the counted record failed, or the reverse.
-        first: the first `MOST_DUPLICATES` identities, sorted.
+        first: the first `MAX_DUPLICATES` identities, sorted.
     """
 
     count: int = 0
@@ -127,7 +127,7 @@ class Duplicates:
         self.conflicting += not agrees
         if not known:
             self.names += 1
-            keep_first(self.first, trial, MOST_DUPLICATES, key=lambda each: each)
+            keep_first(self.first, trial, MAX_DUPLICATES, key=lambda each: each)
 
 
 class GroupKey(NamedTuple):
@@ -186,7 +186,7 @@ class Tally:
         record_sums: sums of the counted records by the fields of `RecordKey`, in the order of their first records.
         duplicate_sums: the same for duplicates.
         duplicates: how many duplicates there are, and which.
-        failing: the first `MOST_FAILING` failing records by test id and trial, by run and suite.
+        failing: the first `MAX_FAILING` failing records by test id and trial, by run and suite.
         errors: number of error lines by run and suite, and by verdict or kind of quarantine.
     """
 
@@ -376,7 +376,7 @@ class Tally:
             threshold=number_of(packbench.get("threshold"), 1),
         )
         cases = self.failing.setdefault((record.run_id, record.test_suite), [])
-        keep_first(cases, case, MOST_FAILING, key=lambda each: (each.test_id, each.trial))
+        keep_first(cases, case, MAX_FAILING, key=lambda each: (each.test_id, each.trial))
 
 
 def same_case(before: CaseResult | ComparedCase, after: CaseResult | ComparedCase) -> bool:

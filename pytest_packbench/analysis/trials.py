@@ -191,14 +191,14 @@ def group_by_case(results: Iterable[CaseResult]) -> Iterable[Sequence[CaseResult
     return ((result,) for result in sequence)
 
 
-def stream_by_case(results: Iterable[CaseResult], most: int) -> Iterator[Sequence[CaseResult]]:
+def stream_by_case(results: Iterable[CaseResult], max_trials: int) -> Iterator[Sequence[CaseResult]]:
     """Group results into cases while reading; if they are ordered by case, only one case is in memory at a time.
 
     Args:
         results: in any order.
-        most: the largest number of trials of a case, 1 or more.
+        max_trials: the largest number of trials of a case, 1 or more.
     """
-    if most == 1:
+    if max_trials == 1:
         yield from ((result,) for result in results)
         return
     incomplete: dict[tuple[str, str], list[CaseResult]] = {}
@@ -206,7 +206,7 @@ def stream_by_case(results: Iterable[CaseResult], most: int) -> Iterator[Sequenc
         key = (result.test_id, result.file)
         trials = incomplete.setdefault(key, [])
         trials.append(result)
-        if len(trials) == most:
+        if len(trials) == max_trials:
             yield incomplete.pop(key)
     yield from incomplete.values()
 
@@ -228,7 +228,7 @@ def split_attempts(attempts: Sequence[CaseResult]) -> list[Sequence[CaseResult]]
     return [[result] for result in attempts]
 
 
-def most_trials(results: Iterable[CaseResult]) -> int:
+def max_trial_count(results: Iterable[CaseResult]) -> int:
     """Return the largest number of trials of a case; 1 without results."""
     return max(map(len, group_by_case(results)), default=1)
 
@@ -241,19 +241,19 @@ class TrialCounter:
 
     Attributes:
         rule: that rule.
-        most: the largest number of trials of a case; 1 without a case.
+        max_trials: the largest number of trials of a case; 1 without a case.
     """
 
     def __init__(self, rule: Rule = MEAN) -> None:
         self.rule = rule
-        self.most = 1
+        self.max_trials = 1
         # over the cases whose trials were all judged: passed trials and all trials; mean scores
         self._counts: Counter[tuple[int, int]] = Counter()
         self._means: Counter[float] = Counter()
 
     def add(self, trials: Sequence[CaseResult]) -> None:
         """Count a case by all its trials."""
-        self.most = max(self.most, len(trials))
+        self.max_trials = max(self.max_trials, len(trials))
         if len(trials) == 1:
             # fast path: most cases have one trial, whose mean is its score
             (result,) = trials
@@ -273,20 +273,20 @@ class TrialCounter:
         Args:
             authored: whether any answer was authored, so that there is no standard error.
         """
-        if self.most == 1:
+        if self.max_trials == 1:
             return None
         counts, means = list(self._counts.elements()), list(self._means.elements())
         return TrialFigures(
             rule=trials_rule_text(self.rule),
-            trials=self.most,
+            trials=self.max_trials,
             attempts=sum(n for _, n in counts),
             cases=len(counts),
             mean_score=math.fsum(means) / len(means) if means else None,
             standard_error=None if authored else standard_error(means),
             passes=tuple(
                 _pass_at(k, counts)
-                for k in sorted({*_KS, self.most})
-                if k <= self.most and any(n >= k for _, n in counts)
+                for k in sorted({*_KS, self.max_trials})
+                if k <= self.max_trials and any(n >= k for _, n in counts)
             ),
         )
 

@@ -340,7 +340,7 @@ def destination(name: str, root: Path, pack: Pack, files: Mapping[str, str], *, 
         rules=rules,
         pack=pack.for_suite(rules),
         files={file: text for file, text in files.items() if not (folder / file).exists()},
-        existing={place.name.lower(): place for place in iter_cases(folder / "cases")},
+        existing={location.name.lower(): location for location in iter_cases(folder / "cases")},
         many=folder / "cases" / many if many is not None else None,
     )
 
@@ -362,9 +362,9 @@ def _new_rules(folder: Path, pack: Pack, files: Mapping[str, str]) -> SuiteConfi
         return _rules(Path(temporary), pack, source=str(folder / CONFIG_NAME))
 
 
-def _sha256(place: CaseLocation) -> str | None:
+def _sha256(location: CaseLocation) -> str | None:
     try:
-        data = parse_json(read_case_bytes(place))
+        data = parse_json(read_case_bytes(location))
     except (ValueError, OSError):
         return None
     plain = {key: value for key, value in data.items() if key != "$schema"} if isinstance(data, dict) else data

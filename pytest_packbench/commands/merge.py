@@ -134,7 +134,7 @@ def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack,
     # a case that can't be read did not run either
     with suppress(CaseError):
         loaded = load_case(case, pack.case_model, file=file, pack=pack.name)
-    place = CaseRef(
+    case_ref = CaseRef(
         suite=suite,
         pack=pack,
         case_id=case.name,
@@ -146,4 +146,4 @@ def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack,
     missing = shards.missing
     kind = "shard_missing" if missing else "in_no_shard"
     message = f"not merged: shards {shards.describe(missing)}" if missing else "in none of the merged shards"
-    return unscored_result(place, "not_run", kind, message, timestamp=run.finished_at)
+    return unscored_result(case_ref, "not_run", kind, message, timestamp=run.finished_at)

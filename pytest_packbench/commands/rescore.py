@@ -113,7 +113,7 @@ def _rescore(stored: CaseResult, payload: Any, loaded: LoadedCase, context: Suit
     from pytest_packbench.engine.attempt import score_payload
     from pytest_packbench.engine.result_builder import CaseRef, build_result, unscored_result
 
-    place = CaseRef(
+    case_ref = CaseRef(
         suite=context.suite,
         pack=context.pack,
         case_id=stored.case_id,
@@ -123,10 +123,10 @@ def _rescore(stored: CaseResult, payload: Any, loaded: LoadedCase, context: Suit
         loaded=loaded,
     )
     try:
-        result = build_result(place, score_payload(context, loaded, payload), context, "rescored")
+        result = build_result(case_ref, score_payload(context, loaded, payload), context, "rescored")
     except Exception as error:  # noqa: BLE001 - an error of any pack is an error of this case, as in a run
         message = f"the pack {context.pack.name} raised {describe_error(error)}"
-        result = unscored_result(place, "error", "pack_error", message, timestamp=stored.timestamp)
+        result = unscored_result(case_ref, "error", "pack_error", message, timestamp=stored.timestamp)
     # the model and the duration are those of the stored run
     unchanged = {
         name: getattr(stored, name)
@@ -154,12 +154,12 @@ def _case_loader(suite: Suite, pack: Pack) -> Callable[[str], LoadedCase | None]
     # the trials of a case are consecutive
     @lru_cache(maxsize=1)
     def load(case_id: str) -> LoadedCase | None:
-        place = index.find(case_id)
-        if place is None:
+        location = index.find(case_id)
+        if location is None:
             sys.stderr.write(f"packbench: not rescored: {case_id}: the suite no longer has this case\n")
             return None
         try:
-            return load_case(place, pack.case_model, file=place.path, pack=pack.name)
+            return load_case(location, pack.case_model, file=location.path, pack=pack.name)
         except CaseError as error:
             sys.stderr.write(f"packbench: not rescored: {printable(str(error))}\n")
             return None

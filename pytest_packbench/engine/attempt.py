@@ -319,7 +319,7 @@ def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> N
 
 
 async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInThread) -> None:
-    """Do the same on the event loop that concurrent cases share."""
+    """Call the target, or replay its result, on the event loop that concurrent cases share."""
     request, verify_context = _arguments(state)
     if context.live is None and context.caller.opaque:
         _replay_result(state, request)

@@ -71,7 +71,7 @@ class Runner:
         self._settled: dict[AttemptKey, FinishedAttempt] = {}
         self._planned: set[AttemptKey] = set()
         self._over: set[AttemptKey] = set()
-        self._given_up: set[AttemptKey] = set()
+        self._unwanted: set[AttemptKey] = set()
         self._heartbeat_requested: float | None = None
         self._next_tick = 0.0
         self._closed = False
@@ -96,17 +96,17 @@ class Runner:
             BaseException: what the target raised to end the whole run (`RunOptions.stops`).
         """
         key = job.key
-        if key in self._given_up:
+        if key in self._unwanted:
             self.settle_all()
-            self._given_up.discard(key)
+            self._unwanted.discard(key)
             self._scheduler.unwanted.discard(key)
         if key not in self._settled and not self._answers.empty():
             self.settle_all()
         if key not in self._settled:
             self._wait(job, tick)
         # frees a place: at once where the lookahead is short, else together with further ones
-        self._scheduler.taken.append(key)
-        if len(self._scheduler.taken) > self._lookahead // 8:
+        self._scheduler.claimed.append(key)
+        if len(self._scheduler.claimed) > self._lookahead // 8:
             self._on_loop(self._scheduler.start_waiting)
         finished = self._settled.pop(key)
         if finished.stop is not None:
@@ -121,7 +121,7 @@ class Runner:
                 continue
             self._settled.pop(key, None)
             if not over:
-                self._given_up.add(key)
+                self._unwanted.add(key)
             self._on_loop(self._scheduler.discard, key)
 
     def settle_all(self) -> None:
@@ -224,12 +224,12 @@ class Runner:
         attempt = Attempt(trial=job.key.trial, failure=Failure(kind="loop_blocked", message=message))
         self._settle(FinishedAttempt(job=job, attempt=attempt))
         # the attempt itself may still end, too late
-        self._given_up.add(job.key)
+        self._unwanted.add(job.key)
         self._scheduler.unwanted.add(job.key)
 
     def _settle(self, finished: FinishedAttempt) -> None:
         job = finished.job
-        if job.key in self._given_up:
+        if job.key in self._unwanted:
             return
         if finished.attempt is not None:
             stop = self._stop_of(finished.attempt, job)

@@ -137,7 +137,7 @@ class SchedulerOptions:
 
     Attributes:
         throttle: limits the attempts in flight.
-        lookahead: how many attempts may have started and not been taken, beside the one that is waited for.
+        lookahead: how many attempts may have started without being claimed, beside the one that is waited for.
         limit_s: time limit of one attempt, seconds; None for none.
         ledger: counts what the run uses, and knows its caps.
         use_threads: whether sync targets run on threads of their own; else each runs in the waiting thread, where a
@@ -168,7 +168,7 @@ class Scheduler:
         last_activity: when an attempt last started or ended, monotonic seconds; other threads read it.
         unwanted: attempts that nobody waits for any more; other threads add to it.
         waiting: attempts that have not started, in order; other threads read it.
-        taken: attempts that were taken since the last `start_waiting`; other threads add to it.
+        claimed: attempts whose result was claimed since the last `start_waiting`; other threads add to it.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Scheduler:
         self.last_heartbeat = 0.0
         self.last_activity = 0.0
         self.unwanted: set[AttemptKey] = set()
-        self.taken: deque[AttemptKey] = deque()
+        self.claimed: deque[AttemptKey] = deque()
         self.limit_s = options.limit_s
         self.waiting: dict[AttemptKey, Job] = {}
         self._throttle = options.throttle
@@ -189,7 +189,7 @@ class Scheduler:
         self._in_thread = run_in_thread if options.use_threads else partial(run_in_thread, start=answers.put)
         self._urgent: dict[AttemptKey, Job] = {}
         self._in_flight: dict[AttemptKey, _InFlight] = {}
-        self._not_taken: set[AttemptKey] = set()
+        self._unclaimed: set[AttemptKey] = set()
         self._closed = False
         self._ended = False
 
@@ -220,8 +220,8 @@ class Scheduler:
 
     def prioritize(self, job: Job) -> None:
         """Start an attempt that is waited for now before all others, whatever the lookahead is."""
-        if job.key in self._in_flight or job.key in self._not_taken:
-            self._not_taken.discard(job.key)
+        if job.key in self._in_flight or job.key in self._unclaimed:
+            self._unclaimed.discard(job.key)
         elif job.key not in self.unwanted:
             self.waiting.pop(job.key, None)
             self._urgent[job.key] = job
@@ -232,19 +232,19 @@ class Scheduler:
         self.waiting.pop(key, None)
         if key in self._in_flight:
             self._cancel(self._in_flight[key])
-        self._not_taken.discard(key)
+        self._unclaimed.discard(key)
         self.start_waiting()
 
     def start_waiting(self) -> None:
-        """Note which attempts were taken, and start as many waiting ones as possible."""
-        while self.taken:
-            self._not_taken.discard(self.taken.popleft())
+        """Note which attempts were claimed, and start as many waiting ones as possible."""
+        while self.claimed:
+            self._unclaimed.discard(self.claimed.popleft())
         while len(self._in_flight) < self._throttle.limit:
             if self._urgent:
                 job = self._urgent.pop(next(iter(self._urgent)))
                 self._start(job)
-                self._not_taken.discard(job.key)
-            elif self.waiting and len(self._not_taken) < self._lookahead:
+                self._unclaimed.discard(job.key)
+            elif self.waiting and len(self._unclaimed) < self._lookahead:
                 self._start(self.waiting.pop(next(iter(self.waiting))))
             else:
                 return
@@ -261,7 +261,7 @@ class Scheduler:
     def _start(self, job: Job) -> None:
         if job.key in self.unwanted:
             return
-        self._not_taken.add(job.key)
+        self._unclaimed.add(job.key)
         kind, message = ("stopped", "the run was stopped") if self._closed else self._ledger.exhausted()
         if kind:
             self._answers.put(FinishedAttempt(job=job, kind=kind, message=message))

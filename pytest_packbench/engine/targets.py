@@ -160,7 +160,7 @@ class TargetCaller:
         return result
 
     async def call_async(self, request: VerifyRequest, context: VerifyContext, in_thread: RunInThread) -> Any:
-        """Return the same without blocking the event loop: `in_thread` runs a sync target, as `run_in_thread` does."""
+        """Return the target's result; the event loop is not blocked, because `in_thread` runs a sync target."""
         if _is_async(self.target):
             return await self._invoke(request, context)
         result = await in_thread(partial(self._invoke, request, context))

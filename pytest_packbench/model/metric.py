@@ -86,7 +86,7 @@ class Metric:
 GENERAL_METRICS: Mapping[str, Metric] = {
     COMPLETENESS: Metric(among=lambda result: result.due, counts=lambda result, _: result.counted),
     "pass_rate": Metric(among=lambda result: result.counted, counts=lambda result, _: result.verdict == "passed"),
-    # the numerator is the sum of the scores (`analysis.metrics.measured`)
+    # the numerator is the sum of the scores (`analysis.metrics.measure`)
     MEAN_SCORE: Metric(among=lambda result: result.counted and result.scored, counts=lambda *_: True),
     "over_refusal_rate": Metric(
         among=lambda result: result.answer_due, counts=lambda result, _: result.refused, skips_refusals=True

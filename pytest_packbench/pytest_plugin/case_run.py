@@ -115,9 +115,9 @@ class CaseRun:
         """The target's name in records if a marked test is the target; empty otherwise."""
         return f"{TEST_TARGET_PREFIX}{self.test_function}" if self.test_function else ""
 
-    def place(self) -> CaseRef:
+    def case_ref(self) -> CaseRef:
         """Return the case's identity and location for records."""
-        return place_of(
+        return case_ref_of(
             self.suite,
             self.pack,
             self.path,
@@ -135,35 +135,35 @@ class CaseRun:
             CaseBroken: there is no score, or no valid one.
             pytest.skip.Exception: the case is quarantined, or the run has reached a limit.
         """
-        place = self.place()
-        refused = self.refuse(place)
-        trials = [refused] if refused is not None else self._attempt(place)
-        self.conclude([self.call_record_hooks(place, trial) for trial in trials])
+        case_ref = self.case_ref()
+        unattempted = self.unattempted_trial(case_ref)
+        trials = [unattempted] if unattempted is not None else self._attempt(case_ref)
+        self.conclude([self.call_record_hooks(case_ref, trial) for trial in trials])
 
-    def refuse(self, place: CaseRef) -> Trial | None:
+    def unattempted_trial(self, case_ref: CaseRef) -> Trial | None:
         """Return the trial of a case that must not run, with the reason: it is unreadable, or quarantined."""
         if self.problem or self.loaded is None:
-            return error_trial(place, Failure(kind=self.kind, message=self.problem))
+            return error_trial(case_ref, Failure(kind=self.kind, message=self.problem))
         skip = self.loaded.case.notes.skip
-        return None if skip is None else not_run_trial(place, "skip", f"quarantined (skip): {skip}")
+        return None if skip is None else not_run_trial(case_ref, "skip", f"quarantined (skip): {skip}")
 
-    def _attempt(self, place: CaseRef) -> list[Trial]:
+    def _attempt(self, case_ref: CaseRef) -> list[Trial]:
         stash = self.item.config.stash
         contexts = stash[CONTEXTS]
-        resumed = {number: carried_over_trial(result, place) for number, result in self.resumed_results().items()}
+        resumed = {number: carried_over_trial(result, case_ref) for number, result in self.resumed_results().items()}
         if len(resumed) == contexts.settings.trials:
             return [resumed[number] for number in sorted(resumed)]
         try:
             context = contexts.context(self.suite)
         except TargetError as error:
             details = user_frames(error.__cause__) if error.__cause__ is not None else ()
-            return [error_trial(place, Failure(kind="target_missing", message=str(error), details=details))]
+            return [error_trial(case_ref, Failure(kind="target_missing", message=str(error), details=details))]
         prefetcher = stash.get(PREFETCHER, None)
         if prefetcher is not None:
-            return prefetcher.take(self, resumed)
+            return prefetcher.wait_for_trials(self, resumed)
         if self.loaded is None:
             raise ValueError("an unreadable case is not attempted")
-        return [build_trial(place, attempt(context, self.loaded), context, stash[RUN_ID])]
+        return [build_trial(case_ref, attempt(context, self.loaded), context, stash[RUN_ID])]
 
     def resumed_results(self) -> Mapping[int, CaseResult]:
         """Return the case's results in the run that is resumed, by the number of the trial."""
@@ -172,7 +172,7 @@ class CaseRun:
             return {}
         return resumed.trials(self.suite, self.name)
 
-    def call_record_hooks(self, place: CaseRef, trial: Trial) -> Trial:
+    def call_record_hooks(self, case_ref: CaseRef, trial: Trial) -> Trial:
         """Call `pytest_packbench_record` with a trial's record; the trial is an error if a hook raises."""
         # `ihook` takes longer than to see that there is no such hook at all
         if trial.result.record is None or not self.item.config.hook.pytest_packbench_record.get_hookimpls():
@@ -184,7 +184,7 @@ class CaseRun:
         except Exception as error:  # noqa: BLE001 - hooks are the user's code
             message = f"the hook pytest_packbench_record raised {describe_error(error)}"
             failure = Failure(kind="hook_error", message=message, details=user_frames(error))
-            return error_trial(place, failure, trial=trial.result.trial)
+            return error_trial(case_ref, failure, trial=trial.result.trial)
         return trial
 
     def conclude(self, trials: list[Trial]) -> None:
@@ -313,7 +313,7 @@ def decode_report(report: pytest.TestReport) -> None:
         report.longrepr = explanation_at(report.location, text)  # type: ignore[assignment]  # pytest's own is private
 
 
-def place_of(
+def case_ref_of(
     suite: Suite, pack: Pack, path: Path, *, file: str, line: int, name: str, nodeid: str, loaded: LoadedCase | None
 ) -> CaseRef:
     """Return a case's identity and location for records; the arguments are as in `CaseRun`."""
@@ -330,15 +330,15 @@ def place_of(
     )
 
 
-def place_of_uncollected(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, nodeid: str) -> CaseRef:
-    """Return the same for a case that this process has not collected; the case is read for it."""
+def uncollected_case_ref(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, nodeid: str) -> CaseRef:
+    """Return the identity and location of a case that this process has not collected; the case is read for it."""
     case = find_case(str(path), name)
     loaded = None
     if case is not None:
         with suppress(CaseError):
             loaded = load_case(case, pack.case_model, file=file, pack=pack.name)
     line = case.line if case is not None else 0
-    return place_of(suite, pack, path, file=file, line=line, name=name, nodeid=nodeid, loaded=loaded)
+    return case_ref_of(suite, pack, path, file=file, line=line, name=name, nodeid=nodeid, loaded=loaded)
 
 
 def _reaches_threshold(result: CaseResult) -> bool:

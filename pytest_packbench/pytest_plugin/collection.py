@@ -226,17 +226,17 @@ class CaseFolder(pytest.Directory):
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
         """Yield the content of the folder sorted by name, as pytest does."""
-        ignoring = self._something_ignores()
+        may_ignore = self._may_ignore_files()
         with os.scandir(self.path) as iterator:
             entries = sorted(iterator, key=lambda entry: entry.name)
         for entry in entries:
             is_folder, is_case = _is_folder(entry), entry.name.endswith(SUFFIXES)
-            if is_case and not is_folder and not self.collector.is_due(entry.name):
+            if is_case and not is_folder and not self.collector.may_be_in_shard(entry.name):
                 continue
             path = self.path / entry.name
-            if is_folder and (is_hidden(entry.name) or self._leads_away(entry, path)):
+            if is_folder and (is_hidden(entry.name) or self._is_uncounted_link(entry, path)):
                 continue
-            if (ignoring or is_folder or not is_case) and self._is_ignored(path, with_parents=is_folder):
+            if (may_ignore or is_folder or not is_case) and self._is_ignored(path, with_parents=is_folder):
                 continue
             if is_folder:
                 folder = self.ihook.pytest_collect_directory(path=path, parent=self)
@@ -248,7 +248,7 @@ class CaseFolder(pytest.Directory):
             elif entry.is_file():
                 yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
 
-    def _leads_away(self, entry: os.DirEntry[str], path: Path) -> bool:
+    def _is_uncounted_link(self, entry: os.DirEntry[str], path: Path) -> bool:
         return (self.linked or entry.is_symlink()) and not self.collector.is_counted(path)
 
     def _nodes(self, file: CaseFile | None) -> Iterable[pytest.Item | pytest.Collector]:
@@ -264,12 +264,14 @@ class CaseFolder(pytest.Directory):
         config = _AllFolders(self.config) if with_parents else self.config
         return bool(self.ihook.pytest_ignore_collect(collection_path=path, config=config))
 
-    def _something_ignores(self) -> bool:
+    def _may_ignore_files(self) -> bool:
         """Whether any file may be ignored: by an option, by a conftest.py, or by a plugin beside pytest's own."""
         options = self.config.option
         plugins = self.config.pluginmanager.get_plugins()
         # up to pytest 9.0 the hook is wrapped, for plugins with the old `path` argument
-        implementations = {one.plugin_name for one in unwrap(self.ihook.pytest_ignore_collect).get_hookimpls()}
+        implementations = {
+            implementation.plugin_name for implementation in unwrap(self.ihook.pytest_ignore_collect).get_hookimpls()
+        }
         return bool(
             options.ignore
             or options.ignore_glob
@@ -318,7 +320,7 @@ class Collector:
         self.collected: dict[str, int] = dict.fromkeys(contexts.suites, 0)
         self.finished = False
 
-    def is_due(self, name: str) -> bool:
+    def may_be_in_shard(self, name: str) -> bool:
         """Whether a file of cases, by its name, may be in the shard: files of many always are."""
         shard = self._contexts.settings.shard
         return shard is None or name.endswith(LINES_SUFFIX) or file_stem(name) in shard
@@ -361,7 +363,7 @@ class Collector:
                 parent, path=path, nodeid=nodeid, suite=suite, pack=pack, shard=shard, only=only
             )
             return lines
-        if not self.is_due(path.name):
+        if not self.may_be_in_shard(path.name):
             return None
         # with its name, which pytest would compute more slowly
         file: CaseFile = CaseFile.from_parent(parent, path=path, name=path.name, nodeid=nodeid, suite=suite, pack=pack)

@@ -59,7 +59,7 @@ class GitHub:
 
             terminalreporter.ensure_newline()
             root = self._recorder.config.rootpath
-            for command in annotation_commands(self._troubles(), self._judged(), root, self._workspace):
+            for command in annotation_commands(self._problem_annotations(), self._judged(), root, self._workspace):
                 terminalreporter.line(command)
 
     def _judged(self) -> Iterator[FinishedRun]:
@@ -74,13 +74,13 @@ class GitHub:
                     notes=[f"baseline: {line}" for line in run.baseline],
                 )
 
-    def _troubles(self) -> list[Annotation]:
+    def _problem_annotations(self) -> list[Annotation]:
         from pytest_packbench.reports.github import Annotation
 
         return [
-            Annotation(level="error", title=f"packbench: {run.suite.name}", message=trouble)
+            Annotation(level="error", title=f"packbench: {run.suite.name}", message=problem)
             for run in self._recorder.runs.values()
-            for trouble in run.trouble
+            for problem in run.problems
         ]
 
 

@@ -24,8 +24,8 @@ from pytest_packbench.pytest_plugin.case_run import (
     CaseFailure,
     CaseRun,
     decode_report,
-    place_of_uncollected,
     run_of,
+    uncollected_case_ref,
 )
 from pytest_packbench.pytest_plugin.collection import marks_of
 from pytest_packbench.pytest_plugin.jsonreport import enable_late
@@ -85,8 +85,8 @@ def add_marked_tests(config: pytest.Config, tests: str, reports: Iterable[pytest
         pack = recorder.contexts.pack_of(suite)
         path = config.rootpath / test["file"]
         names = {"file": test["file"], "name": test["case_id"], "nodeid": test["nodeid"]}
-        place = partial(place_of_uncollected, suite, pack, path, **names)
-        recorder.select(suite.name, test["nodeid"], place, test["target"])
+        case_ref = partial(uncollected_case_ref, suite, pack, path, **names)
+        recorder.select(suite.name, test["nodeid"], case_ref, test["target"])
     for report in reports:
         if is_first:
             decode_report(report)
@@ -167,14 +167,14 @@ class MarkedRun(CaseRun):
     Attributes:
         tests: the session's.
         phase: of pytest's protocol: `setup`, `call`, or `over`.
-        begun: monotonic clock at the start of the phase, nanoseconds.
+        phase_started_ns: monotonic clock at the start of the phase, nanoseconds.
         calls: the number of calls of the check.
         stop: the exception that the check raised, or that the end of the test has to raise.
     """
 
     tests: MarkedTests
     phase: str = "setup"
-    begun: int = 0
+    phase_started_ns: int = 0
     calls: int = 0
     stop: BaseException | None = None
 
@@ -188,17 +188,17 @@ class MarkedRun(CaseRun):
         self.results, self.result, self.explanation = (), None, ""
         self.calls, self.stop = 0, None
         self.begin("setup")
-        place = self.place()
-        refused = self.refuse(place)
+        case_ref = self.case_ref()
+        trial = self.unattempted_trial(case_ref)
         limit, message = self.tests.contexts.clients.ledger.exhausted()
-        if refused is None and limit:
-            refused = not_run_trial(place, limit, message)
-        if refused is not None:
-            self.conclude([refused])
+        if trial is None and limit:
+            trial = not_run_trial(case_ref, limit, message)
+        if trial is not None:
+            self.conclude([trial])
 
     def begin(self, phase: str) -> None:
         """Enter a phase."""
-        self.phase, self.begun = phase, time.perf_counter_ns()
+        self.phase, self.phase_started_ns = phase, time.perf_counter_ns()
 
     def check(self, result: object) -> Score:
         """Score a result, record it, and compare its score with the threshold.
@@ -212,12 +212,12 @@ class MarkedRun(CaseRun):
         if self.phase == "over":
             raise CaseBroken("packbench_check was called after the test; call it in the test")
         self.calls += 1
-        place = self.place()
+        case_ref = self.case_ref()
         if self.calls > 1:
             message = "packbench_check was called twice; call it once per test"
-            trial = error_trial(place, Failure(kind="checked_twice", message=message))
+            trial = error_trial(case_ref, Failure(kind="checked_twice", message=message))
         else:
-            trial = self.call_record_hooks(place, self._score(_attempt_of(result, self.begun)))
+            trial = self.call_record_hooks(case_ref, self._score(_attempt_of(result, self.phase_started_ns)))
         try:
             self.conclude([trial])
             self.decide()
@@ -234,19 +234,19 @@ class MarkedRun(CaseRun):
         """Check that the test called the check, and raise an exception of it that the test has swallowed."""
         if self.calls == 0:
             message = "the test did not call packbench_check(result), so nothing was measured"
-            self.conclude([error_trial(self.place(), Failure(kind="never_checked", message=message))])
+            self.conclude([error_trial(self.case_ref(), Failure(kind="never_checked", message=message))])
         if self.stop is not None:
             raise self.stop
 
     def note_error(self, error: BaseException) -> None:
         """Turn an exception of the test or of a fixture, before the check, into a result."""
         if isinstance(error, pytest.skip.Exception | pytest.xfail.Exception):
-            trial = not_run_trial(self.place(), "skipped_elsewhere", _first_line(error))
+            trial = not_run_trial(self.case_ref(), "skipped_elsewhere", _first_line(error))
         else:
             source = "a fixture" if self.phase == "setup" else "the test"
             message = f"{source} raised {type(error).__name__} before the check: {_first_line(error)}"
             failure = Failure(kind="target_error", message=message, details=user_frames(error))
-            trial = self._score(Attempt(started_ns=self.begun, failure=failure))
+            trial = self._score(Attempt(started_ns=self.phase_started_ns, failure=failure))
         self.results, self.result = (trial.result,), trial.result
 
     def explains(self, error: BaseException) -> bool:
@@ -258,7 +258,9 @@ class MarkedRun(CaseRun):
             raise ValueError("an unreadable case has no result")
         attempt.stop_clock()
         context = self.tests.context(self)
-        return build_trial(self.place(), settle(context, self.loaded, attempt), context, self.item.config.stash[RUN_ID])
+        return build_trial(
+            self.case_ref(), settle(context, self.loaded, attempt), context, self.item.config.stash[RUN_ID]
+        )
 
 
 class MarkedTests:
@@ -496,8 +498,8 @@ def _refuse_doubles(runs: Sequence[CaseRun]) -> None:
                     duplicate.kind = "case_twice"
 
 
-def _attempt_of(result: object, begun: int) -> Attempt:
-    attempt = Attempt(started_ns=begun)
+def _attempt_of(result: object, started_ns: int) -> Attempt:
+    attempt = Attempt(started_ns=started_ns)
     try:
         attempt.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
     except ValueError as error:

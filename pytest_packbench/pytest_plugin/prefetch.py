@@ -33,7 +33,7 @@ class Prefetcher:
 
     Attributes:
         runner: makes the attempts.
-        keep: called with each result at once, before pytest reports its item.
+        on_result: called with each result at once, before pytest reports its item.
         tick: called about twice a second while pytest waits.
         clear: called when the wait has ended.
         restore: called when pytest has written about an item.
@@ -41,7 +41,7 @@ class Prefetcher:
     """
 
     def __init__(self, config: pytest.Config, contexts: SessionSuites) -> None:
-        self.keep: Callable[[CaseResult], None] = lambda _: None
+        self.on_result: Callable[[CaseResult], None] = lambda _: None
         self.tick: Callable[[], None] = lambda: None
         self.clear: Callable[[], None] = lambda: None
         self.restore: Callable[[], None] = lambda: None
@@ -68,7 +68,7 @@ class Prefetcher:
         self._streams = StreamRouter()
         self._is_routed = settings.debugged
 
-    def take(self, run: CaseRun, resumed: Mapping[int, Trial]) -> list[Trial]:
+    def wait_for_trials(self, run: CaseRun, resumed: Mapping[int, Trial]) -> list[Trial]:
         """Wait for the trials of a case and return all; captured output becomes sections of its report.
 
         Args:
@@ -126,7 +126,7 @@ class Prefetcher:
             self._plan(item.session.items)
 
     def pytest_enter_pdb(self) -> None:
-        """Give a debugger the terminal, and remove the time limit."""
+        """Restore the terminal for a debugger, and remove the time limit."""
         self.runner.remove_limit()
         self.clear()
         self.tick = self.clear = self.restore = lambda: None
@@ -164,24 +164,24 @@ class Prefetcher:
 
     def _settled(self, done: FinishedAttempt) -> None:
         key = done.job.key
-        place = self._runs[key.nodeid].place()
+        case_ref = self._runs[key.nodeid].case_ref()
         try:
-            trial = self._trial_of(place, done)
+            trial = self._trial_of(case_ref, done)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - an error of a pack must not end the wait for another case
             message = f"the case's result can't be stored: {describe_error(error)}"
-            trial = error_trial(place, Failure(kind="pack_error", message=message), trial=key.trial)
-            self.keep(trial.result)
+            trial = error_trial(case_ref, Failure(kind="pack_error", message=message), trial=key.trial)
+            self.on_result(trial.result)
         if trial.result.score is not None:
             self.scores = (self.scores[0] + 1, self.scores[1] + trial.result.score)
         self._finished_trials[key] = trial
 
-    def _trial_of(self, place: CaseRef, done: FinishedAttempt) -> Trial:
+    def _trial_of(self, case_ref: CaseRef, done: FinishedAttempt) -> Trial:
         if done.attempt is None:
-            return not_run_trial(place, done.kind, done.message, trial=done.job.key.trial)
-        trial = build_trial(place, done.attempt, done.job.context, self._config.stash[RUN_ID])
-        self.keep(trial.result)
+            return not_run_trial(case_ref, done.kind, done.message, trial=done.job.key.trial)
+        trial = build_trial(case_ref, done.attempt, done.job.context, self._config.stash[RUN_ID])
+        self.on_result(trial.result)
         return trial
 
     def _route(self) -> None:

@@ -52,8 +52,8 @@ class SuiteRun:
         selected: the selected cases by node id; the function is called only for a case without a result.
         targets: the names of the marked tests that run its cases; empty for items of case files.
         ordered: all results in the order of the files, at the end.
-        present: the number of cases of the suite, at the end.
-        due: the number of them that the suite, or the shard, has to run.
+        case_count: the number of cases of the suite, at the end.
+        due_count: the number of them that the suite, or the shard, has to run.
         conclusion: gates and figures of the run, at the end.
         baseline: the lines of the comparison with an earlier run.
     """
@@ -63,13 +63,13 @@ class SuiteRun:
     selected: dict[str, Callable[[], CaseRef]] = field(default_factory=dict)
     targets: set[str] = field(default_factory=set)
     ordered: Sequence[CaseResult] = ()
-    present: int = 0
-    due: int = 0
+    case_count: int = 0
+    due_count: int = 0
     conclusion: Conclusion | None = None
     baseline: list[str] = field(default_factory=list)
 
     @property
-    def trouble(self) -> list[str]:
+    def problems(self) -> list[str]:
         """The problems of the suite as a whole, one line each."""
         return self.results.problems
 
@@ -77,7 +77,7 @@ class SuiteRun:
     def failed(self) -> bool:
         """Whether the suite as a whole fails the session."""
         gates = self.conclusion.gates if self.conclusion is not None else ()
-        return bool(self.trouble) or any(not gate.passed for gate in gates)
+        return bool(self.problems) or any(not gate.passed for gate in gates)
 
 
 class Recorder:
@@ -104,10 +104,10 @@ class Recorder:
             writer = RunWriter(self.base, suite.name, self.run_id, prior=resumed)
             self.runs[suite.name] = run = SuiteRun(suite=suite, results=RunResults(writer, lambda: self._head(run)))
 
-    def select(self, suite_name: str, nodeid: str, place: Callable[[], CaseRef], target: str = "") -> None:
+    def select(self, suite_name: str, nodeid: str, case_ref: Callable[[], CaseRef], target: str = "") -> None:
         """Add a selected case, once; with the name of the marked test that runs it."""
         run = self.runs[suite_name]
-        run.selected.setdefault(nodeid, place)
+        run.selected.setdefault(nodeid, case_ref)
         run.targets.update([target] if target else [])
         self._runs_by_nodeid[nodeid] = run
 
@@ -121,11 +121,11 @@ class Recorder:
         for item in session.items:
             run = run_of(item)
             if run is not None:
-                self.select(run.suite.name, run.nodeid, run.place, run.target)
+                self.select(run.suite.name, run.nodeid, run.case_ref, run.target)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take the results from a report; a report without them is that of an error outside the case."""
+        """Record the results of a report; a report without them is that of an error outside the case."""
         # removed, because other plugins may write reports as JSON
         results = report.__dict__.pop(RESULTS_ATTRIBUTE, None)
         if results:
@@ -140,29 +140,29 @@ class Recorder:
         crashed = report.when not in {"setup", "call", "teardown"}
         kind = "skipped_elsewhere" if report.skipped else "worker_crashed" if crashed else "setup_broken"
         message = "the worker crashed while running this case" if crashed else _first_line(report)
-        place = run.selected[nodeid]()
-        result = unscored_result(place, "not_run" if report.skipped else "error", kind, message)
+        case_ref = run.selected[nodeid]()
+        result = unscored_result(case_ref, "not_run" if report.skipped else "error", kind, message)
         if crashed:
-            finished = self._finished_trials(run, place, read_worker_journals(run.results.writer.folder))
+            finished = self._finished_trials(run, case_ref, read_worker_journals(run.results.writer.folder))
             run.results.add_case(fill_missing_trials(finished, result, self.contexts.settings.trials, once=True))
         else:
             run.results.add_case((result,))
 
     def _finished_trials(
-        self, run: SuiteRun, place: CaseRef, journaled: Mapping[str, Mapping[int, CaseResult]]
+        self, run: SuiteRun, case_ref: CaseRef, journaled: Mapping[str, Mapping[int, CaseResult]]
     ) -> dict[int, CaseResult]:
         """Return the finished trials of a case by number: of a resumed run, workers' journals, and this process."""
-        resumed = self.resumed.trials(run.suite, place.case_id) if self.resumed is not None else {}
+        resumed = self.resumed.trials(run.suite, case_ref.case_id) if self.resumed is not None else {}
         # results of a changed case are not used
-        sha256 = place.loaded.sha256 if place.loaded is not None else None
+        sha256 = case_ref.loaded.sha256 if case_ref.loaded is not None else None
         unchanged = {
-            number: carried_over_trial(result, place).result
+            number: carried_over_trial(result, case_ref).result
             for number, result in resumed.items()
             if result.case_sha256 == sha256
         }
-        return {**unchanged, **journaled.get(place.nodeid, {}), **run.results.unreported(place.nodeid)}
+        return {**unchanged, **journaled.get(case_ref.nodeid, {}), **run.results.unreported(case_ref.nodeid)}
 
-    def keep(self, result: CaseResult) -> None:
+    def journal(self, result: CaseResult) -> None:
         """Append a result to the journal before pytest reports its item, so that paid calls are not lost."""
         self.runs[result.suite].results.add_attempt(result)
 
@@ -216,7 +216,7 @@ class Recorder:
         from pytest_packbench.analysis.conclusion import conclude
 
         settings = self.contexts.settings
-        run.present, run.due = case_counts(run.suite, settings.shard)
+        run.case_count, run.due_count = case_counts(run.suite, settings.shard)
         if not run.selected and not self._is_empty_shard(run, session):
             self._note_empty(run)
             return
@@ -231,7 +231,7 @@ class Recorder:
             run.suite.config,
             self.contexts.pack_of(run.suite),
             earlier,
-            scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.present else "whole",
+            scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.case_count else "whole",
             compared=True,
         )
         writer.close_journal()
@@ -269,9 +269,9 @@ class Recorder:
         journaled = read_worker_journals(run.results.writer.folder) if idle else {}
         kind, how = ("interrupted", "interrupted") if interrupted else ("stopped", "stopped early")
         for nodeid in idle:
-            place = run.selected[nodeid]()
-            unreached = unscored_result(place, "not_run", kind, f"not run: the session was {how}")
-            finished = self._finished_trials(run, place, journaled)
+            case_ref = run.selected[nodeid]()
+            unreached = unscored_result(case_ref, "not_run", kind, f"not run: the session was {how}")
+            finished = self._finished_trials(run, case_ref, journaled)
             run.results.by_nodeid[nodeid] = fill_missing_trials(finished, unreached, self.contexts.settings.trials)
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
@@ -279,19 +279,19 @@ class Recorder:
         try:
             return tuple(self.contexts.pack_of(run.suite).summary(records))
         except Exception as error:  # noqa: BLE001 - packs are the user's code
-            run.trouble.append(f"the pack {run.suite.config.pack} raised in summary: {type(error).__name__}: {error}")
+            run.problems.append(f"the pack {run.suite.config.pack} raised in summary: {type(error).__name__}: {error}")
             return ()
 
     def _is_empty_shard(self, run: SuiteRun, session: pytest.Session) -> bool:
         """Whether the suite has cases but this shard none: then the run is complete, and merge needs it."""
         codes = pytest.ExitCode
         ended = session.exitstatus in {codes.OK, codes.TESTS_FAILED, codes.NO_TESTS_COLLECTED}
-        return self.contexts.settings.shard is not None and ended and run.present > 0 and run.due == 0
+        return self.contexts.settings.shard is not None and ended and run.case_count > 0 and run.due_count == 0
 
     def _note_empty(self, run: SuiteRun) -> None:
         named = run.suite.name in self.config.stash[SELECTION].named
         if named and not self._collector.collected[run.suite.name]:
-            run.trouble.append(f'suite "{run.suite.name}" has no case under {run.suite.cases_path}')
+            run.problems.append(f'suite "{run.suite.name}" has no case under {run.suite.cases_path}')
 
     def note_spent(self, spent: dict[str, Any]) -> None:
         """Add what a worker spent."""
@@ -300,7 +300,7 @@ class Recorder:
     def _write_report(self, run: SuiteRun, session: pytest.Session) -> None:
         from pytest_packbench.reports.document import run_document
 
-        if run.conclusion is None or run.trouble:
+        if run.conclusion is None or run.problems:
             return
         try:
             run.results.writer.complete(run_document(run.conclusion), plugin_report(self.config, session, run.selected))
@@ -334,8 +334,8 @@ class Recorder:
                 results,
                 CAPS,
                 selected=len(run.selected),
-                due=run.due,
-                present=run.present,
+                due=run.due_count,
+                present=run.case_count,
                 shard=contexts.settings.shard,
             ),
             versions=versions(),

@@ -63,8 +63,8 @@ def check_resumed(config: pytest.Config, resumed: ResumedRun, now: Run) -> None:
     def case_sha256(result: CaseResult) -> str | None:
         if result.file.startswith("bundled:"):
             return result.case_sha256
-        place = find_case(str(config.rootpath / split_location(result.file)[0]), result.case_id)
-        return MISSING_CASE if place is None else case_file_sha256(place)
+        location = find_case(str(config.rootpath / split_location(result.file)[0]), result.case_id)
+        return MISSING_CASE if location is None else case_file_sha256(location)
 
     try:
         check_unchanged(resumed, now, case_sha256)
@@ -81,15 +81,15 @@ class ChangedCases:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Refuse to resume if scored cases have changed, or forget their results."""
-        for suite, kept in self._resumed.prior.items():
+        for suite, prior in self._resumed.prior.items():
             runs = [run for item in session.items if (run := run_of(item)) is not None and not run.test_function]
-            due = [run for run in runs if run.suite.name == suite]
-            changed = [run.name for run in due if kept.was_scored_differently(run.name, _sha256(run))]
+            of_suite = [run for run in runs if run.suite.name == suite]
+            changed = [run.name for run in of_suite if prior.was_scored_differently(run.name, _sha256(run))]
             if changed and not self._resumed.rerun_changed:
                 refusal = self._resumed.refusal_message(suite, [f"{name_cases(changed)} changed"])
                 _refuse(session.config, f"{OPTION}: {refusal}")
             for case_id in changed:
-                kept.discard(case_id)
+                prior.discard(case_id)
 
 
 def _usage_error(error: ResumeError) -> pytest.UsageError:

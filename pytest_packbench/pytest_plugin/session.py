@@ -68,7 +68,7 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     config.pluginmanager.register(Terminal(recorder), "packbench-terminal")
     register_github(config, recorder)
     if prefetcher is not None:
-        prefetcher.keep = recorder.keep
+        prefetcher.on_result = recorder.journal
         progress = ProgressLine(config, prefetcher)
         prefetcher.tick, prefetcher.clear, prefetcher.restore = progress.tick, progress.clear, progress.restore
     controller = config.pluginmanager.getplugin(NAME)
@@ -100,8 +100,8 @@ def _resume(config: pytest.Config, contexts: SessionSuites, *, collecting: bool)
 
 def _check_from_files(resumed: ResumedRun) -> None:
     """Refuse a run with marked tests: they would be reported as a changed target."""
-    for suite, kept in resumed.prior.items():
-        targets = kept.run.target.split(", ") if kept.run is not None else []
+    for suite, prior in resumed.prior.items():
+        targets = prior.run.target.split(", ") if prior.run is not None else []
         if any(target.startswith(TEST_TARGET_PREFIX) for target in targets) and not resumed.rerun_changed:
             raise pytest.UsageError(
                 f'--packbench-resume: run {resumed.run_id} of suite "{suite}" has tests marked with packbench_cases, '

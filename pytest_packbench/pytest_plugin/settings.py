@@ -101,17 +101,19 @@ class _Reader:
         option = BY_NAME[name].option or {}
         return self.value(name, tuple(option["choices"]))
 
-    def whole(self, name: str, *, least: int = 1) -> int | None:
-        """Return a whole number, at least `least`; None if it is not set."""
-        number: int | None = self._number(name, int, f"a whole number, {least} or more", lambda number: number >= least)
+    def integer(self, name: str, *, minimum: int = 1) -> int | None:
+        """Return a whole number, at least `minimum`; None if it is not set."""
+        number: int | None = self._number(
+            name, int, f"a whole number, {minimum} or more", lambda number: number >= minimum
+        )
         return number
 
-    def real(self, name: str, *, most: float = math.inf, positive: bool = True) -> float | None:
-        """Return a number above 0, or with 0 unless `positive`, at most `most`; None if it is not set."""
-        upper = "" if most == math.inf else f", at most {most:g}"
+    def real(self, name: str, *, maximum: float = math.inf, positive: bool = True) -> float | None:
+        """Return a number above 0, or with 0 unless `positive`, at most `maximum`; None if it is not set."""
+        upper = "" if maximum == math.inf else f", at most {maximum:g}"
         expected = f"a number{' above 0' if positive else ', 0 or more'}{upper}"
         number: float | None = self._number(
-            name, float, expected, lambda number: (number > 0 or (number == 0 and not positive)) and number <= most
+            name, float, expected, lambda number: (number > 0 or (number == 0 and not positive)) and number <= maximum
         )
         return number
 
@@ -176,7 +178,7 @@ def read_settings(config: pytest.Config) -> Settings:
     mode = read.choice("mode")
     fixture = mode == "fixture"
     debugged = being_debugged(config)
-    trials = read.whole("trials") or 1
+    trials = read.integer("trials") or 1
     if fixture and trials > 1:
         raise pytest.UsageError(
             f"--packbench-trials: got {trials} in fixture mode, in which all trials are equal; "
@@ -192,14 +194,14 @@ def read_settings(config: pytest.Config) -> Settings:
         base_url=str(read.value("base_url")),
         guards=_guards(read.names("guard")),
         debugged=debugged,
-        concurrency=1 if debugged else read.whole("concurrency") or (1 if fixture else _CONCURRENCY),
+        concurrency=1 if debugged else read.integer("concurrency") or (1 if fixture else _CONCURRENCY),
         trials=trials,
-        caps=Caps(tokens=read.whole("max_tokens"), cost=read.real("max_cost"), seconds=read.real("max_seconds")),
+        caps=Caps(tokens=read.integer("max_tokens"), cost=read.real("max_cost"), seconds=read.real("max_seconds")),
         case_timeout_s=None if debugged else limit,
         call_timeout_s=read.real("call_timeout") or _CALL_TIMEOUT_S,
-        retries=read.whole("retries", least=0) or 0,
-        temperature=read.real("temperature", most=2, positive=False) or 0.0,
-        max_output_tokens=read.whole("max_output_tokens") or _MAX_OUTPUT_TOKENS,
+        retries=read.integer("retries", minimum=0) or 0,
+        temperature=read.real("temperature", maximum=2, positive=False) or 0.0,
+        max_output_tokens=read.integer("max_output_tokens") or _MAX_OUTPUT_TOKENS,
         gate=read.choice("gate"),
         shard=read.shard(),
         output=Path(os.path.normpath(home / read.value("output"))),

@@ -99,11 +99,12 @@ class SessionSuites(SuiteContexts):
                 self.add(suite)
         return self.suites[name]
 
-    def expected_text(self, places: Iterable[CaseRef]) -> str:
+    def expected_text(self, case_refs: Iterable[CaseRef]) -> str:
         """Describe how many model calls these cases are expected to make, without those of a resumed run."""
         resumed = self.config.stash.get(RESUMED, None)
         expected = self.expected_calls(
-            places, lambda place: len(resumed.trials(place.suite, place.case_id)) if resumed is not None else 0
+            case_refs,
+            lambda case_ref: len(resumed.trials(case_ref.suite, case_ref.case_id)) if resumed is not None else 0,
         )
         return expected_text(expected, self.settings.mode)
 

@@ -45,7 +45,7 @@ class Terminal:
         if contexts.settings.mode == "fixture" or self._recorder.config.option.collectonly:
             return []
         runs = [run for item in items if (run := run_of(item)) is not None]
-        cases = [run.place() for run in runs if not run.test_function]
+        cases = [run.case_ref() for run in runs if not run.test_function]
         return [contexts.expected_text(cases), caps_text(contexts.settings, shared=False)] if cases else []
 
     def _header(self, suite: Suite) -> list[str]:
@@ -90,7 +90,7 @@ class Terminal:
         from pytest_packbench.reports.terminal import summary_lines
 
         conclusion = run.conclusion
-        if conclusion is None and not run.trouble:
+        if conclusion is None and not run.problems:
             return
         reporter.section(f"packbench: {run.suite.name}")
         if conclusion is not None:
@@ -102,8 +102,8 @@ class Terminal:
                 reporter.line(f"baseline: {line}")
             folder = os.path.relpath(run.results.writer.folder, self._recorder.config.invocation_params.dir)
             reporter.line(f"reports: {folder}")
-        for trouble in run.trouble:
-            reporter.line(f"packbench: {trouble}", red=True)
+        for problem in run.problems:
+            reporter.line(f"packbench: {problem}", red=True)
         if run.failed:
             reporter.line(f"packbench: {run.suite.name}: FAILED", red=True, bold=True)
 

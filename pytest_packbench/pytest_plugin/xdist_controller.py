@@ -112,7 +112,7 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take a worker's totals, and its marked tests if it had nothing to report; a crashed worker sends neither.
+        """Add a worker's totals, and its marked tests if it had nothing to report; a crashed worker sends neither.
 
         Raises:
             pytest.UsageError: the worker refused to resume the run.
@@ -140,13 +140,15 @@ class Controller:
         if self._has_announced or reporter is None or self._config.option.collectonly:
             return
         self._has_announced = True
-        due = [place for run in recorder.runs.values() for nodeid, place in run.selected.items() if nodeid in selected]
-        if due:
+        lookups = [
+            lookup for run in recorder.runs.values() for nodeid, lookup in run.selected.items() if nodeid in selected
+        ]
+        if lookups:
             reporter.ensure_newline()
-            reporter.write_line(recorder.contexts.expected_text(place() for place in due))
+            reporter.write_line(recorder.contexts.expected_text(lookup() for lookup in lookups))
 
     def _select(self, recorder: Recorder, file: str, name: str) -> None:
-        from pytest_packbench.pytest_plugin.case_run import place_of_uncollected
+        from pytest_packbench.pytest_plugin.case_run import uncollected_case_ref
 
         # the lines of one file share its path
         if self._last_path is None or self._last_path[0] != file:
@@ -156,6 +158,6 @@ class Controller:
             if path.is_relative_to(suite.cases_path):
                 pack = recorder.contexts.pack_of(suite)
                 nodeid = f"{file}::{name}"
-                place = partial(place_of_uncollected, suite, pack, path, file=file, name=name, nodeid=nodeid)
-                recorder.select(suite.name, nodeid, place)
+                case_ref = partial(uncollected_case_ref, suite, pack, path, file=file, name=name, nodeid=nodeid)
+                recorder.select(suite.name, nodeid, case_ref)
                 return

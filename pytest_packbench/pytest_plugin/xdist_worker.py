@@ -34,7 +34,7 @@ class Worker:
             base = resumed.base if resumed is not None else contexts.settings.output
             name: str = config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist sets it on workers
             self._journals = WorkerJournals(base, config.stash[RUN_ID], name)
-            prefetcher.keep = self._journals.append
+            prefetcher.on_result = self._journals.append
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note which marked tests were selected: the controller can't know them."""

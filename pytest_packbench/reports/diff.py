@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_packbench.analysis.comparison import SMALLER, THRESHOLD
 from pytest_packbench.analysis.formatting import DASH, format_mean
 from pytest_packbench.analysis.intervals import RESAMPLES, unseen_rate_bound
-from pytest_packbench.analysis.listing import MOST_ROWS
+from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.analysis.trials import cluster_facet, dependence_note, facet_words
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.text import pluralize
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _HEAD = ("case", "before", "now", "score before", "score now", "change", "reason")
 _REASON_COLUMN = 6
 _REASON_WIDTH = 240
-_MOST_SMALLER = 100
+_MAX_SMALLER = 100
 _WHERE = "each run's report.json lists all"
 _KINDS = (
     ("new_failures", "New failures"),
@@ -53,7 +53,7 @@ def diff_markdown(comparison: RunComparison, failed: Sequence[FailCondition] = (
         section("Counts", ("cases", "number"), _counts(comparison)),
         "\n".join(f"- {text}" for text in (*(escape_markdown(note, WIDE) for note in notes), *sentences(comparison))),
         *(_changes(title, comparison, kind) for kind, title in _KINDS),
-        _changes(f"Smaller changes (less than {THRESHOLD:g})", comparison, SMALLER, _MOST_SMALLER),
+        _changes(f"Smaller changes (less than {THRESHOLD:g})", comparison, SMALLER, _MAX_SMALLER),
         _only_in_one("Added", comparison.added, comparison.counts()["added"]),
         _only_in_one("Removed", comparison.removed, comparison.counts()["removed"]),
         _changes("Case or judge changed (excluded from the statistics)", comparison, "hash_changed"),
@@ -61,11 +61,11 @@ def diff_markdown(comparison: RunComparison, failed: Sequence[FailCondition] = (
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _changes(title: str, comparison: RunComparison, kind: str, most: int = MOST_ROWS) -> str:
+def _changes(title: str, comparison: RunComparison, kind: str, max_rows: int = MAX_ROWS) -> str:
     rows = comparison.changes[kind]
     widths = {_REASON_COLUMN: _REASON_WIDTH}
     cells = map(_change_cells, rows.first)
-    return section(title, _HEAD, cells, widths=widths, most=most, total=rows.count, where=_WHERE)
+    return section(title, _HEAD, cells, widths=widths, max_rows=max_rows, total=rows.count, where=_WHERE)
 
 
 def _only_in_one(title: str, cases: Iterable[ComparedCase], total: int) -> str:

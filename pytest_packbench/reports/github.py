@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_packbench.analysis.conclusion import run_verdict
 from pytest_packbench.analysis.formatting import format_score, format_terms
-from pytest_packbench.analysis.listing import MOST_ROWS, Listing
+from pytest_packbench.analysis.listing import MAX_ROWS, Listing
 from pytest_packbench.analysis.trials import fold_trials, trials_rule_of
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.markdown import summary_markdown
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from pytest_packbench.model.run import Run
 
 # GitHub shows the first 10 of a step
-MOST_ANNOTATIONS = 10
-MOST_GATES = 3
+MAX_ANNOTATIONS = 10
+MAX_GATES = 3
 STEP_BYTES = 1024 * 1024
-_ROWS = (MOST_ROWS, 100, 30, 10, 3)
+_ROWS = (MAX_ROWS, 100, 30, 10, 3)
 _WIDTH = 400
 # the runner accepts `::` at the beginning of a line, and the older `##[` anywhere
 _COMMAND = re.compile(r"^(\s*)::", re.MULTILINE)
@@ -88,12 +88,12 @@ class Annotation:
         return f"::{self.level} {properties}::{_escape_data(self.message)}"
 
 
-def run_annotations(runs: Iterable[FinishedRun], most: int = MOST_ANNOTATIONS) -> list[Annotation]:
+def run_annotations(runs: Iterable[FinishedRun], max_annotations: int = MAX_ANNOTATIONS) -> list[Annotation]:
     """Return annotations of what failed: gates, then errors, then failing cases, worst first.
 
     Args:
         runs: the suites of a session.
-        most: the largest number of annotations, 2 or more; if there are more, the last one counts the others.
+        max_annotations: the largest number, 2 or more; if there are more, the last one counts the others.
 
     Returns:
         No annotations for quarantined cases, known holes and cases that did not run. If only gates decide, failing
@@ -112,12 +112,12 @@ def run_annotations(runs: Iterable[FinishedRun], most: int = MOST_ANNOTATIONS) -
                 failures.append((distance, _failure_annotation(run.conclusion.run, result)))
     failures.sort(key=lambda failure: failure[0])
     ordered = [*gates, *errors, *(annotation for _, annotation in failures)]
-    if len(ordered) <= most:
+    if len(ordered) <= max_annotations:
         return ordered
-    others = ordered[most - 1 :]
+    others = ordered[max_annotations - 1 :]
     level: Literal["error", "warning"] = "error" if any(each.level == "error" for each in others) else "warning"
     message = f"and {len(others)} more; see the job summary and the log"
-    return [*ordered[: most - 1], Annotation(level=level, title="packbench", message=message)]
+    return [*ordered[: max_annotations - 1], Annotation(level=level, title="packbench", message=message)]
 
 
 def step_summary(run: FinishedRun, limit: int = STEP_BYTES) -> str:
@@ -157,10 +157,10 @@ def annotation_commands(
         workspace: the folder of the repository.
 
     Returns:
-        At most `MOST_ANNOTATIONS` commands, one line each without its end.
+        At most `MAX_ANNOTATIONS` commands, one line each without its end.
     """
-    first = problems[: MOST_ANNOTATIONS - 2]
-    for annotation in (*first, *run_annotations(runs, MOST_ANNOTATIONS - len(first))):
+    first = problems[: MAX_ANNOTATIONS - 2]
+    for annotation in (*first, *run_annotations(runs, MAX_ANNOTATIONS - len(first))):
         yield annotation.command(*_location(annotation.file, root, workspace))
 
 
@@ -174,7 +174,7 @@ def _pages(run: FinishedRun) -> Iterator[str]:
     cases = Listing("worst").add_all(run.results, trials_rule_of(run.conclusion.run))
     conclusion = replace(run.conclusion, page_cases=cases)
     for rows in _ROWS:
-        page = summary_markdown(conclusion, most=rows, failures_first=True)
+        page = summary_markdown(conclusion, max_rows=rows, failures_first=True)
         title, sentence, rest = page.split("\n\n", 2)
         yield "\n\n".join(part for part in (title, sentence, notes, rest) if part)
     verdict = run_verdict(conclusion)
@@ -191,10 +191,10 @@ def _gate_annotations(run: FinishedRun) -> list[Annotation]:
             message=one_line(gate.text, _WIDTH),
             file=run.rules,
         )
-        for gate in failed[:MOST_GATES]
+        for gate in failed[:MAX_GATES]
     ]
-    if len(failed) > MOST_GATES:
-        more = f"and {pluralize(len(failed) - MOST_GATES, 'other gate')} of {suite}"
+    if len(failed) > MAX_GATES:
+        more = f"and {pluralize(len(failed) - MAX_GATES, 'other gate')} of {suite}"
         gates[-1] = replace(gates[-1], message=f"{gates[-1].message}\n{more}")
     return gates
 

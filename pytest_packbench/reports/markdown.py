@@ -15,7 +15,7 @@ from pytest_packbench.analysis.formatting import (
     format_with_bounds,
 )
 from pytest_packbench.analysis.intervals import CONFIDENCE
-from pytest_packbench.analysis.listing import MOST_ROWS
+from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.model.result import UNREADABLE_GROUP
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.tables import WIDE, escape_markdown, section
@@ -50,12 +50,12 @@ _UNJUDGED = {
 }
 
 
-def summary_markdown(conclusion: Conclusion, *, most: int = MOST_ROWS, failures_first: bool = False) -> str:
+def summary_markdown(conclusion: Conclusion, *, max_rows: int = MAX_ROWS, failures_first: bool = False) -> str:
     """Render the summary of a run.
 
     Args:
         conclusion: what it came to.
-        most: how many rows of a table are rendered, 1 to `MOST_ROWS`.
+        max_rows: how many rows of a table are rendered, 1 to `MAX_ROWS`.
         failures_first: put the cases that did not pass before the groups.
 
     Returns:
@@ -63,11 +63,11 @@ def summary_markdown(conclusion: Conclusion, *, most: int = MOST_ROWS, failures_
     """
     run, statistics, verdict = conclusion.run, conclusion.statistics, run_verdict(conclusion)
     groups = [
-        *_group_sections(statistics, most),
+        *_group_sections(statistics, max_rows),
         _depth_section(statistics),
         section("Refusals", ("expected", "refused", "answered"), _refusal_rows(statistics)),
     ]
-    failures, all_cases = _case_sections(conclusion.page_cases, most)
+    failures, all_cases = _case_sections(conclusion.page_cases, max_rows)
     parts = [
         f"# packbench: {escape_markdown(run.suite)} - {verdict.headline}",
         f"**{escape_markdown(verdict.sentence, WIDE * 4)}**",
@@ -75,7 +75,7 @@ def summary_markdown(conclusion: Conclusion, *, most: int = MOST_ROWS, failures_
         _about(run),
         section("Totals", *_totals(statistics.totals)),
         _trials_section(run, statistics.trials),
-        section("Gates", ("result", "arithmetic"), _gate_rows(conclusion.gates), widths={1: WIDE}, most=most),
+        section("Gates", ("result", "arithmetic"), _gate_rows(conclusion.gates), widths={1: WIDE}, max_rows=max_rows),
         *((*failures, *groups) if failures_first else (*groups, *failures)),
         *all_cases,
     ]
@@ -129,13 +129,13 @@ def _gate_rows(gate_results: Sequence[GateResult]) -> Rows:
         yield verdict, result.text.removesuffix(f": {verdict}")
 
 
-def _group_sections(statistics: Statistics, most: int) -> Iterator[str]:
+def _group_sections(statistics: Statistics, max_rows: int) -> Iterator[str]:
     interval = [_WILSON] if statistics.has_intervals else []
     for name, groups in statistics.grouped().items():
         head = (name, "passed", "judged", "pass rate", *interval, "mean score", "not judged")
         rows = (_group_row(group.value or UNREADABLE_GROUP, group, statistics) for group in groups)
         overall = [_group_row("all cases", statistics.overall, statistics)]
-        yield section(f"By {name.replace('_', ' ')}", head, rows, last=overall, most=most)
+        yield section(f"By {name.replace('_', ' ')}", head, rows, last=overall, max_rows=max_rows)
 
 
 def _group_row(label: str, group: Group, statistics: Statistics) -> tuple[str, ...]:
@@ -171,14 +171,14 @@ def _refusal_rows(statistics: Statistics) -> Rows:
         yield "answer", str(refusals.undue_refused), str(refusals.undue_answered)
 
 
-def _case_sections(listing: Listing, most: int) -> tuple[list[str], list[str]]:
+def _case_sections(listing: Listing, max_rows: int) -> tuple[list[str], list[str]]:
     """Return the sections of cases that did not pass, and those of all cases."""
 
     def case_section(
         name: str, title: str, head: tuple[str, ...], cells: _RowCells, widths: dict[int, int] | None = None
     ) -> str:
-        rows = map(cells, listing.first(name, most))
-        return section(title, head, rows, widths=widths, most=most, total=listing.count(name), where=_WHERE)
+        rows = map(cells, listing.first(name, max_rows))
+        return section(title, head, rows, widths=widths, max_rows=max_rows, total=listing.count(name), where=_WHERE)
 
     trials_column, worst = (("trials passed",), " (worst trial)") if listing.repeated else ((), "")
     head = ("score", "threshold", "match", "depth", "answer", *trials_column)

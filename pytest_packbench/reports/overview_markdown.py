@@ -38,7 +38,7 @@ def overview_markdown(overview: Overview) -> str:
 
     Returns:
         The Rust report if there is one, unchanged; then packbench's figures in GitHub Flavored Markdown, ended by one
-        line end. Tables are limited to `MOST_ROWS` rows.
+        line end. Tables are limited to `MAX_ROWS` rows.
     """
     rust = "" if overview.original is None else _rust_lines(overview.original)
     runs = pluralize(len(overview.runs), "run")

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.formatting import DASH
-from pytest_packbench.analysis.listing import MOST_ROWS
+from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.reports.terminal import one_line
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def section(
     intro: str = "",
     last: Rows = (),
     widths: Mapping[int, int] | None = None,
-    most: int = MOST_ROWS,
+    max_rows: int = MAX_ROWS,
     total: int | None = None,
     where: str = "",
     drop_empty: bool = False,
@@ -81,15 +81,15 @@ def section(
         rows: the cells of each row, not escaped; None becomes a dash.
         level: of the heading, 1 to 6.
         intro: Markdown between heading and table.
-        last: rows after all others, which `most` does not limit.
+        last: rows after all others, which `max_rows` does not limit.
         widths: maximum number of characters by column, if not the default.
-        most: how many rows are rendered, 1 or more.
+        max_rows: how many rows are rendered, 1 or more.
         total: how many rows there are, if `rows` does not contain all.
         where: where to find the rows that are not rendered.
         drop_empty: omit columns in which all cells are dashes.
     """
     remaining = iter(rows)
-    body = list(islice(remaining, most))
+    body = list(islice(remaining, max_rows))
     if not body:
         return ""
     total = len(body) + sum(1 for _ in remaining) if total is None else total

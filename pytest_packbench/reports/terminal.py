@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.run import ExpectedCalls, RunOptions
     from pytest_packbench.model.score import Score
 
-MOST_CASES = 20
+MAX_CASES = 20
 _WIDTH = 160
 _SENTENCE = 1600
 # white space that moves the cursor
@@ -97,9 +97,11 @@ def caps_text(options: RunOptions, *, shared: bool) -> str:
     if limits and shared and (caps.tokens is not None or caps.cost is not None):
         limits += " (tokens and cost are split equally among the workers)"
     limits = limits or "none (set one with --packbench-max-tokens, --packbench-max-cost or --packbench-max-seconds)"
-    most = f"{min(options.concurrency, WORKER_WINDOW)} per worker" if shared else f"{options.concurrency}"
+    in_flight = f"{min(options.concurrency, WORKER_WINDOW)} per worker" if shared else f"{options.concurrency}"
     timeout = "no timeout" if options.case_timeout_s is None else f"timeout {options.case_timeout_s:g} s per attempt"
-    return f"packbench: caps: {limits}; concurrent attempts: {most}, {timeout}; temperature {options.temperature:g}"
+    return (
+        f"packbench: caps: {limits}; concurrent attempts: {in_flight}, {timeout}; temperature {options.temperature:g}"
+    )
 
 
 def spent_text(spent: Mapping[str, Any]) -> str:
@@ -194,7 +196,7 @@ def summary_lines(conclusion: Conclusion) -> list[str]:
     """Summarize a run.
 
     Returns:
-        Lines without their ends: totals, verdict, caveats, case types, gates, and at most `MOST_CASES` each of the
+        Lines without their ends: totals, verdict, caveats, case types, gates, and at most `MAX_CASES` each of the
         cases that failed, that were not judged, and that used stale recordings.
     """
     from pytest_packbench.analysis.conclusion import caveats, run_verdict
@@ -266,7 +268,7 @@ def _unjudged_row(case: CaseResult) -> tuple[str, ...]:
 
 
 def _case_list(title: str, listing: Listing, name: str, cells: Callable[[CaseResult], tuple[str, ...]]) -> list[str]:
-    rows = [tuple(map(one_line, cells(row.case))) for row in listing.first(name, MOST_CASES)]
+    rows = [tuple(map(one_line, cells(row.case))) for row in listing.first(name, MAX_CASES)]
     if not rows:
         return []
     hidden = listing.count(name) - len(rows)

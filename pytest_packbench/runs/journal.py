@@ -125,8 +125,8 @@ def read_header(path: Path) -> Run | None:
     if HEADER_KEY not in header:
         return None
     if header[HEADER_KEY] != JOURNAL_VERSION:
-        found = f"{header[HEADER_KEY]!r:.60}"
-        raise JournalError(f"{path}:1: /{HEADER_KEY}: got {found}; this version reads {JOURNAL_VERSION}")
+        version = f"{header[HEADER_KEY]!r:.60}"
+        raise JournalError(f"{path}:1: /{HEADER_KEY}: got {version}; this version reads {JOURNAL_VERSION}")
     run = header.get("run")
     if not isinstance(run, dict):
         raise JournalError(f"{path}:1: /run: expected an object")
@@ -206,7 +206,6 @@ def try_lock(file: FileIO) -> bool:
     try:
         return lock_descriptor(file.fileno(), blocking=False)
     except OSError:
-        # a file system without locks
         return True
 
 

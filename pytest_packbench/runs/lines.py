@@ -427,16 +427,16 @@ def _strict_record(line: bytes | str) -> EvalRecord:
 
 def _error_line(line: bytes | str) -> ErrorLine:
     try:
-        found = json.loads(line)
+        fields = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise RecordError(" ".join(str(error).split())) from None
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         raise RecordError("expected an object")
-    if not all(isinstance(found.get(name), str) for name in _COUNTED_FIELDS) or found["verdict"] not in VERDICTS:
+    if not all(isinstance(fields.get(name), str) for name in _COUNTED_FIELDS) or fields["verdict"] not in VERDICTS:
         raise RecordError(
             f"expected the strings {', '.join(_COUNTED_FIELDS)}, and one of the verdicts {', '.join(VERDICTS)}"
         )
-    trial = found.get("trial", 0)
+    trial = fields.get("trial", 0)
     if type(trial) is not int or trial < 0:
         raise RecordError(f"trial: expected an integer of 0 or more, got {printable(repr(trial))}")
-    return ErrorLine(found["run_id"], found["test_id"], found["verdict"], found["kind"], trial)
+    return ErrorLine(fields["run_id"], fields["test_id"], fields["verdict"], fields["kind"], trial)

@@ -80,9 +80,7 @@ OUTSIDE_CALLS = {
 }
 """Functions of `asyncio` and `os` that do the same."""
 
-TOUCHES_THE_OUTSIDE = re.compile(
-    r"backends(\..+)?|engine\.(http_target|command_target|gateway|offline)|packs\..+\.world_server"
-)
+TOUCHES_THE_OUTSIDE = re.compile(r"backends(\..+)?|engine\.(http_target|command_target|offline)")
 """Modules that may use those; `offline` is there to forbid them."""
 
 NO_SCORERS = {"time", "datetime", "random", "secrets", "uuid", "os", "pathlib", "io", "tempfile", "shutil"}
@@ -403,7 +401,7 @@ BROKEN = {
     "packs.registry": "from broken.packs.tariff import scoring",
     "packs.tariff.scoring": "import os.path\nfrom broken.cases import files\nfrom broken import Case\nTARIFF = open('x')",
     "packs.generic.scoring": "from broken.packs.tariff.scoring import TARIFF\nfrom random import random\nx = TARIFF",
-    "packs.agent_safety.world_server": "import socketserver",
+    "packs.agent_safety.target": "import socketserver",
     "cases.files": "from broken.engine.targets import run\nif suite.pack == 'mine': pass\nx = f(default='tariff')",
     "pytest_plugin.session": "import pytest\nfrom _pytest import main\nfrom broken.engine import targets",
     "commands.report": "from broken.packs import tariff\nfrom broken.pytest_plugin.session import Session",
@@ -451,6 +449,7 @@ def test_what_breaks_a_rule_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert outside_uses(modules) == [
         "engine.child:2: uses subprocess_exec",
         "engine.targets:3: uses http.client.HTTP_PORT",
+        "packs.agent_safety.target:1: uses socketserver",
     ]
     assert impure_scorers(modules) == [
         "packs.generic.scoring:2: imports random.random",

@@ -15,8 +15,8 @@ from scipy.stats import norm
 from pytest_packbench.analysis.comparison import compare
 from pytest_packbench.analysis.conclusion import caveats
 from pytest_packbench.analysis.gates import check_run, gate_tally
-from pytest_packbench.analysis.intervals import MOST_RESAMPLED, PairedMean, paired_mean
-from pytest_packbench.analysis.metrics import whole_of
+from pytest_packbench.analysis.intervals import MAX_RESAMPLED, PairedMean, paired_mean
+from pytest_packbench.analysis.metrics import run_sums
 from pytest_packbench.analysis.trials import cluster_facet, dependence_note
 from pytest_packbench.model.run import CLUSTER_SETTING, Run
 from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
@@ -83,7 +83,7 @@ def quantile(ordered: list[float], share: float) -> float:
 
 
 def test_above_the_resampled_sizes_clusters_of_one_size_are_averages() -> None:
-    size, count = 5, MOST_RESAMPLED // 2
+    size, count = 5, MAX_RESAMPLED // 2
     values = [math.sin(number // size) + math.cos(number) / 9 for number in range(size * count)]
     means = [fmean(values[start : start + size]) for start in range(0, len(values), size)]
     found = paired_mean_of(values, [str(number // size) for number in range(len(values))])
@@ -172,10 +172,10 @@ def test_what_shares_nothing_stands_alone() -> None:
         case_result("y"),
         case_result("broken", "error", facets={FACET: "part 0"}),
     ]
-    whole = whole_of(gate_tally((), facet=FACET).add_all(mixed))
+    whole = run_sums(gate_tally((), facet=FACET).add_all(mixed))
     assert (whole.count(lambda one: one.counted), len(whole.clusters)) == (4, 3)
-    assert not whole_of(gate_tally(()).add_all(mixed)).clusters
-    assert not whole_of(gate_tally((), facet=FACET).add_all([])).clusters
+    assert not run_sums(gate_tally(()).add_all(mixed)).clusters
+    assert not run_sums(gate_tally((), facet=FACET).add_all([])).clusters
     assert dependence_note(4, 4, FACET) == ""
     assert dependence_note(2, 1, FACET).startswith("2 cases share 1 shared part: ")
     assert cluster_facet(run(settings={CLUSTER_SETTING: ["what", "is", "this"]})) == ""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, norm
 
 from pytest_packbench.analysis.comparison import Change, ConditionError, RunComparison, compare, parse_conditions
-from pytest_packbench.analysis.intervals import MOST_RESAMPLED, mcnemar_p_value, paired_mean, unseen_rate_bound
+from pytest_packbench.analysis.intervals import MAX_RESAMPLED, mcnemar_p_value, paired_mean, unseen_rate_bound
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import Run
 from pytest_packbench.reports.diff import comparison_headline, diff_markdown, sentences
@@ -274,7 +274,7 @@ def test_the_interval_holds_its_mean_and_stays_in_range(values: list[float]) -> 
 
 
 def test_bootstrap_and_normal_interval_agree_on_many_pairs() -> None:
-    values = [math.sin(number) / 3 for number in range(MOST_RESAMPLED)]
+    values = [math.sin(number) / 3 for number in range(MAX_RESAMPLED)]
     resampled, normal = paired_mean(values), paired_mean([*values, 0.0])
     assert resampled is not None
     assert normal is not None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.reports.github import MOST_ANNOTATIONS, Annotation, FinishedRun, run_annotations, step_summary
+from pytest_packbench.reports.github import MAX_ANNOTATIONS, Annotation, FinishedRun, run_annotations, step_summary
 from tests.unit.run_builders import COMPLETE, case_result, conclusion_of, gate, run
 
 if TYPE_CHECKING:
@@ -80,11 +80,11 @@ def test_where_gates_decide_a_case_is_a_warning() -> None:
     assert only.level == "warning"
 
 
-@pytest.mark.parametrize("number", [MOST_ANNOTATIONS, MOST_ANNOTATIONS + 5])
+@pytest.mark.parametrize("number", [MAX_ANNOTATIONS, MAX_ANNOTATIONS + 5])
 def test_more_than_github_shows_are_counted(number: int) -> None:
     given = run_annotations([judged_run([case_result(f"case_{one:02}", "failed") for one in range(number)])])
-    assert len(given) == MOST_ANNOTATIONS
-    assert given[-1].message.startswith("and 6 more") is (number > MOST_ANNOTATIONS)
+    assert len(given) == MAX_ANNOTATIONS
+    assert given[-1].message.startswith("and 6 more") is (number > MAX_ANNOTATIONS)
 
 
 def test_many_gates_leave_room_for_cases() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.listing import MOST_ROWS
+from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.reports.tables import escape_markdown
 from pytest_packbench.reports.terminal import one_line
 from tests.unit.run_builders import COMPLETE, case_result, case_results, check, gate, lines, summary
@@ -370,10 +370,10 @@ def test_the_order_of_entries_makes_no_difference() -> None:
 
 
 def test_a_table_that_nobody_reads_to_its_end_says_how_long_it_is() -> None:
-    page = summary(case_results(MOST_ROWS + 1))
-    assert len(tables(page)["All cases"]) == MOST_ROWS + 1
-    assert f"{MOST_ROWS} of {MOST_ROWS + 1} shown; report.json lists all." in page
-    assert "shown; all stand" not in summary(case_results(MOST_ROWS))
+    page = summary(case_results(MAX_ROWS + 1))
+    assert len(tables(page)["All cases"]) == MAX_ROWS + 1
+    assert f"{MAX_ROWS} of {MAX_ROWS + 1} shown; report.json lists all." in page
+    assert "shown; all stand" not in summary(case_results(MAX_ROWS))
 
 
 def test_a_run_of_nothing_is_a_page() -> None:

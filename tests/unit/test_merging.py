@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.listing import MOST_ROWS
+from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.runs.merge import MergeError, merged_run, shards_of
 from pytest_packbench.runs.stored import load_run
 from tests.unit.run_builders import case_result, run
@@ -398,7 +398,7 @@ def test_gates_may_ask_for_a_baseline(place: Path) -> None:
 
 
 def test_more_cases_than_a_page_shows_keep_their_figures(place: Path) -> None:
-    names = [f"c{number:03}" for number in range(2 * MOST_ROWS + 20)]
+    names = [f"c{number:03}" for number in range(2 * MAX_ROWS + 20)]
     root = suite(place, names)
     term = ({"name": "points", "effect": "add", "value": 0.25, "detail": "why"},)
     found = [
@@ -409,5 +409,5 @@ def test_more_cases_than_a_page_shows_keep_their_figures(place: Path) -> None:
     _, merged, _ = merge(place / "out", root, folders_of(place / "out", root, [found[:9], found[9:]]))
     assert merged is not None
     assert content(merged) == content(whole)
-    assert f"{MOST_ROWS} of {len(found)} shown" in content(merged)["page"]
+    assert f"{MAX_ROWS} of {len(found)} shown" in content(merged)["page"]
     assert [replace(each, timestamp="") for each in load_run(merged).results] == list(load_run(whole).results)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.overview import overview
-from pytest_packbench.analysis.tally import MOST_DUPLICATES, MOST_FAILING, TrialId
+from pytest_packbench.analysis.tally import MAX_DUPLICATES, MAX_FAILING, TrialId
 from pytest_packbench.reports.document import overview_document
 from pytest_packbench.runs.lines import RecordLineError, RecordSource, SkippedLines, read_errors, record_source
 from tests.unit.record_lines import RUN, error, file_of, folder_of, line, names, read, record, records, tally_of
@@ -176,7 +176,7 @@ class TestDuplicates:
         tally = tally_of([record(test_id=f"t{number:02}") for number in range(30)] * 3)
         assert (tally.duplicates.count, tally.duplicates.names) == (60, 30)
         assert [name.test_id for name in tally.duplicates.first] == [
-            f"t{number:02}" for number in range(MOST_DUPLICATES)
+            f"t{number:02}" for number in range(MAX_DUPLICATES)
         ]
 
     def test_the_first_counts_and_another_result_is_told(self) -> None:
@@ -213,7 +213,7 @@ class TestCounts:
     def test_failing_records_are_the_first_by_name(self) -> None:
         found = [record(test_id=f"t{number:02}", passed=number % 2 == 0) for number in range(99, -1, -1)]
         ((_, failing),) = tally_of(found).failing.items()
-        assert [one.test_id for one in failing] == [f"t{number:02}" for number in range(1, 2 * MOST_FAILING, 2)]
+        assert [one.test_id for one in failing] == [f"t{number:02}" for number in range(1, 2 * MAX_FAILING, 2)]
 
     @pytest.mark.parametrize(
         "odd",

@@ -65,7 +65,7 @@ def test_results_one_by_one_give_what_a_run_at_hand_gives(
 
 @given(any_results(), st.integers(1, 4))
 def test_a_listing_keeps_the_first_of_each_table_and_counts_all(found: list[CaseResult], most: int) -> None:
-    whole, first = Listing().add_all(found), Listing(most=most).add_all(found)
+    whole, first = Listing().add_all(found), Listing(max_rows=most).add_all(found)
     for name in ("all", "failed", "error", "vacuous", "not_run", "known_hole", "quarantined", "broken", "stale"):
         assert first.count(name) == whole.count(name)
         assert list(first.first(name, 100)) == list(whole.first(name, most))

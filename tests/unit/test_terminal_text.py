@@ -13,7 +13,7 @@ from pytest_packbench.analysis.formatting import (
     format_terms,
     format_with_bounds,
 )
-from pytest_packbench.reports.terminal import MOST_CASES, one_line, printable, text_table
+from pytest_packbench.reports.terminal import MAX_CASES, one_line, printable, text_table
 from tests.unit.run_builders import COMPLETE, case_result, case_results, check, gate, lines
 
 TERMS = (
@@ -121,9 +121,9 @@ def test_a_good_run_is_short() -> None:
 
 @pytest.mark.parametrize("verdict", ["failed", "error"])
 def test_many_bad_cases_are_counted_not_shown(verdict: str) -> None:
-    found = [case_result(f"c{number:02}", verdict) for number in range(MOST_CASES + 5)]
+    found = [case_result(f"c{number:02}", verdict) for number in range(MAX_CASES + 5)]
     told = lines(found)
-    assert sum(line.startswith("  c") for line in told) == MOST_CASES
+    assert sum(line.startswith("  c") for line in told) == MAX_CASES
     assert "  and 5 more" in told
 
 

@@ -20,7 +20,7 @@ from pytest_packbench.analysis.trials import (
     TrialsRuleError,
     fold_case,
     fold_trials,
-    most_trials,
+    max_trial_count,
     pass_at_k,
     pass_hat_k,
     standard_error,
@@ -187,7 +187,7 @@ def test_a_runs_rule_is_in_its_settings() -> None:
 def test_what_has_no_trials_is_left_alone() -> None:
     found = [case_result("a"), case_result("a", "failed"), case_result("b")]
     assert fold_trials(found) is found
-    assert (most_trials(found), statistics(found).trials) == (1, None)
+    assert (max_trial_count(found), statistics(found).trials) == (1, None)
 
 
 def test_files_of_one_id_are_no_trials_of_each_other() -> None:
