@@ -160,10 +160,10 @@ def _check_scripted(suite: Suite, pack: Pack, model: str) -> None:
     if not pack.scripted:
         raise SetupError(
             f'suite "{suite.name}": backend stub: the pack {pack.name} has no scripted models; '
-            f"expected one of: {', '.join(backend_names())}"
+            f"expected one of {', '.join(backend_names())}"
         )
     if model not in pack.scripted:
         raise SetupError(
-            f'suite "{suite.name}": --packbench-model: got {model!r}; the scripted models of the pack {pack.name} '
-            f"are: {', '.join(pack.scripted)}"
+            f'suite "{suite.name}": --packbench-model: got {model!r}; '
+            f"expected one of {', '.join(pack.scripted)}, the scripted models of the pack {pack.name}"
         )

@@ -250,7 +250,7 @@ class Recorder:
         if self.contexts.settings.shard is not None:
             is_requested = self.contexts.settings.baseline != NO_BASELINE
             return (
-                ["not compared: this is a shard; compare the merged run by packbench compare"] if is_requested else []
+                ["not compared: this is a shard; compare the merged run with packbench compare"] if is_requested else []
             )
         comparison = conclusion.comparison
         if comparison is None:

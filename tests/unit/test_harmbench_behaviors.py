@@ -169,7 +169,7 @@ def test_a_text_is_found_by_id_and_hash_in_files_and_folders(tmp_path: Path) -> 
     assert wanted is not None
     assert find_behavior([path], "teapot", wanted.sha256) == wanted
     assert find_behavior([HARMLESS, tmp_path], "teapot", wanted.sha256) == wanted
-    with pytest.raises(FileError, match=r"its text in b\.csv is not the imported one"):
+    with pytest.raises(FileError, match=r"its text in b\.csv differs from the imported one"):
         find_behavior([path], "teapot", "0" * 64)
     with pytest.raises(FileError, match=r"kettle: not found in b\.csv; set packbench_harmbench"):
         find_behavior([path], "kettle", wanted.sha256)
@@ -184,7 +184,7 @@ def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
     find_behavior([path], "zebra", first.sha256)
     path.write_text(f"{HEAD}\n{ZEBRA.replace('word', 'name')}\n", "utf-8")
     behaviors._by_id.cache_clear()
-    with pytest.raises(FileError, match="is not the imported one"):
+    with pytest.raises(FileError, match="differs from the imported one"):
         find_behavior([path], "zebra", first.sha256)
 
 

@@ -125,7 +125,9 @@ def find_behavior(paths: Sequence[Path], behavior_id: str, sha256: str) -> Behav
             return behavior
         changed_in = path.name if behavior is not None else changed_in
     if changed_in is not None:
-        raise FileError(f"{behavior_id}: its text in {changed_in} is not the imported one; import that file again")
+        raise FileError(
+            f"{behavior_id}: its text in {changed_in} differs from the imported one; import that file again"
+        )
     searched = ", ".join(path.name for path in _files(paths)) or "no file"
     raise FileError(
         f"{behavior_id}: not found in {searched}; set packbench_harmbench to your copy of HarmBench's CSV files"

@@ -170,9 +170,8 @@ def _file(path: Path, kind: Kind, setting: Setting) -> InjecAgentFile:
     except json.JSONDecodeError as error:
         location, problem = f"{path.name}:{error.lineno}", f"not JSON: {error.msg}; download the file again"
     except (ValueError, RecursionError):
-        problem = (
-            "not JSON that can be read: nested too deeply, or a number of thousands of digits; download the file again"
-        )
+        problem = "not JSON that can be read: nested too deeply, or has a number with thousands of digits; "
+        problem += "download the file again"
     if not problem and not isinstance(rows, list):
         rows, problem = [], f"got {format_value(rows)}, expected a list of test cases"
     return InjecAgentFile(
