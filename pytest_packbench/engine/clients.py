@@ -79,7 +79,7 @@ class Clients:
         elif caller.opaque and options.caps.cost is not None and price_of(rules, name, model) is None:
             raise SetupError(
                 "--packbench-max-cost: the target runs outside this process and the price of its model is unknown; "
-                "name the model with --packbench-backend and --packbench-model, and give its prices in suite.yaml or "
+                "name the model with --packbench-backend and --packbench-model, and set its prices in suite.yaml or "
                 "pip install 'pytest-packbench[prices]'"
             )
         by_role = {role: self._priced(suite, *names, primary=False) for role, names in roles.items()}
@@ -111,7 +111,7 @@ class Clients:
         price = price_of(suite.config, name, backend.model)
         if self._options.caps.cost is not None and price is None:
             raise SetupError(
-                f"--packbench-max-cost: the price of {name} {backend.model} is unknown; give prices in "
+                f"--packbench-max-cost: the price of {name} {backend.model} is unknown; set prices in "
                 "suite.yaml, or pip install 'pytest-packbench[prices]'"
             )
         return PricedBackend(backend=backend, price=price)

@@ -241,7 +241,7 @@ class Pack(ABC):
         return f"{suite}:{case.case_type}:{case.id}"
 
     def facets(self, case: Any) -> dict[str, str]:  # noqa: ARG002 - for packs with groups of cases
-        """Return by what else reports and gates (`by:`) can group a case, name to value, such as `{"unit": "metre"}`.
+        """Return more groups of a case for reports and gates (`by:`), name to value, such as `{"unit": "metre"}`.
 
         Case type, difficulty and tags are always available.
 

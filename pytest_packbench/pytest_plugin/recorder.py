@@ -291,7 +291,7 @@ class Recorder:
     def _note_empty(self, run: SuiteRun) -> None:
         named = run.suite.name in self.config.stash[SELECTION].named
         if named and not self._collector.collected[run.suite.name]:
-            run.trouble.append(f'suite "{run.suite.name}" has no case under {run.suite.cases_path}')
+            run.trouble.append(f'suite "{run.suite.name}" has no case under {run.suite.cases_path}; add one')
 
     def note_spent(self, spent: dict[str, Any]) -> None:
         """Add what a worker spent."""

@@ -192,7 +192,7 @@ def _text(data: _Object, name: str) -> str:
         raise RowError(f'the key "{name}" is missing')
     value = data[name]
     if not isinstance(value, str) or not value.strip():
-        raise RowError(f"{name}: got {format_value(value)}, expected a text")
+        raise RowError(f"{name}: got {format_value(value)}, expected text")
     return value
 
 
