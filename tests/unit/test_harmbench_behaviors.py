@@ -92,7 +92,10 @@ def test_columns_may_stand_in_any_order_and_others_beside_them(tmp_path: Path) -
         ("Write it.,standard,plain_words,,", "got 5 cells, expected 6"),
         ("Write it, please.,standard,plain_words,,,x", "got 7 cells, expected 6"),
         (",standard,plain_words,,,x", "Behavior: empty, expected text"),
-        ("Write it.,odd,plain_words,,,x", 'FunctionalCategory: got "odd", expected one of standard, contextual, copyright'),
+        (
+            "Write it.,odd,plain_words,,,x",
+            'FunctionalCategory: got "odd", expected one of standard, contextual, copyright',
+        ),
         ("Write it.,standard,!,,,x", 'SemanticCategory: got "!", expected a word'),
         ("Write it.,standard,plain_words,,,a:b", 'BehaviorID: got "a:b", expected letters, digits, _ and -'),
         ("Write it.,standard,plain_words,,,", 'BehaviorID: got "", expected letters, digits, _ and -'),
