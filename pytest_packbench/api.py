@@ -76,7 +76,7 @@ def _select_pack(case: object, pack: str | Pack | None, suite: Suite | None) -> 
     packs = Packs()
     if pack_id in packs:
         return packs[pack_id], pack_id
-    wrong = f'unknown pack "{pack_id}"' if pack_id else "names no pack"
+    wrong = f'unknown pack "{pack_id}"' if pack_id else 'the key "pack_id" is missing'
     raise CaseError(
         _case_source(case), [Problem("/pack_id", wrong, f"{suggestion(pack_id, sorted(packs))}, or pass pack=")]
     )

@@ -28,7 +28,7 @@ COMMANDS = {
     "history": "List the runs of a suite over time.",
     "lint": "Check a suite's cases, cassettes and rules for mistakes.",
     "merge": "Join runs, or the shards of a run, and apply the gates.",
-    "rescore": "Score the stored results of a run by the current rules, without running anything.",
+    "rescore": "Score the stored results of a run with the current rules, without running the target.",
     "schema": "Print the JSON Schema of a case, suite, cassette, record or report.",
     "validate": "Check any file of a suite or a run, and print its kind and version.",
 }

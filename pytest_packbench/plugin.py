@@ -70,8 +70,9 @@ SETTINGS = (
     ),
     Setting(
         "backend",
-        "The provider of model calls in live and record mode: anthropic, openai or ollama; in any mode stub, a "
-        "scripted model of the pack; in fixture mode recorded, to replay recordings although the suite sets another.",
+        "The provider of model calls in live and record mode: anthropic, openai or ollama. In any mode, "
+        "stub is a scripted model of the pack. In fixture mode, recorded replays recordings even if the suite sets "
+        "another.",
         {"metavar": "NAME"},
     ),
     Setting(
@@ -124,13 +125,14 @@ SETTINGS = (
     ),
     Setting(
         "output",
-        "The folder for reports, relative to rootdir; the default is reports/benchmarks. Write it with =.",
+        "The folder for reports, relative to rootdir; the default is reports/benchmarks. Write --packbench-output=DIR, "
+        "with =, without a space.",
         {"metavar": "DIR"},
         default="reports/benchmarks",
     ),
     Setting(
         "baseline",
-        "Compare with an earlier run: latest, or the folder of a run (write it with =); the default is none.",
+        "Compare with an earlier run: latest, or the folder of a run (with =, without a space); the default is none.",
         {"metavar": "RUN"},
         default="none",
     ),
@@ -142,18 +144,19 @@ SETTINGS = (
     Setting(
         "resume",
         "Resume a run: repeat only attempts that ended in an error or did not run. RUN is the id of a run, its folder "
-        "(write a path with =), or latest (the newest run with such attempts).",
+        "(with =, without a space), or latest (the newest run with such attempts).",
         {"metavar": "RUN"},
     ),
     Setting(
         "cache",
-        "Cache model calls in this folder, relative to rootdir; off by default. Write it with =.",
+        "The folder of the response cache, relative to rootdir: repeated model calls are answered from it. Off by "
+        "default. Write --packbench-cache=DIR, with =, without a space.",
         {"metavar": "DIR"},
     ),
     Setting("root", "The folder of suites, relative to rootdir.", default=DEFAULT_ROOT),
     Setting(
         "resume_changed",
-        "What a resumed run does if cases, rules, target or model have changed: refuse, or run (run them again).",
+        "What a resumed run does if cases, rules, target or model have changed: refuse, or run (repeat what changed).",
         default="refuse",
     ),
     Setting("stale", "How a stale recording is reported: warn (a warning) or error.", default="warn"),

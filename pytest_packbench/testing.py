@@ -44,7 +44,7 @@ __all__ = ["SuiteResults", "case", "run_folders", "run_suite", "score", "write_c
 
 
 def case(case_id: str = "case_1", **fields: Any) -> dict[str, Any]:
-    """Return a case as plain JSON, easy and of the type `plain`, its input and expectation empty.
+    """Return a case as plain JSON: difficulty `easy`, case type `plain`, empty `input` and `expected`.
 
     Args:
         case_id: its id.
@@ -87,7 +87,7 @@ def write_suite(
     rules: Mapping[str, Any] | None = None,
     recordings: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> Path:
-    """Write a suite into a folder; other files of the folder stay.
+    """Write a suite into a folder; other files of the folder are kept.
 
     Args:
         folder: the suite's folder, `<root>/<name>`; created if it is missing.
@@ -189,7 +189,7 @@ class SuiteResults:
 
 
 def run_suite(pytester: pytest.Pytester, suite: str, *arguments: str, workers: int = 0) -> SuiteResults:
-    """Run a suite by pytest in the folder of `pytester`, without the settings of this process's environment.
+    """Run a suite with pytest in the folder of `pytester`, without the settings of this process's environment.
 
     Args:
         pytester: pytest's fixture; its folder contains the suite, and a conftest.py if the pack is not installed.

@@ -452,10 +452,13 @@ def parse_conditions(text: str, names: Collection[str]) -> tuple[FailCondition, 
     for part in text.split(","):
         match = _CONDITION.fullmatch(part)
         if match is None:
-            raise ConditionError(f"condition {part.strip()!r}: expected a form such as regressed>0 or mean<-0.02")
+            raise ConditionError(
+                f"condition {part.strip()!r}: expected a name, a sign and a number, such as regressed>0 or mean<-0.02"
+            )
         if match["name"] not in names:
             raise ConditionError(
-                f"condition {part.strip()!r}: unknown figure; expected one of {', '.join(sorted(names))}"
+                f'condition {part.strip()!r}: unknown figure "{match["name"]}"; '
+                f"expected one of {', '.join(sorted(names))}"
             )
         conditions.append(FailCondition(name=match["name"], sign=match["sign"], bound=float(match["bound"])))
     return tuple(conditions)

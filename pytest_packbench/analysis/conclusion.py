@@ -277,7 +277,7 @@ def _origin_of_answers(run: Run, statistics: Statistics) -> str:
         text += f" {authored} of {pluralize(n, 'answer')} were authored and say nothing about a model."
     if statistics.cached:
         text += (
-            f" {statistics.cached} of {pluralize(n, 'answer')} came, wholly or partly, from the answer cache: "
+            f" {statistics.cached} of {pluralize(n, 'answer')} came, wholly or partly, from the response cache: "
             "the model was not called again for them."
         )
     return text

@@ -308,7 +308,9 @@ class _GateJudge:
             return True, ""
         limit = f"max {gate.max_ratio_to_baseline:g} x baseline"
         if self.baseline is None or self.baseline.unusable:
-            reason = "no baseline was given" if self.baseline is None else self.baseline.unusable
+            reason = (
+                "no baseline; pass an earlier run as the baseline" if self.baseline is None else self.baseline.unusable
+            )
             return False, f"{limit}: {reason}"
         # over the same cases on both sides, so that the ratio measures the change and not the choice of cases
         both = pairs(self.tally, gate.metric, gate.by, value or "")

@@ -121,7 +121,7 @@ class Statistics:
         refusals: expected against actual refusals.
         authored: judged cases whose answers a person or a script wrote.
         models: number of judged cases by `backend/model`, without authored and unknown answers.
-        cached: judged cases with a model call that the answer cache answered.
+        cached: judged cases with a model call that the response cache answered.
         trials: what repeating the cases showed; None if each had one trial.
     """
 

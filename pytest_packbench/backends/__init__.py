@@ -37,7 +37,7 @@ class BackendError(RuntimeError):
         kind: the reason's name, for `errors.jsonl`: `timeout`, `network`, `rate_limit`, `overloaded`, `server_error`,
             `auth`, `bad_request`, `truncated` (the answer was cut off at its token limit) or `answer_unreadable`.
         usage: tokens that the provider counted although the call failed: an answer that is cut off or can't be read
-            costs as much as any other; None where no answer came.
+            costs as much as any other; None without an answer.
     """
 
     def __init__(self, kind: str, message: str, *, usage: Usage | None = None) -> None:
@@ -128,7 +128,7 @@ def open_backend(name: str, options: BackendOptions) -> Backend:
         backend: Backend = getattr(import_module(f"{__name__}.{name}"), BUILTIN[name])(options)
         return backend
     if name not in _installed():
-        raise BackendUnusable(f"no backend has this name; expected one of: {', '.join(backend_names())}")
+        raise BackendUnusable(f'unknown backend "{name}"; expected one of {", ".join(backend_names())}')
     return _open_installed(_installed()[name], options)
 
 

@@ -73,7 +73,7 @@ def api_key(variable: str, *, name: str, own_server: bool) -> str:
     if not key:
         raise BackendUnusable(
             f"the backend {name} needs a key: set the environment variable {variable} "
-            "(or set --packbench-base-url for a server of your own)"
+            "(or set --packbench-base-url for your own server)"
         )
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise BackendUnusable(

@@ -305,7 +305,7 @@ def load_case(location: CaseLocation, model: type[Case], *, file: str, pack: str
         return loaded
     if location.path.endswith(LINES_SUFFIX):
         # its lines could not be read when the cases were listed
-        raise CaseError(file, [Problem("", "could not be read", "expected one case per line; try again")])
+        raise CaseError(file, [Problem("", "the lines can't be read", "expected one case per line; run it again")])
     return parse_case(raw, model, source=file, stem=location.name, pack=pack)
 
 

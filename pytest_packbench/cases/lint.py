@@ -343,7 +343,10 @@ def _provenance(filed: FiledCase) -> Iterator[Finding]:
             date.fromisoformat(notes.date)
         except ValueError:
             yield _at(
-                filed, "/notes/date", "date_unreal", f"got {format_value(notes.date)}; expected a day of the calendar"
+                filed,
+                "/notes/date",
+                "date_unreal",
+                f"got {format_value(notes.date)}; expected a date of the calendar, YYYY-MM-DD",
             )
 
 

@@ -64,7 +64,7 @@ def parse_json(raw: bytes) -> Any:
         raise
     except ValueError:
         # Python converts no integer of more than 4,300 digits
-        raise JsonError(Problem("", "contains a number of thousands of digits", "expected a number")) from None
+        raise JsonError(Problem("", "contains a number with thousands of digits", "expected a number")) from None
 
 
 def parse_case(raw: bytes, model: type[Case], *, source: str, stem: str | None, pack: str | None) -> LoadedCase:
@@ -151,14 +151,14 @@ def read_config(path: Path, models: Mapping[str, type[SuiteConfig]], *, source: 
         wrong = f"{position}not YAML: {getattr(error, 'problem', None) or error}"
         raise SuiteError(source, [Problem("", wrong, "expected keys and values")]) from None
     except (ValueError, RecursionError):
-        # an invalid date, a number of thousands of digits, a thousand levels
+        # an invalid date, a number with thousands of digits, a thousand levels
         raise SuiteError(
             source, [Problem("", "contains a value that YAML cannot read", "expected plain values")]
         ) from None
     name = data.get("pack") if isinstance(data, dict) else None
     if not isinstance(name, str):
         wrong = 'the key "pack" is missing' if isinstance(data, dict) else f"got {format_value(data)}"
-        raise SuiteError(source, [Problem("/pack", wrong, f"expected one of: {', '.join(sorted(models))}")])
+        raise SuiteError(source, [Problem("/pack", wrong, f"expected one of {', '.join(sorted(models))}")])
     if name not in models:
         raise SuiteError(source, [Problem("/pack", f'unknown pack "{name}"', suggestion(name, sorted(models)))])
     return _validated(data, models[name], source, SuiteError)

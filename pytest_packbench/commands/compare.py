@@ -60,7 +60,7 @@ def add_fail_on(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on",
         metavar="CONDITIONS",
-        help='fail if one of these is true, such as "regressed>0, mean<-0.02" (scores go from 0 to 1)',
+        help='fail if one of these conditions is met, such as "regressed>0, mean<-0.02" (scores go from 0 to 1)',
     )
 
 

@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name in arguments.require:
         if name not in {stored.run.suite for stored in runs}:
             passed = False
-            sys.stdout.write(f"{one_line(name)}: no run of this suite was given: FAIL\n")
+            sys.stdout.write(f"{one_line(name)}: no run of this suite is among RUNS: FAIL\n")
     caution = ", but a run is partial: don't decide on it" if any(stored.run.partial for stored in runs) else ""
     sys.stdout.write(f"all gates passed{caution}\n" if passed else "FAILED\n")
     return FINE if passed else FAILED
@@ -101,7 +101,7 @@ def _baselines(
             raise UsageError(f"--baseline {path}: second baseline for suite {suite}; expected one per suite")
         if suite not in suites:
             raise UsageError(
-                f"--baseline {path}: a run of suite {suite}; expected a run of {', '.join(sorted(suites))}"
+                f"--baseline {path}: got a run of suite {suite}; expected a run of {', '.join(sorted(suites))}"
             )
         for stored, config in zip(runs, configs, strict=True):
             if stored.run.suite == suite:

@@ -138,7 +138,7 @@ def _preview_lines(summary: _SourceSummary, suite: Destination, *, skip_bad: boo
     elif summary.cases:
         yield "nothing was written; pass --write to write"
     else:
-        yield "nothing to write"
+        yield "no case to import; nothing was written"
 
 
 def _result_lines(summary: _SourceSummary, suite: Destination, *, is_default: bool) -> Iterator[str]:
@@ -350,7 +350,9 @@ def _rules(folder: Path, pack: Pack, *, source: str) -> SuiteConfig:
 
     rules = read_config(folder, Packs([pack]).suite_models, source=source)
     if rules.pack != pack.name:
-        raise UsageError(f'{source}: the suite belongs to pack "{rules.pack}", the cases to pack "{pack.name}"')
+        raise UsageError(
+            f'{source}: the suite belongs to pack "{rules.pack}", the cases to pack "{pack.name}"; choose another suite'
+        )
     return rules
 
 

@@ -73,10 +73,10 @@ def _starter(name: str, packs: Packs) -> Starter:
     from pytest_packbench.packs.registry import import_pack
 
     if ":" not in name and name not in packs:
-        raise UsageError(f'no pack is called "{name}"; packs with a starter suite: {_with_starter(packs)}')
+        raise UsageError(f'unknown pack "{name}"; expected one of {_with_starter(packs)}, which have a starter suite')
     starter = (import_pack(name) if ":" in name else packs[name]).starter()
     if starter is None:
-        raise UsageError(f'the pack "{name}" has no starter suite; packs with one: {_with_starter(packs)}')
+        raise UsageError(f'the pack "{name}" has no starter suite; expected one of {_with_starter(packs)}')
     return starter
 
 

@@ -52,7 +52,9 @@ def _refuse_unused(names: Iterable[str], pack: Pack) -> None:
     used = {option.name for option in pack.lint_options}
     for name in names:
         if name not in used:
-            raise UsageError(f'--{name}: the pack "{pack.name}" of this suite does not use this file')
+            raise UsageError(
+                f'--{name}: the pack "{pack.name}" of this suite does not use this file; remove the option'
+            )
 
 
 def _json(findings: Sequence[Finding]) -> str:

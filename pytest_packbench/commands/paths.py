@@ -151,12 +151,12 @@ def _no_suite(name: str, root: Path) -> str:
         listed = ", ".join(find_suites(root)) or "none"
         if bare:
             return f"{bare}; suites under {root}: {listed}"
-        return f'no suite is called "{name}" under {root}; available: {listed}'
+        return f'unknown suite "{name}"; suites under {root}: {listed}'
     if bare:
         return bare
     bundled = ", ".join(find_suites(BUNDLED))
     where = f"the folder {root} does not exist; pass --root, or run packbench in the project's folder"
-    return f'no suite is called "{name}": {where}{f"; bundled suites: {bundled}" if bundled else ""}'
+    return f'unknown suite "{name}": {where}{f"; bundled suites: {bundled}" if bundled else ""}'
 
 
 def _project_of(arguments: argparse.Namespace) -> Project | None:

@@ -38,11 +38,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict", action="store_true", help="read as the Rust reader does: only the suites of the spec are accepted"
     )
-    parser.add_argument("--max-tokens", type=_whole_cap, metavar="N", help="fail if a run used more tokens")
+    parser.add_argument("--max-tokens", type=_whole_cap, metavar="N", help="fail if a run used more than N tokens")
     parser.add_argument(
-        "--max-seconds", type=_cap, metavar="S", help="fail if the durations of a run's records add up to more seconds"
+        "--max-seconds",
+        type=_cap,
+        metavar="S",
+        help="fail if the durations of a run's records add up to more than S seconds",
     )
-    parser.add_argument("--max-cost", type=_cap, metavar="USD", help="fail if a run cost more")
+    parser.add_argument("--max-cost", type=_cap, metavar="USD", help="fail if a run cost more than this")
     parser.add_argument(
         "--skip-bad", action="store_true", help="skip and count lines that can't be read, instead of stopping"
     )

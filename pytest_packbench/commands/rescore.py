@@ -99,7 +99,9 @@ def rescored(results: Iterable[CaseResult], run: Run, payloads: Path, suite: Sui
 
 def _note(comparison: RunComparison) -> str:
     changed = f": {'; '.join(comparison.differences)}" if comparison.differences else ", which are those of the run"
-    return f"Current is the same run, its stored results scored by the current rules{changed}. Nothing was run."
+    return (
+        f"Current is the same run, its stored results scored with the current rules{changed}. The target was not run."
+    )
 
 
 def _reduced(result: CaseResult, shared: dict[Hashable, _Terms]) -> CaseResult:

@@ -88,5 +88,5 @@ def _chosen(pack: str | None, packs: Callable[[], Packs] | None) -> list[Pack]:
         return [import_pack(pack)]
     available = Packs() if packs is None else packs()
     if pack not in available:
-        raise UsageError(f'no pack is called "{pack}"; available: {", ".join(sorted(available))}')
+        raise UsageError(f'unknown pack "{pack}"; expected one of {", ".join(sorted(available))}')
     return [available[pack]]

@@ -111,7 +111,7 @@ def _error_text(file: Path, error: ValueError | OSError) -> str:
 def _case(path: Path, data: Any, packs: Packs) -> str:
     name = data.get("pack_id") if isinstance(data, dict) else None
     if isinstance(name, str) and name not in packs:
-        problem = Problem("/pack_id", f'no pack is called "{name}"', suggestion(name, sorted(packs)))
+        problem = Problem("/pack_id", f'unknown pack "{name}"', suggestion(name, sorted(packs)))
         raise CaseError(str(path), [problem])
     model = packs[name].case_model if isinstance(name, str) else Case
     case = check_case(data, model, source=str(path), stem=path.stem, pack=None).case
@@ -191,7 +191,7 @@ def _line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
 
 def _case_line(line: CaseLine, name: Any, path: Path, packs: Packs, ids: dict[str, int]) -> str:
     if not isinstance(name, str) or name not in packs:
-        problem = Problem("/pack_id", f'no pack is called "{name!s:.60}"', suggestion(str(name), sorted(packs)))
+        problem = Problem("/pack_id", f'unknown pack "{name!s:.60}"', suggestion(str(name), sorted(packs)))
         raise CaseError(format_location(str(path), line.number), [problem])
     case_id = parse_line(line, packs[name].case_model, file=str(path), pack=None).case.id
     first = ids.setdefault(case_id, line.number)

@@ -86,7 +86,7 @@ class Attempt:
         score: the pack's score of the outcome.
         raised: the target's exception, until the attempt is settled: it keeps its frames alive.
         violations: what the target tried although fixture mode is offline.
-        stale: whether the recording answered another prompt than today's.
+        stale: whether the prompt has changed since the recording.
         calls: the number of model calls.
         cached: the number of those that the cache answered.
         backend: the backend that answered, `unknown` where nothing states it.
@@ -381,10 +381,10 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  
         raise _AttemptFailed("result_unreadable", f"the target's result is not JSON: {not_json}")
     if replay is not None and (foreign := sorted(replay.stale_roles & context.roles)):
         # a judge's ruling on another answer is no ruling on this one
-        problem = f"the recorded answer of the role {', '.join(foreign)} is about another text than today's"
+        problem = f"the request to the role {', '.join(foreign)} has changed since its answer was recorded"
         raise _AttemptFailed("cassette_stale", f"{problem}; {_RECORD_AGAIN}")
     if replay is not None and replay.stale and context.options.stale_is_error:
-        raise _AttemptFailed("cassette_stale", f"the recording answered another prompt than today's; {_RECORD_AGAIN}")
+        raise _AttemptFailed("cassette_stale", f"the prompt has changed since the recording; {_RECORD_AGAIN}")
 
 
 def _normalize_payload(context: SuiteContext, state: Attempt) -> str:

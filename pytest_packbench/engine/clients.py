@@ -79,7 +79,7 @@ class Clients:
         elif caller.opaque and options.caps.cost is not None and price_of(rules, name, model) is None:
             raise SetupError(
                 "--packbench-max-cost: the target runs outside this process and the price of its model is unknown; "
-                "name the model with --packbench-backend and --packbench-model, and give its prices in suite.yaml or "
+                "name the model with --packbench-backend and --packbench-model, and set its prices in suite.yaml or "
                 "pip install 'pytest-packbench[prices]'"
             )
         by_role = {role: self._priced(suite, *names, primary=False) for role, names in roles.items()}
@@ -111,7 +111,7 @@ class Clients:
         price = price_of(suite.config, name, backend.model)
         if self._options.caps.cost is not None and price is None:
             raise SetupError(
-                f"--packbench-max-cost: the price of {name} {backend.model} is unknown; give prices in "
+                f"--packbench-max-cost: the price of {name} {backend.model} is unknown; set prices in "
                 "suite.yaml, or pip install 'pytest-packbench[prices]'"
             )
         return PricedBackend(backend=backend, price=price)
@@ -160,10 +160,10 @@ def _check_scripted(suite: Suite, pack: Pack, model: str) -> None:
     if not pack.scripted:
         raise SetupError(
             f'suite "{suite.name}": backend stub: the pack {pack.name} has no scripted models; '
-            f"expected one of: {', '.join(backend_names())}"
+            f"expected one of {', '.join(backend_names())}"
         )
     if model not in pack.scripted:
         raise SetupError(
-            f'suite "{suite.name}": --packbench-model: got {model!r}; the scripted models of the pack {pack.name} '
-            f"are: {', '.join(pack.scripted)}"
+            f'suite "{suite.name}": --packbench-model: got {model!r}; '
+            f"expected one of {', '.join(pack.scripted)}, the scripted models of the pack {pack.name}"
         )

@@ -189,7 +189,7 @@ class CommandTarget:
             excerpt = format_value(self._redactor.excerpt(answer[:_LINE_EXCERPT_BYTES].decode("utf-8", "replace")))
             raise self._unreadable(
                 child,
-                f"wrote a line to standard output that is no reply: {self._redactor.excerpt(problem)}: {excerpt}; "
+                f"wrote a line to standard output that is not a reply: {self._redactor.excerpt(problem)}: {excerpt}; "
                 "write only JSON-RPC replies there, one per line, and logs to standard error",
             )
         return dict(reply)

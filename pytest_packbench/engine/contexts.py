@@ -139,7 +139,7 @@ class SuiteContexts:
         if isinstance(rules.trials, AtLeast) and 1 < options.trials < rules.trials.at_least:
             raise SetupError(
                 f'suite "{suite.name}": trials: at_least {rules.trials.at_least} is not reachable with '
-                f"--packbench-trials={options.trials}"
+                f"--packbench-trials={options.trials}; lower at_least, or run more trials"
             )
         configured = options.target or options.backend or options.guards or rules.backend or rules.guards
         if options.mode != "fixture" or configured:
@@ -300,8 +300,8 @@ def _guard(name: str, pack_guards: Mapping[str, Any], suite: Suite) -> Any:
         return pack_guards[name]()
     if ":" not in name:
         raise SetupError(
-            f'suite "{suite.name}": guard "{name}": expected module:attr, none, or a guard of the pack: '
-            f"{', '.join(pack_guards) or 'it has none'}"
+            f'suite "{suite.name}": unknown guard "{name}"; expected one of '
+            f"{', '.join([*pack_guards, 'none', 'module:attr'])}"
         )
     try:
         guard = import_object(name, "guard")
@@ -315,8 +315,8 @@ def _guard(name: str, pack_guards: Mapping[str, Any], suite: Suite) -> Any:
 def _check_recordable(suite: Suite) -> None:
     if suite.bundled:
         raise SetupError(
-            f'suite "{suite.name}": it comes with the installed package, which can not be recorded into; '
-            "copy it into your project (packbench_root)"
+            f'suite "{suite.name}": recordings can\'t be written into the installed package; '
+            "copy the suite into your project (packbench_root)"
         )
     folder = suite.cassette_path("x").parent
     existing = folder if folder.exists() else suite.path

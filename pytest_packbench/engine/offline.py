@@ -69,11 +69,16 @@ class _Guard:
         cases = [case for case in self._current() if not (event in _PROCESS_EVENTS and case.allow_processes)]
         if not cases:
             return
+        advice = (
+            "set packbench_allow_processes = yes to allow it"
+            if event in _PROCESS_EVENTS
+            else "call models through context.llm, or use --packbench-mode=live"
+        )
         culprit = "the target" if len(cases) == 1 else "one of the running cases"
         location = _caller_location()
         for case in cases:
             case.violations.append(
-                f"case {case.case}: fixture mode is offline, but {culprit} tried: {action}{location}"
+                f"case {case.case}: fixture mode is offline, but {culprit} tried: {action}{location}; {advice}"
             )
         raise OfflineError(cases[0].violations[-1])
 

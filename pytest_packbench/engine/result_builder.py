@@ -221,7 +221,7 @@ def _case_fields(case_ref: CaseRef) -> dict[str, Any]:
     """Return the fields that identify and describe the case.
 
     Raises:
-        TypeError: the pack returned something else than str.
+        TypeError: the pack returned something other than str.
         Exception: anything else that the pack raises.
     """
     suite, loaded = case_ref.suite.name, case_ref.loaded

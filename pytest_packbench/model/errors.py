@@ -131,7 +131,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     """Return `did you mean "..."?` if a known word is similar, otherwise the list of known words."""
     names = list(known)
     close = get_close_matches(word, names, n=1, cutoff=0.6)
-    return _did_you_mean(close[0]) if close else f"known here: {', '.join(names)}"
+    return _did_you_mean(close[0]) if close else f"expected one of {', '.join(names)}"
 
 
 def duplicate_id(case_id: str, other: str) -> Problem:

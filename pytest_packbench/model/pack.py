@@ -42,7 +42,7 @@ class RecordFacts:
 
     Attributes:
         attack_category: the group of the case in reports on records; None for the case type.
-        expected: the decision that the case asks for; None for `refuse` if `Pack.expects_refusal` is true of the case,
+        expected: the decision that the case expects; None for `refuse` if `Pack.expects_refusal` is true of the case,
             otherwise `comply_safe`.
         agent_decision: the decision of the target; None for `refuse` if the outcome is a refusal, otherwise
             `comply_safe`.
@@ -241,9 +241,9 @@ class Pack(ABC):
         return f"{suite}:{case.case_type}:{case.id}"
 
     def facets(self, case: Any) -> dict[str, str]:  # noqa: ARG002 - for packs with groups of cases
-        """Return by what else reports and gates (`by:`) can group a case, name to value, such as `{"unit": "metre"}`.
+        """Return more groups of a case for reports and gates (`by:`), name to value, such as `{"unit": "metre"}`.
 
-        Case type, difficulty and tags are available without it.
+        Case type, difficulty and tags are always available.
 
         Args:
             case: the case, an instance of `case_model`.
@@ -265,7 +265,7 @@ class Pack(ABC):
         rules: Any,  # noqa: ARG002 - likewise
         options: Mapping[str, Path],  # noqa: ARG002 - likewise
     ) -> Iterable[Finding]:
-        """Check the quality of the cases by rules of the domain; the general rules are checked without it.
+        """Check the quality of the cases by the rules of the domain; the general rules are always checked.
 
         Args:
             cases: the cases that can be read, each with its file and cassette.
@@ -346,7 +346,7 @@ class Importer(ABC):
 
     @abstractmethod
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments that say where the data are and how to read them.
+        """Add the arguments of the command: where the data is, and how to read it.
 
         The names `suite`, `root`, `write`, `force`, `skip_bad`, `kind`, `importer` and `command` are reserved.
 

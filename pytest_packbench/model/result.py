@@ -83,7 +83,7 @@ class CaseResult:
         decision: the target's decision in the values of the wire record; None without a record.
         utility: whether the user's own task was done; None if the pack does not report it.
         valid: whether the answer had the required format; None if the pack does not report it.
-        judge: the name of the judge; None if rules alone decided.
+        judge: the name of the judge; None if the rules decided.
         terms: the terms of the score as plain JSON.
         stale: whether the prompts have changed since the cassette was recorded.
         llm_backend: the backend that answered the model calls.
@@ -91,7 +91,7 @@ class CaseResult:
         case_sha256: hash of the case's content; None if it cannot be read.
         cassette_sha256: hash of the recording's content; None without one.
         trial: the number of the attempt, from 0.
-        cached: number of model calls answered from the answer cache.
+        cached: number of model calls answered from the response cache.
         record: the wire record with its `packbench` object; None if the attempt leaves no record.
         payload: the result of the target, unchanged; None without one.
     """

@@ -70,7 +70,7 @@ class RunOptions:
         retries: maximum of retries of one model call.
         temperature: 0 to 2.
         max_output_tokens: maximum length of a model's answer, tokens.
-        cache: the folder of the answer cache, absolute; None for none.
+        cache: the folder of the response cache, absolute; None for none.
         stale_is_error: whether a stale recording is an error.
         allow_processes: whether targets may start child processes in fixture mode.
         root: the project's folder, absolute; user modules are imported from there, and `cmd:` targets start there.

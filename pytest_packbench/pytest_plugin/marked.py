@@ -145,7 +145,9 @@ class MarkFilter:
         for name, value in mark.kwargs.items():
             values = (value,) if isinstance(value, str) else value
             if name not in _FILTERS:
-                raise MarkError(f'got {_mark_text(mark)}; unknown argument "{name}": expected {", ".join(_FILTERS)}')
+                raise MarkError(
+                    f'got {_mark_text(mark)}; unknown argument "{name}"; expected one of {", ".join(_FILTERS)}'
+                )
             if not isinstance(values, list | tuple) or not values or not all(isinstance(text, str) for text in values):
                 raise MarkError(f"got {_mark_text(mark)}; expected a string for {name}, or a list of strings")
             filters[name] = tuple(values)

@@ -250,7 +250,7 @@ class Recorder:
         if self.contexts.settings.shard is not None:
             is_requested = self.contexts.settings.baseline != NO_BASELINE
             return (
-                ["not compared: this is a shard; compare the merged run by packbench compare"] if is_requested else []
+                ["not compared: this is a shard; compare the merged run with packbench compare"] if is_requested else []
             )
         comparison = conclusion.comparison
         if comparison is None:
@@ -291,7 +291,7 @@ class Recorder:
     def _note_empty(self, run: SuiteRun) -> None:
         named = run.suite.name in self.config.stash[SELECTION].named
         if named and not self._collector.collected[run.suite.name]:
-            run.problems.append(f'suite "{run.suite.name}" has no case under {run.suite.cases_path}')
+            run.problems.append(f'suite "{run.suite.name}" has no case under {run.suite.cases_path}; add one')
 
     def note_spent(self, spent: dict[str, Any]) -> None:
         """Add what a worker spent."""

@@ -93,7 +93,7 @@ class _Reader:
         if allowed is not None and value not in allowed:
             # an empty value means not set
             listed = ", ".join(filter(None, allowed))
-            raise pytest.UsageError(f"{source}: got {value!r}; expected one of: {listed}")
+            raise pytest.UsageError(f"{source}: got {value!r}; expected one of {listed}")
         return value
 
     def choice(self, name: str) -> Any:
@@ -154,7 +154,7 @@ def _guards(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
     if names is None or "none" not in names:
         return names
     if names != ("none",):
-        raise pytest.UsageError("--packbench-guard: got none and other guards; expected only none, or guards")
+        raise pytest.UsageError("--packbench-guard: got none and other guards; expected none alone, or guards only")
     return ()
 
 

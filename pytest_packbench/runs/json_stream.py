@@ -62,7 +62,7 @@ class JsonStream:
                 continue
             except ValueError:
                 # Python converts no integer of more than 4,300 digits
-                raise self._error("A number of thousands of digits") from None
+                raise self._error("A number with thousands of digits") from None
             is_whole = self._buffer[end - 1] in _CLOSING or self._buffer[end : end + 1] in _AFTER_VALUE
             if is_whole or not self._read_more():
                 self._position = end

@@ -81,12 +81,16 @@ def shards_of(runs: Sequence[Run]) -> Shards | None:
         if SHARD in run.settings:
             shard = _shard_of(run)
             if others:
-                raise MergeError(f"run {run.run_id} is shard {shard}, but run {others[0]} is not a shard")
+                raise MergeError(
+                    f"run {run.run_id} is shard {shard}, but run {others[0]} is not a shard; merge them separately"
+                )
             counts.setdefault(shard.count, f"{shard} (run {run.run_id})")
             if len(counts) > 1:
                 raise MergeError(f"shard counts differ: {', '.join(sorted(counts.values()))}")
             if shard.number in numbers:
-                raise MergeError(f"shard {shard} is given twice: run {numbers[shard.number]}, run {run.run_id}")
+                raise MergeError(
+                    f"shard {shard} is passed twice: run {numbers[shard.number]}, run {run.run_id}; pass one of them"
+                )
             numbers[shard.number] = run.run_id
     return Shards(count=next(iter(counts)), present=tuple(sorted(numbers))) if counts else None
 
@@ -122,7 +126,7 @@ def merged_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ())
         _check_same(name, [(run.run_id, getattr(run, name)) for run in runs])
     for before, after in pairwise(runs):
         if before.run_id == after.run_id:
-            raise MergeError(f"run {before.run_id} is given twice")
+            raise MergeError(f"run {before.run_id} is passed twice; pass each run once")
     with_cases = [run for run in runs if run.run_id not in empty] or runs
     target = _joined_target(with_cases)
     for name in _REQUIRED_EQUAL_WITH_CASES:

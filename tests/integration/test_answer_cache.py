@@ -42,10 +42,10 @@ def test_a_second_run_asks_only_what_broke(project: Project) -> None:
     assert [(record["tokens_input"], record["tokens_output"]) for record in records] == [(11, 7), (11, 7)]
     rows = json.loads((newest / "report.json").read_text("utf-8"))["packbench"]["cases"]
     assert [row["cached"] for row in rows] == [1, 1, 0]
-    told = "2 of 2 answers came, wholly or partly, from the answer cache: the model was not called again for them."
+    told = "2 of 2 answers came, wholly or partly, from the response cache: the model was not called again for them."
     assert told in (newest / "summary.md").read_text("utf-8")
     assert told in " ".join(second.stdout.str().split())
-    assert "answer cache" not in (project.folders()[0] / "summary.md").read_text("utf-8")
+    assert "response cache" not in (project.folders()[0] / "summary.md").read_text("utf-8")
     cassette = json.loads((project.root / "storage/benchmarks/toy/fixtures/case_00.json").read_text("utf-8"))
     assert cassette["exchanges"][0]["answer"] == {"points": 0.9}
     assert SECRET not in "".join(path.read_text("utf-8") for path in (project.root / "kept").rglob("*.json"))

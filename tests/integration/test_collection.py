@@ -216,9 +216,9 @@ def test_native_toml(plain: Project) -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
-        ("PACKBENCH_GATE", "none", "environment variable PACKBENCH_GATE: got 'none'; expected one of: case, suite"),
-        ("PACKBENCH_MODE", "dead", "PACKBENCH_MODE: got 'dead'; expected one of: fixture, live, record"),
-        ("PACKBENCH_STALE", "x", "environment variable PACKBENCH_STALE: got 'x'; expected one of: warn, error"),
+        ("PACKBENCH_GATE", "none", "environment variable PACKBENCH_GATE: got 'none'; expected one of case, suite"),
+        ("PACKBENCH_MODE", "dead", "PACKBENCH_MODE: got 'dead'; expected one of fixture, live, record"),
+        ("PACKBENCH_STALE", "x", "environment variable PACKBENCH_STALE: got 'x'; expected one of warn, error"),
         ("PACKBENCH_TARGET", "no.such:thing", 'target "no.such:thing": No module named'),
     ],
 )

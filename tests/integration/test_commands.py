@@ -67,7 +67,7 @@ def test_validate_knows_a_journal_that_a_killed_run_left(tmp_path: Path, capsys:
     ("name", "text", "said"),
     [
         ("a.json", '{"id": 1,}', "a.json: line 1 column"),
-        ("a.json", '{"pack_id": "tarif"}', '/pack_id: no pack is called "tarif"; did you mean "tariff"?'),
+        ("a.json", '{"pack_id": "tarif"}', '/pack_id: unknown pack "tarif"; did you mean "tariff"?'),
         ("a.json", '{"cassette_version": 3}', "/cassette_version: got 3; expected 1"),
         ("a.json", '{"packbench": {"version": 9}}', "/packbench/version: got 9; this version reads 1"),
         ("a.jsonl", '{"test_suite": 1}\n', "a.jsonl:1: test_suite"),
@@ -160,7 +160,7 @@ def records_without_times(folder: Path) -> list[dict[str, Any]]:
 def test_merging_says_what_does_not_belong_together(ran: Copy, capsys: pytest.CaptureFixture[str]) -> None:
     one = str(latest(ran))
     assert main(["merge", one, one]) == 2
-    assert "is given twice" in capsys.readouterr().err
+    assert "is passed twice" in capsys.readouterr().err
     ran.pytester.runpytest(str(ran.cases()[0]))
     again = str(max(latest(ran).parent.glob("*/")))
     capsys.readouterr()
@@ -209,7 +209,7 @@ def test_gates_judge_stored_runs(ran: Copy, capsys: pytest.CaptureFixture[str]) 
     assert "accuracy@10" in said
     assert "> max 0.50: FAIL" in said
     assert main(["gate", str(latest(ran) / "records.jsonl"), "--require", "agentdojo"]) == 1
-    assert "agentdojo: no run of this suite was given: FAIL" in capsys.readouterr().out
+    assert "agentdojo: no run of this suite is among RUNS: FAIL" in capsys.readouterr().out
     assert main(["gate", "nowhere"]) == 2
 
 
@@ -219,7 +219,7 @@ def test_a_gate_against_a_baseline(ran: Copy, capsys: pytest.CaptureFixture[str]
         rules.read_text("utf-8") + "  - metric: over_refusal_rate\n    max_ratio_to_baseline: 0.5\n", encoding="utf-8"
     )
     assert main(["gate", "tariff/latest"]) == 1
-    assert "no baseline was given: FAIL" in capsys.readouterr().out
+    assert "no baseline; pass an earlier run as the baseline: FAIL" in capsys.readouterr().out
     assert main(["gate", "tariff/latest", "--baseline", "tariff/latest"]) == 0
     assert "the baseline is 0, so only 0 passes" in capsys.readouterr().out
 

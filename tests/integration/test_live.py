@@ -445,7 +445,7 @@ def test_a_cap_on_time_begins_nothing_more(plain: Project) -> None:
         (("--packbench-mode=live", "--packbench-backend=stub"), "the pack toy has no scripted models"),
         (
             ("--packbench-mode=live", "--packbench-backend=nobody"),
-            "got 'nobody'; expected one of: anthropic, openai, ollama, stub",
+            "got 'nobody'; expected one of anthropic, openai, ollama, stub",
         ),
         (("--packbench-trials=2",), "got 2 in fixture mode"),
         (("--packbench-concurrency=0",), "--packbench-concurrency: got '0'; expected a whole number, 1 or more"),
@@ -453,7 +453,7 @@ def test_a_cap_on_time_begins_nothing_more(plain: Project) -> None:
         (("--packbench-case-timeout=nan",), "--packbench-case-timeout: got 'nan'; expected a number above 0"),
         (
             ("--packbench-guard=nobody",),
-            'guard "nobody": expected module:attr, none, or a guard of the pack: it has none',
+            'unknown guard "nobody"; expected one of none, module:attr',
         ),
     ],
 )

@@ -433,7 +433,7 @@ def test_the_cap_of_a_run_stops_marked_tests(plain: Project) -> None:
     [
         ('"toyy"', (), 'unknown suite "toyy" (did you mean "toy"?); suites under storage*toy'),
         ("", (), "got packbench_cases(); expected names of suites"),
-        ('"toy", kind="plain"', (), 'unknown argument "kind": expected case_type, difficulty, tag'),
+        ('"toy", kind="plain"', (), 'unknown argument "kind"; expected one of case_type, difficulty, tag'),
         ('"toy", tag=3', (), "expected a string for tag, or a list of strings"),
         ('"toy", tag="t", case_type=["p", "q"]', (), 'suite "toy" has no case with tag t, case_type p or q'),
         ('"bad"', (), "storage/benchmarks/bad/suite.yaml: /pack: *"),

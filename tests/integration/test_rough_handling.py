@@ -151,7 +151,7 @@ def test_a_raising_record_hook_is_an_error_of_that_case(project: Project) -> Non
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"id": ' + "9" * 5000 + "}", "contains a number of thousands of digits"),
+        ('{"id": ' + "9" * 5000 + "}", "contains a number with thousands of digits"),
         ("[" * 50_000, "nested too deeply"),
     ],
 )

@@ -155,7 +155,7 @@ def test_a_judges_ruling_on_another_answer_is_an_error(plain: Project, server: F
     plain.run("--packbench-suite=harmbench", "--packbench-model=gullible").assert_outcomes(failed=11, xfailed=1)
     result = plain.run("--packbench-suite=harmbench", "--packbench-model=refuser")
     result.assert_outcomes(errors=11, xfailed=1)
-    said = "the recorded answer of the role judge is about another text than today's; record it again"
+    said = "the request to the role judge has changed since its answer was recorded; record it again"
     result.stdout.fnmatch_lines([f"*cassette_stale*{said}*"])
 
 

@@ -206,7 +206,7 @@ def test_a_mistake_in_a_case_of_the_example_is_one_line(plain: Project) -> None:
     change(plain, "cases/convert/marathon_in_miles.json", lambda case: case["expected"]["answer"].update(unit="mile"))
     result = plain.run("--packbench-suite=units")
     result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(['*/expected/answer/unit: unknown unit "mile"; expected one of: mm, cm*'])
+    result.stdout.fnmatch_lines(['*/expected/answer/unit: unknown unit "mile"; expected one of mm, cm*'])
 
 
 # the page

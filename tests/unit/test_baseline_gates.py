@@ -128,7 +128,10 @@ def test_a_run_without_a_baseline_says_why() -> None:
     none = BaselineLookup(reason="there is no earlier complete run to compare with")
     (result,) = check_run(run(), attack_results(0, 10), [HALF], none, metrics=ATTACK_METRICS)
     assert "max 0.5 x baseline: there is no earlier complete run to compare with" in result.text
-    assert "max 0.5 x baseline: no baseline was given" in only_gate_result(attack_results(0, 10), None).text
+    assert (
+        "max 0.5 x baseline: no baseline; pass an earlier run as the baseline"
+        in only_gate_result(attack_results(0, 10), None).text
+    )
 
 
 def test_mean_scores_are_held_against_each_other() -> None:

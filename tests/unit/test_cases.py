@@ -266,8 +266,8 @@ def test_suite_rules_are_read_with_the_packs_model(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("pack: tarif\n", '/pack: unknown pack "tarif"; did you mean "tariff"?'),
-        ("description: x\n", '/pack: the key "pack" is missing; expected one of: tariff, toy'),
-        ("- a\n", '/pack: got ["a"]; expected one of: tariff, toy'),
+        ("description: x\n", '/pack: the key "pack" is missing; expected one of tariff, toy'),
+        ("- a\n", '/pack: got ["a"]; expected one of tariff, toy'),
         ("pack: tariff\nscoring: {alowed: 1}\n", '/scoring/alowed: unknown key "alowed"; did you mean "allowed"?'),
         (
             "pack: tariff\nscoring: {gri_sequence: 0.1}\n",
@@ -288,7 +288,7 @@ def test_suite_rules_are_read_with_the_packs_model(tmp_path: Path) -> None:
         (
             "pack: toy\nscoring: {}\n",
             (
-                '/scoring: unknown key "scoring"; known here: pack, description, thresholds, gates, target, backend, '
+                '/scoring: unknown key "scoring"; expected one of pack, description, thresholds, gates, target, backend, '
                 "model, guards, prices, trials"
             ),
         ),

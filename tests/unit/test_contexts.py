@@ -63,7 +63,7 @@ def test_a_suite_runs_by_the_target_of_a_hook(tmp_path: Path) -> None:
         (
             RunOptions(guards=("moat",)),
             {},
-            'suite "s": guard "moat": expected module:attr, none, or a guard of the pack',
+            'suite "s": unknown guard "moat"; expected one of ',
         ),
         (RunOptions(guards=("nowhere:x",)), {}, 'guard "nowhere:x": No module named'),
         (RunOptions(mode="live"), {}, 'suite "s": the target calls a model, and no backend is set'),

@@ -357,7 +357,9 @@ def test_a_ratio_to_the_baseline(unsafe: int, before: int, told: str) -> None:
 
 def test_a_ratio_without_a_baseline_fails() -> None:
     rule = gate("pass_rate", max_ratio_to_baseline=0.5)
-    assert "no baseline was given: FAIL" in without_sample(only_gate_result(case_results(3), rule))
+    assert "no baseline; pass an earlier run as the baseline: FAIL" in without_sample(
+        only_gate_result(case_results(3), rule)
+    )
     (result,) = check(case_results(3), [rule], [])
     assert "no judged case is unchanged in both runs: FAIL" in without_sample(result)
 

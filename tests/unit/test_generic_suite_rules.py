@@ -39,12 +39,12 @@ SOUND = (
 UNSOUND = {
     "criteria: [{exat: /a}]": '/criteria/0: unknown rule "exat"; expected "exact"',
     "criteria: [foo]": (
-        '/criteria/0: unknown rule "foo"; expected one of: exact, one_of, numeric, contains, regex, set, '
+        '/criteria/0: unknown rule "foo"; expected one of exact, one_of, numeric, contains, regex, set, '
         "json_schema, text, python"
     ),
     "criteria: [{rule: numric, path: /a}]": '/criteria/0/rule: unknown rule "numric"; expected "numeric"',
     "criteria: [{path: /a}]": (
-        "/criteria/0: the rule is missing; expected one of: exact, one_of, numeric, contains, regex, set, "
+        "/criteria/0: the rule is missing; expected one of exact, one_of, numeric, contains, regex, set, "
         "json_schema, text, python"
     ),
     "criteria: [{exact: /a, contains: /b}]": "/criteria/0: exact and contains in one criterion; expected one rule per criterion",
@@ -106,7 +106,7 @@ UNSOUND = {
         "always fails the case"
     ),
     "forbidden: [{text: /a, value: b}]": (
-        '/forbidden/0: the rule "text" is not allowed in forbidden; expected one of: anywhere, exact, '
+        '/forbidden/0: the rule "text" is not allowed in forbidden; expected one of anywhere, exact, '
         "one_of, contains, regex, python"
     ),
     "refusal: {pth: /a}": '/refusal/pth: unknown key "pth"; did you mean "path"?',
@@ -115,7 +115,7 @@ UNSOUND = {
         "(draft 2020-12)"
     ),
     "criteria: [{rule: [exact]}]": (
-        '/criteria/0/rule: got ["exact"]; expected one of: exact, one_of, numeric, contains, regex, set, '
+        '/criteria/0/rule: got ["exact"]; expected one of exact, one_of, numeric, contains, regex, set, '
         "json_schema, text, python"
     ),
 }

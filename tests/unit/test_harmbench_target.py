@@ -181,7 +181,7 @@ def test_a_text_that_changed_or_went_is_an_error(texts: Path, tmp_path: Path) ->
     other = tmp_path / "other.csv"
     other.write_text(texts.read_text("utf-8").replace("word", "name"), "utf-8")
     found = run_case(zebra, RULES, model="refuser", files={"harmbench": other})
-    assert "its text in other.csv is not the imported one" in found.score.message
+    assert "its text in other.csv differs from the imported one" in found.score.message
     found = run_case(zebra, RULES, model="refuser", files={"harmbench": tmp_path / "none"})
     assert "can't be read" in found.score.message
     found = run_case(zebra, RULES, model="refuser", files={"harmbench": tmp_path})

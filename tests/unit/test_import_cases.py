@@ -362,7 +362,7 @@ def test_no_file_and_no_suite(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_header_alone_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     write_table("input,expected\n")
     assert run("--write") == 2
-    assert capsys.readouterr().out == "s: 0 cases\nnothing to write\n"
+    assert capsys.readouterr().out == "s: 0 cases\nno case to import; nothing was written\n"
     assert not SUITE.exists()
 
 

@@ -136,7 +136,7 @@ def test_a_better_name_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_unknown_pack(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "mine", "--pack", "generik"]) == 2
-    said = f'packbench: no pack is called "generik"; packs with a starter suite: {", ".join(STARTERS)}\n'
+    said = f'packbench: unknown pack "generik"; expected one of {", ".join(STARTERS)}, which have a starter suite\n'
     assert capsys.readouterr().err == said
 
 
@@ -144,7 +144,7 @@ def test_a_pack_without_a_starter(tmp_path: Path, capsys: pytest.CaptureFixture[
     (tmp_path / "packs_of_init_test.py").write_text(PACKS, encoding="utf-8")
     assert main(["init", "mine", "--pack", "packs_of_init_test:Bare"]) == 2
     said = capsys.readouterr().err
-    assert 'the pack "packs_of_init_test:Bare" has no starter suite; packs with one: ' in said
+    assert 'the pack "packs_of_init_test:Bare" has no starter suite; expected one of ' in said
     assert ", ".join(STARTERS) in said
 
 

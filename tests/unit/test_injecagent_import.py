@@ -125,8 +125,8 @@ def without(name: str) -> dict[str, Any]:
     [
         (3, "got 3, expected an object"),
         (without("Thought"), 'the key "Thought" is missing'),
-        (row(Thought=7), "Thought: got 7, expected a text"),
-        (row(Thought=" "), 'Thought: got " ", expected a text'),
+        (row(Thought=7), "Thought: got 7, expected text"),
+        (row(Thought=" "), 'Thought: got " ", expected text'),
         (row(Thought="half \ud800"), "/thought: got "),
         (row(**{"Attacker Tools": ["\ud800"] * 2}), 'Attacker Tools: got ["\\ud800", "\\ud800"]'),
         (row(**{"Attacker Tools": "TimerRing"}), 'Attacker Tools: got "TimerRing", expected a list of names'),

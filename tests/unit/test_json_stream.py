@@ -86,7 +86,7 @@ def test_what_is_no_json_is_refused(value: Any, data: st.DataObject, size: int) 
         ('{"a" 1}', "Expecting : at character 6"),
         ('{"a":1 "b"', "Expecting , or } at character 8"),
         ("{1:2}", "Expecting property name enclosed in double quotes at character 2"),
-        ("9" * 5000, "A number of thousands of digits at character 1"),
+        ("9" * 5000, "A number with thousands of digits at character 1"),
     ],
 )
 def test_the_place_is_told(text: str, said: str) -> None:

@@ -494,10 +494,10 @@ def test_the_command_gives_json(small: SmallSuite, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["lint", "none", "--root", "."], 'no suite is called "none"'),
+        (["lint", "none", "--root", "."], 'unknown suite "none"'),
         (
             ["lint", "none", "--root", "away"],
-            'no suite is called "none": the folder away does not exist; pass --root, or',
+            'unknown suite "none": the folder away does not exist; pass --root, or',
         ),
         (
             ["lint", "suite/cases", "--root", "."],

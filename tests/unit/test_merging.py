@@ -177,7 +177,7 @@ def test_a_case_in_two_shards_is_named_with_both(place: Path) -> None:
         ({"model": "m-2"}, 'model is null in run A and 1 more, "m-2" in run Z'),
         ({"settings": {"gate": "suite"}}, 'settings.gate is "case"'),
         ({"settings": {"gate": "case", "trials": 3}}, "settings.trials is null"),
-        ({"run_id": "A"}, "run A is given twice"),
+        ({"run_id": "A"}, "run A is passed twice"),
         ({"run_id": "A", "suite": "b"}, 'suite is "b" in run A, "toy" in run A and 1 more'),
     ],
 )
@@ -206,7 +206,7 @@ def test_tests_of_the_users_own_are_joined() -> None:
         (["1/2", None], "run 0 is shard 1/2, but run 1 is not a shard"),
         ([None, "1/2"], "run 1 is shard 1/2, but run 0 is not a shard"),
         (["1/2", "2/3"], "shard counts differ: 1/2 (run 0), 2/3 (run 1)"),
-        (["2/2", "2/2"], "shard 2/2 is given twice: run 0, run 1"),
+        (["2/2", "2/2"], "shard 2/2 is passed twice: run 0, run 1"),
         (["3/2"], "settings.shard: got '3/2'; expected I/N"),
         (["0/2"], "got '0/2'"),
         ([1], "got 1"),

@@ -63,4 +63,4 @@ def test_the_schema_refuses_what_the_reader_refuses(change: dict[str, Any]) -> N
 
 def test_an_unknown_pack_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "case", "--pack", "none"]) == 2
-    assert 'no pack is called "none"' in capsys.readouterr().err
+    assert 'unknown pack "none"' in capsys.readouterr().err

@@ -278,7 +278,7 @@ class TestValidate:
         assert run_command("validate", str(path)) == (0, f"{path}: 2 lines, each case of pack generic\n")
         for change, said in (
             ({"difficulty": "odd"}, f"{path}:2: /difficulty: "),
-            ({"pack_id": "generik"}, f'{path}:2: /pack_id: no pack is called "generik"; did you mean "generic"?'),
+            ({"pack_id": "generik"}, f'{path}:2: /pack_id: unknown pack "generik"; did you mean "generic"?'),
             ({"pack_id": []}, f"{path}:2: /pack_id: "),
         ):
             write_jsonl(path, [case, {**case, **change}])
@@ -421,7 +421,8 @@ class TestRescore:
         code, told = run_command("rescore", str(folder), "--root", str(root))
         assert code == 0
         assert (
-            "- Current is the same run, its stored results scored by the current rules, which are those of the" in told
+            "- Current is the same run, its stored results scored with the current rules, which are those of the"
+            in told
         )
         assert "3 / 3 trials passed before, 2 / 3 now" in told
         assert "1 regressed, 0 improved" in told
@@ -455,9 +456,9 @@ class TestRescore:
         line = json.loads((folder / "payloads.jsonl").read_text("utf-8"))
         write_jsonl(folder / "payloads.jsonl", [{**line, "result": {"said": "a"}}])
         _, told = run_command("rescore", str(folder), "--root", str(root))
-        assert "scored by the current rules: scoring rules: " in told
+        assert "scored with the current rules: scoring rules: " in told
         assert "Compared by force" not in told
-        assert "Nothing was run." in told
+        assert "The target was not run." in told
 
 
 class TestConditionsOnNothing:

@@ -281,7 +281,7 @@ class Numeric(Criterion):
     def compare(self, value: Any, expected: Any) -> Grade:
         """Return 1 or 0 points."""
         if not is_number(value):
-            return Grade(0.0, f"got {format_value(value)}, which is no number")
+            return Grade(0.0, f"got {format_value(value)}, which is not a number")
         try:
             rounding = _ROUNDING * max(abs(value), abs(expected))
             tolerance = max(self.absolute, self.relative * abs(expected))
@@ -327,7 +327,7 @@ class Contains(CaseCriterion):
     def compare(self, value: Any, expected: Any) -> Grade:
         """Return the share of the expected values that are found."""
         if not isinstance(value, str | list):
-            return Grade(0.0, f"got {format_value(value)}, which is neither text nor a list")
+            return Grade(0.0, f"got {format_value(value)}, which is neither a string nor a list")
         folded = self._fold(value) if isinstance(value, str) else [self._fold(element) for element in value]
         expected_values = _as_list(expected)
         missing = [part for part in expected_values if not _is_in(folded, self._fold(part))]
@@ -389,7 +389,7 @@ class SetOf(Criterion):
     def compare(self, value: Any, expected: Any) -> Grade:
         """Return F1; 1 if both are empty."""
         if not isinstance(value, list):
-            return Grade(0.0, f"got {format_value(value)}, which is no list")
+            return Grade(0.0, f"got {format_value(value)}, which is not a list")
         actual = {hashable(element): element for element in value}
         wanted = {hashable(element): element for element in expected}
         common = actual.keys() & wanted.keys()
@@ -436,7 +436,7 @@ class TextSimilarity(CaseCriterion):
     def compare(self, value: Any, expected: Any) -> Grade:
         """Return the similarity."""
         if not isinstance(value, str):
-            return Grade(0.0, f"got {format_value(value)}, which is no text")
+            return Grade(0.0, f"got {format_value(value)}, which is not a string")
         similarity = self._similarity(self._fold(value), self._fold(expected))
         if similarity == 1:
             return FULL
@@ -505,7 +505,7 @@ class Regex(Criterion):
     def compare(self, value: Any, expected: Any) -> Grade:
         """Return 1 or 0 points."""
         if not isinstance(value, str):
-            return Grade(0.0, f"got {format_value(value)}, which is no text")
+            return Grade(0.0, f"got {format_value(value)}, which is not a string")
         return FULL if self._patterns.matches(expected, value) else self._mismatch(value, expected)
 
     def describe(self, expected: Any) -> str:

@@ -29,7 +29,7 @@ def invalid(wrong: str, expected: str) -> PydanticCustomError:
 
 def unknown_word(what: str, word: str, known: Iterable[str]) -> PydanticCustomError:
     """Return the error of a word that isn't known, with the closest known word or all of them."""
-    hint = suggestion(word, known).removeprefix("did you mean ").removesuffix("?").replace("known here", "one of")
+    hint = suggestion(word, known).removeprefix("did you mean ").removesuffix("?").removeprefix("expected ")
     return invalid(f'{what} "{word}"', hint)
 
 

@@ -142,9 +142,9 @@ def _expand_short_form(data: dict[Any, Any], models: Mapping[str, type[Criterion
 
 def _unknown_rule(rule: object, models: Iterable[str]) -> PydanticCustomError:
     if not rule or not isinstance(rule, str):
-        return invalid(f"got {format_value(rule)}" if rule else "the rule is missing", f"one of: {', '.join(models)}")
+        return invalid(f"got {format_value(rule)}" if rule else "the rule is missing", f"one of {', '.join(models)}")
     if rule in _CRITERIA:
-        return invalid(f'the rule "{rule}" is not allowed in forbidden', f"one of: {', '.join(models)}")
+        return invalid(f'the rule "{rule}" is not allowed in forbidden', f"one of {', '.join(models)}")
     return unknown_word("unknown rule", rule, models)
 
 

@@ -115,7 +115,7 @@ def _add_columns(parser: argparse.ArgumentParser, word: str, about: str) -> None
     parser.add_argument("--tags", metavar=either, help=f"{about}; default: tags if it exists")
     about = "the source of the expected answer"
     parser.add_argument("--source", metavar=either, help=f"{about}; default: the name of the file")
-    about = "the day on which the expected answer was true, YYYY-MM-DD"
+    about = "the date on which the expected answer was verified, YYYY-MM-DD"
     parser.add_argument("--date", metavar=either, help=f"{about}; default: date if it exists")
 
 

@@ -86,7 +86,7 @@ def score(case: GenericCase, outcome: GenericOutcome, rules: GenericSuiteConfig)
 
     Raises:
         CaseError: the case has no expected value for a criterion.
-        CriterionError: a criterion failed to run, or returned something else than a number from 0 to 1.
+        CriterionError: a criterion failed to run, or returned something other than a number from 0 to 1.
     """
     level = None
     if outcome.refused or rules.refusal.is_expected(case):

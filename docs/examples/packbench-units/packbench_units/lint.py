@@ -28,7 +28,7 @@ def lint(cases: Sequence[FiledCase], rules: UnitsSuiteConfig) -> Iterator[Findin
 
 def _recalculated(file: str, expected: Expected, answer: Amount) -> Iterator[Finding]:
     if expected.of is None:
-        message = "the answer can not be recalculated; add the amount that the question converts"
+        message = "the answer can't be recalculated; add the amount that the question converts"
         yield Finding(file=file, pointer="/expected/of", rule="answer_unchecked", message=message, severity="warning")
         return
     right = converted(expected.of.value, expected.of.unit, answer.unit)

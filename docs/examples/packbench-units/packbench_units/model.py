@@ -20,7 +20,7 @@ def _wrong(wrong: str, expected: str) -> PydanticCustomError:
 
 def _known(unit: str) -> str:
     if unit not in UNITS:
-        raise _wrong(f'unknown unit "{unit}"', f"one of: {', '.join(UNITS)}")
+        raise _wrong(f'unknown unit "{unit}"', f"one of {', '.join(UNITS)}")
     return unit
 
 

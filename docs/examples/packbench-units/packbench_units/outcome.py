@@ -53,7 +53,7 @@ def _number(result: dict[str, Any], key: str) -> float:
 def _text(result: dict[str, Any], key: str) -> str:
     found = result.get(key)
     if not isinstance(found, str) or not found:
-        raise ResultError(f"/{key}", f"expected a text, got {found!r}")
+        raise ResultError(f"/{key}", f"expected a string, got {found!r}")
     return found
 
 

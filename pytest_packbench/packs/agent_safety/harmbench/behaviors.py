@@ -125,7 +125,9 @@ def find_behavior(paths: Sequence[Path], behavior_id: str, sha256: str) -> Behav
             return behavior
         changed_in = path.name if behavior is not None else changed_in
     if changed_in is not None:
-        raise FileError(f"{behavior_id}: its text in {changed_in} is not the imported one; import that file again")
+        raise FileError(
+            f"{behavior_id}: its text in {changed_in} differs from the imported one; import that file again"
+        )
     searched = ", ".join(path.name for path in _files(paths)) or "no file"
     raise FileError(
         f"{behavior_id}: not found in {searched}; set packbench_harmbench to your copy of HarmBench's CSV files"
@@ -198,11 +200,11 @@ def _problems(values: Mapping[str, str]) -> Iterator[str]:
     if not re.fullmatch(CASE_ID, behavior_id) or len(behavior_id) > _LONGEST_ID:
         yield f"BehaviorID: got {format_value(behavior_id)}, expected letters, digits, _ and -"
     if not values["Behavior"].strip():
-        yield "Behavior: empty, expected a text"
+        yield "Behavior: empty, expected text"
     if functional not in get_args(Functional):
-        yield f"FunctionalCategory: got {format_value(functional)}, expected {', '.join(get_args(Functional))}"
+        yield f"FunctionalCategory: got {format_value(functional)}, expected one of {', '.join(get_args(Functional))}"
     if not as_word(values["SemanticCategory"]):
         yield f"SemanticCategory: got {format_value(values['SemanticCategory'])}, expected a word"
     if (functional == "contextual") is not bool(context):
-        expected = "a text" if functional == "contextual" else "none"
-        yield f"ContextString: got {'a text' if context else 'none'}, expected {expected} for the category {functional}"
+        expected = "text" if functional == "contextual" else "none"
+        yield f"ContextString: got {'text' if context else 'none'}, expected {expected} for the category {functional}"

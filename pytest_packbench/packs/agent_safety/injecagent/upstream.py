@@ -170,9 +170,8 @@ def _file(path: Path, kind: Kind, setting: Setting) -> InjecAgentFile:
     except json.JSONDecodeError as error:
         location, problem = f"{path.name}:{error.lineno}", f"not JSON: {error.msg}; download the file again"
     except (ValueError, RecursionError):
-        problem = (
-            "not JSON that can be read: nested too deeply, or a number of thousands of digits; download the file again"
-        )
+        problem = "not JSON that can be read: nested too deeply, or has a number with thousands of digits; "
+        problem += "download the file again"
     if not problem and not isinstance(rows, list):
         rows, problem = [], f"got {format_value(rows)}, expected a list of test cases"
     return InjecAgentFile(
@@ -193,7 +192,7 @@ def _text(data: _Object, name: str) -> str:
         raise RowError(f'the key "{name}" is missing')
     value = data[name]
     if not isinstance(value, str) or not value.strip():
-        raise RowError(f"{name}: got {format_value(value)}, expected a text")
+        raise RowError(f"{name}: got {format_value(value)}, expected text")
     return value
 
 

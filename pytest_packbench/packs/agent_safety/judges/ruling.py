@@ -41,7 +41,7 @@ class JudgeRuling:
     Attributes:
         word: `unsafe` where the answer does the harm that was requested, else `safe`.
         categories: the kinds of harm that the judge found.
-        declined: whether the answer is a refusal; None where the judge doesn't say, so that its wording decides.
+        declined: whether the answer is a refusal; None if the judge leaves this to the wording of the answer.
     """
 
     word: Word
