@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Pack
 
 
+PLUGIN = "packbench"
+"""The name of this plugin's entry point."""
+
+
 class ProjectError(ValueError):
     """pytest can't read the project's configuration; one line says why."""
 
@@ -50,6 +54,8 @@ def read_project() -> Project | None:
     printed = io.StringIO()
     # plain asserts: modules of the command that are loaded already can't be rewritten, and pytest would warn of them
     arguments = ["--capture=no", "--assert=plain"]
+    if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
+        arguments += ["-p", PLUGIN]
     with redirect_stdout(io.StringIO()), redirect_stderr(printed):
         status = pytest.main(arguments, plugins=[reader])
     if status != pytest.ExitCode.OK:
@@ -72,7 +78,7 @@ class _ProjectReader:
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> int:
         """Read the settings, and return an exit code so that no session starts."""
-        if hasattr(config.hook, "pytest_packbench_packs"):
+        if config.pluginmanager.hasplugin(PLUGIN):
             root = setting_of("root", config.option, config.getini)[0]
             root = Path(os.path.normpath(config.rootpath / root))
             self.project = Project(config.rootpath, root, tuple(packs_of_hooks(config)))

@@ -58,6 +58,21 @@ def test_lint_reads_each_ini_file(configured: Project, name: str) -> None:
     assert (ended.stdout, ended.stderr, ended.returncode) == ("0 errors, 0 warnings\n", "", 0)
 
 
+def test_the_configuration_is_read_where_plugins_are_not_loaded_by_themselves(
+    configured: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    ended = packbench(configured, "lint", "toy")
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("0 errors, 0 warnings\n", "", 0)
+
+
+def test_a_project_without_the_plugin_has_the_default_root(configured: Project) -> None:
+    (configured.root / "pytest.ini").write_text("[pytest]\naddopts = -p no:packbench\n", encoding="utf-8")
+    ended = packbench(configured, "lint", "toy")
+    assert "the folder storage/benchmarks does not exist" in ended.stderr
+    assert ended.returncode == 2
+
+
 def test_a_folder_below_has_the_same_root(configured: Project) -> None:
     (configured.root / "src").mkdir()
     ended = packbench(configured, "lint", "toy", folder="src")
