@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench import hookspecs
 from pytest_packbench.cli import COMMANDS
 from pytest_packbench.commands.schema import KINDS, schema
-from pytest_packbench.packs import target_files
+from pytest_packbench.packs import TARGET_FILES
 from pytest_packbench.plugin import SETTINGS, Setting
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def options() -> str:
         for setting in SETTINGS
     ]
     files = [
-        ("", f"`PACKBENCH_{name.upper()}`", f"`packbench_{name}`", "", text) for name, text in target_files().items()
+        ("", f"`PACKBENCH_{name.upper()}`", f"`packbench_{name}`", "", text) for name, text in TARGET_FILES.items()
     ]
     return _table(("option", "environment", "ini", "default", "meaning"), [*rows, *files])
 

@@ -186,9 +186,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     # only names: no pack is imported
 
     # imports no pack
-    from pytest_packbench.packs import target_files
+    from pytest_packbench.packs import TARGET_FILES
 
-    for name, about in target_files().items():
+    for name, about in TARGET_FILES.items():
         parser.addini(f"packbench_{name}", help=about, type="string", default=None)
     group.addoption(
         "--packbench-list",

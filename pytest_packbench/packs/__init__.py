@@ -11,16 +11,19 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Starter
 
 
-def target_files() -> dict[str, str]:
-    """Return the files that targets of the built-in packs may need, with a description each.
+TARGET_FILES = {
+    "hts": "The file of the tariff schedule, relative to rootdir, for targets that look up goods in it.",
+    "harmbench": (
+        "HarmBench's CSV file, or a folder of such files, relative to rootdir: the texts that cases name by hash."
+    ),
+    "injecagent_responses": (
+        "InjecAgent's attacker_simulated_responses.json, relative to rootdir, for the second step of its cases."
+    ),
+}
+"""Files that targets of the built-in packs may need; `x` is set by ini `packbench_x` or environment `PACKBENCH_X`.
 
-    Each pack declares its own as `FILES` in the `__init__` of its folder, which imports nothing else of the pack: every
-    pytest run calls this, to register their ini keys. The file `x` is set by ini `packbench_x` or by the environment
-    variable `PACKBENCH_X`.
-    """
-    from pytest_packbench.packs import agent_safety, tariff
-
-    return {**tariff.FILES, **agent_safety.FILES}
+They are listed here and not in their packs because every pytest run registers their ini keys, and imports no pack.
+"""
 
 
 def read_starter(package: str, *, takes: Mapping[str, str] | None = None) -> Starter:

@@ -14,7 +14,7 @@ import pytest
 from pytest_packbench.backends import RECORDED, STUB, backend_names, is_backend
 from pytest_packbench.cases.suites import suite_names
 from pytest_packbench.model.run import Caps, RunOptions, Shard
-from pytest_packbench.packs import target_files
+from pytest_packbench.packs import TARGET_FILES
 from pytest_packbench.plugin import BY_NAME, SELECTION, setting_of
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def read_settings(config: pytest.Config) -> Settings:
         allow_processes=_YES_NO[read.value("allow_processes", tuple(_YES_NO))],
         root=config.rootpath,
         home=home,
-        files={name: Path(os.path.normpath(home / path)) for name in target_files() if (path := read.value(name))},
+        files={name: Path(os.path.normpath(home / path)) for name in TARGET_FILES if (path := read.value(name))},
         workers=int(getattr(config, "workerinput", {}).get("workercount", 1)),
         stops=(KeyboardInterrupt, pytest.exit.Exception),
     )

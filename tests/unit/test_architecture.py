@@ -322,18 +322,6 @@ def test_a_pack_is_imported_by_the_registry_and_the_public_names_alone() -> None
     assert_none(pack_imports(MODULES))
 
 
-def test_the_folder_of_a_pack_imports_nothing_because_every_pytest_run_imports_it() -> None:
-    folders = {f"packs.{pack}" for pack in packs_in(MODULES)}
-    assert_none(
-        [
-            f"{module.name}:{line}: imports {name}"
-            for module in MODULES
-            if module.name in folders
-            for line, name in module.imported
-        ]
-    )
-
-
 def test_nothing_imports_itself_by_a_way_round() -> None:
     assert_none(run_time_cycles(NAME))
 

@@ -18,7 +18,7 @@ import yaml
 
 import pytest_packbench
 from pytest_packbench.cli import COMMANDS, UNUSABLE, main
-from pytest_packbench.packs import target_files
+from pytest_packbench.packs import TARGET_FILES
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.plugin import SETTINGS
 from tests.doc_blocks import PAGES, ROOT, Block, blocks
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 GenericRules = GenericPack.suite_model
-NAMES = {setting.name for setting in SETTINGS} | set(target_files())
+NAMES = {setting.name for setting in SETTINGS} | set(TARGET_FILES)
 OPTIONS = {f"--packbench-{setting.name.replace('_', '-')}" for setting in SETTINGS if setting.option} | {
     "--packbench-list"
 }
