@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 REDACTED = "[redacted]"
 """What replaces a secret."""
 _VARIABLE = re.compile(
-    r"KEY|TOKEN|SECRET|PASS(W|PHRASE)|CREDENTIAL|AUTH|HEADERS|PASS$|(^|_)PASS_|(^|_)PATS?(_|$)|"
+    # an author's name is no secret, and GIT_AUTHOR_NAME occurs in ordinary text
+    r"KEY|TOKEN|SECRET|PASS(W|PHRASE)|CREDENTIAL|AUTH(?!ORS?(_|$))|HEADERS|PASS$|(^|_)PASS_|(^|_)PATS?(_|$)|"
     # a bare PWD is the current folder
     r"_PWD$",
     re.IGNORECASE,

@@ -88,7 +88,10 @@ def test_names_that_hold_secrets(name: str) -> None:
     assert Redactor({name: "planted-value-1"}).text("a planted-value-1 b") == f"a {REDACTED} b"
 
 
-@pytest.mark.parametrize("name", ["PWD", "OLDPWD", "PATH", "HOME", "LANG", "MODEL", "PASSAGE", "COMPASS_HOME"])
+@pytest.mark.parametrize(
+    "name",
+    ["PWD", "OLDPWD", "PATH", "HOME", "LANG", "MODEL", "PASSAGE", "COMPASS_HOME", "GIT_AUTHOR_NAME", "AUTHORS"],
+)
 def test_names_that_hold_none(name: str) -> None:
     assert Redactor({name: "/home/anybody"}).text("in /home/anybody") == "in /home/anybody"
 
