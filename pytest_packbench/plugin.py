@@ -70,9 +70,9 @@ SETTINGS = (
     ),
     Setting(
         "backend",
-        "The provider of model calls in live and record mode: anthropic, openai or ollama. In any mode, "
-        "stub is a scripted model of the pack. In fixture mode, recorded replays recordings even if the suite sets "
-        "another.",
+        "The provider of model calls in live and record mode: anthropic, openai, ollama, or a backend of an installed "
+        "package. In any mode, stub is a scripted model of the pack. In fixture mode, recorded replays recordings even "
+        "if the suite sets another.",
         {"metavar": "NAME"},
     ),
     Setting(
