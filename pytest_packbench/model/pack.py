@@ -112,8 +112,8 @@ class Pack(ABC):
             `--packbench-backend=stub --packbench-model=NAME`.
         cluster: the facet whose values cases share by design, such as one task combined with many others. These cases
             are not independent, and statistics account for that. Empty if cases are independent.
-        test_suites: suites of the wire format; if their records name no pack, they are measured with this pack's
-            metrics.
+        test_suites: suites of the wire format; their records are measured with this pack's metrics, whatever pack they
+            name.
     """
 
     name: ClassVar[str]

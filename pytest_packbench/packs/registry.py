@@ -84,23 +84,25 @@ class Packs(Mapping[str, "Pack"]):
         return options
 
     def metrics_of(self, pack: str, test_suite: str) -> Mapping[str, Metric]:
-        """Return the metrics of the pack of a record, by name.
+        """Return the metrics of a record: of its pack, and of the packs that name its suite in `test_suites`.
+
+        A suite of the wire format has its metrics whatever pack the record names, so that no other pack can hide them.
 
         Args:
-            pack: `packbench.pack` of the record, `name/version`; empty in a foreign record, which belongs to the
-                pack that names its suite in `test_suites`.
+            pack: `packbench.pack` of the record, `name/version`; empty in a foreign record.
             test_suite: `test_suite` of the record.
 
         Returns:
-            Its metrics; empty for an unknown pack, and for one that can't be loaded.
+            The metrics by name; an unknown pack adds none, nor does one that can't be loaded.
         """
         name = pack.partition("/")[0]
-        for known in (name,) if name else self._loaded:
+        metrics: dict[str, Metric] = {}
+        for known in {**self._loaded, name: None}:
             # a report on records needs no pack
             with suppress(KeyError, PackError):
-                if name or test_suite in self[known].test_suites:
-                    return self[known].suite_model.metrics
-        return {}
+                if known == name or test_suite in self[known].test_suites:
+                    metrics |= self[known].suite_model.metrics
+        return metrics
 
     @cached_property
     def _entry_points(self) -> dict[str, EntryPoint]:

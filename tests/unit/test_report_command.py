@@ -216,7 +216,8 @@ class TestOurFigures:
             ("mine", "agent_safety/1", True),
             ("tariff", None, False),
             ("tariff", "tariff/1", False),
-            ("agentdojo", "tariff/1", False),
+            ("agentdojo", "tariff/1", True),
+            ("injecagent", "unknown/1", True),
             ("mine", "unknown/1", False),
         ],
     )
