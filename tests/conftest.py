@@ -1,9 +1,11 @@
-"""A copy of the tariff suite that a test may run and spoil."""
+"""A copy of the tariff suite that a test may run and spoil, and texts that are compared with files."""
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,7 @@ import pytest_packbench.reports.markdown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+UPDATE = "PACKBENCH_UPDATE_GOLDEN"
 SUITE = Path(__file__).parents[1] / "storage" / "benchmarks" / "tariff"
 # pytester forgets what a run imported: what is imported here is imported once
 _WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs, pytest_packbench.reports)
@@ -69,3 +72,40 @@ def copy(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Copy:
     found = Copy(pytester)
     shutil.copytree(SUITE, found.folder)
     return found
+
+
+class ExpectedTexts:
+    """The texts that one test expects, each in a file below `expected/<module>/` beside the test's module.
+
+    With the variable `PACKBENCH_UPDATE_GOLDEN`, a check writes its file instead; the difference in git is part of the
+    review.
+    """
+
+    def __init__(self, module: Path, test: str) -> None:
+        self._stem = module.parent / "expected" / module.stem.removeprefix("test_") / test.removeprefix("test_")
+
+    def check(self, text: str, name: str = "txt") -> None:
+        """Compare a text with its file.
+
+        Args:
+            text: the text, with what differs from run to run taken out.
+            name: the end of the file's name, such as `md`, or `summary.md` where a test checks several texts.
+        """
+        path = self._stem.with_name(f"{self._stem.name}.{name}")
+        if os.environ.get(UPDATE):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+            return
+        expected = path.read_text("utf-8") if path.exists() else ""
+        if text != expected:
+            difference = difflib.unified_diff(
+                expected.splitlines(), text.splitlines(), str(path), "this run", "", "", 2, ""
+            )
+            advice = f"if the change is intended: {UPDATE}=1 pytest, and read the difference in git"
+            pytest.fail("\n".join([*difference, advice]), pytrace=False)
+
+
+@pytest.fixture
+def expected(request: pytest.FixtureRequest) -> ExpectedTexts:
+    """The files with the texts that this test expects."""
+    return ExpectedTexts(request.path, re.sub(r"[^\w.-]+", "_", request.node.name).strip("_"))
