@@ -8,8 +8,8 @@ hash of the seed, its function and its code, and those with the lowest hashes ar
 selected when other code moves, so that two versions of the tests can be compared on the same changes.
 
 A changed module is tried by the tests that run the changed lines: unit tests first, then the others, then
-`tests/golden`, whose commands are not traced. The first failure ends the attempt. The file is changed in place: run this
-in a clean clone with the package installed as editable, and for `--part`, in a clone for each part.
+`tests/golden`, whose commands are not traced. The first failure ends the attempt. The file is changed in place: run
+this in a clean clone with the package installed as editable, and for `--part`, in a clone for each part.
 """
 
 from __future__ import annotations
@@ -143,21 +143,22 @@ def _changes(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
 
 def _changed(node: ast.expr) -> str | None:
     """Return the code that replaces an expression; None if it stays."""
+    changed: ast.expr | None = None
     match node:
         case ast.Compare(ops=[operator], left=left, comparators=right) if type(operator) in _COMPARISONS:
-            return ast.unparse(ast.Compare(left=left, ops=[_COMPARISONS[type(operator)]()], comparators=right))
+            changed = ast.Compare(left=left, ops=[_COMPARISONS[type(operator)]()], comparators=right)
         case ast.BoolOp(op=operator, values=values):
-            return ast.unparse(ast.BoolOp(op=ast.Or() if isinstance(operator, ast.And) else ast.And(), values=values))
+            changed = ast.BoolOp(op=ast.Or() if isinstance(operator, ast.And) else ast.And(), values=values)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return ast.unparse(operand)
+            changed = operand
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _ARITHMETIC:
-            changed = ast.BinOp(left=left, op=_ARITHMETIC[type(operator)](), right=right)
-            return None if _is_text(left) or _is_text(right) else ast.unparse(changed)
+            if not _is_text(left) and not _is_text(right):
+                changed = ast.BinOp(left=left, op=_ARITHMETIC[type(operator)](), right=right)
         case ast.Constant(value=bool(value)):
-            return str(not value)
+            changed = ast.Constant(not value)
         case ast.Constant(value=int(value)):
-            return str(value + 1)
-    return None
+            changed = ast.Constant(value + 1)
+    return None if changed is None else ast.unparse(changed)
 
 
 def _is_text(node: ast.expr) -> bool:
