@@ -7,9 +7,9 @@ The first command notes which test runs which line. Of the changes that are poss
 hash of the seed, its function and its code, and those with the lowest hashes are tried. A change therefore stays
 selected when other code moves, so that two versions of the tests can be compared on the same changes.
 
-A changed module is tried by the tests that run the changed lines: unit tests first, then the others, then
-`tests/golden`, whose commands are not traced. The first failure ends the attempt. The file is changed in place: run
-this in a clean clone with the package installed as editable, and for `--part`, in a clone for each part.
+A changed module is tried by the tests that run the changed lines, unit tests first, until one fails. The file is
+changed in place: run this in a clean clone with the package installed as editable, and for `--part`, in a clone for each
+part.
 """
 
 from __future__ import annotations
@@ -190,9 +190,8 @@ def tests_of(mutant: Mutant, data: Path) -> list[list[str]]:
     # lines that are only run when the module is imported are tried by all its tests
     tests = tests or {test for names in by_line.values() for test in names if test}
     unit = sorted(test for test in tests if test.startswith("tests/unit/"))
-    golden = "tests/golden/"
-    rest = sorted(test for test in tests if not test.startswith(("tests/unit/", golden)))
-    return [chosen for chosen in (unit, rest, [golden]) if chosen]
+    rest = sorted(test for test in tests if not test.startswith("tests/unit/"))
+    return [chosen for chosen in (unit, rest) if chosen]
 
 
 def noticed(mutant: Mutant, data: Path) -> str | None:
