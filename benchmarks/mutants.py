@@ -8,8 +8,7 @@ hash of the seed, its function and its code, and those with the lowest hashes ar
 selected when other code moves, so that two versions of the tests can be compared on the same changes.
 
 A changed module is tried by the tests that run the changed lines, unit tests first, until one fails. The file is
-changed in place: run this in a clean clone with the package installed as editable, and for `--part`, in a clone for each
-part.
+changed in place: run this in a clean clone with the package installed as editable; each `--part` needs its own clone.
 """
 
 from __future__ import annotations
