@@ -96,9 +96,9 @@ def answer(base: str = "classify", **changes: Any) -> Json:
     return sound
 
 
-def critique_answer(*conflicts: str, **changes: Any) -> Json:
-    """A critique as a model answers it."""
-    return {**SOUND["critique"], "conflicts": list(conflicts), **changes}
+def critique_answer(**changes: Any) -> Json:
+    """A sound critique with changes."""
+    return {**SOUND["critique"], **changes}
 
 
 def check_input(row: Json) -> CheckInput:
@@ -108,7 +108,7 @@ def check_input(row: Json) -> CheckInput:
     return CheckInput(
         request=TariffInput.model_validate({"input": "garlic, dried and ground", "evidence": documents}),
         proposal=Proposal.model_validate(answer(**changes)),
-        critique=Critique.model_validate(merged(SOUND["critique"], row.get("critique", {}))),
+        critique=Critique.model_validate(critique_answer(**row.get("critique", {}))),
     )
 
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, VerifyContext, VerifyRequest
 from pytest_packbench.packs.tariff.checks import CHECKS
 from pytest_packbench.packs.tariff.target import verify
-from tests.unit.tariff_answers import Json, answer, citation, critique_answer, evidence
+from tests.unit.tariff_answers import DATA, Json, answer, citation, critique_answer, evidence
 
 if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
 
+SCRIPTS: dict[str, list[Json]] = yaml.safe_load((DATA / "tariff_scripts.yaml").read_text("utf-8"))
 FINE = critique_answer()
 SLIP = answer(baseline={"duty_rate_pct": 3.0})
 
@@ -60,89 +63,22 @@ def run_target(
     return payload, model
 
 
-def declined(words: str) -> ModelAnswer:
-    return ModelAnswer(content=None, refusal=words)
-
-
-# model's answers, then options of the request
-SCRIPTS: dict[str, tuple[Any, ...]] = {
-    "right at once": (answer(), critique_answer(missing=["mesh"], unsupported=["origin"])),
-    "right after the critic": (answer(product_summary="whole"), critique_answer("it is ground"), answer(), FINE),
-    "right after two gates": (
-        answer(baseline={"duty_rate_pct": 3.0}, trace=["6 subheading 0712.90 = 0712.90", "1 heading 0712 = 0712"]),
-        FINE,
-        answer(),
-        FINE,
-    ),
-    "a gate that is not critical": (answer(weights=[80.0]), FINE),
-    "its violation is reported with others": (
-        answer(baseline={"duty_rate_pct": 3.0}, weights=[80.0]),
-        FINE,
-        answer(),
-        FINE,
-    ),
-    "refused": (answer("refuse"), FINE),
-    "two refusals that do not hold": (
-        answer("refuse", refusal={"questions": []}),
-        FINE,
-        answer("refuse"),
-        critique_answer("the fibre is told"),
-        answer(),
-        FINE,
-    ),
-    "never right": (*[SLIP, FINE] * 4,),
-    "never right in one iteration": (SLIP, FINE, {"max_iters": 1}),
-    "never right in six iterations": (*[SLIP, FINE] * 6, {"max_iters": 6}),
-    "a missing document": (answer(relies_on=[{"document": "drawing", "source_id": None}]), FINE, {"max_iters": 1}),
-    "text instead of a proposal": ("0712.90.4020", answer(), FINE),
-    "null instead of a proposal": (None, answer(), FINE),
-    "a list instead of a proposal": ([answer()], answer(), FINE),
-    "a proposal without keys": ({"decision": "classify"}, answer(), FINE),
-    "a proposal with an unknown key": (answer(code="0712"), answer(), FINE),
-    "a proposal with a number as a heading": (answer(candidate_headings=[712]), answer(), FINE),
-    "a proposal with many problems": ({f"key_{number}": 0 for number in range(30)}, answer(), FINE),
-    "no critique": (answer(), {"verdict": "fine"}, answer(), FINE),
-    "nothing valid": ("no", "still no", {"max_iters": 2}),
-    "only the first proposal is valid": (
-        answer(baseline={"duty_rate_pct": 3.0}, quotes=["not there"]),
-        FINE,
-        "nonsense",
-        {"max_iters": 2, "documents": (evidence(),)},
-    ),
-    "the model declines to propose": (declined("I can't help with that."),),
-    "the model declines without words": (declined(""),),
-    "the model declines to criticise": (answer(), declined("No.")),
-    "the model declines to revise": (SLIP, FINE, declined("No.")),
-    "the best lever comes first": (
-        answer(
-            what_ifs=[
-                {"id": "pickled", "steps": ["pickle"], "estimated_duty_delta": -1.0},
-                {"id": "fresh", "steps": ["chill", "ship"], "estimated_duty_delta": -1.0},
-                {},
-            ],
-            optimized={},
-        ),
-        FINE,
-    ),
-    "levers that fail": (
-        answer(
-            what_ifs=[
-                {"id": "renamed", "kind": "description"},
-                {"required_evidence": []},
-                {"id": "deep", "estimated_duty_delta": -40.0},
-            ]
-        ),
-        FINE,
-        {"max_iters": 1},
-    ),
-    "rules out of order": (answer(trace=["4 heading 0712 = 0712"]), FINE, {"max_iters": 1}),
-}
-
-
 def run_script(name: str) -> tuple[Json, ScriptedModel]:
-    *answers, last = SCRIPTS[name]
-    is_options = isinstance(last, dict) and {"max_iters"} & last.keys()
-    return run_target(*answers, **last) if is_options else run_target(*answers, last)
+    kinds: Json = {
+        "critique": lambda changes: critique_answer(**changes),
+        "declines": lambda words: ModelAnswer(content=None, refusal=words),
+        "raw": lambda value: value,
+    }
+    options: Json = {}
+    answers = []
+    for row in deepcopy(SCRIPTS[name]):
+        ((kind, value),) = row.items()
+        if kind == "options":
+            options = value
+        else:
+            answers.append(kinds[kind](value) if kind in kinds else answer(kind, **value))
+    documents = tuple(map(evidence, options.pop("evidence", ())))
+    return run_target(*answers, documents=documents, **options)
 
 
 def outline(name: str) -> list[str]:
@@ -235,7 +171,7 @@ def outside_fences(prompt: str) -> str:
 def test_hidden_instructions_stay_inside_the_fences_of_each_prompt() -> None:
     _, model = run_target(
         answer(product_summary=HIDDEN, quotes=[HIDDEN]),
-        critique_answer(HIDDEN),
+        critique_answer(conflicts=[HIDDEN]),
         {HIDDEN: HIDDEN},
         answer(quotes=["ground"]),
         FINE,
@@ -252,7 +188,7 @@ def test_hidden_instructions_stay_inside_the_fences_of_each_prompt() -> None:
 
 def test_each_role_has_its_prompt_system_text_and_schema(expected: ExpectedTexts) -> None:
     slip = answer(baseline={"duty_rate_pct": 3.0}, trace=["1 heading 0712 0910 = 0712"])
-    script = (slip, critique_answer("it is whole"), answer(citations=[citation("Dried cloves")]), FINE)
+    script = (slip, critique_answer(conflicts=["it is whole"]), answer(citations=[citation("Dried cloves")]), FINE)
     options: Json = {"documents": (evidence(),), "candidate_chapters": ["09", "07"]}
     _, model = run_target(*script, **options)
     _, again = run_target(*script, **options)
