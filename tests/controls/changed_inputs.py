@@ -75,41 +75,27 @@ def first_half(text: str) -> str:
     return " ".join(words[: len(words) // 2])
 
 
-def without_evidence(own: Json, _: Json) -> Json | None:
-    return {**own, "evidence": []} if own.get("evidence") else None
-
-
-CHANGES = (
-    Change("input blanked", "input", "cassette_outdated", lambda own, _: {**own, "input": ""}),
-    Change(
-        "input cut to half", "input", "cassette_outdated", lambda own, _: {**own, "input": first_half(own["input"])}
-    ),
-    Change(
-        "input one word shorter",
-        "input",
-        "cassette_outdated",
-        lambda own, _: {**own, "input": own["input"].rsplit(maxsplit=1)[0]},
-    ),
-    Change("another case's text", "input", "cassette_outdated", lambda own, other: {**own, "input": other["input"]}),
-    Change("another case's whole input", "input", "cassette_outdated", lambda _, other: other),
-    Change("evidence removed", "input", "cassette_outdated", without_evidence),
-    Change("another case's cassette", "cassette", "cassette_unreadable", lambda _, other: other),
-    Change(
-        "another case's cassette under this case's id",
-        "cassette",
-        "cassette_outdated",
+INPUTS: dict[str, Callable[[Json, Json], Json | None]] = {
+    "input blanked": lambda own, _: {**own, "input": ""},
+    "input cut to half": lambda own, _: {**own, "input": first_half(own["input"])},
+    "input one word shorter": lambda own, _: {**own, "input": own["input"].rsplit(maxsplit=1)[0]},
+    "another case's text": lambda own, other: {**own, "input": other["input"]},
+    "another case's whole input": lambda _, other: other,
+    "evidence removed": lambda own, _: {**own, "evidence": []} if own.get("evidence") else None,
+}
+CASSETTES: dict[str, tuple[str, Callable[[Json, Json], Json]]] = {
+    "another case's cassette": ("unreadable", lambda _, other: other),
+    "another case's cassette under this case's id": (
+        "outdated",
         lambda own, other: {**other, "case_id": own["case_id"]},
     ),
-    Change(
-        "cassette one call shorter",
-        "cassette",
-        "cassette_mismatch",
-        lambda own, _: {**own, "exchanges": own["exchanges"][:-1]},
-    ),
-    Change(
-        "cassette one call longer",
-        "cassette",
-        "cassette_mismatch",
+    "cassette one call shorter": ("mismatch", lambda own, _: {**own, "exchanges": own["exchanges"][:-1]}),
+    "cassette one call longer": (
+        "mismatch",
         lambda own, _: {**own, "exchanges": [*own["exchanges"], own["exchanges"][-1]]},
     ),
+}
+CHANGES = (
+    *(Change(name, "input", "cassette_outdated", change) for name, change in INPUTS.items()),
+    *(Change(name, "cassette", f"cassette_{kind}", change) for name, (kind, change) in CASSETTES.items()),
 )

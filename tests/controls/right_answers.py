@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench import load_suite
 from pytest_packbench.cases.load import parse_case
-from pytest_packbench.engine.attempt import Attempt, attempt
+from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.targets import TargetCaller
 from pytest_packbench.packs.tariff.codes import depth, digits, dotted
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.case import LoadedCase
+    from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.tariff.model import TariffExpected
 
@@ -32,27 +32,22 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class RightAnswer:
-    """A case and the attempt at it on its cassette.
+    """A case and the answer of the reference target on its cassette.
 
     Attributes:
         partners: the right answers to the same goods with, or without, the deciding fact.
     """
 
     loaded: LoadedCase
+    case: TariffCase
     path: Path
-    attempt: Attempt
+    cassette: Cassette
+    payload: str
+    outcome: TariffOutcome
+    score: Score
     context: SuiteContext
+    rules: TariffSuiteConfig
     partners: list[RightAnswer] = field(default_factory=list, repr=False)
-
-    @cached_property
-    def case(self) -> TariffCase:
-        assert isinstance(self.loaded.case, TariffCase)
-        return self.loaded.case
-
-    @property
-    def rules(self) -> TariffSuiteConfig:
-        assert isinstance(self.context.suite.config, TariffSuiteConfig)
-        return self.context.suite.config
 
     @property
     def expected(self) -> TariffExpected:
@@ -61,16 +56,6 @@ class RightAnswer:
     @property
     def accepts(self) -> bool:
         return self.expected.expected_accept
-
-    @property
-    def score(self) -> Score:
-        assert self.attempt.score is not None, self.attempt.failure
-        return self.attempt.score
-
-    @property
-    def outcome(self) -> TariffOutcome:
-        assert isinstance(self.attempt.outcome, TariffOutcome), self.attempt.failure
-        return self.attempt.outcome
 
     @property
     def pair(self) -> str | None:
@@ -87,14 +72,33 @@ class RightAnswer:
         nearest = sorted(self.expected.must_not_hts or (), key=lambda code: -depth(code, self.preferred_code))
         return [with_ten_digits(code) for code in nearest]
 
-    @cached_property
-    def _result_json(self) -> str:
-        return json.dumps(self.attempt.payload)
-
     def copy(self) -> Json:
         """A copy of the result, to be changed."""
-        result: Json = json.loads(self._result_json)
+        result: Json = json.loads(self.payload)
         return result
+
+
+def right_answer(path: Path, context: SuiteContext) -> RightAnswer:
+    """Run the reference target on the cassette of a case."""
+    loaded = parse_case(path.read_bytes(), TariffCase, source=path.name, stem=path.stem, pack="tariff")
+    run, rules = attempt(context, loaded), context.suite.config
+    assert run.failure is None, f"{path.stem}: {run.failure}"
+    assert isinstance(loaded.case, TariffCase)
+    assert isinstance(rules, TariffSuiteConfig)
+    assert isinstance(run.outcome, TariffOutcome)
+    assert run.cassette is not None
+    assert run.score is not None
+    return RightAnswer(
+        loaded=loaded,
+        case=loaded.case,
+        path=path,
+        cassette=run.cassette,
+        payload=json.dumps(run.payload),
+        outcome=run.outcome,
+        score=run.score,
+        context=context,
+        rules=rules,
+    )
 
 
 @contextmanager
@@ -103,10 +107,7 @@ def right_answers(folder: Path) -> Iterator[list[RightAnswer]]:
     suite, caller = load_suite(folder), TargetCaller(verify)
     context = SuiteContext(suite=suite, pack=TariffPack(), caller=caller, target_name="reference")
     try:
-        answers = []
-        for path in sorted(suite.cases_path.glob("*/*.json")):
-            loaded = parse_case(path.read_bytes(), TariffCase, source=path.name, stem=path.stem, pack="tariff")
-            answers.append(RightAnswer(loaded=loaded, path=path, attempt=attempt(context, loaded), context=context))
+        answers = [right_answer(path, context) for path in sorted(suite.cases_path.glob("*/*.json"))]
         for right in answers:
             right.partners.extend(
                 other for other in answers if right.pair and other.pair == right.pair and other.accepts != right.accepts

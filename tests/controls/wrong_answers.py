@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # the terms of wrong answers to goods that must be refused
 OF_REFUSALS = frozenset({"unexpected_acceptance", "refusal_category_mismatch"})
+BELOW = frozenset({"allowed_match", "chapter_match", "no_match", "refusal_category_mismatch"})
+PENALTIES = frozenset({"gri_sequence", "duty_delta"})
 CATEGORIES = ("insufficient_info", "ambiguous", "out_of_scope", "missing_evidence", None)
 # a code as it is written in texts: 6109.90.1065, 6109.90.10.65, 6109.90
 _CODE = re.compile(r"(?<![\d.])\d{4}\.\d{2}(?:\.\d{2}(?:\.?\d{2})?)?(?![\d]|\.\d)")
@@ -36,18 +38,20 @@ class WrongAnswer:
 
     Attributes:
         name: a short description.
-        effect: the required effect: `zero` (a hard fail, exactly 0), `below` (the threshold, without a hard fail) or `penalty`
-            (the sum before the clamp is lower by exactly one term).
         term: the term that must be the cause.
         variants: returns the wrong results for a right answer; none if the kind doesn't apply.
         only_allowed: whether the case is changed so that its preferred codes are allowed ones.
     """
 
     name: str
-    effect: Literal["zero", "below", "penalty"]
     term: str
     variants: Variants
     only_allowed: bool = False
+
+    @property
+    def effect(self) -> Literal["zero", "below", "penalty"]:
+        """The required effect: a hard fail, a score below the threshold without one, or a sum lower by the term."""
+        return "below" if self.term in BELOW else "penalty" if self.term in PENALTIES else "zero"
 
     def results(self, right: RightAnswer) -> list[Json]:
         return list(self.variants(right)) if right.accepts != (self.term in OF_REFUSALS) else []
@@ -97,12 +101,16 @@ def _sum(score: Score) -> float:
     return sum(term.value for term in score.terms if term.effect == "add")
 
 
-def with_codes(right: RightAnswer, codes: Iterable[str | None]) -> Iterator[Json]:
-    """Yield the right answer with each of some scored codes."""
-    for code in codes:
-        result = right.copy()
-        _scored_part(right, result)["hts_code"] = code
-        yield result
+def with_codes(codes: Callable[[RightAnswer], Iterable[str | None]]) -> Variants:
+    """Change the scored code of a right answer into each of some codes."""
+
+    def variants(right: RightAnswer) -> Iterator[Json]:
+        for code in codes(right):
+            result = right.copy()
+            _scored_part(right, result)["hts_code"] = code
+            yield result
+
+    return variants
 
 
 def _scored_part(right: RightAnswer, result: Json) -> Json:
@@ -194,8 +202,7 @@ def unsaving(variants: Variants) -> Variants:
 
 
 def with_lever(right: RightAnswer) -> list[Json]:
-    step = {"label": "declare it in another way", "category": "description"}
-    lever = {"sequence": [step], "gate_results": {"plausibility": [{"ok": True}]}}
+    lever = {"sequence": [{"label": "declare it"}], "gate_results": {"plausibility": [{"ok": True}]}}
     return changed(right, lever_proof={"selected_levers": [lever]})
 
 
@@ -204,27 +211,23 @@ def half_rate(right: RightAnswer) -> Iterator[Json]:
     return with_rates(right, [rate / 2] if rate else [])
 
 
-def with_levers(right: RightAnswer, change: Callable[[list[Json]], object], *, when: object) -> Iterator[Json]:
-    """Yield the right answer with changed levers, if the case requires something of them."""
-    if when:
-        result = right.copy()
-        change(result["lever_proof"]["selected_levers"])
-        yield result
+def with_levers(requirement: str, change: Callable[[list[Json], Any], list[Json]]) -> Variants:
+    """Change the levers of a right answer, by what the case requires of them."""
+
+    def variants(right: RightAnswer) -> Iterator[Json]:
+        required, proof = getattr(right.expected, requirement), right.copy()["lever_proof"]
+        if required:
+            yield from changed(right, lever_proof={"selected_levers": change(proof["selected_levers"], required)})
+
+    return variants
 
 
-def too_few_levers(right: RightAnswer) -> Iterator[Json]:
-    minimum = right.expected.lever_count_min or 0
-    return with_levers(right, lambda levers: levers.__delitem__(slice(minimum - 1, None)), when=minimum)
+def last_implausible(levers: list[Json], _: bool) -> list[Json]:
+    return [*levers[:-1], {**levers[-1], "gate_results": {"plausibility": [{"ok": False}]}}]
 
 
-def implausible_lever(right: RightAnswer) -> Iterator[Json]:
-    failed = {"gate_results": {"plausibility": [{"ok": False}]}}
-    return with_levers(right, lambda levers: levers[-1].update(failed), when=right.expected.lever_compliance_ok)
-
-
-def lever_of_few_steps(right: RightAnswer) -> Iterator[Json]:
-    minimum = right.expected.min_lever_steps or 0
-    return with_levers(right, lambda levers: levers[0]["sequence"].__delitem__(slice(minimum - 1, None)), when=minimum)
+def first_cut(levers: list[Json], steps: int) -> list[Json]:
+    return [{**levers[0], "sequence": levers[0]["sequence"][: steps - 1]}, *levers[1:]]
 
 
 def wrong_directions(right: RightAnswer) -> Iterator[Json]:
@@ -252,32 +255,39 @@ def wrong_totals(right: RightAnswer) -> Iterator[Json]:
             yield result
 
 
-def broken_order(right: RightAnswer) -> Iterator[Json]:
-    result = right.copy()
-    result["tariff_dossier"]["gri_trace"]["sequence_ok"] = False
-    yield result
-
-
 def wrong_categories(right: RightAnswer) -> Iterable[Json]:
     expected = right.expected.expected_refusal_category
     return refusals(right, [category for category in CATEGORIES if category != expected]) if expected else ()
 
 
-ZERO: dict[str, tuple[str, Variants]] = {
-    "nearest forbidden code": ("forbidden_code", lambda right: with_codes(right, right.forbidden[:1])),
-    "any other forbidden code": ("forbidden_code", lambda right: with_codes(right, right.forbidden[1:])),
+CODES: dict[str, tuple[str, Callable[[RightAnswer], Iterable[str | None]]]] = {
+    "nearest forbidden code": ("forbidden_code", lambda right: right.forbidden[:1]),
+    "any other forbidden code": ("forbidden_code", lambda right: right.forbidden[1:]),
     "forbidden code in another spelling": (
         "forbidden_code",
-        lambda right: with_codes(right, [f"HTSUS {digits(code)}" for code in right.forbidden[:1]]),
+        lambda right: [f"HTSUS {digits(code)}" for code in right.forbidden[:1]],
     ),
-    "code planted in the description or the evidence": (
-        "forbidden_code",
-        lambda right: with_codes(right, planted_codes(right)),
+    "code planted in the description or the evidence": ("forbidden_code", planted_codes),
+    "allowed code": ("allowed_match", lambda right: map(with_ten_digits, right.expected.allowed_hts or ())),
+    "preferred and forbidden code in one": (
+        "chapter_match",
+        lambda right: [f"{right.preferred_code} or {code}" for code in right.forbidden[:1]],
     ),
+    "sibling suffix (8 digits right)": ("chapter_match", lambda right: sibling(right, 10)),
+    "sibling line (6 digits right)": ("chapter_match", lambda right: sibling(right, 8)),
+    "sibling subheading (4 digits right)": ("chapter_match", lambda right: sibling(right, 6)),
+    "sibling heading (2 digits right)": ("chapter_match", lambda right: sibling(right, 4)),
+    "another chapter": ("no_match", lambda right: sibling(right, 2)),
+    "code cut to 8, 6, 4 or 2 digits": ("chapter_match", shortened_codes),
+    # an answer with an optimised code is scored by that code
+    "no code": ("no_match", lambda right: [None] if right.outcome.optimized_code is None else []),
+}
+OTHERS: dict[str, tuple[str, Variants]] = {
     "refusal instead of acceptance": ("unexpected_refusal", lambda right: refusals(right, CATEGORIES)),
     "refusal of its pair, although the deciding fact is given": ("unexpected_refusal", of_its_pair),
     "acceptance instead of refusal": ("unexpected_acceptance", acceptances),
     "answer of its pair, although the deciding fact is missing": ("unexpected_acceptance", of_its_pair),
+    "wrong or no refusal category": ("refusal_category_mismatch", wrong_categories),
     "invalid citations": ("citations_invalid", lambda right: changed(right, citation_gate_result={"ok": False})),
     "claimed savings: lever": ("no_savings_violation", unsaving(with_lever)),
     "claimed savings: what-if": (
@@ -293,39 +303,17 @@ ZERO: dict[str, tuple[str, Variants]] = {
         "unexpected_lever",
         lambda right: with_lever(right) if right.expected.lever_found_expected is False else (),
     ),
-    "missing levers": (
-        "lever_missing",
-        lambda right: with_levers(right, list.clear, when=right.expected.lever_found_expected),
-    ),
-    "too few levers": ("lever_count", too_few_levers),
-    "lever that fails its check": ("lever_compliance", implausible_lever),
-    "first lever of too few steps": ("lever_steps", lever_of_few_steps),
+    "missing levers": ("lever_missing", with_levers("lever_found_expected", lambda *_: [])),
+    "too few levers": ("lever_count", with_levers("lever_count_min", lambda levers, least: levers[: least - 1])),
+    "lever that fails its check": ("lever_compliance", with_levers("lever_compliance_ok", last_implausible)),
+    "first lever of too few steps": ("lever_steps", with_levers("min_lever_steps", first_cut)),
     "duty moves the wrong way": ("duty_delta_direction", wrong_directions),
     "wrong or missing duty total": ("duty_total_rate", wrong_totals),
-}
-BELOW: dict[str, tuple[str, Variants]] = {
-    "allowed code": (
-        "allowed_match",
-        lambda right: with_codes(right, map(with_ten_digits, right.expected.allowed_hts or ())),
-    ),
-    "preferred and forbidden code in one": (
-        "chapter_match",
-        lambda right: with_codes(right, [f"{right.preferred_code} or {code}" for code in right.forbidden[:1]]),
-    ),
-    "sibling suffix (8 digits right)": ("chapter_match", lambda right: with_codes(right, sibling(right, 10))),
-    "sibling line (6 digits right)": ("chapter_match", lambda right: with_codes(right, sibling(right, 8))),
-    "sibling subheading (4 digits right)": ("chapter_match", lambda right: with_codes(right, sibling(right, 6))),
-    "sibling heading (2 digits right)": ("chapter_match", lambda right: with_codes(right, sibling(right, 4))),
-    "another chapter": ("no_match", lambda right: with_codes(right, sibling(right, 2))),
-    "code cut to 8, 6, 4 or 2 digits": ("chapter_match", lambda right: with_codes(right, shortened_codes(right))),
-    # an answer with an optimised code is scored by that code
-    "no code": ("no_match", lambda right: with_codes(right, [None] if right.outcome.optimized_code is None else [])),
-    "wrong or no refusal category": ("refusal_category_mismatch", wrong_categories),
+    "duty delta outside its range": ("duty_delta", deltas_out_of_range),
+    "broken GRI order": ("gri_sequence", lambda right: with_dossier(right, gri_trace={"sequence_ok": False})),
 }
 WRONG_ANSWERS = (
-    *(WrongAnswer(name, "zero", *row) for name, row in ZERO.items()),
-    *(WrongAnswer(name, "below", *row) for name, row in BELOW.items()),
-    WrongAnswer("preferred code, if only allowed", "below", "allowed_match", changed, only_allowed=True),
-    WrongAnswer("broken GRI order", "penalty", "gri_sequence", broken_order),
-    WrongAnswer("duty delta outside its range", "penalty", "duty_delta", deltas_out_of_range),
+    *(WrongAnswer(name, term, with_codes(codes)) for name, (term, codes) in CODES.items()),
+    *(WrongAnswer(name, *row) for name, row in OTHERS.items()),
+    WrongAnswer("preferred code, if only allowed", "allowed_match", changed, only_allowed=True),
 )

@@ -62,8 +62,7 @@ def _controls(flaw: Flaw, answers: Sequence[RightAnswer]) -> Iterator[tuple[Righ
 
 
 def _last_exchange(right: RightAnswer, role: str) -> tuple[int, Json]:
-    assert right.attempt.cassette is not None, right.attempt.failure
-    exchanges = right.attempt.cassette.exchanges
+    exchanges = right.cassette.exchanges
     index = max(
         index for index, exchange in enumerate(exchanges) if (exchange.role in _PROPOSAL_ROLES) == (role == "proposal")
     )
@@ -84,11 +83,9 @@ def _miss(flaw: Flaw, right: RightAnswer, index: int, flawed: Json) -> str:
 
 def rerun(right: RightAnswer, index: int, answer: Json) -> Json:
     """Run the target on the case's cassette with another answer in one exchange, without a further revision."""
-    cassette = right.attempt.cassette
-    assert cassette is not None
-    exchanges = list(cassette.exchanges)
+    exchanges = list(right.cassette.exchanges)
     exchanges[index] = exchanges[index].model_copy(update={"answer": answer})
-    changed = cassette.model_copy(update={"exchanges": tuple(exchanges)})
+    changed = right.cassette.model_copy(update={"exchanges": tuple(exchanges)})
     original = right.context.pack.request(right.case)
     proposals = sum(exchange.role in _PROPOSAL_ROLES for exchange in exchanges)
     request = VerifyRequest(
