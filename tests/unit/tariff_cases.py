@@ -52,17 +52,8 @@ def answer(
 ) -> Json:
     """An accepted result.
 
-    Args:
-        code: the baseline's code.
-        rate: the baseline's rate, percent of value.
-        optimized: code and rate after the best change.
-        levers: the number of steps of each savings lever.
-        plausible: whether the plausibility check of each lever passed.
-        citations: the result of the citation gate; None if it did not run.
-        evidence: the same of the gate on missing evidence.
-        in_order: whether the interpretation rules were used in order.
-        dossier: keys of the dossier to replace or add.
-        changes: keys of the result to replace or add.
+    `optimized` is a code and its rate, `levers` the steps of each savings lever, and `citations`, `evidence` and `in_order`
+    are what the gates and the trace say. `dossier` and `changes` replace keys of the dossier and of the result.
     """
     return {
         "status": "verified",

@@ -25,8 +25,10 @@ from tests.unit.small_tariff_suite import SCHEDULE, small_suite
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_packbench.engine.attempt import Attempt
     from tests.conftest import ExpectedTexts
+
+
+SPEC = "pytest_packbench.packs.tariff.lexical:target"
 
 
 def run_target(text: str, *evidence: dict[str, str], schedule: Path | None = SCHEDULE) -> dict[str, Any]:
@@ -106,8 +108,16 @@ def test_without_a_schedule_the_error_names_the_settings() -> None:
         run_target("garlic", schedule=None)
 
 
-def attempt_of(tmp_path: Path, chosen: Any) -> Attempt:
-    """Run a case that has a cassette with a target."""
+@without_model
+def calling(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    context.llm.complete_sync(ModelRequest(role="propose", system="", messages=()))
+    return {}
+
+
+@pytest.mark.parametrize(("chosen", "kind"), [(import_target(SPEC), None), (calling, "cassette_missing")])
+def test_a_target_without_a_model_needs_no_recording_and_may_not_call_one(
+    tmp_path: Path, chosen: Any, kind: str | None
+) -> None:
     small = small_suite(tmp_path)
     path = small.path("powder")
     loaded = parse_case(path.read_bytes(), TariffCase, source=path.name, stem=path.stem, pack="tariff")
@@ -118,22 +128,6 @@ def attempt_of(tmp_path: Path, chosen: Any) -> Attempt:
         target_name="floor",
         options=RunOptions(files={"hts": small.schedule}),
     )
-    return attempt(context, loaded)
-
-
-def test_a_target_without_a_model_needs_no_recording(tmp_path: Path) -> None:
-    result = attempt_of(tmp_path, import_target("pytest_packbench.packs.tariff.lexical:target"))
-    assert (result.failure, result.cassette) == (None, None)
-    assert result.score is not None
-    assert result.score.passed
-
-
-def test_a_target_that_is_declared_without_a_model_may_not_call_one(tmp_path: Path) -> None:
-    @without_model
-    def calling(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-        context.llm.complete_sync(ModelRequest(role="propose", system="", messages=()))
-        return {}
-
-    result = attempt_of(tmp_path, calling)
-    assert result.failure is not None
-    assert result.failure.kind == "cassette_missing"
+    result = attempt(context, loaded)
+    assert (result.failure and result.failure.kind, result.cassette) == (kind, None)
+    assert (result.score is not None and result.score.passed) == (kind is None)

@@ -6,9 +6,10 @@ import csv
 import gzip
 import io
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from pytest_packbench.packs.tariff.schedule import DutyRate, Schedule, ScheduleError, parse_rate
 from tests.unit.small_tariff_suite import SCHEDULE
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 TSV = SCHEDULE.read_text("utf-8")
 ROWS = list(csv.reader(io.StringIO(TSV), delimiter="\t"))
+TABLE: dict[str, Any] = yaml.safe_load((SCHEDULE.parents[1] / "tariff_schedule.yaml").read_text("utf-8"))
 TITLES = (
     "HTS Number,Indent,Description,Unit of Quantity,General Rate of Duty,Special Rate of Duty,Column 2 Rate of Duty"
 )
@@ -48,30 +50,7 @@ def test_every_form_has_the_same_rows_compressed_or_not(tmp_path: Path, schedule
         assert Schedule.read(tmp_path / "file").rows == schedule.rows
 
 
-@pytest.mark.parametrize(
-    ("code", "depth", "row", "rate"),
-    [
-        ("0712.90.4020", 10, "0712904020", "29.8%"),
-        ("0712.90.40.20", 10, "0712904020", "29.8%"),
-        ("0712.90.4099", 8, None, "29.8%"),
-        ("0712.90.40", 8, "07129040", "29.8%"),
-        ("0712.90.5020", 6, None, None),
-        ("0712.90", 6, "071290", None),
-        ("0712.91", 4, None, None),
-        ("0799", 2, None, None),
-        ("5501.10.0000", 0, None, None),
-        ("0910.99.6000", 10, "0910996000", "1.9%"),
-        ("0910.99.60", 8, "0910996000", "1.9%"),
-        ("0910.99.6010", 8, None, "1.9%"),
-        ("2106.90.99", 8, "21069099", "6.4%"),
-        ("2106.90.9900", 10, "21069099", "6.4%"),
-        ("2106.90.9910", 8, None, "6.4%"),
-        ("4901.99.00", 8, "49019900", "Free"),
-        ("4901.99.0000", 8, None, "Free"),
-        ("4901.99.0093", 10, "4901990093", "Free"),
-        ("9903", 4, "9903", None),
-    ],
-)
+@pytest.mark.parametrize(("code", "depth", "row", "rate"), TABLE["codes"])
 def test_a_code_has_a_depth_a_row_and_a_rate(
     schedule: Schedule, code: str, depth: int, row: str | None, rate: str | None
 ) -> None:
@@ -91,21 +70,7 @@ def test_preferential_rates_apply_to_the_rows_below(schedule: Schedule) -> None:
     assert schedule.preferences("4901.99.0070") == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "basis", "pct"),
-    [
-        ("Free", "free", 0.0),
-        ("6.8%", "ad valorem", 6.8),
-        ("33 1/3%", "ad valorem", 100 / 3),
-        ("6.5% on the entire set", "ad valorem", 6.5),
-        ("1¢/kg", "specific", None),
-        ("$1.24/m3", "specific", None),
-        ("0.9 cents each", "specific", None),
-        ("15.4¢/kg + 52%", "compound", None),
-        ("5.3% on the battery", "compound", None),
-        ("See additional U.S. note 3", None, None),
-    ],
-)
+@pytest.mark.parametrize(("text", "basis", "pct"), TABLE["rates"])
 def test_a_rate_has_a_basis(text: str, basis: str | None, pct: float | None) -> None:
     rate = parse_rate(text)
     assert rate.basis == basis
