@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
-from pytest_packbench.cases.load import parse_case
 from pytest_packbench.packs.tariff.codes import digits, is_under
 from pytest_packbench.packs.tariff.model import RefusalCategory, TariffCase
 from pytest_packbench.packs.tariff.pack import TariffPack
@@ -34,12 +33,8 @@ SHINGLE = 5
 
 @cache
 def cases() -> dict[str, TariffCase]:
-    by_id = {}
-    for path in sorted((SUITE / "cases").glob("*/*.json")):
-        loaded = parse_case(path.read_bytes(), TariffCase, source=path.name, stem=path.stem, pack="tariff")
-        assert isinstance(loaded.case, TariffCase)
-        by_id[path.stem] = loaded.case
-    return by_id
+    paths = sorted((SUITE / "cases").glob("*/*.json"))
+    return {path.stem: TariffCase.model_validate_json(path.read_bytes()) for path in paths}
 
 
 @cache
@@ -60,22 +55,17 @@ def ruling_codes(row: dict[str, str]) -> list[str]:
     return [digits(code) for code in (row["hts_code"], *row["other_hts"].split(";")) if code]
 
 
-def is_stale(row: dict[str, str]) -> bool:
-    return row["code_status_hts2026r10"].startswith("stale suffix") or row["ruling_id"] in REUSED_SUFFIXES
-
-
 def disagreement(case: TariffCase, row: dict[str, str]) -> str:
     """Describe the first preferred code that is not the ruling's; empty if there is none.
 
     The suffix may differ if the ruling's is stale; the reason for the case's code must then name the old suffix.
     """
-    gold_codes = ruling_codes(row)
+    gold_codes, status = ruling_codes(row), row["code_status_hts2026r10"]
+    is_stale = status.startswith("stale suffix") or row["ruling_id"] in REUSED_SUFFIXES
     for code in case.expected.preferred_hts:
-        if digits(code) in gold_codes:
-            continue
-        old = next((gold for gold in gold_codes if is_stale(row) and is_under(code, gold[:8])), None)
-        if old is None or old[8:] not in case.notes.reasons.get(code, ""):
-            return f"{code}, the ruling has {gold_codes}, status {row['code_status_hts2026r10']}"
+        old = next((gold for gold in gold_codes if is_stale and is_under(code, gold[:8])), "")
+        if digits(code) not in gold_codes and not (old and old[8:] in case.notes.reasons.get(code, "")):
+            return f"{code}, the ruling has {gold_codes}, status {status}"
     return ""
 
 
@@ -155,29 +145,24 @@ def test_a_pair_is_the_same_goods_without_the_deciding_fact_and_with_it() -> Non
     assert {tag: accepts for tag, accepts in pairs.items() if sorted(accepts) != [False, True]} == {}
 
 
-def answers_of(case_id: str) -> list[Any]:
-    return [exchange.get(key) for exchange in exchanges(case_id) for key in ("answer", "refusal")]
-
-
 def prose(value: Any) -> Iterator[str]:
-    """Yield every string of an answer that is more than one word."""
-    if isinstance(value, str):
-        if " " in value.strip():
-            yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from prose(inner)
-    elif isinstance(value, list):
-        for inner in value:
+    """Yield every string of a value that is more than one word."""
+    if isinstance(value, str) and " " in value.strip():
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
             yield from prose(inner)
 
 
-def shingles(answers: list[Any]) -> frozenset[tuple[str, ...]]:
-    """Return the runs of five words of the answers' prose, codes and numbers masked; a shorter string is one run."""
+def prose_of(case_id: str) -> list[str]:
+    return list(prose([[exchange.get("answer"), exchange.get("refusal")] for exchange in exchanges(case_id)]))
+
+
+def shingles(texts: list[str]) -> frozenset[tuple[str, ...]]:
+    """Return the runs of five words of some texts, codes and numbers masked; a shorter text is one run."""
     result = set()
-    for text in prose(answers):
-        masked = re.sub(r"\d[\d.,/]*", "#", text.casefold())
-        words = re.findall(r"[^\W\d_]+|#", masked)
+    for text in texts:
+        words = re.findall(r"[^\W\d_]+|#", re.sub(r"\d[\d.,/]*", "#", text.casefold()))
         starts = range(max(1, len(words) - SHINGLE + 1))
         result |= {tuple(words[start : start + SHINGLE]) for start in starts}
     return frozenset(result)
@@ -194,13 +179,13 @@ def containment(texts: dict[str, frozenset[tuple[str, ...]]]) -> dict[tuple[str,
 
 
 def test_no_two_cassettes_share_most_of_their_text() -> None:
-    texts = {case_id: shingles(answers_of(case_id)) for case_id in cases()}
+    texts = {case_id: shingles(prose_of(case_id)) for case_id in cases()}
     assert min(map(len, texts.values())) > 20
     assert {pair: share for pair, share in containment(texts).items() if share > MAX_SHARED} == {}
 
 
 def test_a_copied_text_is_detected_with_other_numbers_with_added_words_and_by_half() -> None:
-    text = " ".join(prose(answers_of(next(iter(cases())))))
+    text = " ".join(prose_of(next(iter(cases()))))
     words = text.split()
     copies = {
         "numbers": re.sub(r"\d", "7", text),
