@@ -46,39 +46,23 @@ CODES = ("preferred_hts", "allowed_hts", "must_not_hts")
 # any other term comes between these and the bonus, in any order
 FIRST = ("match", "forbidden_code", "no_savings_violation", "gri_sequence", "citations_invalid", "duty_delta")
 LAST = "process_bonus"
+NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 MISMATCH = "refusal_category_mismatch"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RuleInput:
-    """The input of the rules: expectations and result as they are, and our outcome and score of them after the readings."""
+    """The input of the rules: expectations and result as they are, and our outcome and score of them after the readings.
+
+    `is_compared` is true if an answer is expected and given, so that codes, duties and levers count.
+    """
 
     expected: Json
     result: Json
     outcome: TariffOutcome
     ours: Score
-
-    @property
-    def is_compared(self) -> bool:
-        """Whether an answer is expected and given, so that codes, duties and levers count."""
-        return bool(self.expected["expected_accept"]) and self.outcome.accepted
-
-    @property
-    def final_code(self) -> str | None:
-        baseline, optimized = parts(self.result)
-        code: str | None = optimized.get("hts_code") or baseline.get("hts_code")
-        return code
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prediction:
-    """The predicted answer of the original, and the differences that lead to it."""
-
-    score: float
-    passed: bool
-    match_level: str | None
-    final_hts: str | None
-    departures: tuple[str, ...]
+    is_compared: bool
+    final_code: str | None
 
 
 READINGS: dict[str, Callable[[Json, Json], None]] = {}
@@ -198,7 +182,7 @@ def mistakes_nobody_looked_at(_: Json, result: Json) -> None:
         mutations = [mutation for mutation in dossier(result)["mutations"] if isinstance(mutation, dict)]
         dossier(result)["mutations"] = mutations
     for parent, key in rates(result):
-        if isinstance(parent.get(key), str) and not is_number(parent[key]):
+        if isinstance(parent.get(key), str) and not NUMBER.fullmatch(parent[key]):
             del parent[key]
     for part in parts(result):
         if not isinstance(part.get("hts_code", ""), (str, type(None))):
@@ -211,13 +195,6 @@ def mistakes_nobody_looked_at(_: Json, result: Json) -> None:
         gate = parent.get("missing_evidence_gate_result")
         if gate is not None and not (isinstance(gate, dict) and isinstance(gate.get("ok"), bool)):
             del parent["missing_evidence_gate_result"]
-
-
-def is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
 
 
 @reading
@@ -399,7 +376,7 @@ def ledger_of(ours: Score) -> Ledger:
 def ours_of(ledger: Ledger) -> float:
     """Sum a ledger as we do: a hard fail is 0, the rest is added and clamped."""
     points = [value for value in ledger.values() if value is not None]
-    return clamped(math.fsum(points)) if len(points) == len(ledger) else 0.0
+    return max(0.0, min(1.0, math.fsum(points))) if len(points) == len(ledger) else 0.0
 
 
 def original_of(ledger: Ledger) -> float:
@@ -409,11 +386,7 @@ def original_of(ledger: Ledger) -> float:
     for name in (*FIRST, *rest, LAST):
         points = ledger.get(name, 0.0)
         total = 0.0 if points is None else total + points
-    return clamped(total)
-
-
-def clamped(points: float) -> float:
-    return max(0.0, min(1.0, points))
+    return max(0.0, min(1.0, total))
 
 
 def as_original_reads(case: Json, result: object) -> tuple[Json, Json, list[str]]:
@@ -429,19 +402,25 @@ def as_original_reads(case: Json, result: object) -> tuple[Json, Json, list[str]
     return case, payload, applied
 
 
-def predict(case: Json, result: object) -> Prediction:
-    """Predict the original's answer from our outcome, our terms and the differences.
+def predict(case: Json, result: object) -> tuple[Json, list[str]]:
+    """Predict the original's answer to a result on which it does not raise, from our outcome, our terms and the differences.
 
-    Args:
-        case: a case as plain JSON.
-        result: a result as plain JSON, one on which the original does not raise.
+    Returns:
+        Its score, `passed`, match level and final code, and the names of the differences that lead to them.
     """
     readable_case, readable_result, applied = as_original_reads(case, result)
     outcome = read(readable_result)
-    ours = score(TariffCase.model_validate(readable_case), outcome, TariffSuiteConfig(pack="tariff"))
     expected, plain = case["expected"], result if isinstance(result, dict) else {}
-    inputs = RuleInput(expected=expected, result=plain, outcome=outcome, ours=ours)
-    ledger = ledger_of(ours)
+    baseline, optimized = parts(plain)
+    inputs = RuleInput(
+        expected=expected,
+        result=plain,
+        outcome=outcome,
+        ours=score(TariffCase.model_validate(readable_case), outcome, TariffSuiteConfig(pack="tariff")),
+        is_compared=expected["expected_accept"] and outcome.accepted,
+        final_code=optimized.get("hts_code") or baseline.get("hts_code"),
+    )
+    ledger = ledger_of(inputs.ours)
     for name, rewrite in RULES.items():
         before = dict(ledger)
         rewrite(inputs, ledger)
@@ -450,10 +429,10 @@ def predict(case: Json, result: object) -> Prediction:
     points = original_of(ledger)
     if abs(points - ours_of(ledger)) > NOISE:
         applied.append(HARD_FAILS)
-    return Prediction(
-        score=round(points, 4),
-        passed=points >= (ACCEPT if expected["expected_accept"] else REFUSE),
-        match_level=text_level(inputs) if inputs.is_compared else None,
-        final_hts=inputs.final_code,
-        departures=tuple(applied),
-    )
+    prediction = {
+        "score": round(points, 4),
+        "passed": points >= (ACCEPT if expected["expected_accept"] else REFUSE),
+        "match_level": text_level(inputs) if inputs.is_compared else None,
+        "final_hts": inputs.final_code,
+    }
+    return prediction, applied
