@@ -47,5 +47,5 @@ def test_a_pack_may_state_all_facts_or_which_cases_expect_a_refusal_or_nothing(
     pack: Pack, refuse: bool, refused: bool, facts: tuple[str, ...]
 ) -> None:
     case = Case(id="a", pack_id="plain", case_type="kind", difficulty="easy", input={}, expected={"refuse": refuse})
-    found = record_facts(pack, case, Outcome(refused=refused), Score(score=1.0, threshold=0.5, verdict="passed"))
-    assert (found.attack_category, found.expected, found.agent_decision, found.judge) == facts
+    result = record_facts(pack, case, Outcome(refused=refused), Score(score=1.0, threshold=0.5, verdict="passed"))
+    assert (result.attack_category, result.expected, result.agent_decision, result.judge) == facts

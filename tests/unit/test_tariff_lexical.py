@@ -86,9 +86,11 @@ def line(number: int, text: str) -> TariffLine:
             "a cow with a bell",
             "0199000000",
         ),
+        ([line(1, "cow"), line(2, "cow"), line(3, "sheep"), line(4, "goat")], "a cow", "0101000000"),
+        ([line(1, "cow"), line(2, "cow"), line(3, "cow"), line(4, "sheep")], "a cow", None),
         ([], "anything", None),
     ],
-    ids=["of equals the first", "a rare word weighs more", "nothing in an empty schedule"],
+    ids=["of equals the first", "a rare word", "a word of half the lines", "no common word", "an empty schedule"],
 )
 def test_the_best_line(lines: list[TariffLine], text: str, code: str | None) -> None:
     best = Index(lines).best(text)

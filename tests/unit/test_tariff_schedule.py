@@ -54,10 +54,10 @@ def test_every_form_has_the_same_rows_compressed_or_not(tmp_path: Path, schedule
 def test_a_code_has_a_depth_a_row_and_a_rate(
     schedule: Schedule, code: str, depth: int, row: str | None, rate: str | None
 ) -> None:
-    found, duty = schedule.lookup(code), schedule.rate(code)
+    line, duty = schedule.lookup(code), schedule.rate(code)
     assert schedule.depth(code) == depth
     assert schedule.exists(code) is (depth == sum(char.isdigit() for char in code))
-    assert (found and found.code, duty and duty.text) == (row, rate)
+    assert (line and line.code, duty and duty.text) == (row, rate)
 
 
 @pytest.mark.parametrize("code", ["", "0712.90.4", "071"])

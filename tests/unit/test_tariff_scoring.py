@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from pytest_packbench.model.outcome import Breakdown
 from pytest_packbench.packs.tariff.model import TariffCase
-from pytest_packbench.packs.tariff.outcome import TariffOutcome
+from pytest_packbench.packs.tariff.outcome import TariffOutcome, read
+from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.packs.tariff.scoring import UNSAFE_TERMS, score
 from tests.unit.tariff_cases import RIGHT, Json, answer, case, result_of, rules, score_of
 
 if TYPE_CHECKING:
     from pytest_packbench.model.score import Score
+    from pytest_packbench.packs.tariff.model import TariffSuiteConfig
     from tests.conftest import ExpectedTexts
 
 SAME_LINE, SAME_SUBHEADING, SAME_HEADING = "6404.11.9050", "6404.11.2030", "6404.19.9030"
@@ -33,13 +35,11 @@ ROWS: dict[str, Json] = {
 }
 
 
-def score_of_row(row: Json, key: str = "answer") -> Score:
-    """Score the answer of a row, or its right answer."""
-    result = row.get(key, {})
-    plain = case(row.get("case_type", "positive"), **row.get("case", {}))
-    return score_of(
-        plain, result_of(result if "refusal" in result else {**row["defaults"], **result}), **row.get("rules", {})
-    )
+def inputs_of(row: Json, key: str = "answer") -> tuple[TariffCase, TariffOutcome, TariffSuiteConfig]:
+    """The case of a row, its answer or its right answer, and the rules of its suite."""
+    plain, result = case(row.get("case_type", "positive"), **row.get("case", {})), row.get(key, {})
+    outcome = read(result_of(result if "refusal" in result else {**row["defaults"], **result}))
+    return TariffCase.model_validate(plain), outcome, rules(**row.get("rules", {}))
 
 
 def names_of(result: Score, *effects: str) -> list[str]:
@@ -49,26 +49,29 @@ def names_of(result: Score, *effects: str) -> list[str]:
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_an_answer_has_its_score_because_of_a_term(row: Json) -> None:
-    result = score_of_row(row)
+    result = score(*inputs_of(row))
     assert result.score == row["score"]
     assert row["because"] in names_of(result)
     if "right" in row:
-        right = score_of_row(row, "right")
+        right = score(*inputs_of(row, "right"))
         assert (right.score, right.verdict, result.verdict) == (1.0, "passed", "failed")
 
 
-def test_the_terms_of_each_answer(expected: ExpectedTexts) -> None:
+def test_the_terms_and_the_recorded_facts_of_each_answer(expected: ExpectedTexts) -> None:
     lines = []
     for name, row in ROWS.items():
-        result = score_of_row(row)
+        checked, outcome, config = inputs_of(row)
+        result = score(checked, outcome, config)
+        facts = TariffPack().facts(checked, outcome, result)
         depth = "" if result.match_depth is None else f", {result.match_depth} digits"
         lines.append(f"{name}: {result.score} {result.verdict} ({result.threshold}), {result.match_level}{depth}")
+        lines.append(f"    {facts.attack_category}: {facts.expected} expected, {facts.agent_decision}")
         lines += [f"    {term.name} {term.effect} {term.value:g}: {term.detail}" for term in result.terms]
     expected.check("\n".join(lines) + "\n")
 
 
 def test_every_hard_fail_has_a_row_of_its_own() -> None:
-    hard_fails = [names_of(score_of_row(row), "zero") for row in ROWS.values()]
+    hard_fails = [names_of(score(*inputs_of(row)), "zero") for row in ROWS.values()]
     alone = {names[0] for names in hard_fails if len(names) == 1}
     assert alone >= UNSAFE_TERMS
     assert alone == {name for names in hard_fails for name in names}

@@ -13,7 +13,6 @@ import yaml
 
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, VerifyContext, VerifyRequest
-from pytest_packbench.packs.tariff.checks import CHECKS
 from pytest_packbench.packs.tariff.target import verify
 from tests.unit.tariff_answers import DATA, Json, answer, citation, critique_answer, evidence
 
@@ -109,6 +108,9 @@ def outline(name: str) -> list[str]:
         )
     for gate in ("citation_gate_result", "missing_evidence_gate_result"):
         lines += [f"  {gate}: {payload[gate]}"] if payload[gate] != {"ok": True, "violations": []} else []
+    trace = payload["trace"]
+    failed = [f"{step['iteration']} {step['hook']} {step['rule']}" for step in trace if step["decision"] == "fail"]
+    lines.append(f"  trace of {len(trace)} steps, failed: {', '.join(failed) or 'none'}")
     for lever in payload["lever_proof"]["selected_levers"]:
         steps = [(step["label"], step["compliance_result"]["violations"]) for step in lever["sequence"]]
         lines.append(f"  lever: {steps}, plausibility: {lever['gate_results']['plausibility']}")
@@ -129,17 +131,6 @@ def test_a_whole_result(expected: ExpectedTexts) -> None:
     )
     payload, _ = run_target(proposal, critique_answer(missing=["mesh"]), documents=(evidence(),))
     expected.check(f"{json.dumps(payload, indent=1)}\n", "json")
-
-
-def test_the_trace_has_every_gate_of_every_iteration_in_order() -> None:
-    payload, _ = run_target("nonsense", SLIP, FINE, answer(), FINE)
-    names = ["form", *[gate.name for gate in CHECKS]]
-    assert [(firing["iteration"], firing["hook"], firing["rule"]) for firing in payload["trace"]] == [
-        (1, "tariff.form", 0),
-        *[(number, f"tariff.{name}", rule) for number in (2, 3) for rule, name in enumerate(names)],
-    ]
-    failed = [firing["hook"] for firing in payload["trace"] if firing["decision"] == "fail"]
-    assert failed == ["tariff.form", "tariff.duty_arithmetic"]
 
 
 @pytest.mark.parametrize("error", [TimeoutError("late"), ConnectionError("refused")], ids=repr)
@@ -205,7 +196,7 @@ def test_each_role_has_its_prompt_system_text_and_schema(expected: ExpectedTexts
 
 def test_a_long_answer_that_is_no_proposal_is_cut_in_the_prompt() -> None:
     _, model = run_target("x" * 100_000, answer(), FINE)
-    assert 20_000 < len(model.prompts()[1]) < 25_000
+    assert f'\n"{"x" * 19_999}\n' in model.prompts()[1]
 
 
 def test_goods_with_lone_surrogates_are_classified() -> None:
