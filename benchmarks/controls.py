@@ -19,9 +19,10 @@ def main() -> int:
     """Run every control and print the result."""
     sys.path.insert(0, str(HOME))
     from tests.controls import changed_inputs, wrong_answers, wrong_proposals
+    from tests.controls.right_answers import right_answers
     from tests.controls.test_tariff_gold import counts
 
-    with wrong_answers.right_answers(HOME / "storage" / "benchmarks" / "tariff") as answers:
+    with right_answers(HOME / "storage" / "benchmarks" / "tariff") as answers:
         tables = [("wrong answer", [wrong_answers.run_controls(kind, answers) for kind in wrong_answers.WRONG_ANSWERS])]
         tables.append(
             ("flawed proposal", [wrong_proposals.run_controls(flaw, answers) for flaw in wrong_proposals.FLAWS])

@@ -1,15 +1,13 @@
-"""A copy of the tariff suite that a test may run and spoil, and texts that are compared with files."""
+"""A copy of the tariff suite for a test to run and to change, and texts that are compared with files."""
 
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,9 +17,6 @@ import pytest_packbench.pytest_plugin.session
 import pytest_packbench.pytest_plugin.xdist_worker
 import pytest_packbench.reports.document
 import pytest_packbench.reports.markdown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 UPDATE = "PACKBENCH_UPDATE_GOLDEN"
 SUITE = Path(__file__).parents[1] / "storage" / "benchmarks" / "tariff"
@@ -42,24 +37,8 @@ class Copy:
     def cases(self) -> list[Path]:
         return sorted(self.folder.glob("cases/*/*.json"))
 
-    def change(self, path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-        data = json.loads(path.read_text("utf-8"))
-        change(data)
-        path.write_text(json.dumps(data), encoding="utf-8")
-
     def run(self, *arguments: str) -> pytest.RunResult:
         return self.pytester.runpytest("--packbench-suite=tariff", *arguments)
-
-    def _lines(self, name: str) -> list[dict[str, Any]]:
-        (folder,) = (self.pytester.path / "reports" / "benchmarks" / "tariff").glob("*/")
-        path = folder / name
-        return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
-
-    def scores(self) -> dict[str, float]:
-        return {line["packbench"]["case_id"]: line["packbench"]["score"] for line in self._lines("records.jsonl")}
-
-    def errors(self) -> list[dict[str, Any]]:
-        return self._lines("errors.jsonl")
 
 
 @pytest.fixture
@@ -69,9 +48,9 @@ def copy(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Copy:
         monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "240")
     pytester.makeini("[pytest]\n")
-    found = Copy(pytester)
-    shutil.copytree(SUITE, found.folder)
-    return found
+    suite = Copy(pytester)
+    shutil.copytree(SUITE, suite.folder)
+    return suite
 
 
 class ExpectedTexts:

@@ -9,128 +9,93 @@ from typing import TYPE_CHECKING
 from pytest_packbench.cases.load import check_case
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.packs.tariff.model import TariffCase
-from tests.controls.wrong_answers import ControlSummary
+from tests.controls.right_answers import summary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from pytest_packbench.engine.attempt import Attempt
-    from tests.controls.wrong_answers import Json, RightAnswer, SuiteAnswers
+    from tests.controls.right_answers import ControlSummary, Json, RightAnswer
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Change:
     """A change of a case's input or of its cassette.
 
     Attributes:
         name: a short description.
+        part: `input` or `cassette`.
         kind: the required kind of error.
         change: returns the changed part, from the case's original and the next case's; None if it doesn't apply.
-        part: the part that is changed.
     """
 
     name: str
+    part: str
     kind: str
     change: Callable[[Json, Json], Json | None]
-    part: str = "input"
 
 
-def run_controls(change: Change, answers: SuiteAnswers, folder: Path) -> ControlSummary:
+def run_controls(change: Change, answers: Sequence[RightAnswer], folder: Path) -> ControlSummary:
     """Run every case with the change; `folder` is for changed cassettes."""
-    total, missed = 0, []
-    for right, other in zip(answers.right_answers, (*answers.right_answers[1:], answers.right_answers[0]), strict=True):
-        run = _with_input if change.part == "input" else _with_cassette
-        outcome = run(change, answers, right, other, folder)
-        if outcome is None:
-            continue
-        total += 1
-        if outcome.failure is None or outcome.failure.kind != change.kind or outcome.score is not None:
-            missed.append(f"{right.case.id}: {outcome.failure or outcome.score}")
-    return ControlSummary(
-        name=change.name, requirement=f"error {change.kind}", total=total, cases=total, missed=tuple(missed)
-    )
+    return summary(change.name, f"error {change.kind}", _controls(change, answers, folder))
 
 
-def _with_input(
-    change: Change, answers: SuiteAnswers, right: RightAnswer, other: RightAnswer, _: Path
-) -> Attempt | None:
+def _controls(change: Change, answers: Sequence[RightAnswer], folder: Path) -> Iterator[tuple[RightAnswer, str]]:
+    run = _with_input if change.part == "input" else _with_cassette
+    for right, other in zip(answers, (*answers[1:], answers[0]), strict=True):
+        outcome = run(change, right, other, folder)
+        if outcome is not None:
+            kind = outcome.failure.kind if outcome.failure else ""
+            caught = kind == change.kind and outcome.score is None
+            yield right, "" if caught else f"{outcome.failure or outcome.score}"
+
+
+def _with_input(change: Change, right: RightAnswer, other: RightAnswer, _: Path) -> Attempt | None:
     case, next_case = (json.loads(answer.path.read_bytes()) for answer in (right, other))
     changed = change.change(case["input"], next_case["input"])
     if changed is None:
         return None
     loaded = check_case({**case, "input": changed}, TariffCase, source=right.path.name, stem=None, pack="tariff")
-    return attempt(answers.context, loaded)
+    return attempt(right.context, loaded)
 
 
-def _with_cassette(
-    change: Change, answers: SuiteAnswers, right: RightAnswer, other: RightAnswer, folder: Path
-) -> Attempt | None:
-    suite = answers.context.suite
-    cassette, next_cassette = (
-        json.loads(suite.cassette_path(answer.case.id).read_bytes()) for answer in (right, other)
-    )
-    changed = change.change(cassette, next_cassette)
-    if changed is None:
-        return None
+def _with_cassette(change: Change, right: RightAnswer, other: RightAnswer, folder: Path) -> Attempt | None:
+    suite = right.context.suite
+    cassettes = (json.loads(suite.cassette_path(answer.case.id).read_bytes()) for answer in (right, other))
     copy = replace(suite, path=folder)
     path = copy.cassette_path(right.case.id)
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(changed), encoding="utf-8")
-    return attempt(replace(answers.context, suite=copy), right.loaded)
+    path.write_text(json.dumps(change.change(*cassettes)), encoding="utf-8")
+    return attempt(replace(right.context, suite=copy), right.loaded)
 
 
-def blanked(original: Json, _: Json) -> Json:
-    return {**original, "input": ""}
+def first_half(text: str) -> str:
+    words = text.split()
+    return " ".join(words[: len(words) // 2])
 
 
-def halved(original: Json, _: Json) -> Json:
-    words = original["input"].split()
-    return {**original, "input": " ".join(words[: len(words) // 2])}
-
-
-def one_word_shorter(original: Json, _: Json) -> Json:
-    return {**original, "input": original["input"].rsplit(maxsplit=1)[0]}
-
-
-def swapped_text(original: Json, other: Json) -> Json:
-    return {**original, "input": other["input"]}
-
-
-def no_evidence(original: Json, _: Json) -> Json | None:
-    return {**original, "evidence": []} if original.get("evidence") else None
-
-
-def replaced(_: Json, other: Json) -> Json:
-    return other
-
-
-def replaced_under_same_id(original: Json, other: Json) -> Json:
-    return {**other, "case_id": original["case_id"]}
-
-
-def one_call_less(original: Json, _: Json) -> Json:
-    return {**original, "exchanges": original["exchanges"][:-1]}
-
-
-def one_call_more(original: Json, _: Json) -> Json:
-    return {**original, "exchanges": [*original["exchanges"], original["exchanges"][-1]]}
-
-
-CHANGES = (
-    Change(name="input blanked", kind="cassette_outdated", change=blanked),
-    Change(name="input cut to half", kind="cassette_outdated", change=halved),
-    Change(name="input one word shorter", kind="cassette_outdated", change=one_word_shorter),
-    Change(name="another case's text", kind="cassette_outdated", change=swapped_text),
-    Change(name="another case's whole input", kind="cassette_outdated", change=replaced),
-    Change(name="evidence removed", kind="cassette_outdated", change=no_evidence),
-    Change(name="another case's cassette", kind="cassette_unreadable", change=replaced, part="cassette"),
-    Change(
-        name="another case's cassette under this case's id",
-        kind="cassette_outdated",
-        change=replaced_under_same_id,
-        part="cassette",
+INPUTS: dict[str, Callable[[Json, Json], Json | None]] = {
+    "input blanked": lambda own, _: {**own, "input": ""},
+    "input cut to half": lambda own, _: {**own, "input": first_half(own["input"])},
+    "input one word shorter": lambda own, _: {**own, "input": own["input"].rsplit(maxsplit=1)[0]},
+    "another case's text": lambda own, other: {**own, "input": other["input"]},
+    "another case's whole input": lambda _, other: other,
+    "evidence removed": lambda own, _: {**own, "evidence": []} if own.get("evidence") else None,
+}
+CASSETTES: dict[str, tuple[str, Callable[[Json, Json], Json]]] = {
+    "another case's cassette": ("unreadable", lambda _, other: other),
+    "another case's cassette under this case's id": (
+        "outdated",
+        lambda own, other: {**other, "case_id": own["case_id"]},
     ),
-    Change(name="cassette one call shorter", kind="cassette_mismatch", change=one_call_less, part="cassette"),
-    Change(name="cassette one call longer", kind="cassette_mismatch", change=one_call_more, part="cassette"),
+    "cassette one call shorter": ("mismatch", lambda own, _: {**own, "exchanges": own["exchanges"][:-1]}),
+    "cassette one call longer": (
+        "mismatch",
+        lambda own, _: {**own, "exchanges": [*own["exchanges"], own["exchanges"][-1]]},
+    ),
+}
+CHANGES = (
+    *(Change(name, "input", "cassette_outdated", change) for name, change in INPUTS.items()),
+    *(Change(name, "cassette", f"cassette_{kind}", change) for name, (kind, change) in CASSETTES.items()),
 )

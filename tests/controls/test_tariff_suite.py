@@ -1,60 +1,54 @@
-"""The tariff suite can fail: a wrong expectation fails only its own case, and a changed input is an error."""
+"""The tariff suite can fail, case by case, and lint finds nothing in it."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from pytest_packbench.api import load_suite
+from pytest_packbench.cases.lint import lint
+from pytest_packbench.packs.tariff.pack import TariffPack
+from pytest_packbench.testing import run_suite
+from tests.conftest import SUITE
 
+if TYPE_CHECKING:
     from tests.conftest import Copy
 
-
-def first_positive_case(copy: Copy) -> Path:
-    return next(path for path in copy.cases() if json.loads(path.read_text("utf-8"))["case_type"] == "positive")
+SCHEDULE = Path(__file__).parents[2].parent / "shared" / "data" / "tariff" / "hts_2026_rev10.tsv.gz"
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["plain", "xdist"])
-def test_a_wrong_chapter_fails_only_that_case(copy: Copy, workers: tuple[str, ...]) -> None:
-    changed = first_positive_case(copy)
-    copy.change(changed, lambda case: case["expected"].update(preferred_hts=["0101.21.0010"], allowed_hts=[]))
-    result = copy.run(*workers)
-    result.assert_outcomes(failed=1, passed=len(copy.cases()) - 1)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    scores = copy.scores()
-    assert scores.pop(changed.stem) < 0.4
-    assert min(scores.values()) >= 0.8
-    result.stdout.fnmatch_lines(["*tariff: FAILED*", f"FAILED *{changed.stem}*score 0.00 < 0.80 (no_match)*"])
+def test_only_the_cases_with_wrong_expectations_fail_and_swapped_cassettes_are_errors(copy: Copy) -> None:
+    paths = {path.stem: path for path in copy.cases()}
+    wrong, forbidden, *_ = sorted(copy.folder.glob("cases/positive/*.json"))
+    for path in (wrong, forbidden):
+        case = json.loads(path.read_text("utf-8"))
+        preferred = case["expected"]["preferred_hts"]
+        changes = {"must_not_hts": [preferred[0][:7]]} if path == forbidden else {"preferred_hts": ["0101.21.0010"]}
+        case["expected"] |= {"allowed_hts": [], **changes}
+        path.write_text(json.dumps(case), encoding="utf-8")
+    swapped = [name for name in paths if name not in {wrong.stem, forbidden.stem}][:2]
+    left, right = (copy.folder / "fixtures" / f"{name}.json" for name in swapped)
+    cassettes = left.read_bytes(), right.read_bytes()
+    right.write_bytes(cassettes[0])
+    left.write_bytes(cassettes[1])
+    run = run_suite(copy.pytester, "tariff")
+    assert run.verdicts == dict.fromkeys(paths, "passed") | {
+        **dict.fromkeys((wrong.stem, forbidden.stem), "failed"),
+        **dict.fromkeys(swapped, "error"),
+    }
+    low = {name: score for name, score in run.scores.items() if score < 0.8}
+    assert low == {wrong.stem: 0.0, forbidden.stem: 0.0}
+    assert run.exit_code == pytest.ExitCode.TESTS_FAILED
+    assert run.pytest is not None
+    run.pytest.stdout.fnmatch_lines(["*tariff: FAILED*", f"FAILED *{wrong.stem}*score 0.00 < 0.80 (no_match)*"])
 
 
-def test_a_forbidden_code_scores_zero(copy: Copy) -> None:
-    changed = first_positive_case(copy)
-
-    def forbid(case: dict[str, Any]) -> None:
-        preferred = case["expected"]["preferred_hts"][0]
-        case["expected"].update(must_not_hts=[preferred[:7]])
-
-    copy.change(changed, forbid)
-    copy.run(f"{changed}").assert_outcomes(failed=1)
-    assert copy.scores() == {changed.stem: 0.0}
-
-
-def test_every_blanked_input_is_an_error(copy: Copy) -> None:
-    for path in copy.cases():
-        copy.change(path, lambda case: case["input"].update(input=""))
-    result = copy.run()
-    result.assert_outcomes(errors=len(copy.cases()))
-    assert {line["kind"] for line in copy.errors()} == {"cassette_outdated"}
-    assert copy.scores() == {}
-
-
-def test_swapped_cassettes_are_errors(copy: Copy) -> None:
-    left, right = (copy.folder / "fixtures" / f"{path.stem}.json" for path in copy.cases()[:2])
-    left_bytes, right_bytes = left.read_bytes(), right.read_bytes()
-    left.write_bytes(right_bytes)
-    right.write_bytes(left_bytes)
-    result = copy.run()
-    result.assert_outcomes(errors=2, passed=len(copy.cases()) - 2)
+@pytest.mark.parametrize("schedule", [None, SCHEDULE], ids=["suite", "suite and schedule"])
+def test_lint_finds_nothing(schedule: Path | None) -> None:
+    if schedule is not None and not schedule.is_file():
+        pytest.skip("the tariff schedule of ../shared is not here")
+    options = {} if schedule is None else {"hts": schedule}
+    assert list(map(str, lint(load_suite(SUITE), TariffPack(), options))) == []

@@ -1,8 +1,8 @@
-"""The named departures from the original tariff scorer; applied to our terms they predict its score.
+"""The named differences from the original tariff scorer; applied to our terms they predict its score.
 
-A reading is a value that the original coerces and that our reader or schema refuses or reads differently: it rewrites case
-and result into the original's view of them. A rule is something that the original scores differently: it rewrites our
-terms. `docs/scoring-departures.md` explains the reasons.
+A reading is a value that the original converts and that we reject or read differently: it rewrites case and result into the
+original's view of them. A rule is something that the original scores differently: it rewrites our terms.
+`docs/scoring-departures.md` has the reasons.
 """
 
 from __future__ import annotations
@@ -46,93 +46,72 @@ CODES = ("preferred_hts", "allowed_hts", "must_not_hts")
 # any other term comes between these and the bonus, in any order
 FIRST = ("match", "forbidden_code", "no_savings_violation", "gri_sequence", "citations_invalid", "duty_delta")
 LAST = "process_bonus"
+NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
+MISMATCH = "refusal_category_mismatch"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RuleInput:
-    """The input of the rules: case and result as they are, and our outcome and score of them after the readings."""
+    """The input of the rules: expectations and result as they are, and our outcome and score of them after the readings.
+
+    `is_compared` is true if an answer is expected and given, so that codes, duties and levers count.
+    """
 
     expected: Json
-    payload: Json
+    result: Json
     outcome: TariffOutcome
     ours: Score
-
-    @property
-    def is_compared(self) -> bool:
-        """Whether an answer is expected and given, so that codes, duties and levers count."""
-        return bool(self.expected["expected_accept"]) and self.outcome.accepted
-
-    @property
-    def dossier(self) -> Json:
-        return field(self.payload, "tariff_dossier") or {}
-
-    @property
-    def last(self) -> Json:
-        return last_iteration(self.payload) or {}
-
-    @property
-    def final_code(self) -> str | None:
-        parts = (self.dossier.get("optimized") or {}, self.dossier.get("baseline") or {})
-        code: str | None = parts[0].get("hts_code") or parts[1].get("hts_code")
-        return code
+    is_compared: bool
+    final_code: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Prediction:
-    """The predicted answer of the original, and the departures that lead to it."""
-
-    score: float
-    passed: bool
-    match_level: str | None
-    final_hts: str | None
-    departures: tuple[str, ...]
+READINGS: dict[str, Callable[[Json, Json], None]] = {}
+RULES: dict[str, Callable[[RuleInput, Ledger], None]] = {}
 
 
-@dataclass(frozen=True)
-class Departure:
-    """A named difference with its reason in one line."""
-
-    name: str
-    why: str
+def reading(rewrite: Callable[[Json, Json], None]) -> None:
+    READINGS[rewrite.__name__] = rewrite
 
 
-READINGS: dict[Departure, Callable[[Json, Json], None]] = {}
-RULES: dict[Departure, Callable[[RuleInput, Ledger], Ledger]] = {}
+def rule(rewrite: Callable[[RuleInput, Ledger], None]) -> None:
+    RULES[rewrite.__name__] = rewrite
 
 
-def reading(why: str) -> Callable[[Callable[[Json, Json], None]], Callable[[Json, Json], None]]:
-    def register(rewrite: Callable[[Json, Json], None]) -> Callable[[Json, Json], None]:
-        READINGS[Departure(rewrite.__name__, why)] = rewrite
-        return rewrite
-
-    return register
-
-
-def rule(why: str) -> Callable[[Callable[[RuleInput, Ledger], Ledger]], Callable[[RuleInput, Ledger], Ledger]]:
-    def register(rewrite: Callable[[RuleInput, Ledger], Ledger]) -> Callable[[RuleInput, Ledger], Ledger]:
-        RULES[Departure(rewrite.__name__, why)] = rewrite
-        return rewrite
-
-    return register
-
-
-def field(payload: Json, key: str) -> Any:
+def field(result: Json, key: str) -> Any:
     """Return a field from the top of a result or, if it is false there, from `proof`."""
-    return payload.get(key) or (payload.get("proof") or {}).get(key)
+    return result.get(key) or (result.get("proof") or {}).get(key)
 
 
-def last_iteration(payload: Json) -> Any:
-    iterations = field(payload, "iterations")
+def dossier(result: Json) -> Json:
+    return field(result, "tariff_dossier") or {}
+
+
+def parts(result: Json) -> tuple[Json, Json]:
+    """Return baseline and optimised part, empty objects if they are missing."""
+    return dossier(result).get("baseline") or {}, dossier(result).get("optimized") or {}
+
+
+def last_iteration(result: Json) -> Any:
+    iterations = field(result, "iterations")
     return iterations[-1] if iterations else None
 
 
-def gate_result_parents(payload: Json) -> list[Json]:
+def gate_parents(result: Json) -> list[Json]:
     """Return the objects that may contain a gate result, in the original's order."""
-    parents = (payload, payload.get("proof"), last_iteration(payload))
+    parents = (result, result.get("proof"), last_iteration(result))
     return [parent for parent in parents if isinstance(parent, dict)]
 
 
-@reading("a code under two digits names no chapter, so nothing can be compared with it")
+def rates(result: Json) -> Iterator[tuple[Json, str]]:
+    """Yield every rate of duty in a result, as an object and its key."""
+    for part in parts(result):
+        yield part, "duty_rate_pct"
+        yield part.get("duty_breakdown") or {}, "total_rate_pct"
+    for mutation in dossier(result).get("mutations") or []:
+        yield mutation, "expected_duty_rate_pct"
+
+
+@reading
 def short_codes(case: Json, _: Json) -> None:
     expected = case["expected"]
     for key in CODES:
@@ -140,14 +119,14 @@ def short_codes(case: Json, _: Json) -> None:
             expected[key] = [code for code in expected[key] if chapter(code) is not None]
 
 
-@reading("an iteration that says nothing is a broken result, no missing one")
+@reading
 def empty_iteration(_: Json, result: Json) -> None:
     if field(result, "iterations") and not last_iteration(result):
-        for parent in gate_result_parents(result):
+        for parent in gate_parents(result):
             parent.pop("iterations", None)
 
 
-@reading("a dead pipeline has refused nothing")
+@reading
 def silence_is_a_refusal(_: Json, result: Json) -> None:
     last = last_iteration(result)
     if last is not None and last.get("accepted") is None:
@@ -156,125 +135,105 @@ def silence_is_a_refusal(_: Json, result: Json) -> None:
         result["status"] = "failed"
 
 
-@reading("a status in another spelling is another program's word")
+@reading
 def unknown_status_is_a_refusal(_: Json, result: Json) -> None:
     if last_iteration(result) is None and result.get("status") not in {None, "verified"}:
         result["status"] = "failed"
 
 
-@reading("only true and false are verdicts; 1, 0 and text are mistakes of the target")
+@reading
 def truth_of_anything(_: Json, result: Json) -> None:
-    last = last_iteration(result)
-    if last is not None and last.get("accepted") is not None:
-        last["accepted"] = bool(last["accepted"])
-    trace = (field(result, "tariff_dossier") or {}).get("gri_trace") or {}
-    if trace.get("sequence_ok") is not None:
-        trace["sequence_ok"] = bool(trace["sequence_ok"])
-    for parent in gate_result_parents(result):
+    trace = dossier(result).get("gri_trace") or {}
+    for parent, key in ((last_iteration(result) or {}, "accepted"), (trace, "sequence_ok")):
+        if parent.get(key) is not None:
+            parent[key] = bool(parent[key])
+    for parent in gate_parents(result):
         gate = parent.get("citation_gate_result")
         if gate and isinstance(gate, dict):
             gate["ok"] = bool(gate.get("ok"))
 
 
-@reading("a gate that ran and says nothing did not pass; the original fails open")
+@reading
 def empty_gate_is_no_gate(_: Json, result: Json) -> None:
-    for parent in gate_result_parents(result):
+    for parent in gate_parents(result):
         if parent.get("citation_gate_result") == {}:
             del parent["citation_gate_result"]
 
 
-@reading("reasons are a list; a word would count as its letters")
+@reading
 def letters_of_a_word(_: Json, result: Json) -> None:
-    last = last_iteration(result)
-    if last is not None and isinstance(last.get("rejected_because"), str):
+    last = last_iteration(result) or {}
+    if isinstance(last.get("rejected_because"), str):
         last["rejected_because"] = list(last["rejected_because"])
 
 
-@reading("a model that could not be reached is an infrastructure failure, never a refusal")
+@reading
 def unreachable_model_is_out_of_scope(_: Json, result: Json) -> None:
     last = last_iteration(result)
     if last is not None and not last.get("accepted"):
-        reasons = last.get("rejected_because") or []
         # another reason of the same category
-        last["rejected_because"] = [
-            "illegal_evasion_suggestion" if reason == "llm_unavailable" else reason for reason in reasons
-        ]
+        other = {"llm_unavailable": "illegal_evasion_suggestion"}
+        last["rejected_because"] = [other.get(reason, reason) for reason in last.get("rejected_because") or []]
 
 
-@reading("a mistake is one wherever it stands, not only where a rule happens to look")
+@reading
 def mistakes_nobody_looked_at(_: Json, result: Json) -> None:
-    dossier = field(result, "tariff_dossier") or {}
-    if dossier.get("mutations"):
-        dossier["mutations"] = [mutation for mutation in dossier["mutations"] if isinstance(mutation, dict)]
+    if dossier(result).get("mutations"):
+        mutations = [mutation for mutation in dossier(result)["mutations"] if isinstance(mutation, dict)]
+        dossier(result)["mutations"] = mutations
     for parent, key in rates(result):
-        if isinstance(parent.get(key), str) and not is_number(parent[key]):
+        if isinstance(parent.get(key), str) and not NUMBER.fullmatch(parent[key]):
             del parent[key]
-    for part in (dossier.get("baseline") or {}, dossier.get("optimized") or {}):
+    for part in parts(result):
         if not isinstance(part.get("hts_code", ""), (str, type(None))):
             del part["hts_code"]
     for lever in (field(result, "lever_proof") or {}).get("selected_levers") or []:
         checks = lever.get("gate_results") or {}
         if not isinstance(checks.get("plausibility", []), (list, dict, type(None))):
             checks["plausibility"] = []
-    for parent in gate_result_parents(result):
+    for parent in gate_parents(result):
         gate = parent.get("missing_evidence_gate_result")
         if gate is not None and not (isinstance(gate, dict) and isinstance(gate.get("ok"), bool)):
             del parent["missing_evidence_gate_result"]
 
 
-def is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
-
-
-@reading("a rate is a number; text that looks like one is a mistake of the target")
+@reading
 def numbers_from_text(_: Json, result: Json) -> None:
     for parent, key in rates(result):
         if isinstance(parent.get(key), (str, bool)):
             parent[key] = float(parent[key])
 
 
-@reading("an amount of savings is a number; what its text means is settled by `savings_by_words`")
+@reading
 def amounts_from_text(_: Json, result: Json) -> None:
-    optimized = (field(result, "tariff_dossier") or {}).get("optimized") or {}
+    _, optimized = parts(result)
     if isinstance(optimized.get("estimated_savings_per_unit"), (str, bool)):
         del optimized["estimated_savings_per_unit"]
 
 
-def rates(result: Json) -> Iterator[tuple[Json, str]]:
-    """Yield every rate of duty in a result, as an object and its key."""
-    dossier = field(result, "tariff_dossier") or {}
-    for part in (dossier.get("baseline") or {}, dossier.get("optimized") or {}):
-        yield part, "duty_rate_pct"
-        yield part.get("duty_breakdown") or {}, "total_rate_pct"
-    for mutation in dossier.get("mutations") or []:
-        yield mutation, "expected_duty_rate_pct"
+def set_term(ledger: Ledger, name: str, points: float | None, *, present: bool) -> None:
+    if present:
+        ledger[name] = points
+    else:
+        ledger.pop(name, None)
 
 
-@rule("spelling is not the answer; a shorter code that is wanted or forbidden speaks for its lines")
-def codes_as_text(inputs: RuleInput, ledger: Ledger) -> Ledger:
-    if not inputs.is_compared or not spelling_matters(inputs):
-        return ledger
-    level = text_level(inputs)
-    changed = {**ledger, "match": MATCH[level or "miss"]}
-    return {**changed, "forbidden_code": None} if level is None else without(changed, "forbidden_code")
+@rule
+def codes_as_text(inputs: RuleInput, ledger: Ledger) -> None:
+    if inputs.is_compared and spelling_matters(inputs):
+        level = text_level(inputs)
+        ledger["match"] = MATCH[level or "miss"]
+        set_term(ledger, "forbidden_code", None, present=level is None)
 
 
 def spelling_matters(inputs: RuleInput) -> bool:
     """Return whether a code is under an expected one of another spelling, or an expected one has no chapter."""
     code = inputs.final_code or ""
-    listed = [expected for key in CODES for expected in inputs.expected.get(key) or []]
     return any(
-        chapter(expected) is None
-        or (expected != code and re.sub(r"\D", "", code).startswith(re.sub(r"\D", "", expected)))
-        for expected in listed
+        chapter(expected) is None or (expected != code and digits(code).startswith(digits(expected)))
+        for key in CODES
+        for expected in inputs.expected.get(key) or []
     )
-
-
-def without(ledger: Ledger, *names: str) -> Ledger:
-    return {name: points for name, points in ledger.items() if name not in names}
 
 
 def text_level(inputs: RuleInput) -> str | None:
@@ -285,55 +244,48 @@ def text_level(inputs: RuleInput) -> str | None:
     for level in ("preferred", "allowed"):
         if code in (expected.get(f"{level}_hts") or []):
             return level
-    chapters = {chapter(preferred) for preferred in expected["preferred_hts"]}
-    return "chapter" if code and chapter(code) in chapters else "miss"
+    return "chapter" if code and chapter(code) in map(chapter, expected["preferred_hts"]) else "miss"
+
+
+def digits(code: str) -> str:
+    return re.sub(r"\D", "", code)
 
 
 def chapter(code: str) -> str | None:
     """Return the first two digits; None for a code without them, which is a chapter of its own here."""
-    plain = re.sub(r"\D", "", code)
-    return plain[:2] if len(plain) > 1 else None
+    return digits(code)[:2] if len(digits(code)) > 1 else None
 
 
-@rule("gates that ran decide, and only where the answer matches; reasons beside an accepted answer decide nothing")
-def bonus_by_reasons(inputs: RuleInput, ledger: Ledger) -> Ledger:
+@rule
+def bonus_by_reasons(inputs: RuleInput, ledger: Ledger) -> None:
     gates = [ok for ok in (inputs.outcome.citations_ok, inputs.outcome.evidence_ok) if ok is not None]
-    is_matched = inputs.ours.terms[0].name != "no_match"
-    has_bonus = is_matched and bool(gates) and all(gates)
+    has_bonus = inputs.ours.terms[0].name != "no_match" and bool(gates) and all(gates)
     original_has_bonus = not CRITICAL & set(inputs.outcome.reasons)
-    if not inputs.is_compared or has_bonus == original_has_bonus:
-        return ledger
-    return {**ledger, LAST: BONUS} if original_has_bonus else without(ledger, LAST)
+    if inputs.is_compared and has_bonus != original_has_bonus:
+        set_term(ledger, LAST, BONUS, present=original_has_bonus)
 
 
-@rule("levers, options and rates are counted; prose is neither asked for nor searched")
-def savings_by_words(inputs: RuleInput, ledger: Ledger) -> Ledger:
-    if not inputs.is_compared or not inputs.expected.get("no_savings_expected"):
-        return ledger
-    outcome, name = inputs.outcome, "no_savings_violation"
-    is_counted = bool(outcome.levers or outcome.what_ifs or outcome.savings_claims)
-    is_claimed = claims_savings(inputs.dossier)
-    if is_counted == is_claimed:
-        return ledger
-    return {**ledger, name: None} if is_claimed else without(ledger, name)
+@rule
+def savings_by_words(inputs: RuleInput, ledger: Ledger) -> None:
+    if inputs.is_compared and inputs.expected.get("no_savings_expected"):
+        counted = inputs.outcome.levers or inputs.outcome.what_ifs or inputs.outcome.savings_claims
+        claimed = claims_savings(inputs.result)
+        if bool(counted) != claimed:
+            set_term(ledger, "no_savings_violation", None, present=claimed)
 
 
-def claims_savings(dossier: Json) -> bool:
+def claims_savings(result: Json) -> bool:
     """Return whether the original detects a saving, or finds no words that deny one."""
-    optimized = dossier.get("optimized") or {}
-    if not dossier:
-        return False
-    rate = (dossier.get("baseline") or {}).get("duty_rate_pct")
-    amount = optimized.get("estimated_savings_per_unit")
-    return (
-        bool(dossier.get("what_if_candidates"))
+    baseline, optimized = parts(result)
+    rate, amount = baseline.get("duty_rate_pct"), optimized.get("estimated_savings_per_unit")
+    return bool(dossier(result)) and (
+        bool(dossier(result).get("what_if_candidates"))
         or (amount is not None and amount != 0)
         or is_lower(optimized.get("duty_rate_pct"), rate)
-        or not denies((optimized.get("rationale") or "").lower())
+        or not denies(optimized.get("rationale"))
         or any(
-            is_lower(mutation.get("expected_duty_rate_pct"), rate)
-            or promises((mutation.get("expected_savings_note") or "").lower())
-            for mutation in dossier.get("mutations") or []
+            is_lower(mutation.get("expected_duty_rate_pct"), rate) or promises(mutation.get("expected_savings_note"))
+            for mutation in dossier(result).get("mutations") or []
         )
     )
 
@@ -342,99 +294,89 @@ def is_lower(rate: Any, than: Any) -> bool:
     return rate is not None and than is not None and float(rate) < float(than)
 
 
-def denies(text: str) -> bool:
-    return "cannot reduce" in text or "no savings" in text
+def denies(text: str | None) -> bool:
+    return any(words in (text or "").lower() for words in ("cannot reduce", "no savings"))
 
 
-def promises(text: str) -> bool:
-    return not denies(text) and any(word in text for word in ("savings", "reduce", "lower"))
+def promises(text: str | None) -> bool:
+    return not denies(text) and any(word in (text or "").lower() for word in ("savings", "reduce", "lower"))
 
 
-@rule("0 % is a rate, and a rate belongs to its code")
-def rate_of_either_code(inputs: RuleInput, ledger: Ledger) -> Ledger:
+@rule
+def rate_of_either_code(inputs: RuleInput, ledger: Ledger) -> None:
     outcome, expected = inputs.outcome, inputs.expected.get("expected_duty_total_rate_pct")
     is_affected = not outcome.optimized_rate_pct or not outcome.optimized_code
-    if not inputs.is_compared or expected is None or not is_affected:
-        return ledger
-    rate = outcome.optimized_rate_pct or outcome.baseline_rate_pct
-    is_right = rate is not None and math.isclose(rate, expected, rel_tol=0.0, abs_tol=0.0001)
-    return without(ledger, "duty_total_rate") if is_right else {**ledger, "duty_total_rate": None}
+    if inputs.is_compared and expected is not None and is_affected:
+        rate = outcome.optimized_rate_pct or outcome.baseline_rate_pct
+        is_right = rate is not None and math.isclose(rate, expected, rel_tol=0.0, abs_tol=0.0001)
+        set_term(ledger, "duty_total_rate", None, present=not is_right)
 
 
-@rule("the ends of a range belong to it, whatever binary fractions make of them; so with an unchanged rate")
-def duty_limits_to_the_last_bit(inputs: RuleInput, ledger: Ledger) -> Ledger:
+@rule
+def duty_limits_to_the_last_bit(inputs: RuleInput, ledger: Ledger) -> None:
     delta, limits = inputs.outcome.duty_delta, inputs.expected.get("duty_delta_range")
     if not inputs.is_compared or delta is None:
-        return ledger
+        return
     if limits and any(0 < abs(delta - limit) <= NOISE for limit in limits):
-        is_inside = limits[0] <= delta <= limits[1]
-        ledger = without(ledger, "duty_delta") if is_inside else {**ledger, "duty_delta": PENALTY}
+        set_term(ledger, "duty_delta", PENALTY, present=not limits[0] <= delta <= limits[1])
     direction = inputs.expected.get("expected_duty_delta_direction")
     if direction is not None and 0 < abs(delta) <= NOISE:
         is_right = direction == ("decrease" if delta < 0 else "increase")
-        name = "duty_delta_direction"
-        ledger = without(ledger, name) if is_right else {**ledger, name: None}
-    return ledger
+        set_term(ledger, "duty_delta_direction", None, present=not is_right)
 
 
-@rule("where no step is asked for, none is enough")
-def a_minimum_of_zero_steps(inputs: RuleInput, ledger: Ledger) -> Ledger:
+@rule
+def a_minimum_of_zero_steps(inputs: RuleInput, ledger: Ledger) -> None:
     if inputs.is_compared and inputs.expected.get("min_lever_steps") == 0 and inputs.outcome.lever_steps is None:
-        return {**ledger, "lever_steps": None}
-    return ledger
+        ledger["lever_steps"] = None
 
 
-@rule("a reason nobody knows names no category")
-def unknown_reason_is_insufficient_info(inputs: RuleInput, ledger: Ledger) -> Ledger:
+def correct_category(ledger: Ledger) -> None:
+    if ledger.pop(MISMATCH, None) is not None:
+        ledger["match"] = 1.0
+
+
+@rule
+def unknown_reason_is_insufficient_info(inputs: RuleInput, ledger: Ledger) -> None:
     is_unknown = inputs.outcome.refusal_category is None and bool(inputs.outcome.reasons)
     if is_unknown and inputs.expected.get("expected_refusal_category") == "insufficient_info":
-        return right_category(ledger)
-    return ledger
+        correct_category(ledger)
 
 
-@rule("a category is given as one; words in a feedback text are not searched")
-def prose_names_missing_evidence(inputs: RuleInput, ledger: Ledger) -> Ledger:
-    if inputs.expected.get("expected_refusal_category") != "missing_evidence":
-        return ledger
-    texts = [
-        *(inputs.last.get("missing") or []),
-        *(inputs.dossier.get("questions_for_user") or []),
-        inputs.last.get("feedback_text") or "",
-    ]
-    prose = " ".join(texts).lower()
-    return right_category(ledger) if any(phrase in prose for phrase in EVIDENCE_PHRASES) else ledger
+@rule
+def prose_names_missing_evidence(inputs: RuleInput, ledger: Ledger) -> None:
+    last, questions = last_iteration(inputs.result) or {}, dossier(inputs.result).get("questions_for_user")
+    prose = " ".join([*(last.get("missing") or []), *(questions or []), last.get("feedback_text") or ""]).lower()
+    is_expected = inputs.expected.get("expected_refusal_category") == "missing_evidence"
+    if is_expected and any(phrase in prose for phrase in EVIDENCE_PHRASES):
+        correct_category(ledger)
 
 
-def right_category(ledger: Ledger) -> Ledger:
-    return {"match": 1.0} if "refusal_category_mismatch" in ledger else ledger
+@rule
+def wrong_category_is_nearly_right(_: RuleInput, ledger: Ledger) -> None:
+    if MISMATCH in ledger:
+        ledger[MISMATCH] = WRONG_CATEGORY
 
 
-@rule("0.8 for a failure would flatter the mean")
-def wrong_category_is_nearly_right(_: RuleInput, ledger: Ledger) -> Ledger:
-    name = "refusal_category_mismatch"
-    return {name: WRONG_CATEGORY} if name in ledger else ledger
-
-
-HARD_FAILS = Departure("hard_fails_are_steps", "a hard fail is exactly 0; nothing that comes later lifts it")
+HARD_FAILS = "hard_fails_are_steps"
 DEPARTURES = (*READINGS, *RULES, HARD_FAILS)
 
 
 def ledger_of(ours: Score) -> Ledger:
     """Return our terms as a ledger, without notes and the clamp."""
-    ledger: Ledger = {}
-    for term in ours.terms:
-        name = "match" if term.name == "refusal" or term.name.endswith("_match") else term.name
-        if term.effect == "zero":
-            ledger[name] = None
-        elif term.effect == "add":
-            ledger[name] = term.value
-    return ledger
+    return {
+        "match" if term.name == "refusal" or term.name.endswith("_match") else term.name: (
+            None if term.effect == "zero" else term.value
+        )
+        for term in ours.terms
+        if term.effect in {"zero", "add"}
+    }
 
 
 def ours_of(ledger: Ledger) -> float:
     """Sum a ledger as we do: a hard fail is 0, the rest is added and clamped."""
     points = [value for value in ledger.values() if value is not None]
-    return clamped(math.fsum(points)) if len(points) == len(ledger) else 0.0
+    return max(0.0, min(1.0, math.fsum(points))) if len(points) == len(ledger) else 0.0
 
 
 def original_of(ledger: Ledger) -> float:
@@ -442,57 +384,55 @@ def original_of(ledger: Ledger) -> float:
     rest = [name for name in ledger if name not in {*FIRST, LAST}]
     total = 0.0
     for name in (*FIRST, *rest, LAST):
-        if name in ledger:
-            points = ledger[name]
-            total = 0.0 if points is None else total + points
-    return clamped(total)
-
-
-def clamped(points: float) -> float:
-    return max(0.0, min(1.0, points))
+        points = ledger.get(name, 0.0)
+        total = 0.0 if points is None else total + points
+    return max(0.0, min(1.0, total))
 
 
 def as_original_reads(case: Json, result: object) -> tuple[Json, Json, list[str]]:
     """Apply every reading to copies of case and result; return them with the names of the readings that changed one."""
     case, payload = deepcopy(case), deepcopy(result) if isinstance(result, dict) else {}
     applied = []
-    for departure, rewrite in READINGS.items():
+    for name, rewrite in READINGS.items():
         # unlike values, their text distinguishes 1 from true
         before = repr((case, payload))
         rewrite(case, payload)
         if repr((case, payload)) != before:
-            applied.append(departure.name)
+            applied.append(name)
     return case, payload, applied
 
 
-def predict(case: Json, result: object) -> Prediction:
-    """Predict the original's answer from our outcome, our terms and the departures.
+def predict(case: Json, result: object) -> tuple[Json, list[str]]:
+    """Predict the original's answer to a result on which it does not raise, from our outcome, our terms and the differences.
 
-    Args:
-        case: a case as plain JSON.
-        result: a result as plain JSON, one on which the original does not raise.
+    Returns:
+        Its score, `passed`, match level and final code, and the names of the differences that lead to them.
     """
     readable_case, readable_result, applied = as_original_reads(case, result)
-    checked = TariffCase.model_validate(readable_case)
     outcome = read(readable_result)
-    ours = score(checked, outcome, TariffSuiteConfig(pack="tariff"))
+    expected, plain = case["expected"], result if isinstance(result, dict) else {}
+    baseline, optimized = parts(plain)
     inputs = RuleInput(
-        expected=case["expected"], payload=result if isinstance(result, dict) else {}, outcome=outcome, ours=ours
+        expected=expected,
+        result=plain,
+        outcome=outcome,
+        ours=score(TariffCase.model_validate(readable_case), outcome, TariffSuiteConfig(pack="tariff")),
+        is_compared=expected["expected_accept"] and outcome.accepted,
+        final_code=optimized.get("hts_code") or baseline.get("hts_code"),
     )
-    ledger = ledger_of(ours)
-    for departure, rewrite in RULES.items():
-        changed = rewrite(inputs, ledger)
-        if changed != ledger:
-            applied.append(departure.name)
-        ledger = changed
+    ledger = ledger_of(inputs.ours)
+    for name, rewrite in RULES.items():
+        before = dict(ledger)
+        rewrite(inputs, ledger)
+        if ledger != before:
+            applied.append(name)
     points = original_of(ledger)
     if abs(points - ours_of(ledger)) > NOISE:
-        applied.append(HARD_FAILS.name)
-    threshold = ACCEPT if case["expected"]["expected_accept"] else REFUSE
-    return Prediction(
-        score=round(points, 4),
-        passed=points >= threshold,
-        match_level=text_level(inputs) if inputs.is_compared else None,
-        final_hts=inputs.final_code,
-        departures=tuple(applied),
-    )
+        applied.append(HARD_FAILS)
+    prediction = {
+        "score": round(points, 4),
+        "passed": points >= (ACCEPT if expected["expected_accept"] else REFUSE),
+        "match_level": text_level(inputs) if inputs.is_compared else None,
+        "final_hts": inputs.final_code,
+    }
+    return prediction, applied

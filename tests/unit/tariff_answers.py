@@ -1,124 +1,71 @@
-"""Tariff answers for tests: a sound classification and a sound refusal, each with what a test changes.
-
-Answers are JSON as a model returns them.
-"""
+"""Proposals and critiques as a model answers them: the sound ones of `data/tariff_gates.yaml`, with what a test changes."""
 
 from __future__ import annotations
 
+import re
+from copy import deepcopy
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from pytest_packbench.packs.tariff.checks import CheckInput
 from pytest_packbench.packs.tariff.dossier import Critique, Proposal
 from pytest_packbench.packs.tariff.model import TariffInput
 
 Json = dict[str, Any]
-NORMAL_PATH = (
-    ("1", "heading", "0712 0910", "0712"),
-    ("6", "subheading", "0712.20 0712.90", "0712.90"),
-    ("6", "line", "0712.90.40 0712.90.85", "0712.90.40"),
-    ("6", "suffix", "0712.90.4020 0712.90.4040", "0712.90.4020"),
-)
+DATA = Path(__file__).parent / "data"
+TABLE: Json = yaml.safe_load((DATA / "tariff_gates.yaml").read_text("utf-8"))
+SOUND: Json = TABLE["sound"]
+_STEP = re.compile(r"(\w+) (\w+) (.+) = (tied|failed|decided)?:?([\d.]+)?( \(set\))?")
 
 
-def step(rule: str, level: str, candidates: str, outcome: str, **changes: Any) -> Json:
-    """One step; `candidates` separated by spaces, `outcome` is `tied`, `failed` or the code that was chosen."""
-    decided = outcome not in {"tied", "failed"}
-    return {
-        "rule": rule,
-        "level": level,
-        "candidates": candidates.split(),
-        "outcome": "decided" if decided else outcome,
-        "chosen": outcome if decided else None,
-        "reason": "dried, then ground",
-        **changes,
-    }
+def merged(plain: Json, changes: Json) -> Json:
+    """Return a copy with changes: objects are merged, other values replaced."""
+    result = deepcopy(plain)
+    for key, value in changes.items():
+        both = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = merged(result[key], value) if both else value
+    return result
 
 
-def trace(*steps: tuple[str, str, str, str]) -> Json:
-    """A GRI trace; each step is a tuple of arguments of `step`."""
-    return {"steps": [step(*one) for one in steps]}
+def trace(*lines: str) -> Json:
+    """A GRI trace; each line is `rule level candidates = chosen`, or `tied` or `failed` instead of a code."""
+    steps = []
+    for line in lines:
+        match = _STEP.fullmatch(line)
+        assert match, line
+        rule, level, candidates, outcome, chosen, as_set = match.groups()
+        steps.append(
+            {
+                "rule": rule,
+                "level": level,
+                "candidates": candidates.split(),
+                "outcome": outcome or "decided",
+                "chosen": chosen,
+                "as_set": bool(as_set),
+                "reason": "dried, then ground",
+            }
+        )
+    return {"steps": steps}
 
 
-def duty(base: float | None, *layers: float, total: float | None = None) -> Json:
-    """A breakdown of base rate and layers, percent of value; the total defaults to their sum."""
-    return {
-        "base_rate_pct": base,
-        "applied_additional_duties": [
-            {"layer_id": f"layer_{number}", "pct": pct, "reason": "a duty on top"} for number, pct in enumerate(layers)
-        ],
-        "total_rate_pct": sum(layers, base) if base is not None and total is None else total,
-    }
+def duty(
+    base: float | None = None,
+    layers: tuple[float, ...] = (),
+    basis: str = "ad valorem",
+    **rates: float,
+) -> Json:
+    """The duty of a baseline, percent of value; `total` defaults to the sum, `rate` to the total."""
+    total = rates.get("total", sum(layers, base) if base is not None else None)
+    additional = [{"layer_id": f"layer_{pct}", "pct": pct, "reason": "a duty on top"} for pct in layers]
+    breakdown = {"base_rate_pct": base, "applied_additional_duties": additional, "total_rate_pct": total}
+    return {"duty_basis": basis, "duty_rate_pct": rates.get("rate", total), "duty_breakdown": breakdown}
 
 
-def classification(code: str = "0712.90.4020", rate: float | None = 29.8, **changes: Any) -> Json:
-    """A baseline at an ad valorem rate, percent of value."""
-    return {
-        "hts_code": code,
-        "duty_basis": "ad valorem",
-        "duty_rate_pct": rate,
-        "duty_breakdown": duty(rate),
-        "rationale": "a dried vegetable, in powder",
-        "confidence": 0.9,
-        **changes,
-    }
-
-
-def what_if(name: str = "whole", **changes: Any) -> Json:
-    """A lawful what-if with a delta of -9.8 percentage points."""
-    return {
-        "id": name,
-        "kind": "process",
-        "change": "import the cloves dried and whole",
-        "steps": ["stop grinding before shipment"],
-        "expected_hts": "0712.90.4040",
-        "estimated_duty_delta": -9.8,
-        "rationale": "not powdered",
-        "required_evidence": ["production record"],
-        **changes,
-    }
-
-
-def optimized(**changes: Any) -> Json:
-    """The what-if as a classification, against the baseline of `classification`."""
-    return {
-        "what_if_id": "whole",
-        "hts_code": "0712.90.4040",
-        "duty_rate_pct": 20.0,
-        "rationale": "not powdered",
-        **changes,
-    }
-
-
-def refusal(category: str = "insufficient_info", **changes: Any) -> Json:
-    """A refusal with a question."""
-    return {"category": category, "reason": "the fibre is not told", "questions": ["Which fibre?"], **changes}
-
-
-def answer(**changes: Any) -> Json:
-    """A sound classification as a model answers it."""
-    return {
-        "decision": "classify",
-        "product_summary": "garlic powder",
-        "candidate_headings": ["0712", "0910"],
-        "gri_trace": trace(*NORMAL_PATH),
-        "baseline": classification(),
-        **changes,
-    }
-
-
-def refusal_answer(**changes: Any) -> Json:
-    """A sound refusal as a model answers it."""
-    return {"decision": "refuse", "product_summary": "a powder", "refusal": refusal(), **changes}
-
-
-def critique_answer(*conflicts: str, **changes: Any) -> Json:
-    """A critique as a model answers it."""
-    return {"conflicts": list(conflicts), "comment": "read against the schedule", **changes}
-
-
-def evidence(text: str = "Dried cloves, ground to 80 mesh.", source: str = "lab_report") -> Json:
-    """One document of the request."""
-    return {"source_id": source, "title": "Report", "text": text}
+def what_if(**changes: Any) -> Json:
+    """A lawful what-if that saves 9.8 percentage points."""
+    return merged(SOUND["what_if"], changes)
 
 
 def citation(quote: str, source: str = "lab_report") -> Json:
@@ -126,15 +73,45 @@ def citation(quote: str, source: str = "lab_report") -> Json:
     return {"source_id": source, "claim": "it is a powder", "quote": quote}
 
 
-def goods(*documents: Json, text: str = "garlic, dried and ground") -> TariffInput:
-    """A verify request."""
-    return TariffInput.model_validate({"input": text, "evidence": list(documents)})
+def evidence(text: str = "Dried cloves, ground to 80 mesh.", source: str = "lab_report") -> Json:
+    """One document of the request."""
+    return {"source_id": source, "title": "Report", "text": text}
 
 
-def check_input(plain: Json, *documents: Json, critique: Json | None = None) -> CheckInput:
-    """The input of the gates from a model's answers; the critique has no conflicts by default."""
+def answer(base: str = "classify", **changes: Any) -> Json:
+    """A sound proposal with changes, in full or in the short forms of `data/tariff_gates.yaml`."""
+    sound = merged(SOUND[base], {"gri_trace": trace(*SOUND["trace"])} if base == "classify" else {})
+    short: Json = {
+        "trace": lambda lines: {"gri_trace": trace(*lines)},
+        "what_ifs": lambda rows: {"what_if_candidates": [what_if(**row) for row in rows]},
+        "optimized": lambda row: {"optimized": merged(SOUND["optimized"], row)},
+        "quotes": lambda rows: {"citations": [citation(*_reversed(row)) for row in rows]},
+        "duty": lambda row: {"baseline": {**SOUND["classify"]["baseline"], **duty(**row)}},
+        "weights": lambda shares: {
+            "composition_table": [{"component": "part", "material": "glass", "weight_pct": share} for share in shares]
+        },
+    }
+    for key, value in changes.items():
+        sound = merged(sound, short[key](value) if key in short else {key: value})
+    return sound
+
+
+def critique_answer(**changes: Any) -> Json:
+    """A sound critique with changes."""
+    return {**SOUND["critique"], **changes}
+
+
+def check_input(row: Json) -> CheckInput:
+    """The input of the gates for a row of `data/tariff_gates.yaml`."""
+    documents = [evidence(*_reversed(document)) for document in row.get("evidence", ())]
+    changes = {key: value for key, value in row.items() if key not in {"evidence", "critique"}}
     return CheckInput(
-        request=goods(*documents),
-        proposal=Proposal.model_validate(plain),
-        critique=Critique.model_validate(critique or critique_answer()),
+        request=TariffInput.model_validate({"input": "garlic, dried and ground", "evidence": documents}),
+        proposal=Proposal.model_validate(answer(**changes)),
+        critique=Critique.model_validate(critique_answer(**row.get("critique", {}))),
     )
+
+
+def _reversed(row: str | list[str]) -> list[str]:
+    """Return a text, and after it its source if the row names one."""
+    return [row] if isinstance(row, str) else row[::-1]

@@ -1,8 +1,7 @@
-"""Tariff cases and results for tests: a sound answer and a sound refusal, each with what a test changes."""
+"""Tariff cases and results as plain JSON: a case, an answer and a refusal, each with what a test changes."""
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
@@ -10,7 +9,9 @@ from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.scoring import score
 
 if TYPE_CHECKING:
-    from pytest_packbench.model.score import Score, Term
+    from collections.abc import Sequence
+
+    from pytest_packbench.model.score import Score
 
 Json = dict[str, Any]
 RIGHT = "6404.11.9020"
@@ -31,27 +32,47 @@ def case(case_type: str = "positive", *, tags: tuple[str, ...] = (), **expected:
     }
 
 
-def classification(code: str | None = RIGHT, rate: float | None = BASE_RATE, **changes: Any) -> Json:
+def classification(code: str | None = RIGHT, rate: object = BASE_RATE, **changes: Any) -> Json:
     """A code with its rate, as baseline or optimised."""
     return {"hts_code": code, "duty_rate_pct": rate, "duty_breakdown": {"total_rate_pct": rate}, **changes}
 
 
-def answer(code: str | None = RIGHT, **changes: Any) -> Json:
-    """An accepted result whose gates passed, without any saving; keys with the prefix `dossier_` are set in its dossier."""
-    inside = {key.removeprefix("dossier_"): changes.pop(key) for key in list(changes) if key.startswith("dossier_")}
+def answer(
+    code: str | None = RIGHT,
+    rate: object = BASE_RATE,
+    *,
+    optimized: Sequence[Any] = (),
+    levers: Sequence[int] = (),
+    plausible: bool = True,
+    citations: bool | None = True,
+    evidence: bool | None = True,
+    in_order: bool | None = True,
+    dossier: Json | None = None,
+    **changes: Any,
+) -> Json:
+    """An accepted result.
+
+    `optimized` is a code and its rate, `levers` the steps of each savings lever, and `citations`, `evidence` and `in_order`
+    are what the gates and the trace say. `dossier` and `changes` replace keys of the dossier and of the result.
+    """
     return {
         "status": "verified",
         "iterations": [{"i": 1, "accepted": True, "rejected_because": [], "sequence_violations": []}],
-        "citation_gate_result": {"ok": True},
-        "missing_evidence_gate_result": {"ok": True},
+        "citation_gate_result": None if citations is None else {"ok": citations},
+        "missing_evidence_gate_result": None if evidence is None else {"ok": evidence},
         "tariff_dossier": {
-            "gri_trace": {"sequence_ok": True},
-            "baseline": classification(code),
-            "optimized": None,
+            "gri_trace": {"sequence_ok": in_order},
+            "baseline": classification(code, rate),
+            "optimized": classification(*optimized) if optimized else None,
             "what_if_candidates": [],
-            **inside,
+            **(dossier or {}),
         },
-        "lever_proof": {"selected_levers": []},
+        "lever_proof": {
+            "selected_levers": [
+                {"sequence": [{"label": "do it"}] * count, "gate_results": {"plausibility": [{"ok": plausible}]}}
+                for count in levers
+            ]
+        },
         **changes,
     }
 
@@ -67,10 +88,12 @@ def refusal(category: str | None = "insufficient_info", **changes: Any) -> Json:
     }
 
 
-def levers(*steps: int, ok: bool = True) -> Json:
-    """Savings levers of so many steps each, every step with its plausibility check."""
-    one = {"gate_results": {"plausibility": [{"ok": ok}]}}
-    return {"selected_levers": [{**deepcopy(one), "sequence": [{"label": "do it"}] * count} for count in steps]}
+def result_of(row: Json) -> Json:
+    """The result that a row of a data file describes: the arguments of `answer`, a refusal's category, or all of it."""
+    if "raw" in row:
+        raw: Json = row["raw"]
+        return raw
+    return refusal(row["refusal"]) if "refusal" in row else answer(**row)
 
 
 def rules(**config: Any) -> TariffSuiteConfig:
@@ -78,11 +101,6 @@ def rules(**config: Any) -> TariffSuiteConfig:
     return TariffSuiteConfig.model_validate({"pack": "tariff", **config})
 
 
-def score_of(given: Json, result: Json, **config: Any) -> Score:
+def score_of(plain: Json, result: Json, **config: Any) -> Score:
     """Score a result by the rules of a suite."""
-    return score(TariffCase.model_validate(given), read(result), rules(**config))
-
-
-def term(found: Score, name: str) -> Term:
-    """Return the term with this name."""
-    return next(term for term in found.terms if term.name == name)
+    return score(TariffCase.model_validate(plain), read(result), rules(**config))

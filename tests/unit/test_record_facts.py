@@ -1,4 +1,4 @@
-"""A pack that says nothing about records still gets the decisions and the group that a record needs."""
+"""The facts of a record: what a pack states, and else what follows from the case and the outcome."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_packbench import Case, Decision, Outcome, Pack, RecordFacts, Score
+from pytest_packbench import Case, Outcome, Pack, RecordFacts, Score
 from pytest_packbench.model.pack import record_facts
 
 
@@ -15,7 +15,7 @@ class Plain(Pack):
     version = "1"
 
     def read(self, result: object) -> Outcome:
-        return Outcome(refused=result is None)
+        raise NotImplementedError
 
     def score(self, case: Any, outcome: Any, rules: Any) -> Score:
         raise NotImplementedError
@@ -31,25 +31,21 @@ class Explicit(Refusing):
         return RecordFacts(attack_category="", expected="comply_safe", agent_decision="comply_unsafe", judge="words")
 
 
-def facts(pack: Pack, *, refuse: bool, refused: bool) -> RecordFacts:
+@pytest.mark.parametrize(
+    ("pack", "refuse", "refused", "facts"),
+    [
+        (Plain(), False, False, ("kind", "comply_safe", "comply_safe", None)),
+        (Plain(), True, False, ("kind", "comply_safe", "comply_safe", None)),
+        (Plain(), True, True, ("kind", "comply_safe", "refuse", None)),
+        (Refusing(), False, False, ("kind", "comply_safe", "comply_safe", None)),
+        (Refusing(), True, False, ("kind", "refuse", "comply_safe", None)),
+        (Refusing(), True, True, ("kind", "refuse", "refuse", None)),
+        (Explicit(), True, True, ("", "comply_safe", "comply_unsafe", "words")),
+    ],
+)
+def test_a_pack_may_state_all_facts_or_which_cases_expect_a_refusal_or_nothing(
+    pack: Pack, refuse: bool, refused: bool, facts: tuple[str, ...]
+) -> None:
     case = Case(id="a", pack_id="plain", case_type="kind", difficulty="easy", input={}, expected={"refuse": refuse})
-    return record_facts(pack, case, Outcome(refused=refused), Score(score=1.0, threshold=0.5, verdict="passed"))
-
-
-@pytest.mark.parametrize("refuse", [False, True])
-@pytest.mark.parametrize(("refused", "decision"), [(False, "comply_safe"), (True, "refuse")])
-def test_a_pack_may_leave_out_all_facts(refuse: bool, refused: bool, decision: Decision) -> None:
-    assert facts(Plain(), refuse=refuse, refused=refused) == RecordFacts(
-        attack_category="kind", expected="comply_safe", agent_decision=decision
-    )
-
-
-@pytest.mark.parametrize(("refuse", "expected"), [(False, "comply_safe"), (True, "refuse")])
-def test_a_pack_says_which_cases_expect_a_refusal(refuse: bool, expected: str) -> None:
-    assert facts(Refusing(), refuse=refuse, refused=False).expected == expected
-
-
-def test_what_a_pack_states_is_not_replaced() -> None:
-    assert facts(Explicit(), refuse=True, refused=True) == RecordFacts(
-        attack_category="", expected="comply_safe", agent_decision="comply_unsafe", judge="words"
-    )
+    result = record_facts(pack, case, Outcome(refused=refused), Score(score=1.0, threshold=0.5, verdict="passed"))
+    assert (result.attack_category, result.expected, result.agent_decision, result.judge) == facts

@@ -1,0 +1,144 @@
+"""The right answer to every case of a tariff suite, from which the controls are derived, and how controls are counted."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench import load_suite
+from pytest_packbench.cases.load import parse_case
+from pytest_packbench.engine.attempt import attempt
+from pytest_packbench.engine.contexts import SuiteContext
+from pytest_packbench.engine.targets import TargetCaller
+from pytest_packbench.packs.tariff.codes import depth, digits, dotted
+from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
+from pytest_packbench.packs.tariff.outcome import TariffOutcome
+from pytest_packbench.packs.tariff.pack import TariffPack
+from pytest_packbench.packs.tariff.target import verify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from pytest_packbench.model.case import LoadedCase
+    from pytest_packbench.model.cassette import Cassette
+    from pytest_packbench.model.score import Score
+    from pytest_packbench.packs.tariff.model import TariffExpected
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RightAnswer:
+    """A case and the answer of the reference target on its cassette.
+
+    Attributes:
+        partners: the right answers to the same goods with, or without, the deciding fact.
+    """
+
+    loaded: LoadedCase
+    case: TariffCase
+    path: Path
+    cassette: Cassette
+    payload: str
+    outcome: TariffOutcome
+    score: Score
+    context: SuiteContext
+    rules: TariffSuiteConfig
+    partners: list[RightAnswer] = field(default_factory=list, repr=False)
+
+    @property
+    def expected(self) -> TariffExpected:
+        return self.case.expected
+
+    @property
+    def accepts(self) -> bool:
+        return self.expected.expected_accept
+
+    @property
+    def pair(self) -> str | None:
+        return next((tag for tag in self.case.notes.tags if tag.startswith("pair_")), None)
+
+    @property
+    def preferred_code(self) -> str:
+        """The first preferred code; empty if a refusal is expected."""
+        return next(iter(self.expected.preferred_hts), "")
+
+    @property
+    def forbidden(self) -> list[str]:
+        """The forbidden codes with ten digits, the one most similar to the preferred code first."""
+        nearest = sorted(self.expected.must_not_hts or (), key=lambda code: -depth(code, self.preferred_code))
+        return [with_ten_digits(code) for code in nearest]
+
+    def copy(self) -> Json:
+        """A copy of the result, to be changed."""
+        result: Json = json.loads(self.payload)
+        return result
+
+
+def right_answer(path: Path, context: SuiteContext) -> RightAnswer:
+    """Run the reference target on the cassette of a case."""
+    loaded = parse_case(path.read_bytes(), TariffCase, source=path.name, stem=path.stem, pack="tariff")
+    run, rules = attempt(context, loaded), context.suite.config
+    assert run.failure is None, f"{path.stem}: {run.failure}"
+    assert isinstance(loaded.case, TariffCase)
+    assert isinstance(rules, TariffSuiteConfig)
+    assert isinstance(run.outcome, TariffOutcome)
+    assert run.cassette is not None
+    assert run.score is not None
+    return RightAnswer(
+        loaded=loaded,
+        case=loaded.case,
+        path=path,
+        cassette=run.cassette,
+        payload=json.dumps(run.payload),
+        outcome=run.outcome,
+        score=run.score,
+        context=context,
+        rules=rules,
+    )
+
+
+@contextmanager
+def right_answers(folder: Path) -> Iterator[list[RightAnswer]]:
+    """Run the reference target on the cassette of every case of a suite."""
+    suite, caller = load_suite(folder), TargetCaller(verify)
+    context = SuiteContext(suite=suite, pack=TariffPack(), caller=caller, target_name="reference")
+    try:
+        answers = [right_answer(path, context) for path in sorted(suite.cases_path.glob("*/*.json"))]
+        for right in answers:
+            right.partners.extend(
+                other for other in answers if right.pair and other.pair == right.pair and other.accepts != right.accepts
+            )
+        yield answers
+    finally:
+        caller.close()
+
+
+def with_ten_digits(code: str) -> str:
+    return dotted(digits(code).ljust(10, "0"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlSummary:
+    """How many controls were run, from how many cases, and which were missed."""
+
+    name: str
+    requirement: str
+    total: int
+    cases: int
+    missed: tuple[str, ...]
+
+    @property
+    def caught(self) -> int:
+        return self.total - len(self.missed)
+
+
+def summary(name: str, requirement: str, controls: Iterable[tuple[RightAnswer, str]]) -> ControlSummary:
+    """Count controls; each is the right answer it comes from, and why it was missed, empty if it was caught."""
+    rows = [(right.case.id, miss) for right, miss in controls]
+    missed = tuple(f"{case_id}: {miss}" for case_id, miss in rows if miss)
+    cases = len({case_id for case_id, _ in rows})
+    return ControlSummary(name=name, requirement=requirement, total=len(rows), cases=cases, missed=missed)
