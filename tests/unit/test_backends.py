@@ -16,7 +16,7 @@ import pytest
 from pytest_packbench.backends import BackendError
 from pytest_packbench.backends.answers import fits_strict
 from pytest_packbench.backends.ollama import retry_delay_s
-from pytest_packbench.model.request import Tool, Usage
+from pytest_packbench.model.request import Tool, ToolCall, Usage
 from tests.servers.fake import FakeServer, Received, Reply, closed_port, scripted
 from tests.servers.wire import REPLIES, answer_with, anthropic_reply, error_reply, openai_reply
 from tests.unit.backend_calls import PROVIDERS, clear_environment, complete_once, failed_call, request, use_backend
@@ -57,7 +57,7 @@ GO = Tool(
         },
     },
 )
-CALLS = [{"id": f"call_{number}", "name": "look_up", "arguments": {"page": number}} for number in (1, 2)]
+CALLS = [ToolCall(id=f"call_{page}", name="look_up", arguments={"page": page}).as_json() for page in (1, 2)]
 CONVERSATION = (
     {"role": "user", "content": "Find both"},
     {"role": "assistant", "content": "I look.", "tool_calls": CALLS},

@@ -167,7 +167,10 @@ def test_requests_and_results_are_json_rpc(harness: Harness, monkeypatch: pytest
         assert (caller.opaque, caller.asks_model) == (True, False)
         call = await caller.call_async(echo, None, run_in_thread)  # type: ignore[arg-type]  # it takes no context
         answers = [await target.verify(request(code, value)) for code, value, _ in RESULTS.values()]
-        return [call, await target.verify(request(surroundings)), answers]
+        found = await target.verify(request(surroundings))
+        await caller.aclose()
+        assert target.processes == 0
+        return [call, found, answers]
 
     call, found, answers = harness.use(use)
     assert call == {"jsonrpc": "2.0", "id": 1, "method": "verify", "params": echo.as_json()}

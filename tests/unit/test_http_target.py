@@ -57,7 +57,11 @@ def test_the_request_is_posted_as_json_and_the_body_is_the_result() -> None:
     async def call(target: HttpTarget) -> Any:
         caller = TargetCaller(target.verify)
         assert (caller.opaque, caller.asks_model) == (True, False)
-        return await caller.call_async(REQUEST, None, run_in_thread)  # type: ignore[arg-type]  # it takes no context
+        answer = await caller.call_async(REQUEST, None, run_in_thread)  # type: ignore[arg-type]  # it takes no context
+        await caller.aclose()
+        with pytest.raises(TargetFailure, match="was closed"):
+            await target.verify(REQUEST)
+        return answer
 
     with FakeServer(lambda _: Reply(body=result)) as server:
         assert use_target(f"{server.url}/verify?version=2", call) == result
@@ -218,15 +222,6 @@ def test_a_request_that_json_lacks_is_a_failure_and_half_a_character_is_not() ->
             answer_of(server.url, VerifyRequest(input=json.loads("1e999")))
         assert (caught.value.kind, server.requests) == ("target_error", [])
         assert answer_of(server.url, VerifyRequest(input="\ud800")) == "\ud800"
-
-
-def test_a_closed_target_can_not_be_called() -> None:
-    async def use(target: HttpTarget) -> None:
-        await target.aclose()
-        await target.verify(REQUEST)
-
-    with pytest.raises(TargetFailure, match="was closed"):
-        use_target("http://127.0.0.1:1/", use)
 
 
 USER, PASSWORD, QUERY, TOKEN, OWN = "user-0f3a", "p4ss/w@rd!", "query-77b1", "tok-5d2c9e81", "own-1c4e"
