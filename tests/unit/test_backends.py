@@ -9,16 +9,17 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from pytest_packbench.backends import BackendError
-from pytest_packbench.backends.answers import fits_strict
 from pytest_packbench.backends.ollama import retry_delay_s
-from pytest_packbench.model.request import Tool, ToolCall, Usage
+from pytest_packbench.model.request import ModelRequest, Tool, Usage
 from tests.servers.fake import FakeServer, Received, Reply, closed_port, scripted
-from tests.servers.wire import REPLIES, answer_with, anthropic_reply, error_reply, openai_reply
+from tests.servers.wire import REPLIES, answer_with, error_reply
 from tests.unit.backend_calls import PROVIDERS, clear_environment, complete_once, failed_call, request, use_backend
 
 if TYPE_CHECKING:
@@ -26,60 +27,14 @@ if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
     from tests.servers.fake import Handler
 
-CODE = {
-    "type": "object",
-    "properties": {"code": {"type": "string"}, "sure": {"type": "boolean"}},
-    "required": ["code"],
-    "additionalProperties": False,
-}
-STRICT = {
-    "type": "object",
-    "properties": {"a": {"$ref": "#/$defs/A"}, "b": {"anyOf": [{"type": "string"}, {"type": "null"}]}},
-    "required": ["a", "b"],
-    "additionalProperties": False,
-    "$defs": {"A": {"type": "array", "items": {"type": "string", "enum": ["x"]}}},
-}
-ARRAY = {"type": "array", "items": {"type": "integer"}}
-REFERENCE = {"$ref": "#/$defs/N", "$defs": {"N": {"type": "integer"}}}
-LOOK_UP = Tool(
-    name="look_up",
-    description="Finds a page.",
-    parameters={"type": "object", "properties": {"page": {"type": "integer"}}, "required": ["page"]},
-)
-GO = Tool(
-    name="go",
-    description="Goes.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "place": {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "Where."},
-            "plain": {"type": "string", "title": "Plain"},
-        },
-    },
-)
-CALLS = [ToolCall(id=f"call_{page}", name="look_up", arguments={"page": page}).as_json() for page in (1, 2)]
-CONVERSATION = (
-    {"role": "user", "content": "Find both"},
-    {"role": "assistant", "content": "I look.", "tool_calls": CALLS},
-    {"role": "tool", "tool_call_id": "call_1", "content": "one"},
-    {"role": "tool", "tool_call_id": "call_2", "content": "two"},
-    {"role": "assistant", "content": "", "tool_calls": CALLS[:1]},
-    {"role": "tool", "tool_call_id": "call_1", "content": "again"},
-    {"role": "assistant", "content": "Found."},
-    {"role": "user", "content": "Thanks"},
-)
-REQUESTS = {
-    "text": request(),
-    "no instructions": request(system=""),
-    "JSON": request(output_schema=CODE),
-    "JSON in strict mode": request(output_schema=STRICT),
-    "JSON array": request(output_schema=ARRAY),
-    "JSON by reference": request(output_schema=REFERENCE),
-    "JSON with null": request(output_schema={"type": "object", "properties": {"a": {"enum": ["a", None]}}}),
-    "tools": request(tools=(LOOK_UP, GO)),
-    "tool results": request(messages=CONVERSATION, tools=(LOOK_UP,)),
-}
-SHORT = (5, 9)
+DATA = yaml.safe_load((Path(__file__).parent / "data" / "backends.yaml").read_text("utf-8"))
+
+
+def from_data(fields: dict[str, Any]) -> ModelRequest:
+    return request(**{**fields, "tools": tuple(Tool(**tool) for tool in fields.get("tools", ()))})
+
+
+REQUESTS = {name: from_data(fields) for name, fields in DATA["requests"].items()}
 KEY = "sk-planted-0123456789abcdef"
 WORDS = (
     "Unsupported value: '{}' does not support 0 with this model. Only the default (1) value is supported.",
@@ -119,105 +74,23 @@ def test_each_request_is_sent_in_the_providers_format(provider: str, expected: E
     expected.check("\n".join(lines) + "\n")
 
 
-def changed(reply: Reply, path: str, value: Any) -> Reply:
-    """Set a value in the body of a reply."""
-    *parents, last = [int(part) if part.isdecimal() else part for part in path.split(".")]
-    target = reply.body
-    for part in parents:
-        target = target[part]
-    target[last] = value
+def reply_to(provider: str, fields: dict[str, Any]) -> Reply:
+    """Return the reply that a row of the data describes."""
+    fields = {name: value for name, value in fields.items() if name != "request"}
+    if "body" in fields:
+        return Reply(**{**fields, "body": fields["body"].encode("latin-1")})
+    if "status" in fields:
+        return error_reply(fields["status"], "the\nreason")
+    changes = fields.pop("change", {})
+    text = [fields.pop("text")] if "text" in fields else []
+    reply = REPLIES[provider](*text, **fields)
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        target = reply.body
+        for part in parents:
+            target = target[int(part) if part.isdecimal() else part]
+        target[last] = value
     return reply
-
-
-def replies_of_all(provider: str) -> dict[str, tuple[Reply, str]]:
-    """Return replies that each provider gives in its own format, and the names of their requests."""
-    text = REPLIES[provider]
-    forms = (b"{not json", b"[]", b"null", b'"text"', b"{}", b'{"choices": [], "content": 3, "message": []}', b"\xff")
-    failures = (b"<html>Bad\n Gateway</html>", b"[1]", b'"no"', b"", b"null", b'{"error": [1]}', b'{"error": "own"}')
-    return {
-        "text": (text("hello"), "text"),
-        "empty text": (text(""), "text"),
-        "no token counts": (text("hello", usage=None), "text"),
-        "text instead of JSON": (text("Sure! Here it is", usage=SHORT), "JSON"),
-        "deep JSON": (text("[" * 100_000, usage=SHORT), "JSON"),
-        "NaN": (text('{"code": NaN}', usage=SHORT), "JSON"),
-        "JSON in text": (text('{"code": "2"}'), "JSON"),
-        **{f"body {body!r}": (Reply(body=body), "JSON") for body in forms},
-        **{
-            f"status {status}": (error_reply(status, "the\nreason"), "text")
-            for status in (400, 401, 403, 404, 408, 422, 429, 499, 500, 503, 529)
-        },
-        **{f"status 502 {body!r}": (Reply(status=502, body=body), "text") for body in failures},
-        "long error": (error_reply(400, "x" * 100_000), "text"),
-    }
-
-
-def openai_replies() -> dict[str, tuple[Reply, str]]:
-    calls = "choices.0.message.tool_calls.0.function.arguments"
-    counts = (-1, "7", 1.5, True, None, 2**64, 10**4200, 2**64 - 1, 0)
-    return {
-        "wrapped array": (openai_reply('{"value": [1, 2]}'), "JSON array"),
-        "wrapped number": (openai_reply('{"value": 5}'), "JSON by reference"),
-        "unwrapped object": (openai_reply('{"value": 5, "more": 1}'), "JSON array"),
-        "tool call": (openai_reply(None, tool_calls=CALLS[:1]), "tools"),
-        **{
-            f"tool call with {arguments!r}": (changed(openai_reply(None, tool_calls=CALLS[:1]), calls, arguments), "tools")
-            for arguments in ("[1]", "{page: 3}", "NaN", "", None)
-        },
-        "no text": (openai_reply(None), "text"),
-        "cut off": (openai_reply('{"code": "64', finish_reason="length", usage=SHORT), "JSON"),
-        "refusal": (openai_reply(refusal="I can't help with that."), "text"),
-        "content filter": (openai_reply(None, finish_reason="content_filter"), "JSON"),
-        "content filter with text": (openai_reply("I", finish_reason="content_filter"), "JSON"),
-        **{
-            f"count {str(count)[:30]}": (changed(openai_reply("hello"), "usage.prompt_tokens", count), "text")
-            for count in counts
-        },
-    }  # fmt: skip
-
-
-def anthropic_replies() -> dict[str, tuple[Reply, str]]:
-    def answer(arguments: Any, **fields: Any) -> Reply:
-        return anthropic_reply(tool_uses=[{"id": "t", "name": "answer", "arguments": arguments}], **fields)
-
-    def refusal(text: str | None, explanation: str | None) -> Reply:
-        details = {"type": "refusal", "category": "bio", "explanation": explanation}
-        return anthropic_reply(text, stop_reason="refusal", stop_details=details)
-
-    thinking = {"type": "thinking", "thinking": "hm", "signature": "x"}
-    text = {"type": "text", "text": "hello"}
-    cached = {"input_tokens": 3, "cache_creation_input_tokens": 40, "cache_read_input_tokens": 500, "output_tokens": 6}
-    huge = {"input_tokens": 2**63, "cache_read_input_tokens": 2**63, "output_tokens": 6}
-    return {
-        "JSON as a tool": (answer({"code": "1"}), "JSON"),
-        "wrapped array": (answer({"value": [1, 2]}), "JSON array"),
-        "wrapped number": (answer({"value": 5}), "JSON by reference"),
-        "tool call": (anthropic_reply("I look.", tool_uses=CALLS[:1]), "tools"),
-        "tool call with a list": (anthropic_reply(tool_uses=[{**CALLS[0], "arguments": [1]}]), "tools"),
-        "cut off": (answer({}, stop_reason="max_tokens", usage=SHORT), "JSON"),
-        "full context window": (anthropic_reply("so", stop_reason="model_context_window_exceeded"), "text"),
-        "refusal with text": (refusal("I won't do that.", "Not this."), "JSON"),
-        "refusal with an explanation": (refusal(None, "Not this."), "JSON"),
-        "refusal without words": (refusal(None, None), "JSON"),
-        "refusal without details": (anthropic_reply(stop_reason="refusal"), "JSON"),
-        "thinking": (changed(anthropic_reply(""), "content", [thinking, text]), "text"),
-        "cached tokens": (anthropic_reply("hello", usage=cached), "text"),
-        "more tokens than a record can contain": (anthropic_reply("hello", usage=huge), "text"),
-    }
-
-
-def ollama_replies() -> dict[str, tuple[Reply, str]]:
-    ollama_reply = REPLIES["ollama"]
-    return {
-        "array": (ollama_reply("[1, 2]"), "JSON array"),
-        "number": (ollama_reply("5"), "JSON by reference"),
-        "tool call": (ollama_reply(tool_calls=CALLS[:1]), "tools"),
-        "tool calls after three others": (ollama_reply(tool_calls=CALLS), "tool results"),
-        "cut off": (ollama_reply('{"code": "64', done_reason="length", usage=SHORT), "JSON"),
-    }
-
-
-REPLIES_OF_ONE = {"openai": openai_replies, "anthropic": anthropic_replies, "ollama": ollama_replies}
 
 
 def describe(error: BackendError) -> str:
@@ -238,7 +111,10 @@ def tokens(usage: Usage) -> str:
 
 @each_provider
 def test_each_reply_is_an_answer_or_an_error_of_one_line(provider: str, expected: ExpectedTexts) -> None:
-    replies = replies_of_all(provider) | REPLIES_OF_ONE[provider]()
+    rows = DATA["responses"] | DATA["replies"]["each"] | DATA["replies"][provider]
+    replies = {name: (reply_to(provider, row), row.get("request", "text")) for name, row in rows.items()}
+    replies["deep JSON"] = REPLIES[provider]("[" * 100_000, usage=(5, 9)), "JSON"
+    replies["long error"] = error_reply(400, "x" * 100_000), "text"
     overloads: list[int] = []
 
     async def outcomes(backend: Backend) -> list[str]:
@@ -376,7 +252,7 @@ def test_no_message_contains_a_secret(provider: str, status: int, monkeypatch: p
     )
     for echo in echoes:
         reply = REPLIES[provider](echo) if status == 200 else error_reply(status, echo)
-        error = failed_call(provider, scripted(reply), request(output_schema=CODE))
+        error = failed_call(provider, scripted(reply), request(output_schema={"type": "object"}))
         assert "redacted" in str(error)
         assert error.__cause__ is None
         assert error.__suppress_context__
@@ -422,7 +298,7 @@ def test_a_parameter_that_the_model_refuses_is_omitted_from_then_on(
             await backend.complete(model_request)
         temperatures.append(backend.temperature)
 
-    reply = anthropic_reply('{"code": "1"}') if parameter == "tool_choice" else hello(provider)
+    reply = REPLIES[provider]('{"code": "1"}') if parameter == "tool_choice" else hello(provider)
     handler = refusing(provider, parameter, words)
     with FakeServer(lambda received: reply if parameter not in received.json() else handler(received)) as server:
         use_backend(provider, server.url, twice, max_output_tokens=77)
@@ -448,7 +324,7 @@ def test_a_value_out_of_range_stays_an_error(provider: str, parameter: str, word
 def test_a_parameter_is_kept_where_the_call_fails_without_it_too() -> None:
     def handler(received: Received) -> Reply:
         failing = b"Which" in received.body
-        return error_reply(400, "not allowed: temperature") if failing else openai_reply("hello")
+        return error_reply(400, "not allowed: temperature") if failing else hello("openai")
 
     async def use(backend: Any) -> float | None:
         with pytest.raises(BackendError, match="not allowed"):
@@ -460,19 +336,3 @@ def test_a_parameter_is_kept_where_the_call_fails_without_it_too() -> None:
     with FakeServer(handler) as server:
         assert use_backend("openai", server.url, use) == 0.0
     assert server.requests[-1].json()["temperature"] == 0.0
-
-
-@pytest.mark.parametrize(
-    ("change", "fits"),
-    [
-        ({}, True),
-        ({"required": ["a"]}, False),
-        ({"additionalProperties": True}, False),
-        ({"$defs": {"A": {"type": "string", "default": "x"}}}, False),
-        ({"$defs": {"A": {"type": "object", "properties": {}}}}, False),
-        ({"$defs": {"A": {"type": "array", "items": {"type": "string", "minLength": 1}}}}, False),
-        ({"allOf": []}, False),
-    ],
-)
-def test_the_strict_mode_of_openai_needs_closed_objects_of_known_keywords(change: dict[str, Any], fits: bool) -> None:
-    assert fits_strict(STRICT | change) is fits
