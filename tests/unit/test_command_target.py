@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from pytest_packbench.engine.command_target import CommandTarget
 from pytest_packbench.engine.external_io import MAX_RESULT_BYTES, TargetError, TargetFailure
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
 
 ROOT = Path(__file__).parents[2]
+DATA = yaml.safe_load((Path(__file__).parent / "data" / "command_target.yaml").read_text("utf-8"))
 # each request tells the child what to do, in Python; `line` is what it prints instead of its reply
 CHILD = """
 import json, os, signal, sys, time
@@ -212,43 +214,9 @@ def test_a_target_works_on_a_loop_in_another_thread(harness: Harness) -> None:
     assert "exit code 3" in messages[0]
 
 
-FAILURES = {
-    # its id is 1
-    "id true": "reply['id'] = True",
-    "log line": "line = 'Loading model ...'",
-    "no JSON": "line = {'a': 1}",
-    "number": "line = 42",
-    "list": "line = '[' * 100000",
-    "no UTF-8": "sys.stdout.buffer.write(b'\\xff\\xfe\\n')",
-    "control characters": "line = '\\x1b[31mred'",
-    "another object": "line = '{\"step\": 1}'",
-    "NaN": 'line = \'{"jsonrpc": "2.0", "id": 1, "result": NaN}\'',
-    "duplicate key": 'line = \'{"jsonrpc": "2.0", "id": 1, "id": 1, "result": 1}\'',
-    "another id": "reply['id'] = 99",
-    "id as text": "reply['id'] = '1'",
-    "no id": "del reply['id']",
-    "no result": "del reply['result']",
-    "error and result": "reply.update(error={'code': 1, 'message': 'x'}, result=5)",
-    "another version": "reply['jsonrpc'] = '1.0'",
-    "exception": "raise KeyError('chapter')",
-    "exit": "sys.exit(0)",
-    "kill": "os.kill(os.getpid(), signal.SIGKILL)",
-    "abort": "os.abort()",
-    "half a line": "sys.stdout.write('{\"jsonrpc'); sys.stdout.flush(); os._exit(5)",
-    "error": "print('tried hard', file=sys.stderr)\nreply = {'jsonrpc': '2.0', 'id': call['id'], 'error': "
-    "{'code': -32000, 'message': 'no index\\nfound', 'data': {'tries': 3}}}",
-    "standard error of the next request": "print('tried again', file=sys.stderr); os._exit(1)",
-    "error as text": "reply.pop('result'); reply['error'] = 'broken'",
-    "error as a list": "reply.pop('result'); reply['error'] = [1]",
-    "error without a message": "reply.pop('result'); reply['error'] = {'message': None}",
-    "empty error": "reply.update(result=None, error={})",
-    "error without an id": "reply = {'jsonrpc': '2.0', 'id': None, 'error': {'code': -32700, 'message': 'Parse error'}}",
-}
-
-
 def test_every_failure_is_one_line(harness: Harness, expected: ExpectedTexts) -> None:
     lines = []
-    for name, failure in zip(FAILURES, harness.failures(*FAILURES.values()), strict=True):
+    for name, failure in zip(DATA["failures"], harness.failures(*DATA["failures"].values()), strict=True):
         message = str(failure).replace(sys.executable, "<python>")
         details = [] if "Traceback (most recent call last):" in failure.details else [*failure.details]
         lines.append("\n    ".join([f"{name}: {failure.kind}: {message}", *details]) + "\n")
@@ -452,26 +420,14 @@ def test_no_child_outlives_an_interpreter_that_closes_no_target(harness: Harness
 VARIABLE, ARGUMENT = "sk-environment-93d1", "tok-5d2c9e81"
 SECRETS = (VARIABLE, ARGUMENT, "AAAABBBBCCCC")
 ECHO_SECRETS = "echo = ' '.join([os.environ['PIPELINE_API_KEY'], os.environ['SIGNING_SECRET'], *sys.argv])\n"
-LEAKS = (
-    "print(echo)",
-    "reply['id'] = echo",
-    "line = '{\"' + sys.argv[-1] + '\": 1, \"' + sys.argv[-1] + '\": 2}'",
-    "del reply['result']; reply['error'] = {'code': 1, 'message': echo, 'data': [echo]}",
-    "del reply['result']; reply['error'] = echo",
-    "print(echo, file=sys.stderr); sys.exit(1)",
-    "raise RuntimeError(echo)",
-    "sys.stderr.write(('x' * 900 + echo + ' ') * 30); sys.stderr.flush(); os._exit(1)",
-)
 
 
 def test_no_message_or_result_contains_a_secret(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIPELINE_API_KEY", VARIABLE)
     monkeypatch.setenv("SIGNING_SECRET", "-----BEGIN KEY-----\nAAAABBBBCCCCDDDDEEEE\n-----END KEY-----")
     harness.command += f" --api-key {ARGUMENT} --token={ARGUMENT} {ARGUMENT}"
-    texts = {
-        code: "\n".join([str(failure), *failure.details])
-        for code, failure in zip(LEAKS, harness.failures(*(ECHO_SECRETS + code for code in LEAKS)), strict=True)
-    }
+    failures = harness.failures(*(ECHO_SECRETS + code for code in DATA["leaks"].values()))
+    texts = dict(zip(DATA["leaks"], ["\n".join([str(failure), *failure.details]) for failure in failures], strict=True))
     texts["result"] = json.dumps(harness.answer(ECHO_SECRETS + "reply['result'] = {'echo': [echo], echo: 1}"))
     texts["shown"] = CommandTarget(command=harness.command, cwd=Path(), processes=1).shown.removesuffix(f" {ARGUMENT}")
     assert [name for name, text in texts.items() for secret in SECRETS if secret in text] == []
