@@ -179,6 +179,11 @@ class FakeServer:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     @property
+    def open(self) -> int:
+        """The number of requests that wait for their answers; none does once its connection is closed."""
+        return self._state.open
+
+    @property
     def most_open(self) -> int:
         """The maximum number of requests that waited for their answers at once."""
         return self._state.most_open
