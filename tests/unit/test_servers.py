@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.model.request import ModelAnswer, VerifyContext, VerifyRequest
+from pytest_packbench.cases.load import load_cassette
+from pytest_packbench.engine.recordings import Replay
+from pytest_packbench.model.request import VerifyContext, VerifyRequest
 from pytest_packbench.packs.tariff.target import verify
 from tests.conftest import SUITE
 from tests.servers.fake import FakeServer, Received, Reply
@@ -28,20 +30,6 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     clear_environment(monkeypatch)
 
 
-class CassetteModel:
-    """Answers with the exchanges of a cassette."""
-
-    def __init__(self, exchanges: list[dict[str, Any]]) -> None:
-        self.exchanges = iter(exchanges)
-
-    async def complete(self, _request: Any) -> Any:
-        exchange = next(self.exchanges)
-        return ModelAnswer(content=exchange.get("answer"), refusal=exchange.get("refusal"))
-
-    def complete_sync(self, _request: Any) -> Any:
-        raise AssertionError
-
-
 async def results(cases: list[Any], models: Iterable[Any]) -> list[Any]:
     contexts = [VerifyContext(llm=llm, suite="tariff", case_id="", mode="live") for _, llm in zip(cases, models)]  # noqa: B905 - one model may answer all
     requests = [VerifyRequest.model_validate(case["input"]) for case in cases]
@@ -51,13 +39,13 @@ async def results(cases: list[Any], models: Iterable[Any]) -> list[Any]:
 def test_the_tariff_server_answers_in_each_providers_format_as_the_cassettes_do() -> None:
     paths = sorted(SUITE.glob("cases/*/*.json"))[::9]
     cases = [json.loads(path.read_bytes()) for path in paths]
-    cassettes = [json.loads((SUITE / "fixtures" / path.name).read_bytes())["exchanges"] for path in paths]
-    recorded = asyncio.run(results(cases, map(CassetteModel, cassettes)))
+    cassettes = [load_cassette(SUITE / "fixtures" / path.name, source=path.name)[0] for path in paths]
+    recorded = asyncio.run(results(cases, [Replay(cassette, source="") for cassette in cassettes]))
     with FakeServer(tariff_handler(SUITE)) as server:
         for provider in PROVIDERS:
             live = use_backend(provider, server.url, lambda backend: results(cases, repeat(backend)))
             assert live == recorded
-    assert len(server.requests) == 3 * sum(map(len, cassettes))
+    assert len(server.requests) == 3 * sum(len(cassette.exchanges) for cassette in cassettes)
 
 
 def test_a_server_runs_in_a_process_of_its_own() -> None:
