@@ -43,6 +43,7 @@ def test_a_case_may_use_no_network_and_no_process() -> None:
             socket.getaddrinfo("localhost", 80)
         with pytest.raises(OfflineError):
             subprocess.run([sys.executable, "-V"], check=False)
+    assert [f"at {__file__}:" in violation for violation in violations] == [True] * 3
     words = ("connect to", "look-up of 'localhost'", "child process (subprocess.Popen")
     assert [word in violation for word, violation in zip(words, violations, strict=True)] == [True] * 3
 
