@@ -201,3 +201,10 @@ def ignore_tick() -> None:
 def hang() -> None:
     """Hang, until the process ends."""
     threading.Event().wait()
+
+
+async def wait_until(condition: Callable[[], object]) -> None:
+    """Wait for what another process, thread or loop does."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - there is no event to set
+            await asyncio.sleep(0.001)

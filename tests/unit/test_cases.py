@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import field_validator
 
 from pytest_packbench.analysis.tally import Tally
-from pytest_packbench.cases.load import check_case, load_cassette, parse_case, parse_json, read_config
+from pytest_packbench.cases.load import JsonError, check_case, load_cassette, parse_case, parse_json, read_config
 from pytest_packbench.model.case import Case, LoadedCase, canonical_sha256
 from pytest_packbench.model.errors import CaseError, CassetteError, SuiteError, json_pointer
 from pytest_packbench.model.metric import GENERAL_METRICS, Metric
@@ -117,37 +117,21 @@ def test_an_exception_of_the_packs_model_is_an_error_of_the_file() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("raw", "message"),
-    [
-        (b'{"id": "a", "id": "b"}', 'duplicate key "id" in one object; keep one'),
-        (b'{"id": NaN}', "NaN is not JSON; expected a finite number or null"),
-        (b"\xff\xfe", "byte 0 is not UTF-8; save the file as UTF-8"),
-        (b"[" * 100_000, "nested too deeply; expected a JSON object of a few levels"),
-        (b"1" * 5000, "contains a number with thousands of digits; expected a number"),
-        (b'{"a": 1,}', "line 1 column 8: trailing comma; remove the comma before the closing bracket"),
-        (b'{"a": [1,\n2 ,\n\n]}', "line 2 column 3: trailing comma; remove the comma before the closing bracket"),
-        (b'{"a": 1, "b" 2}', "line 1 column 14: not JSON: Expecting ':' delimiter; expected JSON"),
-        (b"[,]", "line 1 column 2: not JSON: Expecting value; expected JSON"),
-        (b"a,]", "line 1 column 1: not JSON: Expecting value; expected one JSON object"),
-        (b"{} {}", "line 1 column 4: not JSON: Extra data; expected one JSON object"),
-        (b"", "line 1 column 1: not JSON: Expecting value; expected one JSON object"),
-    ],
-    ids=lambda value: value[:20] if isinstance(value, bytes) else "",
-)
-def test_what_is_not_json_is_named_with_its_location(raw: bytes, message: str) -> None:
-    with pytest.raises(ValueError, match=r"; ") as caught:
-        parse_json(raw)
-    assert str(caught.value) == message
-    with pytest.raises(CaseError) as of_the_case:
-        loaded(raw)
-    assert str(of_the_case.value) == f"c.json: {message}"
-
-
-def test_a_case_that_is_no_object_is_named() -> None:
-    with pytest.raises(CaseError) as caught:
-        loaded(b"[1]")
-    assert str(caught.value) == "c.json: got [1]; expected an object"
+def test_what_is_not_json_is_named_with_its_location(expected: ExpectedTexts) -> None:
+    texts = yaml.safe_load((DATA / "json_mistakes.yaml").read_text("utf-8"))
+    lines = []
+    for name, raw in {
+        **{name: text.encode("latin-1") for name, text in texts.items()},
+        "a hundred thousand levels": b"[" * 100_000,
+        "thousands of digits": b"1" * 5000,
+    }.items():
+        with pytest.raises(CaseError) as caught:
+            loaded(raw)
+        lines.append(f"{name}: {caught.value}\n")
+    expected.check("".join(lines))
+    with pytest.raises(JsonError) as without_file:
+        parse_json(b"[,]")
+    assert str(without_file.value) == "line 1 column 2: not JSON: Expecting value; expected JSON"
 
 
 def test_hashes_follow_the_meaning_of_a_case() -> None:

@@ -23,6 +23,7 @@ from pytest_packbench.engine.command_target import CommandTarget
 from pytest_packbench.engine.external_io import MAX_RESULT_BYTES, TargetError, TargetFailure
 from pytest_packbench.engine.targets import TargetCaller, run_in_thread
 from pytest_packbench.model.request import VerifyRequest
+from tests.unit.attempts import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -107,12 +108,6 @@ async def failure_of(target: CommandTarget, request: VerifyRequest) -> TargetFai
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 700
     return caught.value
-
-
-async def wait_until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - a child has no event to set
-            await asyncio.sleep(0.001)
 
 
 def is_alive(pid: int) -> bool:
