@@ -151,6 +151,7 @@ class RunnerContext(Runner):
 
     Attributes:
         settled: the attempts that ended, in order.
+        throttle: limits the attempts in flight.
     """
 
     def __init__(
@@ -165,8 +166,9 @@ class RunnerContext(Runner):
         **options: Any,
     ) -> None:
         self.settled: list[FinishedAttempt] = []
+        self.throttle = Throttle(most)
         scheduler_options = SchedulerOptions(
-            throttle=Throttle(most),
+            throttle=self.throttle,
             lookahead=2 * most if lookahead is None else lookahead,
             limit_s=limit_s,
             ledger=ledger or Ledger(Caps()),

@@ -158,6 +158,20 @@ def test_no_attempt_starts_once_a_cap_is_reached_and_those_in_flight_end(tmp_pat
     assert {each.kind for each in finished if each.attempt is None} == {"max_tokens"}
 
 
+def test_successful_attempts_raise_the_throttles_limit_again(tmp_path: Path) -> None:
+    def target(request: VerifyRequest) -> dict[str, Any]:
+        return {"points": 1 / request.input["number"]}
+
+    shared = context(tmp_path, target)
+    with RunnerContext(most=4) as runner:
+        runner.throttle.overloaded()
+        limits = []
+        for number in (1, 0, 2, 3, 4, 5):
+            runner.attempt(job(shared, str(number), number=number))
+            limits.append(runner.throttle.limit)
+    assert limits == [2, 2, 3, 3, 3, 4]
+
+
 class UnreadableError(Exception):
     def __str__(self) -> str:
         raise self
