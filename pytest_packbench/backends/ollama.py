@@ -80,7 +80,7 @@ class Ollama(ClientBackend):
             try:
                 return await self._chat(body, response)
             except BackendError as error:
-                delay_s = _retry_delay_s(retries, response.retry_after)
+                delay_s = retry_delay_s(retries, response.retry_after)
                 if error.kind not in _RETRIED or retries == self._options.retries or delay_s > _MAX_RETRY_AFTER_S:
                     raise
                 await asyncio.sleep(delay_s)
@@ -175,7 +175,7 @@ def _messages(messages: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
     return converted
 
 
-def _retry_delay_s(retries: int, retry_after: str) -> float:
+def retry_delay_s(retries: int, retry_after: str) -> float:
     """Return how long to wait before the next try: Retry-After, else exponentially longer, seconds."""
     requested = _seconds(retry_after)
     if requested is not None and requested > 0:

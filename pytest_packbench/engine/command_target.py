@@ -51,13 +51,14 @@ class CommandTarget:
 
     opaque = True
 
-    def __init__(self, *, command: str, cwd: Path, processes: int) -> None:
+    def __init__(self, *, command: str, cwd: Path, processes: int, end_wait_s: float = _END_S) -> None:
         """Parse the command; nothing is started yet.
 
         Args:
             command: program and arguments, quoted as for a POSIX shell; no shell is used.
             cwd: the folder in which processes start, absolute.
             processes: maximum number of processes, at least 1.
+            end_wait_s: how long a process may take for each step of its end before the next, harder one, seconds.
 
         Raises:
             TargetError: one line: the command can't be parsed.
@@ -74,6 +75,7 @@ class CommandTarget:
         self.shown = " ".join(words)
         self._program = words[0]
         self._cwd = cwd
+        self._end_wait_s = end_wait_s
         self._redactor = Redactor(os.environ, secrets)
         self._slots = asyncio.Semaphore(processes)
         self._idle: list[ChildProcess] = []
@@ -83,6 +85,11 @@ class CommandTarget:
         self._closed = False
         # without aclose: when the object is freed, at the latest at the interpreter's exit
         weakref.finalize(self, _kill_all, self._children, os.getpid())
+
+    @property
+    def processes(self) -> int:
+        """The number of processes that were started, or are about to start, and have not ended."""
+        return len(self._children)
 
     async def verify(self, request: VerifyRequest) -> Any:
         """Send one request to a process and return the `result` of its reply.
@@ -138,7 +145,7 @@ class CommandTarget:
             ) from None
 
     async def _start(self) -> ChildProcess:
-        child = ChildProcess(self._children.discard)
+        child = ChildProcess(self._children.discard, end_wait_s=self._end_wait_s)
         self._children.add(child)
         try:
             await asyncio.get_running_loop().subprocess_exec(
@@ -239,9 +246,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
     error before its reply is available with the reply.
     """
 
-    def __init__(self, on_end: Callable[[ChildProcess], None]) -> None:
+    def __init__(self, on_end: Callable[[ChildProcess], None], *, end_wait_s: float = _END_S) -> None:
         """Create the protocol of a process; `on_end` is called when it has ended and its pipes are closed."""
         self._on_end = on_end
+        self._end_wait_s = end_wait_s
         self._transport: asyncio.SubprocessTransport | None = None
         self._lines: deque[bytes] = deque()
         self._line = bytearray()
@@ -305,7 +313,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         pipe = self._stdin()
         if pipe is not None:
             pipe.close()
-        if not await _is_set_within(self._exited, _END_S):
+        if not await _is_set_within(self._exited, self._end_wait_s):
             self._signal(signal.SIGTERM)
         await self._wait_for_end()
 
@@ -321,9 +329,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
         await self._wait_for_end()
 
     async def _wait_for_end(self) -> None:
-        if not await _is_set_within(self._exited, _END_S):
+        if not await _is_set_within(self._exited, self._end_wait_s):
             self.kill()
-        if not await _is_set_within(self._ended, _END_S) and self._transport is not None:
+        if not await _is_set_within(self._ended, self._end_wait_s) and self._transport is not None:
             # a process outside its group keeps the pipes open
             self._transport.close()
             self._finish()

@@ -24,13 +24,8 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.scheduler import SchedulerOptions
 
-_TICK_S = 0.5
-_BLOCKED_S = 5.0
 _CLOSE_S = 5.0
 _PLANNED_WAIT_S = 0.05
-# a burst is over when nothing happens for longer than the loop needs for an attempt, and long before the next tick
-_QUIET_S = 0.004
-_BURST_S = 0.05
 _POLL_S = 0.001
 
 
@@ -66,6 +61,8 @@ class Runner:
         self.ledger = options.ledger
         self._lookahead = options.lookahead
         self._on_settled = on_settled
+        self._waits = options.waits
+        self._clock = options.clock
         self._use_threads = options.use_threads
         self._answers: queue.SimpleQueue[FinishedAttempt | Callable[[], None]] = queue.SimpleQueue()
         self._settled: dict[AttemptKey, FinishedAttempt] = {}
@@ -136,7 +133,7 @@ class Runner:
     def progress(self) -> RunProgress:
         """Return the progress of the run."""
         started = list(self._scheduler.started.values())
-        oldest = time.monotonic() - min(started) if started else 0.0
+        oldest = self._clock() - min(started) if started else 0.0
         return RunProgress(done=len(self._over), planned=len(self._planned), in_flight=len(started), oldest_s=oldest)
 
     def close(self, *closers: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -167,17 +164,17 @@ class Runner:
         # a planned attempt starts by itself, and each call on the loop costs a switch of threads
         planned = key in self._planned and key not in self._over and self._lookahead > 0
         self._planned.add(key)
-        self._next_tick = max(self._next_tick, time.monotonic() + _TICK_S)
+        self._next_tick = max(self._next_tick, self._clock() + self._waits.tick_s)
         self._on_loop(self._scheduler.start_waiting)
         if not planned:
             self._on_loop(self._scheduler.prioritize, job)
         while key not in self._settled:
-            self._receive(_PLANNED_WAIT_S if planned else _TICK_S)
+            self._receive(_PLANNED_WAIT_S if planned else self._waits.tick_s)
             if planned and key not in self._settled and self._answers.empty():
                 planned = False
                 self._on_loop(self._scheduler.prioritize, job)
-            if key not in self._settled and time.monotonic() >= self._next_tick:
-                self._next_tick = time.monotonic() + _TICK_S
+            if key not in self._settled and self._clock() >= self._next_tick:
+                self._next_tick = self._clock() + self._waits.tick_s
                 tick()
                 self._check_loop(job)
         self._await_burst()
@@ -199,16 +196,16 @@ class Runner:
         Settling each attempt would delay the next calls, and can be done while those are in flight. Half of the
         lookahead may fill with ended attempts meanwhile; the other half keeps the window full.
         """
-        scheduler, end = self._scheduler, time.monotonic() + _BURST_S
+        scheduler, end = self._scheduler, self._clock() + self._waits.burst_s
         while scheduler.waiting and self._answers.qsize() + len(self._settled) < self._lookahead // 2:
-            now = time.monotonic()
-            if now >= end or now - scheduler.last_activity >= _QUIET_S:
+            now = self._clock()
+            if now >= end or now - scheduler.last_activity >= self._waits.quiet_s:
                 return
             time.sleep(_POLL_S)
 
     def _check_loop(self, job: Job) -> None:
         """Give up a job if the loop has ended or is blocked by a target: an error instead of an endless wait."""
-        now, limit_s = time.monotonic(), self._scheduler.limit_s
+        now, limit_s = self._clock(), self._scheduler.limit_s
         if self._heartbeat_requested is not None and self._scheduler.last_heartbeat >= self._heartbeat_requested:
             self._heartbeat_requested = None
         if self._heartbeat_requested is None:
@@ -217,7 +214,7 @@ class Runner:
         silence_s = now - self._heartbeat_requested
         if self._thread is None or not self._thread.is_alive():
             message = "the event loop ended: a target stopped it"
-        elif limit_s is not None and silence_s > limit_s + _BLOCKED_S:
+        elif limit_s is not None and silence_s > limit_s + self._waits.blocked_s:
             message = f"an async target blocked the event loop for {silence_s:.0f} s: it waits without await"
         else:
             return

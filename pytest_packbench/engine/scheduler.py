@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.case import LoadedCase
 
 
-_CANCEL_WAIT_S = 1.0
 _OVERLOAD_PAUSE_S = 1.0
 
 
@@ -132,6 +131,26 @@ class _InFlight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitTimes:
+    """How long the runner waits for what, seconds.
+
+    Attributes:
+        tick_s: the time between two ticks.
+        blocked_s: how long beyond the time limit of an attempt the event loop may be silent.
+        cancel_s: how long an attempt that was cancelled may take to end before it is left behind.
+        quiet_s: a burst of ended attempts is over when nothing happens for this time: longer than the loop needs for
+            an attempt, and much shorter than a tick.
+        burst_s: the longest wait for the end of a burst.
+    """
+
+    tick_s: float = 0.5
+    blocked_s: float = 5.0
+    cancel_s: float = 1.0
+    quiet_s: float = 0.004
+    burst_s: float = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerOptions:
     """How attempts are scheduled.
 
@@ -142,6 +161,8 @@ class SchedulerOptions:
         ledger: counts what the run uses, and knows its caps.
         use_threads: whether sync targets run on threads of their own; else each runs in the waiting thread, where a
             debugger works.
+        waits: how long the runner waits for what.
+        clock: monotonic clock, seconds.
     """
 
     throttle: Throttle
@@ -149,6 +170,8 @@ class SchedulerOptions:
     limit_s: float | None
     ledger: Ledger
     use_threads: bool = True
+    waits: WaitTimes = field(default_factory=WaitTimes)
+    clock: Callable[[], float] = time.monotonic
 
 
 class Scheduler:
@@ -163,6 +186,7 @@ class Scheduler:
     Attributes:
         loop: the event loop; other threads use `call_soon_threadsafe`.
         limit_s: time limit of each attempt, seconds; None for none; other threads remove it.
+        clock: monotonic clock, seconds; other threads use it.
         started: monotonic time at which each attempt in flight started, seconds; other threads read it.
         last_heartbeat: when the loop last answered, monotonic seconds; other threads read it.
         last_activity: when an attempt last started or ended, monotonic seconds; other threads read it.
@@ -181,10 +205,12 @@ class Scheduler:
         self.unwanted: set[AttemptKey] = set()
         self.claimed: deque[AttemptKey] = deque()
         self.limit_s = options.limit_s
+        self.clock = options.clock
         self.waiting: dict[AttemptKey, Job] = {}
         self._throttle = options.throttle
         self._lookahead = options.lookahead
         self._ledger = options.ledger
+        self._cancel_wait_s = options.waits.cancel_s
         self._answers = answers
         self._in_thread = run_in_thread if options.use_threads else partial(run_in_thread, start=answers.put)
         self._urgent: dict[AttemptKey, Job] = {}
@@ -211,7 +237,7 @@ class Scheduler:
 
     def heartbeat(self) -> None:
         """Show that the loop is not blocked."""
-        self.last_heartbeat = time.monotonic()
+        self.last_heartbeat = self.clock()
 
     def plan(self, jobs: list[Job]) -> None:
         """Append attempts to the waiting ones, and start as many as possible."""
@@ -253,9 +279,9 @@ class Scheduler:
         """Start nothing more, and cancel what is in flight."""
         self._closed = True
         self.waiting.clear()
-        await _cancel_tasks({running.task for running in self._in_flight.values()})
+        await _cancel_tasks({running.task for running in self._in_flight.values()}, self._cancel_wait_s)
         # tasks that targets started and left behind
-        await _cancel_tasks(asyncio.all_tasks() - {asyncio.current_task()})
+        await _cancel_tasks(asyncio.all_tasks() - {asyncio.current_task()}, self._cancel_wait_s)
         await self.loop.shutdown_asyncgens()
 
     def _start(self, job: Job) -> None:
@@ -266,7 +292,7 @@ class Scheduler:
         if kind:
             self._answers.put(FinishedAttempt(job=job, kind=kind, message=message))
             return
-        self.last_activity = self.started[job.key] = time.monotonic()
+        self.last_activity = self.started[job.key] = self.clock()
         attempt, output = Attempt(trial=job.key.trial), CapturedOutput()
         coroutine = run_target(job.context, job.loaded, attempt, in_thread=self._in_thread)
         task = self.loop.create_task(coroutine, context=capturing_context(output))
@@ -284,7 +310,7 @@ class Scheduler:
     def _cancel(self, running: _InFlight) -> None:
         running.task.cancel()
         # most tasks end at once; one that ignores its cancellation is not waited for
-        self.loop.call_later(_CANCEL_WAIT_S, self._finish, running)
+        self.loop.call_later(self._cancel_wait_s, self._finish, running)
 
     def _finish(self, running: _InFlight, task: asyncio.Task[None] | None = None) -> None:
         """Report an attempt that ended, or that ignored its cancellation (then there is no task); only once."""
@@ -292,7 +318,7 @@ class Scheduler:
         if self._in_flight.get(key) is not running:
             return
         del self._in_flight[key]
-        self.last_activity = time.monotonic()
+        self.last_activity = self.clock()
         self.started.pop(key, None)
         if running.timer is not None:
             running.timer.cancel()
@@ -316,9 +342,9 @@ def _finished_attempt(running: _InFlight, task: asyncio.Task[None] | None) -> At
     return Attempt(trial=running.attempt.trial, failure=failure)
 
 
-async def _cancel_tasks(tasks: set[Any]) -> None:
+async def _cancel_tasks(tasks: set[Any], wait_s: float) -> None:
     for task in tasks:
         task.cancel()
     if tasks:
         # one that ignores its cancellation is left behind
-        await asyncio.wait(tasks, timeout=_CANCEL_WAIT_S)
+        await asyncio.wait(tasks, timeout=wait_s)

@@ -25,7 +25,7 @@ _WAIT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One request as it came in: header names in lower case, `at` in seconds of the server's clock."""
+    """One request: header names in lower case, `at` in seconds of the server's clock."""
 
     method: str
     path: str
@@ -39,13 +39,15 @@ class Received:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What is answered.
+    """A response.
 
     Attributes:
+        status: HTTP status.
         body: bytes as they are; anything else as JSON.
-        delay_s: seconds between request and answer.
-        cut: close the connection in the middle of the answer.
-        hang: never answer; the connection stays open until the client leaves.
+        headers: added to content type and length.
+        delay_s: seconds between request and response.
+        cut: close the connection in the middle of the response.
+        hang: never respond; the connection stays open until the client leaves.
     """
 
     status: int = 200
@@ -67,17 +69,13 @@ Handler = Callable[[Received], Reply]
 
 
 def scripted(*replies: Reply) -> Handler:
-    """Answer with these in order; the last one again and again."""
+    """Return a handler that answers with these in order, and then with the last one again."""
     left = list(replies)
-
-    def answer(_received: Received) -> Reply:
-        return left.pop(0) if len(left) > 1 else left[0]
-
-    return answer
+    return lambda _: left.pop(0) if len(left) > 1 else left[0]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Served:
+class _State:
     """What the connections of one server share."""
 
     handler: Handler
@@ -85,7 +83,7 @@ class _Served:
     requests: list[Received] | None
     open: int = 0
     most_open: int = 0
-    failed: Exception | None = None
+    failure: Exception | None = None
     transports: set[asyncio.Transport] = field(default_factory=set)
 
     def reply(self, received: Received) -> Reply:
@@ -93,8 +91,8 @@ class _Served:
             self.requests.append(received)
         try:
             return self.handler(received)
-        except Exception as error:  # noqa: BLE001 - whatever the handler's fault is, the test has to see it
-            self.failed = self.failed or error
+        except Exception as error:  # noqa: BLE001 - the end of the `with` raises it in the test
+            self.failure = self.failure or error
             return Reply(status=500, body={"error": {"message": f"the test's handler failed: {error!r}"}})
 
 
@@ -104,29 +102,29 @@ class _Connection(asyncio.Protocol):
     The latency counts from the arrival of a request, so that the server's own work doesn't add to it.
     """
 
-    def __init__(self, served: _Served) -> None:
-        self._served = served
+    def __init__(self, state: _State) -> None:
+        self._state = state
         self._loop = asyncio.get_running_loop()
         self._data = b""
-        self._waiting: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._busy = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._served.transports.add(transport)
+        self._state.transports.add(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._served.transports.discard(self._transport)
-        if self._waiting is not None:
-            self._waiting.cancel()
-        self._settled()
+        self._state.transports.discard(self._transport)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._end_request()
 
     def data_received(self, data: bytes) -> None:
         at = self._loop.time()
         self._data += data
-        head, found, rest = self._data.partition(b"\r\n\r\n")
-        if not found:
+        head, separator, rest = self._data.partition(b"\r\n\r\n")
+        if not separator:
             return
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -136,34 +134,31 @@ class _Connection(asyncio.Protocol):
         self._data = rest[size:]
         method, path, _version = first.split(" ", 2)
         self._busy = True
-        self._served.open += 1
-        self._served.most_open = max(self._served.most_open, self._served.open)
-        reply = self._served.reply(Received(method, path, headers, rest[:size], at))
+        self._state.open += 1
+        self._state.most_open = max(self._state.most_open, self._state.open)
+        reply = self._state.reply(Received(method, path, headers, rest[:size], at))
         if not reply.hang:
-            wire = reply.wire()
-            self._waiting = self._loop.call_at(at + (reply.delay_s or self._served.latency_s), self._send, wire, reply)
+            due = at + (reply.delay_s or self._state.latency_s)
+            self._timer = self._loop.call_at(due, self._send, reply.wire(), reply)
 
     def _send(self, wire: bytes, reply: Reply) -> None:
-        self._settled()
+        self._end_request()
         if self._transport.is_closing():
             return
         self._transport.write(wire)
         if reply.cut:
             self._transport.close()
 
-    def _settled(self) -> None:
-        if self._busy:
-            self._busy = False
-            self._served.open -= 1
+    def _end_request(self) -> None:
+        self._state.open -= self._busy
+        self._busy = False
 
 
-async def _listen(served: _Served) -> asyncio.Server:
-    return await asyncio.get_running_loop().create_server(lambda: _Connection(served), "127.0.0.1", 0, backlog=1024)
-
-
-def _url(server: asyncio.Server) -> str:
+async def _listen(state: _State) -> tuple[asyncio.Server, str]:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Connection(state), "127.0.0.1", 0, backlog=1024)
     host, port = server.sockets[0].getsockname()[:2]
-    return f"http://{host}:{port}"
+    return server, f"http://{host}:{port}"
 
 
 class FakeServer:
@@ -173,51 +168,46 @@ class FakeServer:
 
     Attributes:
         url: `http://127.0.0.1:<port>`.
+        requests: the requests so far, in order.
     """
 
     def __init__(self, handler: Handler, *, latency_s: float = 0.0) -> None:
-        self._requests: list[Received] = []
-        self._served = _Served(handler=handler, latency_s=latency_s, requests=self._requests)
+        self.requests: list[Received] = []
+        self.url = ""
+        self._state = _State(handler=handler, latency_s=latency_s, requests=self.requests)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self.url = ""
 
     @property
-    def requests(self) -> list[Received]:
-        """What came in so far, in order."""
-        return self._requests
+    def open(self) -> int:
+        """The number of requests that wait for their answers; none does once its connection is closed."""
+        return self._state.open
 
     @property
     def most_open(self) -> int:
-        """The most requests that waited for their answers at once."""
-        return self._served.most_open
+        """The maximum number of requests that waited for their answers at once."""
+        return self._state.most_open
 
     def close_connections(self) -> None:
-        """Cut every connection, as a server does that is killed; the port stays open."""
-
-        async def cut() -> None:
-            for transport in list(self._served.transports):
-                transport.abort()
-
-        self._run(cut())
+        """Cut every connection, as the end of a server does; the port stays open."""
+        self._run(self._abort())
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._server = self._run(_listen(self._served))
-        self.url = _url(self._server)
+        self._server, self.url = self._run(_listen(self._state))
         return self
 
     def __exit__(self, *_raised: object) -> None:
-        self._run(self._close())
+        self._loop.call_soon_threadsafe(self._server.close)
+        self._run(self._abort())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-        if self._served.failed is not None:
-            raise self._served.failed
+        if self._state.failure is not None:
+            raise self._state.failure
 
-    async def _close(self) -> None:
-        self._server.close()
-        for transport in list(self._served.transports):
+    async def _abort(self) -> None:
+        for transport in list(self._state.transports):
             transport.abort()
         # the transports tell their protocols in the loop's next round
         await asyncio.sleep(0)
@@ -230,8 +220,8 @@ def serve(handler: Handler, *, latency_s: float = 0.0) -> None:
     """Serve until interrupted; the URL is the first line of standard output."""
 
     async def run() -> None:
-        server = await _listen(_Served(handler=handler, latency_s=latency_s, requests=None))
-        print(_url(server), flush=True)  # noqa: T201 - whoever started the process reads it
+        server, url = await _listen(_State(handler=handler, latency_s=latency_s, requests=None))
+        print(url, flush=True)  # noqa: T201 - whoever started the process reads it
         await server.serve_forever()
 
     def punctual() -> asyncio.AbstractEventLoop:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pytest_packbench import testing
 from pytest_packbench.cases.load import check_case
 from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.metering import Ledger, LiveModels, PricedBackend
 from pytest_packbench.engine.runner import Runner
-from pytest_packbench.engine.scheduler import AttemptKey, FinishedAttempt, Job, SchedulerOptions, Throttle
+from pytest_packbench.engine.scheduler import AttemptKey, FinishedAttempt, Job, SchedulerOptions, Throttle, WaitTimes
 from pytest_packbench.engine.targets import TargetCaller
 from pytest_packbench.model.case import Case, LoadedCase
 from pytest_packbench.model.outcome import Outcome, ResultError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-USAGE = Usage(tokens_input=3, tokens_output=2)
+    from pytest_packbench.engine.attempt import Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +55,13 @@ class EchoPack(Pack):
         return RecordFacts(attack_category="plain", expected="comply_safe", agent_decision="comply_safe")
 
 
-def case(name: str = "a", **given: Any) -> LoadedCase:
-    """A case whose input is what is given."""
-    plain = testing.case(name, pack_id="echo", input=given, expected=None)
+def case(name: str = "a", notes: dict[str, Any] | None = None, **inputs: Any) -> LoadedCase:
+    """A case with this input."""
+    plain = testing.case(name, pack_id="echo", input=inputs, expected=None, notes=notes or {})
     return check_case(plain, Case, source=name, stem=name, pack="echo")
 
 
 def model_request(role: str = "ask", text: str = "?") -> ModelRequest:
-    """Return a request for free text."""
     return ModelRequest(role=role, system="", messages=({"role": "user", "content": text},))
 
 
@@ -72,9 +71,11 @@ class FakeBackend:
 
     Attributes:
         answer: returns the answer to a request, or raises.
+        rounds: turns of the loop until it answers.
+        hold: where it is set, no call is answered before it.
         busy: calls in flight.
         most: the maximum of calls in flight.
-        asked: number of calls.
+        calls: number of calls.
         loops: the event loops of the calls.
     """
 
@@ -84,13 +85,13 @@ class FakeBackend:
     model: str = "fake"
     busy: int = 0
     most: int = 0
-    asked: int = 0
+    calls: int = 0
     temperature: float | None = 0.0
     hold: asyncio.Event | None = None
     loops: set[asyncio.AbstractEventLoop] = field(default_factory=set)
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
-        self.asked += 1
+        self.calls += 1
         self.loops.add(asyncio.get_running_loop())
         self.busy += 1
         self.most = max(self.most, self.busy)
@@ -99,13 +100,19 @@ class FakeBackend:
                 await asyncio.sleep(0)
             if self.hold is not None:
                 await self.hold.wait()
-            found = self.answer(request)
+            answer = self.answer(request)
         finally:
             self.busy -= 1
-        return found if isinstance(found, ModelAnswer) else ModelAnswer(content=found, usage=USAGE)
+        if isinstance(answer, ModelAnswer):
+            return answer
+        return ModelAnswer(content=answer, usage=Usage(tokens_input=3, tokens_output=2))
 
     async def aclose(self) -> None:
         """Do nothing: no connection is open."""
+
+
+def suite(folder: Path, **rules: Any) -> Suite:
+    return Suite(name="s", path=folder, config=SuiteConfig(pack="echo", **rules), sha256="0" * 64)
 
 
 def context(
@@ -118,16 +125,12 @@ def context(
     redactor: Redactor | None = None,
     pack: Pack | None = None,
 ) -> SuiteContext:
-    """Return the context of a suite in a folder."""
-    suite = Suite(name="s", path=folder, config=SuiteConfig(pack="echo"), sha256="0" * 64)
-    asked = (
-        PricedBackend(backend=backend, price=Prices(input_per_million=1.0, output_per_million=1.0))
-        if backend is not None
-        else None
-    )
-    live = LiveModels(primary=asked, ledger=ledger or Ledger(Caps()), redactor=redactor or Redactor({}))
+    """The context of a suite in a folder."""
+    price = Prices(input_per_million=1.0, output_per_million=1.0)
+    primary = PricedBackend(backend=backend, price=price) if backend is not None else None
+    live = LiveModels(primary=primary, ledger=ledger or Ledger(Caps()), redactor=redactor or Redactor({}))
     return SuiteContext(
-        suite=suite,
+        suite=suite(folder),
         pack=pack or EchoPack(),
         caller=TargetCaller(target),
         target_name="t",
@@ -138,13 +141,18 @@ def context(
     )
 
 
-def job(made: SuiteContext, name: str = "a", trial: int = 0, **given: Any) -> Job:
-    """Return the job of one attempt at a case."""
-    return Job(key=AttemptKey(name, trial), context=made, loaded=case(name, **given))
+def job(context: SuiteContext, name: str = "a", **inputs: Any) -> Job:
+    """The first attempt at a case with this input."""
+    return Job(key=AttemptKey(name, 0), context=context, loaded=case(name, **inputs))
 
 
-class RunnerContext:
-    """A runner for the duration of a block; `over` has the completed attempts in order."""
+class RunnerContext(Runner):
+    """A runner for the duration of a block.
+
+    Attributes:
+        settled: the attempts that ended, in order.
+        throttle: limits the attempts in flight.
+    """
 
     def __init__(
         self,
@@ -154,23 +162,38 @@ class RunnerContext:
         limit_s: float | None = 60.0,
         ledger: Ledger | None = None,
         on_settled: Callable[[FinishedAttempt], None] | None = None,
-        use_threads: bool = True,
+        waits: dict[str, float] | None = None,
+        **options: Any,
     ) -> None:
-        self.over: list[FinishedAttempt] = []
-        options = SchedulerOptions(
-            throttle=Throttle(most),
+        self.settled: list[FinishedAttempt] = []
+        self.throttle = Throttle(most)
+        scheduler_options = SchedulerOptions(
+            throttle=self.throttle,
             lookahead=2 * most if lookahead is None else lookahead,
             limit_s=limit_s,
             ledger=ledger or Ledger(Caps()),
-            use_threads=use_threads,
+            # a target that ignores its cancellation is left behind soon
+            waits=WaitTimes(**{"cancel_s": 0.05, **(waits or {})}),
+            **options,
         )
-        self.runner = Runner(options, on_settled=on_settled or self.over.append)
+        super().__init__(scheduler_options, on_settled=on_settled or self.settled.append)
 
-    def __enter__(self) -> Runner:
-        return self.runner
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_raised: object) -> None:
-        self.runner.close()
+        self.close()
+
+    def attempt(self, job: Job, tick: Callable[[], None] = lambda: None) -> Attempt:
+        """Wait for an attempt that is made."""
+        finished = self.wait_for(job, tick)
+        assert finished.job.key == job.key
+        assert finished.attempt is not None, f"{finished.kind}: {finished.message}"
+        return finished.attempt
+
+    def failures(self, *jobs: Job) -> list[str]:
+        """Wait for attempts; the kind of each failure, empty for a success."""
+        return [attempt.failure.kind if attempt.failure else "" for attempt in map(self.attempt, jobs)]
 
 
 def ignore_tick() -> None:
@@ -180,3 +203,10 @@ def ignore_tick() -> None:
 def hang() -> None:
     """Hang, until the process ends."""
     threading.Event().wait()
+
+
+async def wait_until(condition: Callable[[], object]) -> None:
+    """Wait for what another process, thread or loop does."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - there is no event to set
+            await asyncio.sleep(0.001)

@@ -1,15 +1,18 @@
-"""Where cases stand: files of one and files of many, found by names and bytes."""
+"""Where cases are: files of one case and of many, found by names and bytes."""
 
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_packbench import testing
 from pytest_packbench.cases.files import (
     CaseIndex,
     CaseLine,
@@ -31,32 +34,23 @@ from pytest_packbench.packs.generic.model import GenericCase
 from tests.doc_blocks import ROOT, blocks
 
 ids = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,8}", fullmatch=True)
-texts = st.text(st.sampled_from('ab"\\{}[]:, \nidé\u2028\U0001f600'), max_size=12) | ids.map(
-    lambda one: f'"id": "{one}"'
-)
-keys = st.sampled_from(["a", "id ", "Id", "input", 'x"id', "\\id", "notes", "ids"]) | texts.filter(
-    lambda one: one != "id"
-)
-plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts
+texts = st.text(st.sampled_from('ab"\\{}[]:, \nidé\u2028\U0001f600'), max_size=12) | ids.map('"id": "{}"'.format)
+keys = st.sampled_from(["a", "id ", "Id", "input", 'x"id', "\\id", "ids"]) | texts.filter(lambda text: text != "id")
 values = st.recursive(
-    plain,
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys | st.just("id"), inner, max_size=3),
-    max_leaves=8,
+    max_leaves=6,
 )
 
 
 @st.composite
-def written_object(draw: st.DrawFn, own: st.SearchStrategy[Any]) -> tuple[Any, bytes]:
-    """An object with an id somewhere among its keys, written in one of the ways JSON allows."""
-    before = draw(st.dictionaries(keys, values, max_size=3))
-    after = draw(st.dictionaries(keys, values, max_size=3))
-    case_id = draw(own)
+def objects_with_id(draw: st.DrawFn) -> tuple[Any, bytes]:
+    """An id, and an object with this id among its keys, in one of the forms that JSON allows."""
+    before, after = (draw(st.dictionaries(keys, values, max_size=2)) for _ in range(2))
+    case_id = draw(ids | values)
     data = {**before, "id": case_id, **{key: value for key, value in after.items() if key not in before}}
-    text = json.dumps(
-        data,
-        ensure_ascii=draw(st.booleans()),
-        separators=draw(st.sampled_from([(",", ":"), (", ", ": "), (" ,\t", " :  ")])),
-    )
+    separators = draw(st.sampled_from([(",", ":"), (", ", ": "), (" ,\t", " :  ")]))
+    text = json.dumps(data, ensure_ascii=draw(st.booleans()), separators=separators)
     if draw(st.booleans()):
         text = text.replace('"id"', '"\\u0069d"')
     if draw(st.booleans()) and isinstance(case_id, str) and case_id.isascii():
@@ -65,56 +59,29 @@ def written_object(draw: st.DrawFn, own: st.SearchStrategy[Any]) -> tuple[Any, b
     return case_id, draw(st.sampled_from([b"", b"\xef\xbb\xbf", b" \t"])) + text.encode()
 
 
-@given(written_object(ids))
-def test_a_line_is_known_by_the_id_that_parsing_gives(line: tuple[str, bytes]) -> None:
+@given(objects_with_id(), st.sampled_from([b"", b"\n", b"\r\n"]))
+def test_a_line_has_the_id_that_parsing_finds_where_a_case_may_have_it(line: tuple[Any, bytes], end: bytes) -> None:
     case_id, raw = line
-    assert read_id(raw) == json.loads(raw.decode("utf-8-sig"))["id"] == case_id
-    assert read_id(raw + b"\r\n") == case_id
+    is_valid = isinstance(case_id, str) and case_id.isascii() and case_id.replace("_", "a").replace("-", "a").isalnum()
+    assert read_id(raw + end) == (case_id if is_valid and case_id[0] not in "_-" else None)
 
 
-@given(written_object(values))
-def test_an_id_that_no_case_may_have_is_none(line: tuple[Any, bytes]) -> None:
-    case_id, raw = line
-    fits = isinstance(case_id, str) and case_id.isascii() and case_id.replace("_", "a").replace("-", "a").isalnum()
-    assert read_id(raw) == (case_id if fits and case_id[0] not in "_-" else None)
+def test_a_broken_line_has_an_id_only_if_it_is_certain() -> None:
+    lines = yaml.safe_load((Path(__file__).parent / "data" / "case_lines.yaml").read_text("utf-8"))
+    for case_id, texts in lines.items():
+        assert {text: read_id(text.encode("latin-1")) for text in texts} == dict.fromkeys(texts, case_id)
+    for length, is_valid in ((CASE_ID_LENGTH, True), (CASE_ID_LENGTH + 1, False)):
+        longest = "a" * length
+        for start in ('{"id": "', '{"x": [], "id": "'):
+            assert read_id(f'{start}{longest}"}}'.encode()) == (longest if is_valid else None)
+    assert read_id(b'{"x": ' + b"[" * 100_000) is None
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"",
-        b"[]",
-        b"{}",
-        b'"id"',
-        b'{"id": "a b"}',
-        b'{"id": "a::b"}',
-        b'{"id": 1}',
-        b'{"id": null, "x": {"id": "a"}}',
-        b'{"x": {"id": "a"}}',
-        b'{"x": "\\"id\\": \\"a\\""}',
-        b'{"id": "-a"}',
-        b'{"id": "a\\n"}',
-        b'{"id": "' + b"a" * (CASE_ID_LENGTH + 1) + b'"}',
-        b'{"x": ' + b"[" * 100_000,
-        b"\xff\xfe{\x00",
-        b'{"x": {}, "id": "a"',
-    ],
-)
-def test_a_line_without_an_id_of_a_case(raw: bytes) -> None:
-    assert read_id(raw) is None
+def case(case_id: str, **fields: Any) -> dict[str, Any]:
+    return testing.case(case_id, **{"pack_id": "toy", **fields})
 
 
-def test_a_broken_line_keeps_the_id_that_stands_in_it() -> None:
-    assert read_id(b'{"pack_id": "toy", "n": -1.5e3, "f": false, "id": "a", "input": {') == "a"
-    assert read_id(b'{"id": "' + b"a" * CASE_ID_LENGTH + b'", "x"') == "a" * CASE_ID_LENGTH
-
-
-def case(case_id: str, **more: Any) -> dict[str, Any]:
-    outline = {"pack_id": "toy", "case_type": "plain", "difficulty": "easy", "input": 1, "expected": 1}
-    return {"id": case_id, **outline, **more}
-
-
-def write_many(path: Path, *lines: object, end: str = "\n") -> Path:
+def write_lines(path: Path, *lines: object, end: str = "\n") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     path.write_bytes(("\n".join(texts) + end).encode())
@@ -122,28 +89,23 @@ def write_many(path: Path, *lines: object, end: str = "\n") -> Path:
 
 
 @given(st.lists(ids, unique=True, max_size=8), st.data())
-def test_the_place_of_each_case_holds_that_case(
+def test_each_case_of_a_file_is_found_at_its_line(
     tmp_path_factory: pytest.TempPathFactory, case_ids: list[str], data: st.DataObject
 ) -> None:
-    spaced = [
-        line
-        for one in case_ids
-        for line in [*data.draw(st.lists(st.sampled_from(["", "  ", "\r"]), max_size=2)), case(one)]
-    ]
-    path = write_many(
-        tmp_path_factory.mktemp("lines") / "all.jsonl", *spaced, end=data.draw(st.sampled_from(["", "\n"]))
-    )
-    assert [place.name for place in iter_cases(path.parent)] == case_ids
+    blanks = st.lists(st.sampled_from(["", "  ", "\r"]), max_size=2)
+    lines = [line for case_id in case_ids for line in [*data.draw(blanks), case(case_id)]]
+    end = data.draw(st.sampled_from(["", "\n"]))
+    path = write_lines(tmp_path_factory.mktemp("lines") / "all.jsonl", *lines, end=end)
+    assert [location.name for location in iter_cases(path.parent)] == case_ids
     assert count_cases(path.parent) == len(case_ids)
-    lines = path.read_bytes().split(b"\n")
-    for one in case_ids:
-        place = find_case(str(path), one)
-        assert place is not None
-        assert load_case(place, Case, file="all.jsonl", pack="toy").case.id == one
-        assert json.loads(lines[place.line - 1])["id"] == one
+    for case_id in case_ids:
+        location = find_case(str(path), case_id)
+        assert location is not None
+        assert load_case(location, Case, file="all.jsonl", pack="toy").case.id == case_id
+        assert json.loads(path.read_bytes().split(b"\n")[location.line - 1])["id"] == case_id
 
 
-def test_blank_lines_a_byte_order_mark_and_no_last_line_end(tmp_path: Path) -> None:
+def test_blank_lines_count_as_lines_and_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "all.jsonl"
     path.write_bytes(b"\xef\xbb\xbf\r\n\n" + b'{"id": "a"}\r\n' + b"   \n" + b'{"id": "b"}')
     assert [(line.number, case_name(str(path), line)) for line in case_lines(path)] == [(3, "a"), (5, "b")]
@@ -151,39 +113,46 @@ def test_blank_lines_a_byte_order_mark_and_no_last_line_end(tmp_path: Path) -> N
     assert [case_name(str(path), line) for line in case_lines(path)] == ["a"]
 
 
-def test_both_kinds_are_walked_in_order_and_found_by_name(tmp_path: Path) -> None:
-    write_many(tmp_path / "one" / "a.json", case("a"))
-    write_many(tmp_path / "one" / "all.jsonl", case("b"), "{", case("b"), {"id": 3})
-    write_many(tmp_path / "top.jsonl", case("c"))
-    write_many(tmp_path / "one" / "notes.txt", "no case")
-    walked = [(Path(place.path).name, place.name, place.line) for place in iter_cases(tmp_path)]
-    assert walked == [
+def test_cases_are_listed_by_file_and_line_and_found_by_name(tmp_path: Path) -> None:
+    write_lines(tmp_path / "one" / "a.json", case("a"))
+    write_lines(tmp_path / "one" / "all.jsonl", case("b"), "{", case("b"), {"id": 3})
+    write_lines(tmp_path / "top.jsonl", case("c"))
+    write_lines(tmp_path / "one" / "notes.txt", "no case")
+    (tmp_path / "one" / "gone.jsonl").symlink_to(tmp_path / "nowhere")
+    for hidden in (".git", "__pycache__"):
+        write_lines(tmp_path / hidden / "hidden.json", case("hidden"))
+    locations = list(iter_cases(tmp_path))
+    assert [(Path(location.path).name, location.name, location.line) for location in locations] == [
         ("top.jsonl", "c", 1),
         ("a.json", "a", 0),
         ("all.jsonl", "b", 1),
         ("all.jsonl", "all.line-2", 2),
         ("all.jsonl", "all.line-3", 3),
         ("all.jsonl", "all.line-4", 4),
+        # a file that can't be read counts as one case
+        ("gone.jsonl", "gone", 0),
     ]
     index = CaseIndex(tmp_path)
-    assert len([*index]) == count_cases(tmp_path) == 6
-    assert [index.find(name) for name in index] == list(iter_cases(tmp_path))
+    assert len([*index]) == count_cases(tmp_path) == 7
+    assert [index.find(name) for name in index] == locations
     assert index.find("nobody") is None
-    assert find_case(str(tmp_path / "one" / "gone.jsonl"), "a") is None
-    assert find_case(str(tmp_path / "one" / "gone.json"), "gone") is None
+    with pytest.raises(CaseError, match=r"gone\.jsonl: cannot be read: "):
+        load_case(locations[-1], Case, file="gone.jsonl", pack=None)
+    for missing in ("missing.jsonl", "missing.json", "nul\0.json"):
+        assert find_case(str(tmp_path / missing), "missing") is None
 
 
-def test_a_file_changed_since_is_looked_through_again(tmp_path: Path) -> None:
-    path = write_many(tmp_path / "all.jsonl", case("a"))
+def test_a_file_that_changed_is_read_again(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "all.jsonl", case("a"))
     assert find_case(str(path), "b") is None
-    write_many(path, case("longer"), case("b"))
-    found = find_case(str(path), "b")
-    assert found is not None
-    assert found.line == 2
+    write_lines(path, case("longer"), case("b"))
+    location = find_case(str(path), "b")
+    assert location is not None
+    assert location.line == 2
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         (["", '{"id": "a" 7'], "f.jsonl:2: column 12: not JSON: "),
         ([case("a", id=7)], "f.jsonl:1: /id: got 7; expected a string"),
@@ -194,87 +163,65 @@ def test_a_file_changed_since_is_looked_through_again(tmp_path: Path) -> None:
         (["[1]"], "f.jsonl:1: got [1]; expected an object"),
     ],
 )
-def test_what_is_wrong_with_a_line_names_file_line_and_pointer(tmp_path: Path, lines: list[Any], said: str) -> None:
-    path = write_many(tmp_path / "f.jsonl", *lines)
+def test_a_mistake_in_a_line_is_one_line_with_file_and_number(tmp_path: Path, lines: list[Any], message: str) -> None:
+    path = write_lines(tmp_path / "f.jsonl", *lines)
     *_, last = iter_cases(tmp_path)
     with pytest.raises(CaseError) as caught:
         load_case(last, Case, file=path.name, pack="toy")
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_cannot_be_read_counts_as_one_case(tmp_path: Path) -> None:
-    (tmp_path / "gone.jsonl").symlink_to(tmp_path / "nowhere")
-    (place,) = iter_cases(tmp_path)
-    assert place.name == "gone"
-    assert count_cases(tmp_path) == 1
-    with pytest.raises(CaseError, match=r"gone\.jsonl: cannot be read: "):
-        load_case(place, Case, file="gone.jsonl", pack=None)
-
-
-def test_hidden_folders_hold_no_cases(tmp_path: Path) -> None:
-    for name in (".git", "__pycache__", "build"):
-        write_many(tmp_path / "cases" / name / f"in{name}.json", case("a"))
-    assert [place.name for place in iter_cases(tmp_path / "cases")] == ["inbuild"]
-
-
-def test_links_to_folders_are_followed_out_of_the_folder_and_once(tmp_path: Path) -> None:
+def test_links_to_folders_outside_are_followed_once(tmp_path: Path) -> None:
     cases, outside = tmp_path / "suite" / "cases", tmp_path / "outside"
     for path in (cases / "own" / "a.json", outside / "b.json", outside / "sub" / "c.json"):
-        write_many(path, case(path.stem))
+        write_lines(path, case(path.stem))
     links = {
-        "again": outside,
-        "beyond": outside / "sub",
-        "far": outside,
-        "inside": cases / "own",
-        "over": tmp_path,
-        "self": cases,
+        cases / "again": outside,
+        cases / "beyond": outside / "sub",
+        cases / "far": outside,
+        cases / "inside": cases / "own",
+        cases / "over": tmp_path,
+        cases / "self": cases,
+        outside / "sub" / "back": outside,
+        outside / "sub" / "home": cases,
+        outside / "loop": outside / "loop",
     }
-    for name, goal in links.items():
-        (cases / name).symlink_to(goal)
-    (outside / "sub" / "back").symlink_to(outside)
-    (outside / "sub" / "home").symlink_to(cases)
-    (outside / "loop").symlink_to(outside / "loop")
-    walked = [Path(place.path).relative_to(cases).as_posix() for place in iter_cases(cases)]
-    assert walked == ["again/b.json", "beyond/c.json", "own/a.json"]
+    for link, destination in links.items():
+        link.symlink_to(destination)
+    visited = [Path(location.path).relative_to(cases).as_posix() for location in iter_cases(cases)]
+    assert visited == ["again/b.json", "beyond/c.json", "own/a.json"]
     assert count_cases(cases) == 3
 
 
 @given(st.sampled_from(["a/b.jsonl", "a.json", "bundled:toy/cases/x.jsonl", "7.json"]), st.integers(0, 10**6))
-def test_a_located_place_comes_apart_again(file: str, line: int) -> None:
+def test_a_location_is_split_into_its_file_and_line(file: str, line: int) -> None:
     if file.endswith(".jsonl"):
         assert split_location(format_location(file, line)) == (file, line)
     assert split_location(file) == (file, 0)
+    assert split_location(f"{file}:x") == (f"{file}:x", 0)
 
 
-def test_the_guide_shows_a_case() -> None:
+def test_the_case_in_the_guide_is_valid() -> None:
     (block,) = (block for block in blocks(ROOT / "docs" / "cases.md") if block.kind == "json")
     assert block.file is not None
-    raw, stem = block.text.encode(), Path(block.file).stem
-    shown = parse_case(raw, GenericCase, source=block.file, stem=stem, pack="generic").case
-    assert Path(block.file).parent.name == shown.case_type
+    path = Path(block.file)
+    shown = parse_case(block.text.encode(), GenericCase, source=block.file, stem=path.stem, pack="generic").case
+    assert path.parent.name == shown.case_type
 
 
 @given(st.lists(ids, unique=True), st.integers(1, 12))
-def test_each_case_is_in_one_shard_and_stays_there(case_ids: list[str], count: int) -> None:
+def test_each_case_is_in_the_shard_that_its_hash_names(case_ids: list[str], count: int) -> None:
     shards = [Shard(number, count) for number in range(1, count + 1)]
-    assert all(sum(one in shard for shard in shards) == 1 for one in case_ids)
-
-
-def test_shards_are_known_numbers_of_about_one_size() -> None:
-    # what a case's shard is may not change between versions: machines of different ones share a suite
-    # the first eight bytes of sha256sum, modulo
-    assert [shard_of(f"case_{number}", 5) for number in range(10)] == KNOWN
-    sizes = [sum(f"case_{number}" in Shard(one, 10) for number in range(10_000)) for one in range(1, 11)]
-    assert min(sizes) > 900
-    assert max(sizes) < 1100
-
-
-KNOWN = [3, 5, 5, 3, 2, 5, 5, 3, 3, 4]
+    for case_id in case_ids:
+        # machines with different versions share a suite: what a case's shard is may never change
+        number = int.from_bytes(sha256(case_id.encode()).digest()[:8]) % count + 1
+        assert shard_of(case_id, count) == number
+        assert [case_id in shard for shard in shards] == [shard.number == number for shard in shards]
 
 
 @given(st.integers(1, 10**8), st.integers(1, 10**8))
-def test_a_shard_is_read_as_it_is_written(number: int, count: int) -> None:
+def test_a_shard_is_parsed_from_its_text(number: int, count: int) -> None:
     if number <= count:
         assert Shard.parse(str(Shard(number, count))) == Shard(number, count)
     else:
@@ -283,16 +230,16 @@ def test_a_shard_is_read_as_it_is_written(number: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "0/3", "2/0", "4/3", "1/3 ", "+1/3", "1/3/5", "\u0661/\u0663", "1", "01/3"])
-def test_a_shard_that_is_none(text: str) -> None:
+def test_another_text_is_no_shard(text: str) -> None:
     with pytest.raises(ValueError, match="expected I/N"):
         Shard.parse(text)
 
 
-def test_a_shard_is_counted_without_parsing(tmp_path: Path) -> None:
+def test_the_cases_of_a_shard_are_counted_without_parsing(tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(30)]
-    write_many(tmp_path / "all.jsonl", *(case(name) for name in names[:20]))
+    write_lines(tmp_path / "all.jsonl", *(case(name) for name in names[:20]))
     for name in names[20:]:
-        write_many(tmp_path / "plain" / f"{name}.json", "not read")
+        write_lines(tmp_path / "plain" / f"{name}.json", "not read")
     for number in (1, 2, 3):
         shard = Shard(number, 3)
         assert count_cases(tmp_path, shard) == sum(name in shard for name in names)

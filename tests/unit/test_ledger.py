@@ -1,4 +1,4 @@
-"""What a run used, and the caps on it."""
+"""What a run used, and its caps."""
 
 from __future__ import annotations
 
@@ -14,41 +14,38 @@ from pytest_packbench.model.run import Caps
 from pytest_packbench.model.suite import Prices
 
 counts = st.none() | st.integers(0, 10**9)
-usages = st.builds(Usage, tokens_input=counts, tokens_output=counts)
-amounts = st.floats(0, 1000, allow_nan=False)
+usages = st.lists(st.none() | st.builds(Usage, tokens_input=counts, tokens_output=counts))
+amounts = st.none() | st.floats(0, 1000, allow_nan=False)
 PRICE = Prices(input_per_million=3.0, output_per_million=15.0)
 
 
-@given(found=st.lists(st.none() | usages), told=st.lists(st.none() | usages))
-def test_sums_are_those_of_what_was_booked(found: list[Usage | None], told: list[Usage | None]) -> None:
+@given(calls=usages, reports=usages)
+def test_the_sums_are_those_of_all_calls_and_reports(calls: list[Usage | None], reports: list[Usage | None]) -> None:
     ledger = Ledger(Caps())
-    for usage in found:
+    for usage in calls:
         ledger.add_call(usage, PRICE)
-    for usage in told:
+    for usage in reports:
         ledger.add_usage(usage, PRICE)
-    known = [usage for usage in (*found, *told) if usage is not None and usage != Usage()]
-    assert ledger.calls == len(found)
-    assert ledger.uncounted == len(found) + len(told) - len(known)
-    assert ledger.tokens == sum((usage.tokens_input or 0) + (usage.tokens_output or 0) for usage in known)
-    millionths = sum((usage.tokens_input or 0) * 3 + (usage.tokens_output or 0) * 15 for usage in known)
-    assert ledger.cost == pytest.approx(millionths / 1_000_000)
+    known = [usage for usage in (*calls, *reports) if usage is not None and usage != Usage()]
+    inputs, outputs = (sum(getattr(usage, name) or 0 for usage in known) for name in ("tokens_input", "tokens_output"))
+    assert (ledger.calls, ledger.tokens) == (len(calls), inputs + outputs)
+    assert ledger.uncounted == len(calls) + len(reports) - len(known)
+    assert ledger.cost == pytest.approx((inputs * 3 + outputs * 15) / 1_000_000)
 
 
-@given(tokens=st.none() | st.integers(1, 10**9), cost=st.none() | amounts, parts=st.integers(1, 64))
-def test_shares_never_add_up_to_more_than_the_cap(tokens: int | None, cost: float | None, parts: int) -> None:
+@given(tokens=st.none() | st.integers(1, 10**9), cost=amounts, parts=st.integers(1, 64))
+def test_the_shares_of_workers_never_add_up_to_more_than_the_cap(
+    tokens: int | None, cost: float | None, parts: int
+) -> None:
     share = Caps(tokens=tokens, cost=cost, seconds=7.0).split(parts)
-    if tokens is None:
-        assert share.tokens is None
-    else:
-        assert share.tokens is not None
-        assert tokens - parts < share.tokens * parts <= tokens
+    assert (share.tokens is None) == (tokens is None)
     assert (share.cost is None) == (cost is None)
-    if cost is not None and share.cost is not None:
-        assert share.cost * parts == pytest.approx(cost)
+    assert tokens is None or share.tokens is None or tokens - parts < share.tokens * parts <= tokens
+    assert cost is None or share.cost is None or share.cost * parts == pytest.approx(cost)
     assert share.seconds == 7.0
 
 
-def test_nothing_is_lost_between_threads() -> None:
+def test_no_call_of_any_thread_is_lost() -> None:
     ledger = Ledger(Caps())
     with ThreadPoolExecutor(8) as pool:
         for _ in range(2000):
@@ -57,57 +54,33 @@ def test_nothing_is_lost_between_threads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("caps", "kind", "said"),
+    ("caps", "parts", "kind", "message"),
     [
-        (Caps(tokens=100), "max_tokens", "100 tokens"),
-        (Caps(tokens=101), "", ""),
-        (Caps(cost=0.0009), "max_cost", "0.0009 USD"),
-        (Caps(cost=0.00091), "", ""),
-        (Caps(seconds=5.0), "max_seconds", "5 s"),
-        (Caps(seconds=5.1), "", ""),
-        (Caps(), "", ""),
+        (Caps(), 1, "", ""),
+        (Caps(tokens=101, cost=0.00091, seconds=5.1), 1, "", ""),
+        (Caps(tokens=202, cost=0.002, seconds=6.0), 2, "", ""),
+        (Caps(tokens=100), 1, "max_tokens", "the run's cap of 100 tokens is reached (100 used)"),
+        (Caps(cost=0.0009), 1, "max_cost", "the run's cap of 0.0009 USD is reached (0.0009 USD spent)"),
+        (Caps(seconds=5.0), 1, "max_seconds", "the run's cap of 5 s is reached"),
+        (Caps(tokens=200), 2, "max_tokens", "{share} of 200 tokens is reached (100 used)"),
+        (Caps(cost=0.0018), 2, "max_cost", "{share} of 0.0018 USD is reached (0.0009 USD spent)"),
+        (Caps(seconds=5.0), 2, "max_seconds", "the run's cap of 5 s is reached"),
     ],
 )
-def test_a_cap_is_reached_exactly_at_its_number(caps: Caps, kind: str, said: str) -> None:
-    now = [0.0]
-    ledger = Ledger(caps, clock=lambda: now[0])
+def test_a_cap_is_reached_exactly_at_its_value(caps: Caps, parts: int, kind: str, message: str) -> None:
+    now = 100.0
+    ledger = Ledger(caps, parts=parts, clock=lambda: now)
+    # the time counts from the first attempt
     assert ledger.exhausted() == ("", "")
-    now[0] = 5.0
+    now = 105.0
     ledger.add_call(Usage(tokens_input=50, tokens_output=50), PRICE)
-    assert ledger.exhausted()[0] == kind
-    assert said in ledger.exhausted()[1]
+    share = "this worker's share (1/2) of the run's cap"
+    assert ledger.exhausted() == (kind, message.format(share=share))
 
 
-@pytest.mark.parametrize(
-    ("caps", "said"),
-    [
-        (Caps(tokens=200), "this worker's share (1/2) of the run's cap of 200 tokens is reached (100 used)"),
-        (Caps(cost=0.0018), "this worker's share (1/2) of the run's cap of 0.0018 USD is reached (0.0009 USD spent)"),
-        (Caps(seconds=5.0), "the run's cap of 5 s is reached"),
-        (Caps(tokens=202, cost=0.002, seconds=6.0), ""),
-    ],
-)
-def test_a_worker_stops_at_its_share_and_names_the_runs_cap(caps: Caps, said: str) -> None:
-    now = [0.0]
-    ledger = Ledger(caps, parts=2, clock=lambda: now[0])
-    assert ledger.exhausted() == ("", "")
-    now[0] = 5.0
-    ledger.add_call(Usage(tokens_input=50, tokens_output=50), PRICE)
-    assert ledger.exhausted()[1] == said
-
-
-def test_the_clock_begins_with_the_first_attempt() -> None:
-    now = [0.0]
-    ledger = Ledger(Caps(seconds=5.0), clock=lambda: now[0])
-    now[0] = 100.0
-    assert ledger.exhausted()[0] == ""
-    now[0] = 106.0
-    assert ledger.exhausted()[0] == "max_seconds"
-
-
-def test_a_cap_on_money_holds_where_a_price_turns_out_unknown() -> None:
+def test_a_cap_on_cost_is_reached_where_a_price_is_unknown() -> None:
     ledger = Ledger(Caps(cost=100.0))
     ledger.add_call(Usage(tokens_input=1, tokens_output=1), None)
     kind, message = ledger.exhausted()
-    assert kind == "max_cost"
+    assert (kind, ledger.as_json()["cost"]) == ("max_cost", None)
     assert "the price of a model is unknown" in message

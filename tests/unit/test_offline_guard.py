@@ -1,4 +1,4 @@
-"""Whose network and processes are refused: those of the case, of its threads and tasks, also after its end."""
+"""The offline guard: which network access and child processes are refused, and of which case."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from contextvars import copy_context
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_packbench.engine.offline import OfflineError, offline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def connect() -> None:
@@ -19,17 +24,28 @@ def connect() -> None:
         opened.connect(("127.0.0.1", 9))
 
 
-def test_a_case_is_refused_and_told(capsys: pytest.CaptureFixture[str]) -> None:
+def run_in_thread(call: Callable[..., object]) -> None:
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+
+
+def try_to_connect() -> None:
+    with pytest.raises(OfflineError):
+        connect()
+
+
+def test_a_case_may_use_no_network_and_no_process() -> None:
     with offline("one", allow_processes=False) as violations:
-        with pytest.raises(OfflineError, match="case one: fixture mode is offline"):
+        with pytest.raises(OfflineError, match="case one: fixture mode is offline, but the target tried: connect"):
             connect()
         with pytest.raises(OfflineError):
             socket.getaddrinfo("localhost", 80)
         with pytest.raises(OfflineError):
             subprocess.run([sys.executable, "-V"], check=False)
-    assert [("connect" in violations[0]), ("look-up" in violations[1]), ("child process" in violations[2])] == [
-        True
-    ] * 3
+    assert [f"at {__file__}:" in violation for violation in violations] == [True] * 3
+    words = ("connect to", "look-up of 'localhost'", "child process (subprocess.Popen")
+    assert [word in violation for word, violation in zip(words, violations, strict=True)] == [True] * 3
 
 
 def test_processes_may_be_allowed_and_unix_sockets_are() -> None:
@@ -40,91 +56,58 @@ def test_processes_may_be_allowed_and_unix_sockets_are() -> None:
     assert not violations
 
 
-def test_outside_a_case_nothing_is_refused() -> None:
+def test_nothing_is_refused_outside_a_case() -> None:
     with offline("one", allow_processes=False):
         pass
     with socket.socket() as opened:
         opened.bind(("127.0.0.1", 0))
 
 
-def test_a_thread_of_a_case_stays_offline_when_the_case_is_over() -> None:
-    go = threading.Event()
-    raised: list[BaseException] = []
-
-    def late() -> None:
-        go.wait()
-        try:
-            connect()
-        except OfflineError as error:
-            raised.append(error)
-
-    with offline("one", allow_processes=False):
-        thread = threading.Thread(target=copy_context().run, args=(late,))
-        thread.start()
-    go.set()
-    thread.join()
-    assert len(raised) == 1
-
-
-def test_a_thread_that_knows_no_case_is_refused_while_one_runs() -> None:
-    raised: list[BaseException] = []
-
-    def beside() -> None:
-        try:
-            connect()
-        except OfflineError as error:
-            raised.append(error)
-
+def test_a_thread_of_a_case_stays_offline_after_its_end() -> None:
     with offline("one", allow_processes=False) as violations:
-        thread = threading.Thread(target=beside)
-        thread.start()
-        thread.join()
-    assert len(raised) == len(violations) == 1
+        context = copy_context()
+    run_in_thread(lambda: context.run(try_to_connect))
+    assert len(violations) == 1
 
 
-def test_a_thread_that_knows_no_case_is_told_of_to_all_that_run() -> None:
-    def beside() -> None:
-        with pytest.raises(OfflineError):
-            connect()
-
-    with (
-        offline("one", allow_processes=False) as first,
-        offline("two", allow_processes=False) as second,
-    ):
-        thread = threading.Thread(target=beside)
-        thread.start()
-        thread.join()
+def test_access_by_an_unknown_thread_is_a_violation_of_each_running_case() -> None:
+    with offline("one", allow_processes=False) as first:
+        run_in_thread(try_to_connect)
+        with offline("two", allow_processes=False) as second:
+            run_in_thread(try_to_connect)
     told = "fixture mode is offline, but one of the running cases tried: connect"
-    assert [len(first), len(second)] == [1, 1]
-    assert first[0].startswith(f"case one: {told}")
+    assert [len(first), len(second)] == [2, 1]
+    assert first[0].startswith("case one: fixture mode is offline, but the target tried: connect")
+    assert first[1].startswith(f"case one: {told}")
     assert second[0].startswith(f"case two: {told}")
 
 
-def test_cases_of_one_name_side_by_side_are_two() -> None:
-    async def case(*, bad: bool, first: asyncio.Event, second: asyncio.Event) -> list[str]:
+def test_two_concurrent_cases_with_the_same_name_are_told_apart() -> None:
+    async def case(*, connects: bool, started: asyncio.Event, other: asyncio.Event) -> int:
         with offline("same", allow_processes=False) as violations:
-            first.set()
-            await second.wait()
-            if bad:
-                with pytest.raises(OfflineError):
+            started.set()
+            await other.wait()
+            if connects:
+                with suppress(OfflineError):
                     connect()
-        return violations
+        return len(violations)
 
-    async def both() -> list[list[str]]:
+    async def both() -> list[int]:
         one, two = asyncio.Event(), asyncio.Event()
-        return list(await asyncio.gather(case(bad=True, first=one, second=two), case(bad=False, first=two, second=one)))
+        cases = case(connects=True, started=one, other=two), case(connects=False, started=two, other=one)
+        return list(await asyncio.gather(*cases))
 
-    assert [len(found) for found in asyncio.run(both())] == [1, 0]
+    assert asyncio.run(both()) == [1, 0]
 
 
-def test_a_case_that_is_let_go_of_elsewhere_ends_quietly() -> None:
+def test_an_abandoned_case_that_is_closed_elsewhere_ends_quietly() -> None:
     async def case() -> None:
         with offline("one", allow_processes=False):
             await asyncio.sleep(0)
 
     coroutine = case()
     copy_context().run(coroutine.send, None)
-    # as garbage collection does with a task that was abandoned
+    # as garbage collection does with an abandoned task
     coroutine.close()
     with offline("two", allow_processes=False), pytest.raises(OfflineError, match="case two"):
         connect()

@@ -1,10 +1,11 @@
-"""Working ahead: each attempt is made once, within its bounds, whatever targets do; nothing is waited for without end."""
+"""The runner: each attempt is made once, within its limits, whatever targets do; no wait is endless."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import math
+import queue
 import subprocess
 import sys
 import threading
@@ -17,57 +18,50 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.engine.metering import Ledger
+from pytest_packbench.engine.scheduler import Throttle
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer
 from pytest_packbench.model.run import Caps
-from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, hang, ignore_tick, job, model_request
+from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, hang, job, model_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.engine.runner import Runner
-    from pytest_packbench.engine.scheduler import FinishedAttempt, Job
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
 
+    Target = Callable[..., Any]
 
-def take(runner: Runner, one: Job) -> FinishedAttempt:
-    return runner.wait_for(one, ignore_tick)
-
-
-def kind(done: FinishedAttempt) -> str:
-    assert done.attempt is not None
-    return done.attempt.failure.kind if done.attempt.failure is not None else ""
+ONE_POINT = {"points": 1.0}
 
 
-def message(done: FinishedAttempt) -> str:
-    assert done.attempt is not None
-    assert done.attempt.failure is not None
-    return done.attempt.failure.message
+async def succeed(_: VerifyRequest) -> dict[str, Any]:
+    return ONE_POINT
 
 
-async def fine(request: VerifyRequest) -> dict[str, Any]:
-    return {"points": 1.0}
+async def call_model(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    await context.llm.complete(model_request())
+    return ONE_POINT
 
 
 @settings(deadline=None, max_examples=40)
 @given(data=st.data())
-def test_each_attempt_is_made_once_within_the_bounds(tmp_path_factory: Any, data: st.DataObject) -> None:
+def test_each_attempt_is_made_once_per_claim_within_the_limits(tmp_path_factory: Any, data: st.DataObject) -> None:
     count, most = data.draw(st.integers(1, 25)), data.draw(st.integers(1, 6))
     lookahead = data.draw(st.integers(0, 12))
-    order = data.draw(st.permutations(range(count)))
-    unplanned = data.draw(st.sets(st.integers(0, count - 1)))
-    failing = data.draw(st.sets(st.integers(0, count - 1)))
+    # an attempt that is claimed again is made again
+    again = data.draw(st.lists(st.sampled_from(range(count)), max_size=5))
+    order = [*data.draw(st.permutations(range(count))), *again]
+    unplanned, failing = (data.draw(st.sets(st.integers(0, count - 1))) for _ in range(2))
     made: list[int] = []
-    taken = 0
-    furthest = 0
+    claimed = furthest = 0
     backend = FakeBackend(rounds=data.draw(st.integers(0, 3)))
 
     async def target(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
         nonlocal furthest
         number = request.input["number"]
         made.append(number)
-        furthest = max(furthest, len(made) - taken)
+        furthest = max(furthest, len(made) - claimed)
         await context.llm.complete(model_request(text=str(number)))
         if number in failing:
             raise ValueError(number)
@@ -75,232 +69,209 @@ def test_each_attempt_is_made_once_within_the_bounds(tmp_path_factory: Any, data
 
     shared = context(tmp_path_factory.mktemp("s"), target, backend=backend)
     jobs = [job(shared, f"case_{number}", number=number) for number in range(count)]
-    running = RunnerContext(most=most, lookahead=lookahead)
-    with running as runner:
-        runner.plan([one for number, one in enumerate(jobs) if number not in unplanned])
+    with RunnerContext(most=most, lookahead=lookahead) as runner:
+        runner.plan([job for number, job in enumerate(jobs) if number not in unplanned])
         for number in order:
-            done = take(runner, jobs[number])
-            taken += 1
-            assert done.attempt is not None
-            assert done.job.key == jobs[number].key
-            assert kind(done) == ("target_error" if number in failing else "")
-            assert number in failing or done.attempt.payload == {"points": number / 100}
+            attempt = runner.attempt(jobs[number])
+            claimed += 1
+            assert attempt.payload == {"points": number / 100} if attempt.failure is None else number in failing
         progress = runner.progress()
-    assert sorted(made) == list(range(count))
-    assert len(running.over) == count
+    assert sorted(made) == sorted(order)
+    assert len(runner.settled) == len(order)
     assert backend.most <= most
-    assert (progress.done, progress.planned) == (count, count)
+    assert (progress.done, progress.planned, progress.in_flight, progress.oldest_s) == (count, count, 0, 0)
     # the one that is waited for comes on top
     assert furthest <= lookahead + 1
 
 
-def test_an_attempt_that_was_taken_is_made_anew(tmp_path: Path) -> None:
-    numbers = iter([0.1, 0.9])
-    shared = context(tmp_path, lambda _: {"points": next(numbers)})
-    with RunnerContext() as runner:
-        found = [take(runner, job(shared)).attempt for _ in range(2)]
-        assert runner.progress().done == 1
-    assert [one.payload for one in found if one is not None] == [{"points": 0.1}, {"points": 0.9}]
-
-
-def test_a_retry_waits_for_room_like_any_other(tmp_path: Path) -> None:
-    backend = FakeBackend(rounds=3)
-
-    async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-        await context.llm.complete(model_request())
-        return {"points": 1.0}
-
-    shared = context(tmp_path, target, backend=backend)
-    with RunnerContext(most=2, lookahead=8) as runner:
-        runner.plan([job(shared, str(number)) for number in range(20)])
-        for number in range(20):
-            take(runner, job(shared, str(number)))
-            take(runner, job(shared, str(number)))
-    assert backend.asked == 40
-    assert backend.most == 2
-
-
 @pytest.mark.parametrize(
-    ("jobs", "bounds", "answered"),
-    [(20, (math.inf, math.inf), 8), (20, (math.inf, 0), 1), (20, (0, math.inf), 1), (16, (math.inf, math.inf), 1)],
-    ids=[
-        "until the window is full of them",
-        "no longer than a burst",
-        "until it is quiet",
-        "while others wait to begin",
-    ],
+    ("jobs", "quiet_s", "burst_s", "settled"),
+    [(20, math.inf, math.inf, 8), (20, math.inf, 0, 1), (20, 0, math.inf, 1), (16, math.inf, math.inf, 1)],
+    ids=["until half the lookahead is full", "no longer than a burst", "until it is quiet", "while others wait"],
 )
-def test_answers_of_a_burst_are_taken_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int, bounds: tuple[float, float], answered: int
+def test_attempts_that_end_in_a_burst_are_settled_together(
+    tmp_path: Path, jobs: int, quiet_s: float, burst_s: float, settled: int
 ) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.runner._QUIET_S", bounds[0])
-    monkeypatch.setattr("pytest_packbench.engine.runner._BURST_S", bounds[1])
     first, rest = threading.Event(), threading.Event()
 
     async def target(request: VerifyRequest) -> dict[str, Any]:
         number = request.input["number"]
         if number:
-            await asyncio.to_thread((first if number < answered else rest).wait)
-        return {"points": 1.0}
+            await asyncio.to_thread((first if number < settled else rest).wait)
+        return ONE_POINT
 
     shared = context(tmp_path, target)
     planned = [job(shared, str(number), number=number) for number in range(jobs)]
     # the first one makes room for the last one of sixteen, so that none waits
-    running = RunnerContext(most=8 if jobs > 16 else 16, lookahead=16, on_settled=lambda _: first.set())
-    with running as runner, ThreadPoolExecutor(1) as aside:
+    runner = RunnerContext(
+        most=8 if jobs > 16 else 16,
+        lookahead=16,
+        on_settled=lambda _: first.set(),
+        waits={"quiet_s": quiet_s, "burst_s": burst_s},
+    )
+    with runner, ThreadPoolExecutor(1) as aside:
         runner.plan(planned)
-        taken = aside.submit(take, runner, planned[0])
+        claimed = aside.submit(runner.failures, planned[0])
         try:
-            assert kind(taken.result(timeout=20)) == ""
+            assert claimed.result(timeout=20) == [""]
             runner.settle_all()
-            assert runner.progress().done == answered
+            assert runner.progress().done == settled
         finally:
             rest.set()
-        for one in planned[1:]:
-            take(runner, one)
+        runner.failures(*planned[1:])
 
 
-def test_released_attempts_free_their_place_and_are_not_made(tmp_path: Path) -> None:
+def test_discarded_attempts_make_room_and_are_not_made(tmp_path: Path) -> None:
     made = []
     go = [threading.Event() for _ in range(4)]
 
     def target(request: VerifyRequest) -> dict[str, Any]:
         made.append(request.input["number"])
-        # the next ones are released while this one is under way, and nothing else can be
+        # the next ones are discarded while this one is in flight
         assert go[request.input["number"] // 10].wait(60)
-        return {"points": 1.0}
+        return ONE_POINT
 
     shared = context(tmp_path, target)
     jobs = [job(shared, str(number), number=number) for number in range(40)]
     with RunnerContext(most=1, lookahead=2) as runner:
         runner.plan(jobs)
         for ten in range(4):
-            runner.discard([one.key for one in jobs[10 * ten + 1 : 10 * ten + 10]])
-            # the loop does first what it was told first
+            runner.discard([job.key for job in jobs[10 * ten + 1 : 10 * ten + 10]])
             go[ten].set()
-            take(runner, jobs[10 * ten])
+            runner.attempt(jobs[10 * ten])
     assert made == [0, 10, 20, 30]
 
 
-def test_a_cap_begins_nothing_more_and_what_is_under_way_ends(tmp_path: Path) -> None:
+def test_no_attempt_starts_once_a_cap_is_reached_and_those_in_flight_end(tmp_path: Path) -> None:
     ledger = Ledger(Caps(tokens=20))
     backend = FakeBackend(rounds=2)
-
-    async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-        await context.llm.complete(model_request())
-        return {"points": 1.0}
-
-    shared = context(tmp_path, target, backend=backend, ledger=ledger)
+    shared = context(tmp_path, call_model, backend=backend, ledger=ledger)
     jobs = [job(shared, str(number)) for number in range(30)]
     with RunnerContext(most=3, ledger=ledger) as runner:
         runner.plan(jobs)
-        found = [take(runner, one) for one in jobs]
-    made = [done for done in found if done.attempt is not None]
-    # five tokens an attempt, and the window at most beyond the cap
+        finished = [runner.wait_for(each, lambda: None) for each in jobs]
+    made = [each.attempt for each in finished if each.attempt is not None]
+    # five tokens per attempt, and those in flight beyond the cap
     assert 4 <= len(made) <= 4 + 3
-    assert backend.asked == len(made)
-    assert {kind(done) for done in made} == {""}
-    assert {done.kind for done in found if done.attempt is None} == {"max_tokens"}
+    assert backend.calls == len(made)
+    assert {attempt.failure for attempt in made} == {None}
+    assert {each.kind for each in finished if each.attempt is None} == {"max_tokens"}
 
 
-def raising(error: BaseException) -> Callable[[VerifyRequest], Any]:
-    def target(request: VerifyRequest) -> Any:
-        if request.input.get("bad"):
-            raise error
-        return {"points": 1.0}
+def test_successful_attempts_raise_the_throttles_limit_again(tmp_path: Path) -> None:
+    def target(request: VerifyRequest) -> dict[str, Any]:
+        return {"points": 1 / request.input["number"]}
 
-    return target
-
-
-def raising_later(error: BaseException) -> Callable[[VerifyRequest], Any]:
-    async def target(request: VerifyRequest) -> Any:
-        await asyncio.sleep(0)
-        return raising(error)(request)
-
-    return target
+    shared = context(tmp_path, target)
+    with RunnerContext(most=4) as runner:
+        runner.throttle.overloaded()
+        limits = []
+        for number in (1, 0, 2, 3, 4, 5):
+            runner.attempt(job(shared, str(number), number=number))
+            limits.append(runner.throttle.limit)
+    assert limits == [2, 2, 3, 3, 3, 4]
 
 
-@pytest.mark.parametrize("form", [raising, raising_later])
-@pytest.mark.parametrize(
-    "error",
-    [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit(), StopIteration(1), TimeoutError()],
-    ids=lambda error: type(error).__name__,
-)
-def test_whatever_a_target_raises_is_its_own_cases_error(
-    tmp_path: Path, form: Callable[[BaseException], Any], error: BaseException
-) -> None:
-    shared = context(tmp_path, form(error))
-    jobs = [job(shared, str(number), bad=number == 1) for number in range(4)]
-    with RunnerContext() as runner:
-        runner.plan(jobs)
-        kinds = [kind(take(runner, one)) for one in jobs]
-    assert kinds == ["", "target_error", "", ""]
-
-
-class UnsayableError(Exception):
+class UnreadableError(Exception):
     def __str__(self) -> str:
         raise self
 
 
-@pytest.mark.parametrize("form", [raising, raising_later])
-def test_an_error_whose_text_can_not_be_read_is_its_own_cases_error(
-    tmp_path: Path, form: Callable[[BaseException], Any]
-) -> None:
-    shared = context(tmp_path, form(UnsayableError()))
-    jobs = [job(shared, str(number), bad=number == 1) for number in range(3)]
+ERRORS = (
+    SystemExit(3),
+    KeyboardInterrupt(),
+    asyncio.CancelledError(),
+    GeneratorExit(),
+    StopIteration(1),
+    TimeoutError(),
+    UnreadableError(),
+)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_whatever_a_target_raises_is_the_error_of_its_case_alone(tmp_path: Path, is_async: bool) -> None:
+    def target(request: VerifyRequest) -> Any:
+        if request.input:
+            raise ERRORS[request.input["error"]]
+        return ONE_POINT
+
+    async def async_target(request: VerifyRequest) -> Any:
+        await asyncio.sleep(0)
+        return target(request)
+
+    shared = context(tmp_path, async_target if is_async else target)
+    bad = [job(shared, f"bad_{number}", error=number) for number in range(len(ERRORS))]
+    good = [job(shared, f"good_{number}") for number in range(len(ERRORS))]
     with RunnerContext() as runner:
-        runner.plan(jobs)
-        done = [take(runner, one) for one in jobs]
-    assert [kind(one) for one in done] == ["", "target_error", ""]
-    assert message(done[1]) == "the target raised UnsayableError: (its message cannot be read)"
+        runner.plan(job for pair in zip(bad, good, strict=True) for job in pair)
+        assert runner.failures(*bad) == ["target_error"] * len(ERRORS)
+        assert runner.failures(*good) == [""] * len(ERRORS)
+        again = runner.attempt(job(shared, "again", error=len(ERRORS) - 1)).failure
+    assert again is not None
+    assert again.message == "the target raised UnreadableError: (its message cannot be read)"
 
 
-async def cancels_itself(_: VerifyRequest) -> dict[str, Any]:
+async def cancel_itself(_: VerifyRequest) -> dict[str, Any]:
     task = asyncio.current_task()
     assert task is not None
     task.cancel()
     await asyncio.sleep(0)
-    return {"points": 1.0}
+    return ONE_POINT
 
 
-async def cancels_everything(_: VerifyRequest) -> dict[str, Any]:
+async def cancel_everything(_: VerifyRequest) -> dict[str, Any]:
     for task in asyncio.all_tasks():
         task.cancel()
     await asyncio.sleep(0)
-    return {"points": 1.0}
+    return ONE_POINT
 
 
-async def falls_in_a_task(_: VerifyRequest) -> dict[str, Any]:
-    async def fall() -> None:
+async def exit_in_a_task(_: VerifyRequest) -> dict[str, Any]:
+    async def leave() -> None:
         raise SystemExit(3)
 
-    await asyncio.gather(asyncio.create_task(fall()))
-    return {"points": 1.0}
+    await asyncio.gather(asyncio.create_task(leave()))
+    return ONE_POINT
 
 
-async def stops_the_loop(_: VerifyRequest) -> dict[str, Any]:
+async def stop_the_loop(_: VerifyRequest) -> dict[str, Any]:
     asyncio.get_running_loop().stop()
-    return {"points": 1.0}
+    return ONE_POINT
+
+
+async def call_without_await(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    return {"points": context.llm.complete_sync(model_request()).content}
+
+
+class ExitingPack(EchoPack):
+    def score(self, case: Any, outcome: Any, rules: Any) -> Any:
+        raise SystemExit(3)
 
 
 @pytest.mark.parametrize(
-    ("target", "expected"),
+    ("target", "options", "kind", "words"),
     [
-        (cancels_itself, "cancelled"),
-        (cancels_everything, "cancelled"),
-        (falls_in_a_task, "target_error"),
-        (stops_the_loop, ""),
+        (cancel_itself, {}, "cancelled", "the attempt was cancelled: by a target"),
+        (cancel_everything, {}, "cancelled", "the attempt was cancelled: by a target"),
+        (exit_in_a_task, {}, "target_error", "SystemExit"),
+        (stop_the_loop, {}, "", ""),
+        (call_without_await, {"backend": FakeBackend()}, "target_error", "await context.llm.complete"),
+        (succeed, {"pack": ExitingPack()}, "scorer_error", "SystemExit"),
+        (lambda request: succeed(request), {}, "", ""),  # noqa: PLW0108 - a sync function that returns an awaitable
     ],
 )
-def test_a_target_that_meddles_with_the_loop_ends_no_other_case(
-    tmp_path: Path, target: Callable[..., Any], expected: str
+def test_a_target_that_harms_the_loop_ends_no_other_case(
+    tmp_path: Path, target: Target, options: dict[str, Any], kind: str, words: str
 ) -> None:
     with RunnerContext() as runner:
-        assert kind(take(runner, job(context(tmp_path, target), "bad"))) == expected
-        assert [kind(take(runner, job(context(tmp_path, fine), str(number)))) for number in range(3)] == ["", "", ""]
+        failure = runner.attempt(job(context(tmp_path, target, **options), "bad")).failure
+        assert (failure.kind if failure else "") == kind
+        assert words in (failure.message if failure else "")
+        good = context(tmp_path, succeed)
+        assert runner.failures(*(job(good, str(number)) for number in range(3))) == [""] * 3
 
 
-async def swallows_its_cancellation(_: VerifyRequest) -> dict[str, Any]:
+async def ignore_cancellation(_: VerifyRequest) -> dict[str, Any]:
     while True:
         try:
             await asyncio.sleep(3600)
@@ -308,75 +279,72 @@ async def swallows_its_cancellation(_: VerifyRequest) -> dict[str, Any]:
             continue
 
 
-async def waits(_: VerifyRequest) -> None:
+async def wait_forever(_: VerifyRequest) -> None:
     await asyncio.sleep(3600)
 
 
-async def waits_in_a_thread(_: VerifyRequest) -> None:
+async def wait_in_a_thread(_: VerifyRequest) -> None:
     await asyncio.to_thread(hang)
 
 
-def hangs(_: VerifyRequest) -> None:
-    hang()
-
-
-def hangs_in_a_pool(_: VerifyRequest) -> None:
+def hang_in_a_pool(_: VerifyRequest) -> None:
     with ThreadPoolExecutor(2) as pool:
         pool.submit(hang).result()
 
 
-async def ends_at_last(_: VerifyRequest) -> dict[str, Any]:
-    with pytest.raises(asyncio.CancelledError):
+async def end_when_cancelled(_: VerifyRequest) -> dict[str, Any]:
+    with contextlib.suppress(asyncio.CancelledError):
         await asyncio.sleep(3600)
-    return {"points": 1.0}
+    return ONE_POINT
 
 
-@pytest.mark.parametrize(
-    "target", [waits, swallows_its_cancellation, waits_in_a_thread, hangs, hangs_in_a_pool, ends_at_last]
+SLOW_TARGETS = (
+    wait_forever,
+    ignore_cancellation,
+    wait_in_a_thread,
+    lambda _: hang(),
+    hang_in_a_pool,
+    end_when_cancelled,
 )
-def test_a_target_that_takes_too_long_is_abandoned_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Callable[..., Any]
-) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.scheduler._CANCEL_WAIT_S", 0.05)
-    with RunnerContext(limit_s=0.05) as runner:
-        done = take(runner, job(context(tmp_path, target), "bad"))
-        assert kind(done) == "timeout"
-        assert "took longer than 0.05 s and was abandoned" in message(done)
-        assert kind(take(runner, job(context(tmp_path, fine), "good"))) == ""
 
 
-def test_a_released_attempt_that_goes_on_all_the_same_frees_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.scheduler._CANCEL_WAIT_S", 0.05)
-    bad, good = job(context(tmp_path, swallows_its_cancellation), "bad"), job(context(tmp_path, fine), "good")
+def time_out_all(folder: Path) -> list[str]:
+    """Return the messages of the failures of targets that take too long."""
+    with RunnerContext(limit_s=0.1) as runner:
+        attempts = [runner.attempt(job(context(folder, target), "bad")) for target in SLOW_TARGETS]
+        assert runner.failures(job(context(folder, succeed), "good")) == [""]
+    return [f"{attempt.failure.kind}: {attempt.failure.message}" for attempt in attempts if attempt.failure]
+
+
+TOO_LONG = "timeout: the target took longer than 0.1 s and was abandoned (--packbench-case-timeout)"
+
+
+def test_a_target_that_takes_too_long_is_abandoned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert time_out_all(tmp_path) == [TOO_LONG] * len(SLOW_TARGETS)
+    # asyncio logs what a callback raises
+    assert "Exception in callback" not in caplog.text
+
+
+def test_the_interpreter_ends_although_targets_hang() -> None:
+    script = (
+        "from pathlib import Path; from tests.unit.test_runner import time_out_all; print(time_out_all(Path('.'))[0])"
+    )
+    # the targets hang for an hour
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    assert process.stdout.strip() == TOO_LONG
+
+
+def test_a_discarded_attempt_that_ignores_its_cancellation_makes_room(tmp_path: Path) -> None:
+    bad, good = job(context(tmp_path, ignore_cancellation), "bad"), job(context(tmp_path, succeed), "good")
     with RunnerContext(most=1) as runner:
         runner.plan([bad, good])
         while not runner.progress().in_flight:
             time.sleep(0.001)
         runner.discard([bad.key])
-        assert kind(take(runner, good)) == ""
+        assert runner.failures(good) == [""]
 
 
-@pytest.mark.parametrize("target", ["hangs", "hangs_in_a_pool", "waits_in_a_thread", "swallows_its_cancellation"])
-def test_the_interpreter_ends_although_a_target_hangs(tmp_path: Path, target: str) -> None:
-    script = (
-        "from pathlib import Path\n"
-        "from tests.unit import test_runner as here\n"
-        f"with here.RunnerContext(limit_s=0.05) as runner:\n"
-        f"    done = here.take(runner, here.job(here.context(Path('.'), here.{target})))\n"
-        "print(here.kind(done))\n"
-    )
-    # an hour is what it would take to wait for it
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
-    assert ended.stdout.strip() == "timeout"
-
-
-def test_a_target_that_holds_up_the_loop_is_named_and_no_late_answer_counts_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.runner._BLOCKED_S", 0.05)
-    monkeypatch.setattr("pytest_packbench.engine.runner._TICK_S", 0.05)
+def test_a_target_that_blocks_the_loop_is_an_error_and_its_late_answer_does_not_count(tmp_path: Path) -> None:
     go = threading.Event()
     made = []
 
@@ -384,272 +352,178 @@ def test_a_target_that_holds_up_the_loop_is_named_and_no_late_answer_counts_twic
         made.append(request.input["number"])
         if request.input["number"] == 0:
             go.wait()
-        return {"points": 1.0}
+        return ONE_POINT
 
     shared = context(tmp_path, target)
     jobs = [job(shared, str(number), number=number) for number in range(3)]
-    running = RunnerContext(most=1, lookahead=1, limit_s=0.05)
-    with running as runner:
+    with RunnerContext(most=1, lookahead=1, limit_s=0.1, waits={"blocked_s": 0.1, "tick_s": 0.05}) as runner:
         runner.plan(jobs)
-        kinds = [kind(take(runner, one)) for one in jobs]
+        assert runner.failures(*jobs) == ["loop_blocked"] * 3
         go.set()
-        again = kind(take(runner, job(context(tmp_path, fine), "more")))
-    assert kinds == ["loop_blocked"] * 3
-    assert again == ""
-    # nobody waits for the other two any more: they are not begun when the loop is free again
+        assert runner.failures(job(context(tmp_path, succeed), "more")) == [""]
+    # nobody waits for the other two any more: they do not start when the loop is free again
     assert made == [0]
-    assert len(running.over) == 4
+    assert len(runner.settled) == 4
 
 
-def test_a_long_time_between_two_cases_is_no_blocked_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.runner._BLOCKED_S", 0.5)
-    monkeypatch.setattr("pytest_packbench.engine.runner._TICK_S", 0.01)
-    release = asyncio.Event()
+def test_a_long_time_between_two_cases_is_no_blocked_loop(tmp_path: Path) -> None:
+    passed_s = 0.0
+    release: list[Callable[[], object]] = []
 
     async def target(_: VerifyRequest) -> dict[str, Any]:
-        await release.wait()
-        return {"points": 1.0}
+        go, loop = asyncio.Event(), asyncio.get_running_loop()
+        release.append(lambda: loop.call_soon_threadsafe(go.set))
+        await go.wait()
+        return ONE_POINT
 
-    ticks = []
+    ticks: list[int] = []
 
     def tick() -> None:
         ticks.append(1)
-        if len(ticks) == 3:
-            runner._scheduler.loop.call_soon_threadsafe(release.set)
+        if len(ticks) >= 3 and release:
+            release[0]()
 
-    with RunnerContext(limit_s=3600) as runner:
-        take(runner, job(context(tmp_path, fine), "first"))
-        # what other tests do meanwhile: the loop was last seen alive long ago
-        runner._scheduler.last_heartbeat -= 10**6
-        assert kind(runner.wait_for(job(context(tmp_path, target), "second"), tick)) == ""
-
-
-def test_a_scorer_that_exits_is_its_own_cases_error_and_loses_no_other(tmp_path: Path) -> None:
-    class Leaving(EchoPack):
-        def score(self, case: Any, outcome: Any, rules: Any) -> Any:
-            if case.id == "bad":
-                raise SystemExit(3)
-            return super().score(case, outcome, rules)
-
-    shared = context(tmp_path, fine, pack=Leaving())
-    jobs = [job(shared, name) for name in ("good", "bad", "fine")]
-    with RunnerContext(most=1) as runner:
-        runner.plan(jobs)
-        assert [kind(take(runner, one)) for one in jobs] == ["", "scorer_error", ""]
+    waits = {"blocked_s": 0.5, "tick_s": 0.01}
+    with RunnerContext(limit_s=3600, waits=waits, clock=lambda: time.monotonic() + passed_s) as runner:
+        runner.attempt(job(context(tmp_path, succeed), "first"))
+        passed_s = 1e6
+        assert runner.attempt(job(context(tmp_path, target), "second"), tick).failure is None
 
 
-def test_an_abandoned_target_spends_nothing_more(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("form", "kind", "calls"),
+    [("sync", "timeout", 0), ("async", "timeout", 0), ("leaves a thread", "", 1), ("leaves a task", "", 1)],
+)
+def test_no_call_is_made_for_an_attempt_that_is_over(tmp_path: Path, form: str, kind: str, calls: int) -> None:
     backend = FakeBackend()
-    go, went = threading.Event(), threading.Event()
-    later: list[BaseException] = []
+    go = threading.Event()
+    errors: queue.SimpleQueue[str] = queue.SimpleQueue()
+    tasks = []
 
-    def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    def call_later(context: VerifyContext) -> None:
         go.wait()
         try:
             context.llm.complete_sync(model_request())
         except RuntimeError as error:
-            later.append(error)
-        went.set()
-        return {"points": 1.0}
+            errors.put(str(error))
 
-    with RunnerContext(limit_s=0.05) as runner:
-        assert kind(take(runner, job(context(tmp_path, target, backend=backend)))) == "timeout"
-        go.set()
-        assert went.wait(60)
-    assert backend.asked == 0
-    assert "the attempt is over" in str(later[0])
-
-
-def test_an_abandoned_target_that_goes_on_spends_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.scheduler._CANCEL_WAIT_S", 0.05)
-    backend = FakeBackend()
-    go, went = asyncio.Event(), threading.Event()
-    later: list[BaseException] = []
-
-    async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(3600)
-        await go.wait()
+    async def call_later_async(context: VerifyContext) -> None:
+        while not go.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
         try:
             await context.llm.complete(model_request())
         except RuntimeError as error:
-            later.append(error)
-        went.set()
-        return {"points": 1.0}
+            errors.put(str(error))
 
-    with RunnerContext(limit_s=0.05) as runner:
-        assert kind(take(runner, job(context(tmp_path, target, backend=backend)))) == "timeout"
-        runner._scheduler.loop.call_soon_threadsafe(go.set)
-        assert went.wait(60)
-    assert backend.asked == 0
-    assert "the attempt is over" in str(later[0])
+    async def async_target(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+        if form == "async":
+            await call_later_async(context)
+        elif form == "leaves a task":
+            tasks.append(asyncio.create_task(call_later_async(context)))
+        else:
+            threading.Thread(target=call_later, args=(context,)).start()
+        return await call_model(request, context)
 
-
-def test_what_ended_in_time_is_not_ended_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("pytest_packbench.engine.scheduler._CANCEL_WAIT_S", 0.02)
-
-    async def slow(_: VerifyRequest) -> dict[str, Any]:
-        await asyncio.sleep(0.1)
-        return {"points": 1.0}
-
-    with RunnerContext(limit_s=0.05) as runner:
-        assert kind(take(runner, job(context(tmp_path, waits), "bad"))) == "timeout"
-        assert kind(take(runner, job(context(tmp_path, slow), "slow"))) == "timeout"
-    # asyncio logs what a callback raises
-    assert not [record.message for record in caplog.records if "Exception in callback" in record.message]
-
-
-def test_tasks_and_threads_that_a_target_leaves_behind_spend_nothing_more(tmp_path: Path) -> None:
-    backend = FakeBackend()
-    go, went = threading.Event(), threading.Event()
-    tasks = set()
-
-    async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-        async def on() -> None:
-            await asyncio.sleep(0.01)
-            await context.llm.complete(model_request())
-
-        def beside() -> None:
-            go.wait()
-            with pytest.raises(RuntimeError):
-                context.llm.complete_sync(model_request())
-            went.set()
-
-        tasks.add(asyncio.create_task(on()))
-        threading.Thread(target=beside).start()
-        await context.llm.complete(model_request())
-        return {"points": 1.0}
-
-    with RunnerContext() as runner:
-        assert kind(take(runner, job(context(tmp_path, target, backend=backend)))) == ""
+    target = (lambda _, context: call_later(context)) if form == "sync" else async_target
+    with RunnerContext(limit_s=0.05 if kind else 60) as runner:
+        assert runner.failures(job(context(tmp_path, target, backend=backend))) == [kind]
         go.set()
-        assert went.wait(60)
-    assert backend.asked == 1
-    assert [type(task.exception()) for task in tasks if task.done() and not task.cancelled()] in ([], [RuntimeError])
+        assert "the attempt is over" in errors.get(timeout=60)
+    assert backend.calls == calls
 
 
-def test_closing_cancels_what_is_under_way_and_begins_nothing(tmp_path: Path) -> None:
+def test_closing_cancels_what_is_in_flight_and_starts_nothing(tmp_path: Path) -> None:
     backend = FakeBackend(hold=asyncio.Event())
-    ended = []
+    ended, closed = [], []
 
     async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
         try:
             await context.llm.complete(model_request())
         finally:
             ended.append(1)
-        return {"points": 1.0}
-
-    closed = []
+        return ONE_POINT
 
     async def close() -> None:
         closed.append(1)
 
+    async def fail() -> None:
+        raise RuntimeError("exceptions of closing are ignored")
+
     ledger = Ledger(Caps())
-    runner = RunnerContext(most=3, lookahead=3).runner
-    runner.plan(job(context(tmp_path, target, backend=backend, ledger=ledger), str(number)) for number in range(10))
+    shared = context(tmp_path, target, backend=backend, ledger=ledger)
+    runner = RunnerContext(most=3, lookahead=3)
+    runner.plan(job(shared, str(number)) for number in range(10))
     while backend.busy < 3:
-        threading.Event().wait(0.001)
-    runner.close(close, forever_on_the_loop)
-    assert (len(ended), backend.asked, closed) == (3, 3, [1])
+        time.sleep(0.001)
+    runner.close(close, fail)
+    assert (len(ended), backend.calls, closed) == (3, 3, [1])
     # the provider may have counted them
     assert (ledger.calls, ledger.uncounted) == (3, 3)
     runner.close()
 
 
-async def forever_on_the_loop() -> None:
-    raise RuntimeError("whatever closing raises is dropped")
-
-
-def test_a_runner_that_was_never_used_leaves_nothing(tmp_path: Path) -> None:
+def test_a_runner_that_was_never_used_leaves_no_thread() -> None:
     before = threading.active_count()
-    runner = RunnerContext().runner
-    runner.close()
+    RunnerContext().close()
     assert threading.active_count() == before
 
 
-def test_an_awaitable_of_a_sync_function_is_awaited(tmp_path: Path) -> None:
-    with RunnerContext() as runner:
-        done = take(runner, job(context(tmp_path, lambda request: fine(request))))  # noqa: PLW0108 - a function that isn't async
-    assert kind(done) == ""
+def call_on_its_own_loop(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    async def pipeline() -> list[Any]:
+        return await asyncio.gather(*(context.llm.complete(model_request(text=text)) for text in "12"))
+
+    return {"points": sum(float(answer.content) for answer in asyncio.run(pipeline())) / 3}
 
 
-def asks_on_its_own_loop(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-    async def pipeline() -> float:
-        one, two = await asyncio.gather(
-            context.llm.complete(model_request(text="1")), context.llm.complete(model_request(text="2"))
-        )
-        return (float(one.content) + float(two.content)) / 3
-
-    return {"points": asyncio.run(pipeline())}
-
-
-def asks_from_its_own_threads(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+def call_from_its_own_threads(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
     with ThreadPoolExecutor(2) as pool:
-        one, two = pool.map(lambda text: context.llm.complete_sync(model_request(text=text)).content, ["1", "2"])
-    return {"points": (float(one) + float(two)) / 3}
+        answers = pool.map(lambda text: context.llm.complete_sync(model_request(text=text)), "12")
+    return {"points": sum(float(answer.content) for answer in answers) / 3}
 
 
-@pytest.mark.parametrize("target", [asks_on_its_own_loop, asks_from_its_own_threads])
-def test_a_sync_target_may_have_its_own_loop_and_threads(tmp_path: Path, target: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("target", [call_on_its_own_loop, call_from_its_own_threads])
+def test_a_sync_target_may_have_its_own_loop_and_threads(tmp_path: Path, target: Target) -> None:
     backend = FakeBackend()
     with RunnerContext() as runner:
-        done = take(runner, job(context(tmp_path, target, backend=backend)))
-    assert kind(done) == ""
-    assert done.attempt is not None
-    assert (done.attempt.payload, done.attempt.calls) == ({"points": 1.0}, 2)
+        attempt = runner.attempt(job(context(tmp_path, target, backend=backend)))
+    assert (attempt.failure, attempt.payload, attempt.calls) == (None, ONE_POINT, 2)
     assert len(backend.loops) == 1
 
 
-def test_an_async_target_that_asks_without_await_is_told_so(tmp_path: Path) -> None:
-    async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-        return {"points": context.llm.complete_sync(model_request()).content}
-
-    with RunnerContext() as runner:
-        done = take(runner, job(context(tmp_path, target, backend=FakeBackend())))
-    assert kind(done) == "target_error"
-    assert "await context.llm.complete" in message(done)
+def fail_in_the_client(_: object) -> str:
+    raise ZeroDivisionError("in the client")
 
 
-def test_a_call_that_breaks_in_an_unknown_way_is_an_error_although_the_target_goes_on(tmp_path: Path) -> None:
-    def fall(_: object) -> str:
-        raise ZeroDivisionError("in the client")
-
-    async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-        with pytest.raises(RuntimeError):
-            await context.llm.complete(model_request())
-        return {"points": 1.0}
-
-    with RunnerContext() as runner:
-        done = take(runner, job(context(tmp_path, target, backend=FakeBackend(answer=fall))))
-    assert kind(done) == "backend_error"
+def deep_answer(_: object) -> ModelAnswer:
+    content: Any = "end"
+    for _level in range(5000):
+        content = [content]
+    return ModelAnswer(content=content)
 
 
-def test_an_answer_that_is_nested_too_deep_is_an_error_although_the_target_goes_on(tmp_path: Path) -> None:
-    def deep(_: object) -> ModelAnswer:
-        found: Any = "end"
-        for _level in range(5000):
-            found = [found]
-        return ModelAnswer(content=found)
-
+@pytest.mark.parametrize(
+    ("answer", "kind"), [(fail_in_the_client, "backend_error"), (deep_answer, "answer_unreadable")]
+)
+def test_a_failed_call_is_an_error_although_the_target_ignores_it(
+    tmp_path: Path, answer: Callable[[object], Any], kind: str
+) -> None:
     async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
         with pytest.raises(RuntimeError):
             await context.llm.complete(model_request())
-        return {"points": 1.0}
+        return ONE_POINT
 
-    shared = context(
-        tmp_path, target, backend=FakeBackend(answer=deep), redactor=Redactor({}, ["planted-to-be-hidden"])
-    )
+    backend, redactor = FakeBackend(answer=answer), Redactor({}, ["planted-to-be-hidden"])
     with RunnerContext() as runner:
-        done = take(runner, job(shared))
-    assert kind(done) == "answer_unreadable"
+        assert runner.failures(job(context(tmp_path, target, backend=backend, redactor=redactor))) == [kind]
 
 
-def test_for_a_debugger_sync_targets_run_in_the_thread_that_takes_one_at_a_time(tmp_path: Path) -> None:
+def test_for_a_debugger_sync_targets_run_in_the_waiting_thread_one_at_a_time(tmp_path: Path) -> None:
     threads = []
 
-    def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    def target(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+        if request.input:
+            raise KeyboardInterrupt
         threads.append(threading.current_thread())
         return {"points": float(context.llm.complete_sync(model_request(text="0.5")).content)}
 
@@ -657,39 +531,68 @@ def test_for_a_debugger_sync_targets_run_in_the_thread_that_takes_one_at_a_time(
     jobs = [job(shared, str(number)) for number in range(3)]
     with RunnerContext(most=1, lookahead=0, use_threads=False, limit_s=None) as runner:
         runner.plan(jobs)
-        for count, one in enumerate(jobs, 1):
-            assert kind(take(runner, one)) == ""
+        for count, each in enumerate(jobs, 1):
+            assert runner.failures(each) == [""]
             assert len(threads) == count
+        # an interrupt ends the run
+        with pytest.raises(KeyboardInterrupt):
+            runner.attempt(job(shared, "bad", interrupt=True))
     assert set(threads) == {threading.main_thread()}
 
 
-def test_for_a_debugger_an_interrupt_ends_the_run(tmp_path: Path) -> None:
-    with (
-        RunnerContext(most=1, lookahead=0, use_threads=False, limit_s=None) as runner,
-        pytest.raises(KeyboardInterrupt),
-    ):
-        take(runner, job(context(tmp_path, raising(KeyboardInterrupt())), bad=True))
-
-
-def test_a_lifted_limit_is_waited_out(tmp_path: Path) -> None:
-    began, go = threading.Event(), threading.Event()
+def test_a_limit_that_was_removed_does_not_apply_to_attempts_in_flight(tmp_path: Path) -> None:
+    started, go = threading.Event(), threading.Event()
 
     def target(_: VerifyRequest) -> dict[str, Any]:
-        began.set()
+        started.set()
         go.wait()
-        return {"points": 1.0}
-
-    ticks = []
-
-    def tick() -> None:
-        ticks.append(1)
-        go.set()
+        return ONE_POINT
 
     with RunnerContext(limit_s=0.4) as runner:
-        one = job(context(tmp_path, target))
-        runner.plan([one])
-        assert began.wait(60)
+        slow = job(context(tmp_path, target))
+        runner.plan([slow])
+        assert started.wait(60)
         runner.remove_limit()
-        # the first tick comes after the limit that was lifted
-        assert kind(runner.wait_for(one, tick)) == ""
-    assert ticks
+        # the first tick comes after the limit
+        assert runner.attempt(slow, go.set).failure is None
+
+
+events = st.lists(st.just("overload") | st.just("success") | st.floats(0, 5, allow_nan=False), max_size=200)
+
+
+@given(most=st.integers(1, 300), events=events)
+def test_the_throttle_stays_between_one_and_its_maximum(most: int, events: list[str | float]) -> None:
+    now = 0.0
+    throttle = Throttle(most, clock=lambda: now)
+    for event in events:
+        before = throttle.limit
+        if event == "overload":
+            throttle.overloaded()
+            assert throttle.limit <= before
+        elif event == "success":
+            throttle.succeeded()
+            assert before <= throttle.limit <= before + 1
+        else:
+            now += float(event)
+        assert 1 <= throttle.limit <= most
+
+
+def test_the_throttle_halves_once_a_second_and_grows_by_one_after_as_many_successes() -> None:
+    now = 0.0
+    throttle = Throttle(64, clock=lambda: now)
+    limits = []
+    for seconds in (0.0, 0.5, 0.999, 1.0, 1.5, 2.0):
+        now = seconds
+        throttle.overloaded()
+        limits.append(throttle.limit)
+    for successes in (7, 1, 8):
+        for _ in range(successes):
+            throttle.succeeded()
+        limits.append(throttle.limit)
+    # an overload starts the count of successes again, also within the second
+    throttle.overloaded()
+    throttle.succeeded()
+    assert [*limits, throttle.limit] == [32, 32, 32, 16, 16, 8, 8, 9, 9, 9]
+    for _ in range(64 * 64):
+        throttle.succeeded()
+    assert throttle.limit == 64

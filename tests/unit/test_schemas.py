@@ -1,4 +1,4 @@
-"""The committed JSON Schemas are what the models say, and they say the same of every file."""
+"""The committed JSON Schemas are those of the models, and accept and refuse the same files."""
 
 from __future__ import annotations
 
@@ -15,31 +15,30 @@ from pytest_packbench.commands.schema import KINDS, schema
 
 ROOT = Path(__file__).parents[2]
 SUITE = ROOT / "storage" / "benchmarks" / "tariff"
+Validator = jsonschema.Draft202012Validator
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_committed_schema_is_the_one_that_is_made(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_committed_schema_is_that_of_the_model(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", kind]) == 0
-    made = capsys.readouterr().out
-    assert (ROOT / "docs" / "schemas" / f"{kind}.schema.json").read_text("utf-8") == made
-    jsonschema.Draft202012Validator.check_schema(json.loads(made))
+    printed = capsys.readouterr().out
+    assert (ROOT / "docs" / "schemas" / f"{kind}.schema.json").read_text("utf-8") == printed
+    Validator.check_schema(json.loads(printed))
 
 
-def test_every_case_and_cassette_of_ours_is_of_its_schema() -> None:
-    for kind, pattern in (("case", "cases/*/*.json"), ("cassette", "fixtures/*.json")):
-        validator = jsonschema.Draft202012Validator(schema(kind))
-        found = sorted(SUITE.glob(pattern))
-        assert found
-        for path in found:
-            assert validator.is_valid(json.loads(path.read_text("utf-8"))), path
+@pytest.mark.parametrize(("kind", "files"), [("case", "cases/*/*.json"), ("cassette", "fixtures/*.json")])
+def test_the_files_of_the_tariff_suite_are_valid(kind: str, files: str) -> None:
+    validator = Validator(schema(kind))
+    paths = sorted(SUITE.glob(files))
+    assert paths
+    assert [path for path in paths if not validator.is_valid(json.loads(path.read_text("utf-8")))] == []
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_what_the_report_is_measured_on_is_of_the_schema(tmp_path: Path, *, own: bool) -> None:
+def test_the_records_of_the_report_benchmark_are_valid(tmp_path: Path, own: bool) -> None:
     path = tmp_path / "records.jsonl"
-    write_records = runpy.run_path(str(ROOT / "benchmarks" / "report.py"))["write_records"]
-    write_records(path, 20, own=own)
-    validator = jsonschema.Draft202012Validator(schema("record"))
+    runpy.run_path(str(ROOT / "benchmarks" / "report.py"))["write_records"](path, 20, own=own)
+    validator = Validator(schema("record"))
     for line in path.read_text("utf-8").splitlines():
         validator.validate(json.loads(line))
 
@@ -54,13 +53,14 @@ def test_what_the_report_is_measured_on_is_of_the_schema(tmp_path: Path, *, own:
         {"threshold": 2},
     ],
 )
-def test_the_schema_refuses_what_the_reader_refuses(change: dict[str, Any]) -> None:
-    path = next(SUITE.glob("cases/positive/*.json"))
-    case = json.loads(path.read_text("utf-8"))
+def test_the_schema_of_a_case_refuses_what_the_model_refuses(change: dict[str, Any]) -> None:
+    case = json.loads(next(SUITE.glob("cases/positive/*.json")).read_text("utf-8"))
+    validator = Validator(schema("case", "tariff"))
+    assert validator.is_valid(case)
     case["expected"].update(change)
-    assert not jsonschema.Draft202012Validator(schema("case", "tariff")).is_valid(case)
+    assert not validator.is_valid(case)
 
 
-def test_an_unknown_pack_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_pack_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "case", "--pack", "none"]) == 2
     assert 'unknown pack "none"' in capsys.readouterr().err

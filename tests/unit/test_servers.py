@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.model.request import ModelAnswer, VerifyContext, VerifyRequest
+from pytest_packbench.cases.load import load_cassette
+from pytest_packbench.engine.recordings import Replay
+from pytest_packbench.model.request import VerifyContext, VerifyRequest
 from pytest_packbench.packs.tariff.target import verify
 from tests.conftest import SUITE
 from tests.servers.fake import FakeServer, Received, Reply
@@ -28,63 +30,36 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     clear_environment(monkeypatch)
 
 
-class _CassetteHandler:
-    """Plays a cassette."""
-
-    def __init__(self, exchanges: list[dict[str, Any]]) -> None:
-        self.exchanges = iter(exchanges)
-
-    async def complete(self, _request: Any) -> Any:
-        exchange = next(self.exchanges)
-        return ModelAnswer(content=exchange.get("answer"), refusal=exchange.get("refusal"))
-
-    def complete_sync(self, _request: Any) -> Any:
-        raise AssertionError
+async def results(cases: list[Any], models: Iterable[Any]) -> list[Any]:
+    contexts = [VerifyContext(llm=llm, suite="tariff", case_id="", mode="live") for _, llm in zip(cases, models)]  # noqa: B905 - one model may answer all
+    requests = [VerifyRequest.model_validate(case["input"]) for case in cases]
+    return [await verify(request, context) for request, context in zip(requests, contexts, strict=True)]
 
 
-async def verify_over_http(cases: list[Any], llms: Iterable[Any]) -> list[Any]:
-    found = []
-    for case, llm in zip(cases, llms, strict=False):
-        context = VerifyContext(llm=llm, suite="tariff", case_id=case["id"], mode="live")
-        found.append(await verify(VerifyRequest.model_validate(case["input"]), context))
-    return found
-
-
-def test_the_tariff_suite_answers_as_its_cassettes_do() -> None:
+def test_the_tariff_server_answers_in_each_providers_format_as_the_cassettes_do() -> None:
     paths = sorted(SUITE.glob("cases/*/*.json"))[::9]
     cases = [json.loads(path.read_bytes()) for path in paths]
-    fixtures = [json.loads((SUITE / "fixtures" / path.name).read_bytes())["exchanges"] for path in paths]
-    expected = asyncio.run(verify_over_http(cases, map(_CassetteHandler, fixtures)))
+    cassettes = [load_cassette(SUITE / "fixtures" / path.name, source=path.name)[0] for path in paths]
+    recorded = asyncio.run(results(cases, [Replay(cassette, source="") for cassette in cassettes]))
     with FakeServer(tariff_handler(SUITE)) as server:
         for provider in PROVIDERS:
-            assert (
-                use_backend(provider, server.url, lambda backend: verify_over_http(cases, repeat(backend))) == expected
-            )
-    assert len(server.requests) == 3 * sum(map(len, fixtures))
+            live = use_backend(provider, server.url, lambda backend: results(cases, repeat(backend)))
+            assert live == recorded
+    assert len(server.requests) == 3 * sum(len(cassette.exchanges) for cassette in cassettes)
 
 
-def test_it_runs_as_a_process() -> None:
-    root = Path(__file__).parents[2]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.servers", "--latency", "0.01", "--json", '{"code": "7"}'],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=root,
-    )
-    assert process.stdout is not None
-    try:
+def test_a_server_runs_in_a_process_of_its_own() -> None:
+    command = [sys.executable, "-m", "tests.servers", "--latency", "0.01", "--json", '{"code": "7"}']
+    with subprocess.Popen(command, stdout=-1, text=True, cwd=Path(__file__).parents[2]) as process:
+        assert process.stdout is not None
         url = process.stdout.readline().strip()
-        answer = use_backend(
-            "ollama", url, lambda backend: backend.complete(request(output_schema={"type": "object"})), timeout_s=10
-        )
-        assert answer.content == {"code": "7"}
-    finally:
+        json_request = request(output_schema={"type": "object"})
+        answer = use_backend("ollama", url, lambda backend: backend.complete(json_request), timeout_s=10)
         process.terminate()
-        process.wait()
-        process.stdout.close()
+    assert answer.content == {"code": "7"}
 
 
-def test_a_handler_that_fails_fails_the_test() -> None:
+def test_an_exception_of_the_handler_fails_the_test() -> None:
     def handler(_received: Received) -> Reply:
         raise LookupError("no such case")
 

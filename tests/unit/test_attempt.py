@@ -1,0 +1,247 @@
+"""One attempt at one case without pytest: targets of every form, recordings, results."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_packbench.engine.attempt import Attempt, attempt
+from pytest_packbench.engine.external_io import TargetError
+from pytest_packbench.engine.recordings import Replay, ReplayError
+from pytest_packbench.engine.result_builder import CaseRef, build_result
+from pytest_packbench.engine.targets import as_target, import_target, takes_context
+from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.model.cassette import Cassette
+from pytest_packbench.model.outcome import Firing
+from pytest_packbench.model.record import EvalRecord
+from pytest_packbench.model.result import CaseResult, format_timestamp
+from pytest_packbench.model.score import Score, Term
+from tests.cassettes import authored_cassette
+from tests.unit.attempts import EchoPack, case, context, model_request, suite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_packbench.model.case import Case
+    from pytest_packbench.model.request import VerifyContext, VerifyRequest
+    from pytest_packbench.model.suite import SuiteConfig
+    from tests.unit.attempts import EchoOutcome
+
+ROLES = st.lists(st.sampled_from(["propose", "critique", "revise"]), max_size=6)
+
+
+class Echo(EchoPack):
+    """The echoing pack with a firing, a term and a match level."""
+
+    def read(self, result: object) -> EchoOutcome:
+        return replace(super().read(result), firings=(Firing(hook="gate", decision="pass", rule=3),))
+
+    def score(self, case: Case, outcome: EchoOutcome, rules: SuiteConfig) -> Score:
+        terms = (Term(name="points", value=outcome.points),)
+        return replace(super().score(case, outcome, rules), terms=terms, match_level="full")
+
+
+def attempt_with(folder: Path, target: Callable[..., Any], pack: EchoPack | None = None) -> Attempt:
+    return attempt(context(folder, target, mode="fixture", pack=pack or Echo()), case(q=1))
+
+
+def failure_with(folder: Path, target: Callable[..., Any], pack: EchoPack | None = None) -> tuple[str, str]:
+    made = attempt_with(folder, target, pack)
+    assert made.failure is not None
+    assert made.score is None
+    return made.failure.kind, made.failure.message
+
+
+class Verifier:
+    def verify(self, request: VerifyRequest) -> dict[str, Any]:
+        return {"points": 0.5 if request.input == {"q": 1} else 0}
+
+
+async def async_target(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    return {"points": 0.5 if context.case_id == "a" else 0}
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        lambda request: {"points": 0.5},
+        lambda request, context: {"points": 0.5 if context.mode == "fixture" else 0},
+        lambda *both: {"points": 0.5 if len(both) == 2 else 0},
+        async_target,
+        as_target(Verifier(), "v"),
+    ],
+    ids=["request", "request and context", "any number", "async", "verify"],
+)
+def test_a_target_may_have_any_of_five_forms(tmp_path: Path, target: Callable[..., Any]) -> None:
+    made = attempt_with(tmp_path, target)
+    assert (made.failure, made.score and (made.score.score, made.score.verdict)) == (None, (0.5, "passed"))
+
+
+def test_a_keyword_only_parameter_takes_no_context() -> None:
+    def target(request: object, *, more: int = 0) -> None:
+        """Take the request alone."""
+
+    assert not takes_context(target)
+    assert takes_context(lambda request, more=0: None)
+
+
+class BreakingDict(dict[str, Any]):
+    def items(self) -> Any:
+        raise KeyError("gone")
+
+
+@pytest.mark.parametrize(
+    "result", [{"points": float("nan")}, {"points": {1}}, [1], None, BreakingDict(points=1.0)], ids=repr
+)
+def test_a_result_that_is_no_json_object_is_an_error_of_its_case(tmp_path: Path, result: Any) -> None:
+    assert failure_with(tmp_path, lambda request: result)[0] == "result_unreadable"
+
+
+def test_a_later_change_of_a_result_has_no_effect(tmp_path: Path) -> None:
+    result: dict[str, Any] = {"points": 0.0, "seen": []}
+
+    def target(_: object) -> dict[str, Any]:
+        result["points"] += 0.25
+        result["seen"].append(result["points"])
+        return result
+
+    payloads = [attempt_with(tmp_path, target).payload for _ in range(2)]
+    assert payloads == [{"points": 0.25, "seen": [0.25]}, {"points": 0.5, "seen": [0.25, 0.5]}]
+
+
+@pytest.mark.parametrize(
+    ("reported", "counted"),
+    [(2**64 - 1, 2**64 - 1), (0, 0), (2**64, None), (10**4200, None), (-1, None), (True, None)],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_reported_token_count_counts_where_a_record_can_contain_it(
+    tmp_path: Path, reported: Any, counted: int | None
+) -> None:
+    usage = {"tokens_input": reported, "tokens_output": 1}
+    made = attempt_with(tmp_path, lambda request: {"points": 0.5, "usage": usage})
+    assert (made.failure, made.usage.tokens_input, made.usage.tokens_output) == (None, counted, 1)
+
+
+class NumpyBool:
+    """Like numpy's boolean no value of JSON."""
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("refused", NumpyBool(), f"refused is a {__name__}.NumpyBool, expected True or False"),
+        ("refused", None, "refused is None, expected True or False"),
+        ("answer", 5, "answer is a int, expected a str or None"),
+    ],
+)
+def test_an_outcome_that_no_record_can_contain_is_an_error_of_the_reader(
+    tmp_path: Path, field: str, value: Any, problem: str
+) -> None:
+    class Odd(EchoPack):
+        def read(self, result: object) -> EchoOutcome:
+            return replace(super().read(result), **{field: value})
+
+    failure = failure_with(tmp_path, lambda request: {"points": 1.0}, Odd())
+    assert failure == ("reader_error", f"the reader returned an Outcome whose {problem}")
+
+
+def test_an_error_shows_only_the_frames_of_the_user(tmp_path: Path) -> None:
+    def target(request: object) -> None:
+        raise KeyError("lost")
+
+    made = attempt_with(tmp_path, target)
+    assert made.failure is not None
+    assert made.failure.message == "the target raised KeyError: 'lost'"
+    (frame,) = made.failure.details
+    assert "test_attempt.py" in frame
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ("json", "expected package.module:attr"),
+        ("json:", "expected package.module:attr"),
+        ("no.such:x", "No module named 'no'"),
+        ("json:no.such", 'json has no "no.such"'),
+        ("json:__doc__", "expected a function or an object with verify(), got str"),
+    ],
+)
+def test_a_target_that_does_not_exist_is_an_error(spec: str, problem: str) -> None:
+    with pytest.raises(TargetError) as caught:
+        import_target(spec)
+    assert problem in str(caught.value)
+
+
+def cassette(roles: list[str], request_sha256: str | None = None) -> Cassette:
+    exchanges = [
+        {"role": role, "answer": position, "request_sha256": request_sha256} for position, role in enumerate(roles)
+    ]
+    return Cassette.model_validate(authored_cassette("a", 1, exchanges))
+
+
+@given(ROLES, ROLES)
+def test_a_replay_matches_exactly_when_the_roles_do(recorded: list[str], called: list[str]) -> None:
+    replay = Replay(cassette(recorded), source="f")
+    answers = []
+    for role in called:
+        try:
+            answers.append(replay.complete_sync(model_request(role)).content)
+        except ReplayError:
+            break
+    replay.finish()
+    assert (replay.mismatch == "") is (recorded == called)
+    assert answers == list(range(len(answers)))
+
+
+@pytest.mark.parametrize(
+    ("recorded", "stale"), [(canonical_sha256(model_request().as_json()), False), ("1" * 64, True), (None, False)]
+)
+def test_a_recording_of_another_prompt_is_stale(recorded: str | None, stale: bool) -> None:
+    replay = Replay(cassette(["ask"], recorded), source="f")
+    replay.complete_sync(model_request())
+    assert replay.stale is stale
+
+
+@pytest.mark.parametrize(
+    ("ns", "timestamp"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (999_999_999, "1970-01-01T00:00:00.999Z"),
+        (1_778_055_332_123_999_999, "2026-05-06T08:15:32.123Z"),
+    ],
+)
+def test_a_timestamp_is_cut_to_milliseconds(ns: int, timestamp: str) -> None:
+    assert format_timestamp(ns) == timestamp
+
+
+def result_of(folder: Path, points: float, **notes: Any) -> CaseResult:
+    loaded = case(notes=notes)
+    suite_context = context(folder, lambda request: {"points": points}, mode="fixture", pack=Echo())
+    case_ref = CaseRef(
+        suite=suite(folder), pack=Echo(), case_id="a", nodeid="x::a", file="x", folder="f", loaded=loaded
+    )
+    return build_result(case_ref, attempt(suite_context, loaded), suite_context, "01RUN")
+
+
+def test_a_result_contains_its_record_and_is_stored_as_json(tmp_path: Path) -> None:
+    result = result_of(tmp_path, 0.5, tags=["x"])
+    assert result.record is not None
+    record = EvalRecord.from_json(result.record)
+    assert EvalRecord.from_json_line(record.to_json_line(), strict=False) == record
+    assert result.record == json.loads(record.to_json_line())
+    assert [hook.rule for hook in record.hook_decisions] == [3]
+    assert (record.run_id, record.wall_clock_ms, record.timestamp) == ("01RUN", result.duration_ms, result.timestamp)
+    assert CaseResult.from_json(json.loads(json.dumps(result.as_json()))) == result
+
+
+def test_a_quarantined_case_has_no_record(tmp_path: Path) -> None:
+    result = result_of(tmp_path, 0.1, xfail="schedule changed")
+    assert (result.record, result.verdict, result.kind, result.score) == (None, "known_hole", "xfail", 0.1)
+    assert result.counted is False
+    assert result.message == "quarantined (xfail): schedule changed; score 0.10 < 0.50"

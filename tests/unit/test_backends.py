@@ -1,0 +1,316 @@
+"""The backends of model providers: what each sends and reads, through its real client against a local server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from pytest_packbench.backends import BackendError
+from pytest_packbench.backends.ollama import retry_delay_s
+from pytest_packbench.model.request import ModelRequest, Tool, Usage
+from tests.servers.fake import FakeServer, Received, Reply, closed_port, scripted
+from tests.servers.wire import REPLIES, answer_with, error_reply
+from tests.unit.backend_calls import PROVIDERS, clear_environment, complete_once, failed_call, request, use_backend
+
+if TYPE_CHECKING:
+    from pytest_packbench.backends import Backend
+    from tests.conftest import ExpectedTexts
+
+DATA = yaml.safe_load((Path(__file__).parent / "data" / "backends.yaml").read_text("utf-8"))
+
+
+def from_data(fields: dict[str, Any]) -> ModelRequest:
+    return request(**{**fields, "tools": tuple(Tool(**tool) for tool in fields.get("tools", ()))})
+
+
+REQUESTS = {name: from_data(fields) for name, fields in DATA["requests"].items()}
+KEY = "sk-planted-0123456789abcdef"
+WORDS = (
+    "Unsupported value: '{}' does not support 0 with this model. Only the default (1) value is supported.",
+    "Unsupported parameter: '{}' is not supported with this model.",
+    "Unrecognized request argument supplied: {}",
+    "`{}` is deprecated for this model.",
+    "{}: Extra inputs are not permitted",
+    "Thinking may not be enabled when {} forces tool use.",
+)
+
+each_provider = pytest.mark.parametrize("provider", PROVIDERS)
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    clear_environment(monkeypatch)
+
+
+def hello(provider: str) -> Reply:
+    return REPLIES[provider]("hello")
+
+
+@each_provider
+def test_each_request_is_sent_in_the_providers_format(provider: str, expected: ExpectedTexts) -> None:
+    async def send(backend: Backend) -> None:
+        for model_request in REQUESTS.values():
+            await backend.complete(model_request)
+
+    with FakeServer(scripted(REPLIES[provider]("{}"))) as server:
+        use_backend(provider, server.url, send)
+    lines = []
+    for name, received in zip(REQUESTS, server.requests, strict=True):
+        version = received.headers.get("anthropic-version", "")
+        lines.append(f"{name}: {received.method} {received.path} {version}".rstrip())
+        fields = sorted((key, value) for key, value in received.json().items() if value != [])
+        lines += [f"    {key}: {json.dumps(value, sort_keys=True)}" for key, value in fields]
+    expected.check("\n".join(lines) + "\n")
+
+
+def reply_to(provider: str, fields: dict[str, Any]) -> Reply:
+    """Return the reply that a row of the data describes."""
+    fields = {name: value for name, value in fields.items() if name != "request"}
+    if "body" in fields:
+        return Reply(**{**fields, "body": fields["body"].encode("latin-1")})
+    if "status" in fields:
+        return error_reply(fields["status"], fields.get("message", "the\nreason"))
+    changes = fields.pop("change", {})
+    text = [fields.pop("text")] if "text" in fields else []
+    reply = REPLIES[provider](*text, **fields)
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        target = reply.body
+        for part in parents:
+            target = target[int(part) if part.isdecimal() else part]
+        target[last] = value
+    return reply
+
+
+def describe(error: BackendError) -> str:
+    message = str(error)
+    assert "\n" not in message
+    assert len(message) < 400
+    # without the words of JSON's and the client's parsers, which differ from version to version
+    message = re.sub(
+        r"(chat response|HTTP 502): .*(line 1|expected|codec|argument|error for|status code).*", r"\1", message
+    )
+    message = re.sub(r"JSON \(.*\)", "JSON (...)", message)
+    return f"{error.kind}, {message}{'' if error.usage is None else tokens(error.usage)}"
+
+
+def tokens(usage: Usage) -> str:
+    return f", {usage.tokens_input}/{usage.tokens_output} tokens"
+
+
+@each_provider
+def test_each_reply_is_an_answer_or_an_error_of_one_line(provider: str, expected: ExpectedTexts) -> None:
+    rows = DATA["responses"] | DATA["replies"]["each"] | DATA["replies"][provider]
+    replies = {name: (reply_to(provider, row), row.get("request", "text")) for name, row in rows.items()}
+    replies["deep JSON"] = REPLIES[provider]("[" * 100_000, usage=(5, 9)), "JSON"
+    replies["long error"] = error_reply(400, "x" * 100_000), "text"
+    overloads: list[int] = []
+
+    async def outcomes(backend: Backend) -> list[str]:
+        lines = []
+        for name, (_, request_name) in replies.items():
+            overloads.clear()
+            try:
+                answer = await backend.complete(REQUESTS[request_name])
+                fields = {
+                    key: value for key, value in asdict(answer).items() if key != "usage" and value not in (None, ())
+                }
+                line = json.dumps(fields) + tokens(answer.usage)
+            except BackendError as error:
+                line = describe(error)
+            lines.append(f"{name}: {line}{', overload' * len(overloads)}\n")
+        return lines
+
+    with FakeServer(scripted(*(reply for reply, _ in replies.values()))) as server:
+        lines = use_backend(
+            provider, server.url, outcomes, max_output_tokens=9, on_overload=lambda: overloads.append(1)
+        )
+    expected.check("".join(lines))
+
+
+@each_provider
+def test_a_temporary_failure_is_retried_after_the_wait_that_the_server_asks_for(provider: str) -> None:
+    # longer than the clients' own waits
+    waits = {429: 0.6, 503: 0.02, 500: 0.01}
+    replies = [error_reply(status, headers={"retry-after": str(wait)}) for status, wait in waits.items()]
+    overloads: list[int] = []
+    answer, server = complete_once(
+        provider, scripted(*replies, hello(provider)), retries=3, on_overload=lambda: overloads.append(1)
+    )
+    assert (answer.content, len(server.requests), len(overloads)) == ("hello", 4, 2)
+    times = [received.at for received in server.requests]
+    pauses = [later - earlier for earlier, later in pairwise(times)]
+    assert [pause >= wait for pause, wait in zip(pauses, waits.values(), strict=True)] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "requests"),
+    [
+        (error_reply(503, headers={"retry-after": "0.01"}), "overloaded", 4),
+        (error_reply(400), "bad_request", 1),
+        (error_reply(401), "auth", 1),
+        (error_reply(404), "bad_request", 1),
+        (error_reply(429, headers={"retry-after": "7200"}), "rate_limit", 1),
+    ],
+    ids=["temporary", "400", "401", "404", "hours"],
+)
+def test_ollama_repeats_a_call_only_where_it_may_help(reply: Reply, kind: str, requests: int) -> None:
+    with FakeServer(scripted(reply)) as server, pytest.raises(BackendError) as caught:
+        use_backend("ollama", server.url, lambda backend: backend.complete(request()), retries=3)
+    assert (caught.value.kind, len(server.requests)) == (kind, requests)
+
+
+def test_ollama_waits_as_long_as_the_server_asks_or_exponentially_longer() -> None:
+    in_a_minute = datetime.now(UTC) + timedelta(seconds=60)
+    assert retry_delay_s(0, "3") == 3
+    assert 0 < retry_delay_s(0, format_datetime(in_a_minute, usegmt=True)) <= 60
+    for useless in ("", "soon", "-1", "0", "nan", format_datetime(datetime(2001, 1, 1, tzinfo=UTC))):
+        assert 0.375 <= retry_delay_s(0, useless) <= 0.5
+        assert 1.5 <= retry_delay_s(2, useless) <= 2
+        assert 6 <= retry_delay_s(50, useless) <= 8
+
+
+def test_each_of_two_calls_to_ollama_has_the_wait_of_its_own_response() -> None:
+    waits, texts = {"a": "0.01", "b": "7200"}, []
+
+    def handler(received: Received) -> Reply:
+        text = received.json()["messages"][-1]["content"]
+        texts.append(text)
+        first = texts.count(text) == 1
+        return error_reply(429, headers={"retry-after": waits[text]}) if first else REPLIES["ollama"](text)
+
+    async def use(backend: Backend) -> list[Any]:
+        return await asyncio.gather(*(backend.complete(request(text)) for text in waits), return_exceptions=True)
+
+    with FakeServer(handler, latency_s=0.05) as server:
+        first, second = use_backend("ollama", server.url, use, retries=1)
+    assert (first.content, second.kind) == ("a", "rate_limit")
+
+
+@each_provider
+def test_a_call_without_a_response_is_an_error(provider: str) -> None:
+    hang = failed_call(provider, scripted(Reply(hang=True)), timeout_s=0.2)
+    assert (hang.kind, str(hang)) == ("timeout", f"{provider}: no answer within 0.2 seconds")
+    cut = failed_call(provider, scripted(Reply(body={"cut": "in the middle"}, cut=True)))
+    assert (cut.kind, str(cut)[: len(provider) + 33]) == ("network", f"{provider}: no answer: RemoteProtocolError:")
+    unsendable = failed_call(provider, scripted(hello(provider)), request("half \ud83d"))
+    assert unsendable.kind == "bad_request"
+    with pytest.raises(BackendError) as caught:
+        use_backend(provider, f"http://127.0.0.1:{closed_port()}", lambda backend: backend.complete(request()))
+    assert (caught.value.kind, caught.value.__cause__) == ("network", None)
+
+
+@each_provider
+def test_concurrent_calls_share_the_connections_and_each_gets_its_own_answer(provider: str) -> None:
+    async def use(backend: Backend) -> list[Any]:
+        answers = await asyncio.gather(*(backend.complete(request(f"<{number}>")) for number in range(20)))
+        return [answer.content for answer in answers]
+
+    with FakeServer(answer_with(lambda question: question.text * 2), latency_s=0.05) as server:
+        contents = use_backend(provider, server.url, use, connections=5)
+    assert contents == [f"<{number}><{number}>" for number in range(20)]
+    assert server.most_open == 5
+
+
+@each_provider
+def test_a_client_stays_usable_after_a_cancelled_call_and_a_lost_connection(provider: str) -> None:
+    async def use(backend: Backend) -> list[Any]:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(backend.complete(request()), 0.1)
+        answers = [await backend.complete(request())]
+        server.close_connections()
+        return [answer.content for answer in [*answers, await backend.complete(request())]]
+
+    with FakeServer(scripted(Reply(hang=True), hello(provider))) as server:
+        assert use_backend(provider, server.url, use, connections=1, retries=1) == ["hello", "hello"]
+
+
+@each_provider
+@pytest.mark.parametrize("status", [200, 400, 401, 500])
+def test_no_message_contains_a_secret(provider: str, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY"):
+        monkeypatch.setenv(variable, KEY)
+    monkeypatch.setenv("DATABASE_PASSWORD", "hunter2-hunter2")
+    header = "GATEWAY_TOKEN" if provider == "ollama" else f"{provider.upper()}_CUSTOM_HEADERS"
+    monkeypatch.setenv(header, "planted-in-a-header" if provider == "ollama" else "X-Gateway: planted-in-a-header")
+    echoes = (
+        f"Incorrect API key provided: {KEY}",
+        "Incorrect API key provided: sk-plant*********cdef",
+        f'you sent {{"Authorization": "Bearer {KEY}", "x-api-key": "{KEY}"}}',
+        "environment: hunter2-hunter2 and header planted-in-a-header",
+    )
+    for echo in echoes:
+        reply = REPLIES[provider](echo) if status == 200 else error_reply(status, echo)
+        error = failed_call(provider, scripted(reply), request(output_schema={"type": "object"}))
+        assert "redacted" in str(error)
+        assert error.__cause__ is None
+        assert error.__suppress_context__
+        assert [part for part in ("planted", "hunter2", "cdef", "0123456789") if part in str(error)] == []
+
+
+@each_provider
+def test_the_key_goes_to_the_server(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"{provider.upper()}_API_KEY", f" {KEY}\n" if provider != "ollama" else KEY)
+    _answer, server = complete_once(provider, scripted(hello(provider)))
+    headers = server.requests[0].headers
+    assert headers.get("authorization") == f"Bearer {KEY}" or headers["x-api-key"] == KEY
+
+
+@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize(
+    ("provider", "parameter", "instead"),
+    [
+        ("openai", "temperature", None),
+        ("openai", "max_tokens", "max_completion_tokens"),
+        ("anthropic", "temperature", None),
+        ("anthropic", "tool_choice", None),
+    ],
+)
+def test_a_parameter_that_the_model_refuses_is_omitted_from_then_on(
+    provider: str, parameter: str, instead: str | None, words: str
+) -> None:
+    def handler(received: Received) -> Reply:
+        refused = parameter in received.json()
+        return error_reply(400, words.format(parameter)) if refused else REPLIES[provider]('{"code": "1"}')
+
+    async def call_twice(backend: Any) -> list[float | None]:
+        temperatures = [backend.temperature]
+        for _ in range(2):
+            await backend.complete(REQUESTS["JSON" if parameter == "tool_choice" else "text"])
+            temperatures.append(backend.temperature)
+        return temperatures
+
+    with FakeServer(handler) as server:
+        temperatures = use_backend(provider, server.url, call_twice, max_output_tokens=77)
+    later = None if parameter == "temperature" else 0.0
+    assert temperatures == [0.0, later, later]
+    bodies = [received.json() for received in server.requests]
+    assert [parameter in body for body in bodies] == [True, False, False]
+    assert instead is None or [body.get(instead) for body in bodies] == [None, 77, 77]
+
+
+def test_a_parameter_is_kept_where_the_call_fails_without_it_too() -> None:
+    def handler(received: Received) -> Reply:
+        failing = b"Which" in received.body
+        return error_reply(400, "not allowed: temperature") if failing else hello("openai")
+
+    async def use(backend: Any) -> float | None:
+        with pytest.raises(BackendError, match="not allowed"):
+            await backend.complete(request())
+        await backend.complete(request("Another"))
+        temperature: float | None = backend.temperature
+        return temperature
+
+    with FakeServer(handler) as server:
+        assert use_backend("openai", server.url, use) == 0.0
+    assert server.requests[-1].json()["temperature"] == 0.0
