@@ -1,8 +1,10 @@
-"""Entries, runs and gates for tests of what is made from them."""
+"""Results, runs and gates, and what is made of them: statistics, gate results, documents, pages."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
@@ -30,16 +32,15 @@ if TYPE_CHECKING:
 
 
 def gate(metric: Any = None, least: float | None = None, most: float | None = None, **other: Any) -> Gate:
-    """A gate as a suite has it; bounds also as `min` and `max`."""
-    given = {"metric": metric, "min": least, "max": most, **other}
-    return Gate(**{name: value for name, value in given.items() if value is not None})
+    fields = {"metric": metric, "min": least, "max": most, **other}
+    return Gate(**{name: value for name, value in fields.items() if value is not None})
 
 
 COMPLETE = gate("completeness", min=1.0)
 
 
 def case_result(case_id: str = "one", verdict: str = "passed", **changes: Any) -> CaseResult:
-    """An entry; a judged one has a score, a threshold of 0.8 and a model's answer."""
+    """Return a result; a judged one has a score, a threshold of 0.8 and a model's answer."""
     judged: dict[str, Any] = {}
     if verdict in {"passed", "failed"}:
         judged = {
@@ -70,7 +71,6 @@ def case_results(passed: int, failed: int = 0, **changes: Any) -> list[CaseResul
 
 
 def run(**changes: Any) -> Run:
-    """A complete run in fixture mode."""
     common: dict[str, Any] = {
         "run_id": "01J0000000000000000000RUN1",
         "suite": "toy",
@@ -90,79 +90,140 @@ def run(**changes: Any) -> Run:
 
 
 def statistics(
-    found: Iterable[CaseResult], *, levels: Sequence[int] | None = None, trials_rule: Rule = MEAN
+    results: Iterable[CaseResult], *, levels: Sequence[int] | None = None, trials_rule: Rule = MEAN
 ) -> Statistics:
-    """The numbers of these entries."""
-    return statistics_of(Tally(trials_rule=trials_rule).add_all(found), levels=levels)
+    return statistics_of(Tally(trials_rule=trials_rule).add_all(results), levels=levels)
 
 
 def check(
-    found: Iterable[CaseResult],
+    results: Iterable[CaseResult],
     rules: Iterable[Gate],
     earlier: Sequence[CaseResult] | None = None,
     *,
     trials_rule: Rule = MEAN,
     cluster: str = "",
 ) -> tuple[GateResult, ...]:
-    """How gates decide on these entries, beside those of an earlier run that is taken to be of the same kind."""
+    """Judge results by gates, beside those of an earlier run that is taken to be of the same kind."""
     rules = tuple(rules)
     baseline = None if earlier is None else Baseline.from_results(earlier, trials_rule)
     tally = gate_tally(rules, metrics=ATTACK_METRICS, trials_rule=trials_rule, facet=cluster, baseline=baseline)
-    return judge_gates(tally.add_all(found), rules, baseline)
+    return judge_gates(tally.add_all(results), rules, baseline)
 
 
 def conclusion_of(
-    of: Run, found: Sequence[CaseResult], *rules: Gate, levels: Sequence[int] | None = None
+    of: Run, results: Sequence[CaseResult], *rules: Gate, levels: Sequence[int] | None = None
 ) -> Conclusion:
-    """What a run of these entries came to."""
     rule = trials_rule_of(of)
     return Conclusion(
         run=of,
-        statistics=statistics(found, levels=levels, trials_rule=rule),
-        gates=check(found, rules, trials_rule=rule),
-        page_cases=Listing("id").add_all(found, rule),
-        terminal_cases=Listing("given").add_all(found, rule),
+        statistics=statistics(results, levels=levels, trials_rule=rule),
+        gates=check(results, rules, trials_rule=rule),
+        page_cases=Listing("id").add_all(results, rule),
+        terminal_cases=Listing("given").add_all(results, rule),
     )
 
 
-def document(of: Run, found: Sequence[CaseResult], *rules: Gate, levels: Sequence[int] | None = None) -> dict[str, Any]:
-    """The JSON object of a run of these entries, with the rows of its cases."""
-    told = run_document(conclusion_of(of, found, *rules, levels=levels))
-    return {**told, "cases": [json.loads(row_line(one)) for one in sort_results(found)]}
+def document(
+    of: Run, results: Sequence[CaseResult], *rules: Gate, levels: Sequence[int] | None = None
+) -> dict[str, Any]:
+    """Return the JSON object of a run with the rows of its cases."""
+    rows = [json.loads(row_line(result)) for result in sort_results(results)]
+    return {**run_document(conclusion_of(of, results, *rules, levels=levels)), "cases": rows}
 
 
-def summary(found: Sequence[CaseResult], *rules: Gate, **changes: Any) -> str:
-    """The Markdown of a run of these entries."""
-    return summary_markdown(conclusion_of(run(**changes), found, *rules))
+def summary(results: Sequence[CaseResult], *rules: Gate, **changes: Any) -> str:
+    return summary_markdown(conclusion_of(run(**changes), results, *rules))
 
 
-def lines(found: Sequence[CaseResult], *rules: Gate, **changes: Any) -> list[str]:
-    """The terminal's lines for a run of these entries."""
-    return summary_lines(conclusion_of(run(**changes), found, *rules))
+def lines(results: Sequence[CaseResult], *rules: Gate, **changes: Any) -> list[str]:
+    return summary_lines(conclusion_of(run(**changes), results, *rules))
+
+
+TERMS = (
+    {"name": "match", "effect": "add", "value": 1.0, "detail": "whole"},
+    {"name": "order", "effect": "add", "value": -0.1, "detail": ""},
+    {"name": "limit", "effect": "clamp", "value": -0.05, "detail": "to 1"},
+    {"name": "nothing_ran", "effect": "note", "value": 0.0, "detail": "no trace"},
+    {"name": "forbidden", "effect": "zero", "value": 0.0, "detail": "by name"},
+)
+ONE_OF_EACH = (
+    case_result("a", answer="red", match_level="same", match_depth=10, facets={"colour": "red"}),
+    case_result(
+        "b",
+        "failed",
+        score=0.7999,
+        case_type="odd",
+        difficulty="hard",
+        match_level="near",
+        match_depth=4,
+        answer="blue | <b>",
+        facets={"colour": "blue"},
+        terms=TERMS,
+        tags=("t",),
+        duration_ms=3,
+        case_sha256="ab",
+        cassette_sha256="cd",
+    ),
+    case_result("c", "vacuous", kind="vacuous", message="never reached"),
+    case_result("d", "error", kind="timeout", message="after 5 s\n\x1b[31m"),
+    case_result("e", "error", kind="invalid_case", message="not JSON", case_type="", difficulty=""),
+    case_result("f", "not_run", kind="stopped", message="stopped early"),
+    case_result("g", "known_hole", kind="known_hole", message="upstream"),
+    case_result("h", "known_hole", kind="xfail", message="gold in doubt", score=0.1, threshold=0.8),
+    case_result("i", "not_run", kind="skip", message="later"),
+    case_result("j", "failed", stale=True, refused=True),
+    case_result("k", expects_refusal=True, refused=True, case_type="negative"),
+    case_result("l", match_depth=4, llm_model="m|2"),
+)
+"""Results of every verdict and kind, of two models."""
+
+
+LABELS = st.sampled_from(
+    [
+        {"case_type": case_type, "difficulty": difficulty, "facets": facets, "tags": tags, "stale": stale}
+        for case_type, difficulty, facets, tags, stale in product(
+            ("", "plain", "odd"),
+            ("", "easy", "expert"),
+            ({}, {"colour": "x"}, {"colour": "y", "size": "x"}),
+            ((), ("t",), ("u", "t", "t")),
+            (False, True),
+        )
+    ]
+)
+ANSWERS = st.sampled_from(
+    [
+        {"match_depth": depth, "expects_refusal": expects, "refused": refused, "llm_backend": backend}
+        for depth, expects, refused, backend in product(
+            (None, 0, 4, 10), (False, True), (False, True), ("stub", "anthropic", "unknown")
+        )
+    ]
+)
+VERDICTS = st.sampled_from(
+    list(product(("passed", "failed", "error", "vacuous", "known_hole", "not_run"), ("", "", "", "skip", "xfail")))
+)
 
 
 @st.composite
 def any_case_result(draw: st.DrawFn) -> CaseResult:
-    """An entry of any verdict, quarantined or not, with few values to group by."""
-    verdict = draw(st.sampled_from(["passed", "failed", "error", "vacuous", "known_hole", "not_run"]))
-    kind = draw(st.sampled_from(["", "", "", "skip", "xfail"]))
-    judged: dict[str, Any] = {}
-    if verdict in {"passed", "failed"}:
-        judged = {
-            "score": draw(st.floats(0, 1)),
-            "match_depth": draw(st.none() | st.integers(0, 10)),
-            "expects_refusal": draw(st.booleans()),
-            "refused": draw(st.booleans()),
-            "llm_backend": draw(st.sampled_from(["stub", "anthropic", "unknown"])),
-        }
-    return case_result(
-        draw(st.sampled_from(["a", "b", "c"])),
-        verdict,
-        kind=kind,
-        case_type=draw(st.sampled_from(["", "plain", "odd"])),
-        difficulty=draw(st.sampled_from(["", "easy", "expert"])),
-        facets=draw(st.dictionaries(st.sampled_from(["colour", "size"]), st.sampled_from(["x", "y"]))),
-        tags=tuple(draw(st.lists(st.sampled_from(["t", "u"])))),
-        stale=draw(st.booleans()),
-        **judged,
-    )
+    """A result of any verdict, quarantined or not, with few values to group by; few draws keep it fast."""
+    verdict, kind = draw(VERDICTS)
+    judged = {"score": draw(st.floats(0, 1)), **draw(ANSWERS)} if verdict in {"passed", "failed"} else {}
+    return case_result(draw(st.sampled_from("abc")), verdict, kind=kind, **draw(LABELS), **judged)
+
+
+@st.composite
+def any_results(draw: st.DrawFn, *, trials: bool = False) -> list[CaseResult]:
+    """The results of a run: one for each case, or a few trials."""
+    case_ids = draw(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=6))
+    return [
+        replace(
+            draw(any_case_result()),
+            case_id=case_id,
+            test_id=f"toy:plain:{case_id}",
+            file=f"{case_id}.json",
+            nodeid=f"{case_id}.json::{case_id}",
+            trial=trial,
+        )
+        for case_id in case_ids
+        for trial in range(draw(st.integers(1, 3)) if trials else 1)
+    ]
