@@ -110,7 +110,12 @@ def test_the_page_of_a_run_with_one_of_each(expected: ExpectedTexts) -> None:
 IDLE = case_result("x", "not_run", kind="interrupted")
 SUITE = {"settings": {"gate": "suite"}}
 LIVE = {"mode": "live"}
-STALE_AND_SHARED = [*case_results(3, stale=True, facets={"part": "x"}), case_result("alone")]
+STALE_AND_SHARED = [
+    *case_results(3, stale=True, facets={"part": "x"}),
+    case_result("other", facets={"part": "y"}),
+    case_result("alone"),
+    case_result("error", "error", facets={"part": "z"}),
+]
 SHARED = {"settings": {CLUSTER_SETTING: "part"}}
 RUNS: dict[str, tuple[list[CaseResult], tuple[Gate, ...], dict[str, Any]]] = {
     "nothing": ([], (COMPLETE,), {}),

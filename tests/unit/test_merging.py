@@ -105,6 +105,22 @@ def test_trials_of_a_case_that_did_not_run_are_one_case(tmp_path: Path) -> None:
     assert (code, merged.run.partial) == (1, "2 of 4 cases did not run")
 
 
+@pytest.mark.parametrize(("trials", "listed"), [(1, ["a", "b"]), (2, ["b", "a"])])
+def test_cases_are_listed_in_order_of_their_ids_and_with_trials_of_their_tests(
+    tmp_path: Path, trials: int, listed: list[str]
+) -> None:
+    root = suite(tmp_path, "ab")
+    results = [
+        case_result(name, "failed", test_id=test_id, trial=trial)
+        for name, test_id in (("a", "toy:z:a"), ("b", "toy:plain:b"))
+        for trial in range(trials)
+    ]
+    run_ = write(tmp_path / "out", run_of(root, settings={"gate": "case", "trials": trials}), results, root)
+    _, _, output = merged_of(tmp_path, root, [run_])
+    lines = output.partition("\nfailed:\n")[2].splitlines()
+    assert [line.split()[0] for line in lines[:2]] == listed
+
+
 def test_a_case_in_no_shard_did_not_run_and_an_empty_shard_misses_nothing(tmp_path: Path) -> None:
     root = suite(tmp_path, "a")
     code, merged, _ = merged_of(tmp_path, root, write_shards(tmp_path / "out", root, [], results_of("a"), []))
@@ -141,12 +157,15 @@ def test_a_shard_without_cases_need_not_know_the_model(tmp_path: Path) -> None:
 
 
 def test_an_attempt_that_ran_replaces_one_that_did_not(tmp_path: Path) -> None:
-    root = suite(tmp_path, "ab")
-    results = [*results_of("a"), *results_of("b", verdict="not_run")]
-    stopped = write(tmp_path / "out", run_of(root, run_id="A"), results, root)
-    rest = write(tmp_path / "out", run_of(root, run_id="B"), results_of("b"), root)
-    code, merged, _ = merged_of(tmp_path, root, [stopped, rest])
-    assert (code, [result.verdict for result in merged.results]) == (0, ["passed", "passed"])
+    root = suite(tmp_path, "abc")
+    idle = results_of("c", verdict="not_run")
+    first = [*results_of("a"), *results_of("b", verdict="not_run"), *idle]
+    runs = [
+        write(tmp_path / "out", run_of(root, run_id="A"), first, root),
+        write(tmp_path / "out", run_of(root, run_id="B"), [*results_of("b"), *idle], root),
+    ]
+    code, merged, _ = merged_of(tmp_path, root, runs)
+    assert (code, [result.verdict for result in merged.results]) == (1, ["passed", "passed", "not_run"])
 
 
 def test_cases_that_no_run_contains_make_a_merge_partial(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.journal import read_header, read_journal
 from pytest_packbench.runs.resume import PriorResults
-from pytest_packbench.runs.writer import RunResults, RunWriter
+from pytest_packbench.runs.writer import RunResults, RunWriter, sort_results
 from tests.unit.run_builders import case_result, conclusion_of, run
 from tests.unit.stored_runs import recorded_result
 
@@ -95,6 +95,12 @@ def test_an_atomic_run_exists_whole_or_not_at_all(tmp_path: Path) -> None:
     session.write_page("summary.md", "# page\n")
     session.complete(document(GOOD, BAD))
     assert contents(session.folder) == contents(atomic.folder)
+
+
+def test_results_are_sorted_by_case_test_file_and_trial() -> None:
+    keys = [("a", "t", "f", 1), ("a", "t", "g", 0), ("a", "u", "e", 0), ("b", "s", "d", 0)]
+    results = [case_result(case, test_id=test, file=file, trial=trial) for case, test, file, trial in keys]
+    assert sort_results(reversed(results)) == results
 
 
 def test_an_attempt_is_written_to_the_journal_once(writer: RunWriter) -> None:

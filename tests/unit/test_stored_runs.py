@@ -82,10 +82,12 @@ def folder(tmp_path: Path) -> Path:
 def test_keys_of_a_report_may_be_in_another_order(folder: Path) -> None:
     before = load_run(folder)
     report = json.loads((folder / "report.json").read_text("utf-8"))
-    (folder / "report.json").write_text(json.dumps(report, sort_keys=True, indent=1), encoding="utf-8")
-    keys = list(json.loads((folder / "report.json").read_text("utf-8"))["packbench"])
-    assert keys.index("cases") < keys.index("run")
-    assert load_run(folder) == before
+    for first in ("cases", "version"):
+        keys = sorted(report["packbench"], key=lambda key: (key != first, key))
+        assert keys.index("cases") < keys.index("run")
+        report["packbench"] = {key: report["packbench"][key] for key in keys}
+        (folder / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+        assert load_run(folder) == before
 
 
 def test_a_report_that_is_cut_anywhere_is_refused(folder: Path) -> None:
