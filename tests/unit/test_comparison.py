@@ -75,6 +75,7 @@ COMPARISONS: dict[str, tuple[list[CaseResult], list[CaseResult], dict[str, Any]]
     ),
     "cases were added": ([A], [WORSE, B, scored("c", 1.0)], {}),
     "the mean of the trials of a case": ([A, scored("a", 0.0, trial=1)], [A, scored("a", 1.0, trial=1)], {}),
+    "another number of trials": ([A], [A, scored("a", 1.0, trial=1)], {}),
     "the worse of two cases with one test id": (TWINS, [TWINS[0], scored("a", 0.0, file="two")], {}),
     "the other of two cases with one test id": (
         [TWINS[0], scored("a", 0.0, file="two")],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.conclusion import conclude
@@ -159,6 +159,7 @@ ROWS = st.lists(
 RATIO = gate("attack_success_rate", max_ratio_to_baseline=1.0)
 
 
+@settings(max_examples=40)
 @given(
     ROWS.map(results_of), ROWS.map(results_of), st.randoms(use_true_random=False), st.sampled_from([None, "case_type"])
 )

@@ -48,6 +48,7 @@ def test_wilson_raises_where_there_is_no_proportion(k: int, n: int, confidence: 
         wilson_interval(k, n, confidence)
 
 
+@settings(max_examples=60)
 @given(SHARES.filter(lambda counts: counts[1] <= 400), st.floats(0.5, 0.999))
 def test_the_exact_bound_is_scipys(counts: tuple[int, int], confidence: float) -> None:
     high = binomtest(*counts, alternative="less").proportion_ci(confidence, method="exact").high

@@ -8,7 +8,7 @@ import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.runs.json_stream import JsonStream, JsonStreamError
@@ -55,6 +55,7 @@ def test_a_document_read_in_chunks_is_the_document_read(value: Any, size: int, i
         source.end()
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(texts, values, max_size=5), sizes, st.randoms(use_true_random=False))
 def test_the_rest_of_an_object_is_read_where_members_are_skipped(
     document: dict[str, Any], size: int, chance: random.Random
