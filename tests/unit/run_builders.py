@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.conclusion import Conclusion
@@ -139,43 +141,27 @@ def lines(results: Sequence[CaseResult], *rules: Gate, **changes: Any) -> list[s
     return summary_lines(conclusion_of(run(**changes), results, *rules))
 
 
-TERMS = (
-    {"name": "match", "effect": "add", "value": 1.0, "detail": "whole"},
-    {"name": "order", "effect": "add", "value": -0.1, "detail": ""},
-    {"name": "limit", "effect": "clamp", "value": -0.05, "detail": "to 1"},
-    {"name": "nothing_ran", "effect": "note", "value": 0.0, "detail": "no trace"},
-    {"name": "forbidden", "effect": "zero", "value": 0.0, "detail": "by name"},
-)
-ONE_OF_EACH = (
-    case_result("a", answer="red", match_level="same", match_depth=10, facets={"colour": "red"}),
-    case_result(
-        "b",
-        "failed",
-        score=0.7999,
-        case_type="odd",
-        difficulty="hard",
-        match_level="near",
-        match_depth=4,
-        answer="blue | <b>",
-        facets={"colour": "blue"},
-        terms=TERMS,
-        tags=("t",),
-        duration_ms=3,
-        case_sha256="ab",
-        cassette_sha256="cd",
-    ),
-    case_result("c", "vacuous", kind="vacuous", message="never reached"),
-    case_result("d", "error", kind="timeout", message="after 5 s\n\x1b[31m"),
-    case_result("e", "error", kind="invalid_case", message="not JSON", case_type="", difficulty=""),
-    case_result("f", "not_run", kind="stopped", message="stopped early"),
-    case_result("g", "known_hole", kind="known_hole", message="upstream"),
-    case_result("h", "known_hole", kind="xfail", message="gold in doubt", score=0.1, threshold=0.8),
-    case_result("i", "not_run", kind="skip", message="later"),
-    case_result("j", "failed", stale=True, refused=True),
-    case_result("k", expects_refusal=True, refused=True, case_type="negative"),
-    case_result("l", match_depth=4, llm_model="m|2"),
-)
-"""Results of every verdict and kind, of two models."""
+def data(name: str) -> Any:
+    """Read a file of `data/`."""
+    return yaml.safe_load(Path(__file__).with_name("data").joinpath(name).read_text("utf-8"))
+
+
+def results_of(rows: Iterable[dict[str, Any]]) -> list[CaseResult]:
+    """Return the results that `data/gates.yaml` describes."""
+    results: list[CaseResult] = []
+    for row in rows:
+        changes = {"case_sha256": "x", **row}
+        first, count = changes.pop("id", f"c{len(results)}"), changes.pop("n", 1)
+        if "verdict" not in row and isinstance(row.get("score"), float):
+            changes["verdict"] = "passed" if row["score"] >= 0.8 else "failed"
+        changes |= {name: tuple(row[name]) for name in ("tags", "terms") if name in row}
+        names = [first] if count == 1 else [f"c{int(first[1:]) + number}" for number in range(count)]
+        results += [case_result(name, **changes) for name in names]
+    return results
+
+
+ONE_OF_EACH = results_of(data("results.yaml"))
+TERMS = ONE_OF_EACH[1].terms
 
 
 LABELS = st.sampled_from(

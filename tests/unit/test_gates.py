@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +17,7 @@ from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun
-from tests.unit.run_builders import any_case_result, case_result, case_results, check, gate, run
+from tests.unit.run_builders import any_case_result, case_result, case_results, check, data, gate, results_of, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,17 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.result import CaseResult
 
-VECTORS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("data").joinpath("gates.yaml").read_text())
-
-
-def results_of(rows: Iterable[dict[str, Any]]) -> list[CaseResult]:
-    results: list[CaseResult] = []
-    for row in rows:
-        changes = {"case_sha256": "x", **row}
-        first, count = changes.pop("id", f"c{len(results)}"), changes.pop("n", 1)
-        names = [first] if count == 1 else [f"c{int(first[1:]) + number}" for number in range(count)]
-        results += [case_result(name, **changes) for name in names]
-    return results
+VECTORS: dict[str, dict[str, Any]] = data("gates.yaml")
 
 
 def baseline_of(results: Iterable[CaseResult], **changes: Any) -> BaselineLookup:

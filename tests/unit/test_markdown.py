@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.listing import MAX_ROWS
-from pytest_packbench.model.run import CLUSTER_SETTING
 from pytest_packbench.reports.tables import escape_markdown
 from pytest_packbench.reports.terminal import one_line
-from tests.unit.run_builders import COMPLETE, ONE_OF_EACH, case_result, case_results, gate, summary
+from tests.unit.run_builders import COMPLETE, ONE_OF_EACH, case_result, case_results, data, gate, results_of, summary
 
 if TYPE_CHECKING:
-    from pytest_packbench.model.gate import Gate
-    from pytest_packbench.model.result import CaseResult
     from tests.conftest import ExpectedTexts
 
 PIECES = (
@@ -107,54 +104,11 @@ def test_the_page_of_a_run_with_one_of_each(expected: ExpectedTexts) -> None:
     assert summary(ONE_OF_EACH[::-1], *rules) == page
 
 
-IDLE = case_result("x", "not_run", kind="interrupted")
-SUITE = {"settings": {"gate": "suite"}}
-LIVE = {"mode": "live"}
-STALE_AND_SHARED = [
-    *case_results(3, stale=True, facets={"part": "x"}),
-    case_result("other", facets={"part": "y"}),
-    case_result("alone"),
-    case_result("error", "error", facets={"part": "z"}),
-]
-SHARED = {"settings": {CLUSTER_SETTING: "part"}}
-RUNS: dict[str, tuple[list[CaseResult], tuple[Gate, ...], dict[str, Any]]] = {
-    "nothing": ([], (COMPLETE,), {}),
-    "all pass": (case_results(2), (COMPLETE,), {}),
-    "one fails": (case_results(1, 1), (COMPLETE,), {}),
-    "gates decide, but none on scores": (case_results(1, 1), (COMPLETE,), SUITE),
-    "no gate decides": (case_results(1, 1), (), SUITE),
-    "a gate on scores decides": (case_results(9, 1), (COMPLETE, gate("pass_rate", min=0.9)), SUITE),
-    "partial, gates decide": ([case_result("a", "failed"), IDLE], (COMPLETE,), {**SUITE, "partial": "half"}),
-    "an error": ([*case_results(1), case_result("x", "error")], (COMPLETE,), {}),
-    "two vacuous": ([*case_results(1), *(case_result(f"x{n}", "vacuous") for n in range(2))], (COMPLETE,), {}),
-    "partial": ([*case_results(1), IDLE], (COMPLETE,), {"partial": "interrupted: half"}),
-    "partial and failed": ([*case_results(1, 1), IDLE], (COMPLETE,), {"partial": "stopped early"}),
-    "many gates": (
-        [case_result(f"c{number}", "failed", case_type=f"t{number}") for number in range(5)],
-        (COMPLETE, gate("pass_rate", min=0.5, by="case_type")),
-        {},
-    ),
-    "a shard": (case_results(1), (), {"settings": {"shard": "1/2"}}),
-    "authored": (case_results(1, llm_backend="stub"), (), {}),
-    "some authored": ([case_result("a"), case_result("b", llm_backend="stub")], (), {}),
-    "scripted": (case_results(1, llm_backend="stub"), (), LIVE),
-    "scripted by an agent": (case_results(1, llm_backend="stub"), (), {"backend": "stub", "model": "refuser"}),
-    "unknown model": (case_results(1, llm_backend="unknown"), (), {}),
-    "live": (case_results(1), (), {**LIVE, "backend": "openai", "model": "m-1"}),
-    "live, model not named": (case_results(1), (), {**LIVE, "backend": "openai"}),
-    "live without a model": (case_results(1, llm_backend="unknown"), (), {**LIVE, "target": "https://e.com"}),
-    "cached": (case_results(1, cached=2), (), LIVE),
-    "bundled": (case_results(1), (), {"bundled": True}),
-    "replayed command": (case_results(1, llm_backend="unknown"), (), {"target": "cmd:./run"}),
-    "replayed service": (case_results(1, llm_backend="unknown"), (), {"target": "https://e.com"}),
-    "stale and shared parts": (STALE_AND_SHARED, (), SHARED),
-    "authored shared parts": (case_results(4, llm_backend="stub", facets={"part": "x"}), (), SHARED),
-    "findings": (case_results(1), (), {"findings": ("one | finding",)}),
-}
-
-
 def test_the_first_lines_decide_and_say_what_the_run_can_show(expected: ExpectedTexts) -> None:
-    pages = {name: summary(results, *rules, **changes) for name, (results, rules, changes) in RUNS.items()}
+    pages = {}
+    for name, vector in data("summaries.yaml").items():
+        rules = [COMPLETE if rule == "complete" else gate(**rule) for rule in vector.get("gates", ())]
+        pages[name] = summary(results_of(vector["results"]), *rules, **vector.get("run", {}))
     expected.check("".join(f"{name}\n{page.partition('Run 01J')[0]}" for name, page in pages.items()), "md")
     assert ", live mode, backend openai / m-1; " in pages["live"]
     assert "backend" not in pages["live, model not named"]
