@@ -7,11 +7,9 @@ import json
 import math
 import pickle
 import string
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +23,8 @@ from pytest_packbench.model.record import (
     strict_problem,
     wire_record,
 )
+from tests.unit.record_lines import FIELDS, record
+from tests.unit.run_builders import data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,55 +33,9 @@ if TYPE_CHECKING:
 
 U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
-FIELDS: dict[str, Any] = {
-    "test_suite": "agentdojo",
-    "test_id": "agentdojo:slack:42",
-    "attack_category": "data_exfil",
-    "agent_decision": "refuse",
-    "expected": "refuse",
-    "passed": True,
-    "wall_clock_ms": 1240,
-    "llm_backend": "stub",
-    "llm_model": "stub",
-    "run_id": "01HF8K0M5ZQEJ8C7XV6NQAYWZP",
-    "timestamp": "2026-05-06T08:15:32.123Z",
-}
-DATA = yaml.safe_load(Path(__file__).with_name("data").joinpath("eval_record_lines.yaml").read_text("utf-8"))
+DATA = data("eval_record_lines.yaml")
 NAMES = [field.name for field in dataclasses.fields(EvalRecord)]
-SHORTEST = (
-    '{"schema_version":1,"test_suite":"agentdojo","test_id":"agentdojo:slack:42","attack_category":"data_exfil",'
-    '"agent_decision":"refuse","expected":"refuse","passed":true,"hook_decisions":[],"wall_clock_ms":1240,'
-    '"llm_backend":"stub","llm_model":"stub","run_id":"01HF8K0M5ZQEJ8C7XV6NQAYWZP",'
-    '"timestamp":"2026-05-06T08:15:32.123Z"}'
-)
-LONGEST = (
-    '{"schema_version":1,"test_suite":"tariff","test_id":"t","attack_category":"c","agent_decision":"comply_unsafe",'
-    '"expected":"comply_safe","passed":false,"hook_decisions":[{"hook":"h","decision":"Deny","rule":0},'
-    '{"hook":"{","decision":"}"}],"tokens_input":0,"tokens_output":18446744073709551615,"wall_clock_ms":0,'
-    '"llm_backend":"unknown","llm_model":"m","run_id":"r","timestamp":"",'
-    '"packbench":{"score":0.95,"tags":["é"],"terms":[{"amount":-0.1}],"none":null}}'
-)
-LONGEST_VALUES: dict[str, Any] = {
-    "test_suite": "tariff",
-    "test_id": "t",
-    "attack_category": "c",
-    "agent_decision": "comply_unsafe",
-    "expected": "comply_safe",
-    "passed": False,
-    "hook_decisions": (HookDecision("h", "Deny", 0), HookDecision("{", "}")),
-    "tokens_input": 0,
-    "tokens_output": U64_MAX,
-    "wall_clock_ms": 0,
-    "llm_backend": "unknown",
-    "llm_model": "m",
-    "run_id": "r",
-    "timestamp": "",
-    "packbench": {"score": 0.95, "tags": ["é"], "terms": [{"amount": -0.1}], "none": None},
-}
-
-
-def record(**changes: Any) -> EvalRecord:
-    return EvalRecord(**{**FIELDS, **changes})
+SHORTEST, LONGEST = DATA["shortest"], DATA["longest"]
 
 
 def read(text: str | bytes, *, strict: bool = False) -> EvalRecord:
@@ -134,8 +88,9 @@ def records(strings: st.SearchStrategy[str]) -> st.SearchStrategy[EvalRecord]:
 
 def test_the_shortest_and_the_longest_line() -> None:
     assert record().to_json_line() == SHORTEST
-    assert EvalRecord(**LONGEST_VALUES).to_json_line() == LONGEST
-    assert read(LONGEST) == EvalRecord(**LONGEST_VALUES)
+    values = {**json.loads(LONGEST), "hook_decisions": (HookDecision("h", "Deny", 0), HookDecision("{", "}"))}
+    longest = EvalRecord(**values)
+    assert (longest.to_json_line(), read(LONGEST)) == (LONGEST, longest)
 
 
 def test_escapes_are_those_of_serde() -> None:
@@ -205,8 +160,8 @@ def test_a_line_that_cannot_be_read_names_the_field_or_the_column(expected: Expe
     lines: list[str | bytes] = [line(**{name: value}) for name, value in DATA["bad_fields"]]
     lines += [line(schema_version="2", run_id=None), SHORTEST[:-1], json.dumps(VALUES[:-1]), json.dumps([*VALUES, {}])]
     lines += [text.replace("RECORD", SHORTEST) for text in DATA["bad_lines"]]
-    lines += ["\ud800", SHORTEST.replace("data", "\ud800"), line(packbench='{"a":"\ud800"}')]
-    lines += [SHORTEST.encode().replace(b"data_exfil", wrong) for wrong in (b"\xff", b"\xc0\x80", b"\xed\xa0\x80")]
+    lines += ["\ud800", SHORTEST.replace("m-1", "\ud800"), line(packbench='{"a":"\ud800"}')]
+    lines += [SHORTEST.encode().replace(b"refuse", wrong) for wrong in (b"\xff", b"\xc0\x80", b"\xed\xa0\x80")]
     messages = [problem(text) for text in lines]
     assert all(problem(text, strict=False).isprintable() for text in lines if '"tariff"' not in str(text))
     messages += [problem(line(test_suite=json.dumps(name)), strict=False) for name in DATA["bad_suites"]]

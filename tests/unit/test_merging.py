@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +16,7 @@ from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.runs.merge import MergeError, merged_run, shards_of
 from pytest_packbench.runs.stored import load_run
 from pytest_packbench.testing import case
-from tests.unit.run_builders import any_results, case_result, run
+from tests.unit.run_builders import any_results, case_result, data, run
 from tests.unit.stored_runs import GATES, content, merge, read_jsonl, run_of, suite, write, write_jsonl
 
 if TYPE_CHECKING:
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.result import CaseResult
-    from pytest_packbench.model.run import Run
     from pytest_packbench.runs.stored import StoredRun
     from tests.conftest import ExpectedTexts
+
+
+MERGES = data("merges.yaml")
 
 
 def write_shards(output: Path, root: Path, *shards: list[CaseResult]) -> list[Path]:
@@ -176,103 +179,25 @@ def test_cases_that_no_run_contains_make_a_merge_partial(tmp_path: Path) -> None
     assert "7 of 8 cases are in none of the runs: b, c, d, e, f ..." in output
 
 
-def spending(calls: int, cost: float | None, currency: Any = "USD", **more: int) -> dict[str, Any]:
-    return {"calls": calls, "tokens": 10 * calls, "uncounted": 0, "cost": cost, "currency": currency, **more}
-
-
-NO_COST = {name: value for name, value in spending(2, 0.5).items() if name != "cost"}
-JOINED: dict[str, tuple[str, list[Any], Any]] = {
-    "equal commands": ("target", ["cmd:run a, b", "cmd:run a, b"], "cmd:run a, b"),
-    "tests": ("target", ["test:t.py::b", "test:t.py::a, test:t.py::b"], "test:t.py::a, test:t.py::b"),
-    "tests of a target": ("target", ["mine:act, test:b", "mine:act, test:a", "mine:act"], "mine:act, test:a, test:b"),
-    "versions": ("versions", [{"python": "3.12"}, {"python": "3.11"}], {"python": "3.11, 3.12"}),
-    "costs": ("spent", [spending(1, 0.5), spending(2, 0.25)], spending(3, 0.75)),
-    "an unknown cost": ("spent", [spending(1, 0.5), spending(2, None)], spending(3, None)),
-    "no cost": ("spent", [spending(1, 0.5), NO_COST], spending(3, None)),
-    "two currencies": ("spent", [spending(1, 0.5), spending(2, 0.5, "EUR")], spending(3, None, None)),
-    "a damaged currency": ("spent", [spending(1, 0.5), spending(2, 0.5, ["odd"])], spending(3, None, None)),
-    "one more number": ("spent", [spending(1, 0.5), spending(2, 0.5, cached=4)], spending(3, 1.0, cached=4)),
-    "settings": (
-        "settings",
-        [{"concurrency": 1, "max_tokens": 9}, {"concurrency": 2, "max_tokens": 9}],
-        {"max_tokens": 9},
-    ),
-}
-
-
-@pytest.mark.parametrize(("name", "values", "joined"), JOINED.values(), ids=JOINED)
-def test_what_differs_between_runs_of_a_kind_is_joined(name: str, values: list[Any], joined: Any) -> None:
-    fields = [{"settings": {name: value}} if name == "spent" else {name: value} for value in values]
-    runs = [run(**{"settings": {}, "run_id": str(number), **changes}) for number, changes in enumerate(fields)]
+@pytest.mark.parametrize("vector", MERGES["joined"].values(), ids=MERGES["joined"])
+def test_what_differs_between_runs_of_a_kind_is_joined(vector: dict[str, Any]) -> None:
+    runs = [run(**{"settings": {}, "run_id": str(number), **changes}) for number, changes in enumerate(vector["runs"])]
     for order in (runs, runs[::-1]):
         merged = merged_run(order, "N")
         assert merged.settings.pop("merged_from") == [each.run_id for each in runs]
-        assert (merged.settings.get(name) if name == "spent" else getattr(merged, name)) == joined
-
-
-def shards(*names: Any) -> list[Run]:
-    settings = [{} if name is None else {"shard": name} for name in names]
-    return [run(run_id=str(number), settings=each) for number, each in enumerate(settings)]
-
-
-def unlike(**changes: Any) -> list[Run]:
-    return [run(run_id="A"), run(run_id="B"), run(**{"run_id": "Z", **changes})]
-
-
-NO_SET: dict[str, tuple[Callable[[list[Run]], object], list[Run]]] = {
-    **{
-        name: (lambda runs: merged_run(runs, "NEW"), runs)
-        for name, runs in {
-            "mode": unlike(mode="live"),
-            "target": unlike(target="mine:act"),
-            "rules": unlike(suite_sha256="cd" * 4),
-            "pack": unlike(pack="other"),
-            "version of the pack": unlike(pack_version="9"),
-            "backend": unlike(backend="openai"),
-            "model": unlike(model="m-2"),
-            "gate": unlike(settings={"gate": "suite"}),
-            "trials": unlike(settings={"gate": "case", "trials": 3}),
-            "twice": unlike(run_id="A"),
-            "suite before run": unlike(run_id="A", suite="b"),
-            "a target beside a test": [run(run_id="0", target="test:a"), run(run_id="1", target="mine:act, test:a")],
-        }.items()
-    },
-    **{
-        name: (shards_of, runs)
-        for name, runs in {
-            "a shard and a run": shards("1/2", None),
-            "a run and a shard": shards(None, "1/2"),
-            "two counts": shards("1/2", "2/3"),
-            "a shard twice": shards("2/2", "2/2"),
-            "too high": shards("3/2"),
-            "zero": shards("0/2"),
-            "a number": shards(1),
-            "more than a shard": shards("1/2x"),
-        }.items()
-    },
-}
+        for name, value in vector["merged"].items():
+            assert getattr(merged, name) == value
 
 
 def test_runs_that_do_not_belong_together_are_named(expected: ExpectedTexts) -> None:
     messages = []
-    for name, (check, runs) in NO_SET.items():
-        with pytest.raises(MergeError) as error:
-            check(runs)
-        messages.append(f"{name}: {error.value}\n")
+    for kind, join in (("unlike", partial(merged_run, run_id="NEW")), ("no set of shards", shards_of)):
+        for name, changes in MERGES[kind].items():
+            runs = [run(**{"run_id": str(number), **each}) for number, each in enumerate(changes)]
+            with pytest.raises(MergeError) as error:
+                join(runs)
+            messages.append(f"{name}: {error.value}\n")
     expected.check("".join(messages))
-
-
-DAMAGES = {
-    "another record": ("records.jsonl", '"test_id":"toy:plain:a"', '"test_id":"toy:plain:x"'),
-    "the trial of a record": ("records.jsonl", '"trial":0', '"trial":"0"'),
-    "a record": ("records.jsonl", '{"schema', "{schema"),
-    "another payload": ("payloads.jsonl", '"test_id":"toy:plain:b"', '"test_id":"toy:plain:y"'),
-    "the trial of a payload": ("payloads.jsonl", '"trial":0', '"trial":-1'),
-    "the score of a row": ("report.json", '"score": 1.0', '"score": "1"'),
-    "the order of rows": ("report.json", '"case_id": "a"', '"case_id": "z"'),
-    "the version of a report": ("report.json", '"version": 1', '"version": true'),
-    "a version in a report": ("report.json", '"python": "3.11.0"', '"python": 3.11'),
-}
 
 
 def test_a_merge_that_is_refused_is_one_line_and_leaves_nothing(tmp_path: Path, expected: ExpectedTexts) -> None:
@@ -288,7 +213,7 @@ def test_a_merge_that_is_refused_is_one_line_and_leaves_nothing(tmp_path: Path, 
         messages.append(f"{name}: {output.replace(str(tmp_path), 'TMP')}")
 
     whole = write(out, run_of(root), results_of("a", "b"), root)
-    for name, (file, old, new) in DAMAGES.items():
+    for name, (file, old, new) in data("damaged_runs.yaml")["merged"].items():
         text = (whole / file).read_text("utf-8")
         assert old in text
         (whole / file).write_text(text.replace(old, new, 1), encoding="utf-8")

@@ -141,7 +141,8 @@ def test_streams_that_never_come_back_are_freed() -> None:
 
 
 def test_what_a_case_redirects_is_not_captured() -> None:
-    own = io.StringIO()
+    buffer = io.BytesIO()
+    own = io.TextIOWrapper(buffer)
 
     def case() -> None:
         with contextlib.redirect_stdout(own):
@@ -149,7 +150,7 @@ def test_what_a_case_redirects_is_not_captured() -> None:
         say("captured")
 
     assert captured(case) == [("stdout", "captured\n")]
-    assert own.getvalue() == "redirected\n"
+    assert buffer.getvalue() == b"redirected\n"
 
 
 def test_cases_that_redirect_at_once_do_not_disturb_each_other() -> None:

@@ -20,7 +20,7 @@ from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.report import open_report
 from pytest_packbench.runs.stored import load_run
 from tests.unit.record_lines import line
-from tests.unit.run_builders import any_results, case_result
+from tests.unit.run_builders import any_results, case_result, data
 from tests.unit.stored_runs import recorded_result, run_of, suite, write
 
 if TYPE_CHECKING:
@@ -28,18 +28,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import ExpectedTexts
 
-TERM = {"name": "points", "effect": "add", "value": 1.0, "detail": "ü"}
-EXTENSION: dict[str, Any] = {
-    "version": 1,
-    "score": 0.5,
-    "threshold": 0.8,
-    "verdict": "failed",
-    "terms": [TERM],
-    "case_id": "a",
-    "mode": "live",
-    "pack": "toy/1",
-    "trial": 0,
-}
+DAMAGES = data("damaged_runs.yaml")
+EXTENSION: dict[str, Any] = DAMAGES["extension"]
 RECORDED = ("suite", "test_id", "case_id", "trial", "verdict", "score", "threshold", "llm_backend")
 
 
@@ -75,7 +65,10 @@ def folder(tmp_path: Path) -> Path:
     """The folder of a run of two cases."""
     root = suite(tmp_path)
     return write(
-        tmp_path / "out", run_of(root), [case_result("b", terms=(TERM,)), case_result("a", "error", kind="x")], root
+        tmp_path / "out",
+        run_of(root),
+        [case_result("b", terms=tuple(EXTENSION["terms"])), case_result("a", "error", kind="x")],
+        root,
     )
 
 
@@ -96,47 +89,6 @@ def test_a_report_that_is_cut_anywhere_is_refused(folder: Path) -> None:
         (folder / "report.json").write_bytes(whole[:length])
         with pytest.raises(StoredRunError):
             load_run(folder)
-
-
-NO_REPORTS = {
-    "empty": "",
-    "an array": "[1]",
-    "a number": '{"packbench": 1}',
-    "cut": '{"packbench": {"version": 1, "run"',
-    "version true": '{"packbench": {"version": true}}',
-    "version 1.0": '{"packbench": {"version": 1.0}}',
-    "no version": '{"packbench": {}}',
-    "no run": '{"packbench": {"version": 1}}',
-    "an empty run": '{"packbench": {"version": 1, "run": {}}}',
-    "a deep array": "[" * 100_000,
-    "a deep version": '{"packbench": {"version": ' + "[" * 100_000,
-}
-ROWS: dict[str, dict[str, Any]] = {
-    "tags in a string": {"tags": "ab"},
-    "a number among tags": {"tags": ["a", 1]},
-    "facets": {"facets": {"a": [1]}},
-    "terms": {"terms": [{"name": "x"}]},
-    "refused": {"refused": "yes"},
-    "score true": {"score": True},
-    "score 7": {"score": 7},
-    "trial": {"trial": -1},
-    "decision": {"decision": "x"},
-    "case_sha256": {"case_sha256": "x"},
-    "verdict": {"verdict": "great"},
-}
-LINES: dict[str, dict[str, Any]] = {
-    "trial": {"trial": "x"},
-    "score": {"score": "x"},
-    "effect": {"terms": [{**TERM, "effect": "x"}]},
-    "version": {"version": True},
-    "facets": {"facets": {"a": 1}},
-    "mode": {"mode": "fixture"},
-    "rules": {"suite_sha256": "ab" * 32},
-    "pack": {"pack": "toy/2"},
-    "target": {"target": "mine"},
-    "run": {"record": {"run_id": "other"}},
-    "suite": {"record": {"test_suite": "harmbench"}},
-}
 
 
 def write_records(path: Path, *changes: dict[str, Any]) -> None:
@@ -160,14 +112,15 @@ def test_damaged_reports_rows_and_records_are_named_by_their_place(folder: Path,
     path = folder / "report.json"
     report = json.loads(path.read_text("utf-8"))
     rows = report["packbench"]["cases"]
-    for name, text in NO_REPORTS.items():
+    deep = {"a deep array": "[" * 100_000, "a deep version": '{"packbench": {"version": ' + "[" * 100_000}
+    for name, text in {**DAMAGES["reports"], **deep}.items():
         path.write_text(text, encoding="utf-8")
         refuse(name, path)
-    for name, change in ROWS.items():
+    for name, change in DAMAGES["rows"].items():
         report["packbench"]["cases"] = [rows[0], {**rows[1], **change}]
         path.write_text(json.dumps(report), encoding="utf-8")
         refuse(f"row, {name}", path)
-    for name, change in LINES.items():
+    for name, change in DAMAGES["records"].items():
         write_records(folder / "in.jsonl", {}, change)
         refuse(f"record, {name}", folder / "in.jsonl")
     expected.check("".join(messages))
