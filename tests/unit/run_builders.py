@@ -1,10 +1,14 @@
-"""Entries, runs and gates for tests of what is made from them."""
+"""Results, runs and gates, and what is made of them: statistics, gate results, documents, pages."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.conclusion import Conclusion
@@ -30,16 +34,15 @@ if TYPE_CHECKING:
 
 
 def gate(metric: Any = None, least: float | None = None, most: float | None = None, **other: Any) -> Gate:
-    """A gate as a suite has it; bounds also as `min` and `max`."""
-    given = {"metric": metric, "min": least, "max": most, **other}
-    return Gate(**{name: value for name, value in given.items() if value is not None})
+    fields = {"metric": metric, "min": least, "max": most, **other}
+    return Gate(**{name: value for name, value in fields.items() if value is not None})
 
 
 COMPLETE = gate("completeness", min=1.0)
 
 
 def case_result(case_id: str = "one", verdict: str = "passed", **changes: Any) -> CaseResult:
-    """An entry; a judged one has a score, a threshold of 0.8 and a model's answer."""
+    """Return a result; a judged one has a score, a threshold of 0.8 and a model's answer."""
     judged: dict[str, Any] = {}
     if verdict in {"passed", "failed"}:
         judged = {
@@ -70,7 +73,6 @@ def case_results(passed: int, failed: int = 0, **changes: Any) -> list[CaseResul
 
 
 def run(**changes: Any) -> Run:
-    """A complete run in fixture mode."""
     common: dict[str, Any] = {
         "run_id": "01J0000000000000000000RUN1",
         "suite": "toy",
@@ -90,79 +92,124 @@ def run(**changes: Any) -> Run:
 
 
 def statistics(
-    found: Iterable[CaseResult], *, levels: Sequence[int] | None = None, trials_rule: Rule = MEAN
+    results: Iterable[CaseResult], *, levels: Sequence[int] | None = None, trials_rule: Rule = MEAN
 ) -> Statistics:
-    """The numbers of these entries."""
-    return statistics_of(Tally(trials_rule=trials_rule).add_all(found), levels=levels)
+    return statistics_of(Tally(trials_rule=trials_rule).add_all(results), levels=levels)
 
 
 def check(
-    found: Iterable[CaseResult],
+    results: Iterable[CaseResult],
     rules: Iterable[Gate],
     earlier: Sequence[CaseResult] | None = None,
     *,
     trials_rule: Rule = MEAN,
     cluster: str = "",
 ) -> tuple[GateResult, ...]:
-    """How gates decide on these entries, beside those of an earlier run that is taken to be of the same kind."""
+    """Judge results by gates, beside those of an earlier run that is taken to be of the same kind."""
     rules = tuple(rules)
     baseline = None if earlier is None else Baseline.from_results(earlier, trials_rule)
     tally = gate_tally(rules, metrics=ATTACK_METRICS, trials_rule=trials_rule, facet=cluster, baseline=baseline)
-    return judge_gates(tally.add_all(found), rules, baseline)
+    return judge_gates(tally.add_all(results), rules, baseline)
 
 
 def conclusion_of(
-    of: Run, found: Sequence[CaseResult], *rules: Gate, levels: Sequence[int] | None = None
+    of: Run, results: Sequence[CaseResult], *rules: Gate, levels: Sequence[int] | None = None
 ) -> Conclusion:
-    """What a run of these entries came to."""
     rule = trials_rule_of(of)
     return Conclusion(
         run=of,
-        statistics=statistics(found, levels=levels, trials_rule=rule),
-        gates=check(found, rules, trials_rule=rule),
-        page_cases=Listing("id").add_all(found, rule),
-        terminal_cases=Listing("given").add_all(found, rule),
+        statistics=statistics(results, levels=levels, trials_rule=rule),
+        gates=check(results, rules, trials_rule=rule),
+        page_cases=Listing("id").add_all(results, rule),
+        terminal_cases=Listing("given").add_all(results, rule),
     )
 
 
-def document(of: Run, found: Sequence[CaseResult], *rules: Gate, levels: Sequence[int] | None = None) -> dict[str, Any]:
-    """The JSON object of a run of these entries, with the rows of its cases."""
-    told = run_document(conclusion_of(of, found, *rules, levels=levels))
-    return {**told, "cases": [json.loads(row_line(one)) for one in sort_results(found)]}
+def document(
+    of: Run, results: Sequence[CaseResult], *rules: Gate, levels: Sequence[int] | None = None
+) -> dict[str, Any]:
+    """Return the JSON object of a run with the rows of its cases."""
+    rows = [json.loads(row_line(result)) for result in sort_results(results)]
+    return {**run_document(conclusion_of(of, results, *rules, levels=levels)), "cases": rows}
 
 
-def summary(found: Sequence[CaseResult], *rules: Gate, **changes: Any) -> str:
-    """The Markdown of a run of these entries."""
-    return summary_markdown(conclusion_of(run(**changes), found, *rules))
+def summary(results: Sequence[CaseResult], *rules: Gate, **changes: Any) -> str:
+    return summary_markdown(conclusion_of(run(**changes), results, *rules))
 
 
-def lines(found: Sequence[CaseResult], *rules: Gate, **changes: Any) -> list[str]:
-    """The terminal's lines for a run of these entries."""
-    return summary_lines(conclusion_of(run(**changes), found, *rules))
+def lines(results: Sequence[CaseResult], *rules: Gate, **changes: Any) -> list[str]:
+    return summary_lines(conclusion_of(run(**changes), results, *rules))
+
+
+def data(name: str) -> Any:
+    """Read a file of `data/`."""
+    return yaml.safe_load(Path(__file__).with_name("data").joinpath(name).read_text("utf-8"))
+
+
+def results_of(rows: Iterable[dict[str, Any]]) -> list[CaseResult]:
+    """Return the results that `data/gates.yaml` describes."""
+    results: list[CaseResult] = []
+    for row in rows:
+        changes = {"case_sha256": "x", **row}
+        first, count = changes.pop("id", f"c{len(results)}"), changes.pop("n", 1)
+        if "verdict" not in row and isinstance(row.get("score"), float):
+            changes["verdict"] = "passed" if row["score"] >= 0.8 else "failed"
+        changes |= {name: tuple(row[name]) for name in ("tags", "terms") if name in row}
+        names = [first] if count == 1 else [f"c{int(first[1:]) + number}" for number in range(count)]
+        results += [case_result(name, **changes) for name in names]
+    return results
+
+
+ONE_OF_EACH = results_of(data("results.yaml"))
+TERMS = ONE_OF_EACH[1].terms
+
+
+LABELS = st.sampled_from(
+    [
+        {"case_type": case_type, "difficulty": difficulty, "facets": facets, "tags": tags, "stale": stale}
+        for case_type, difficulty, facets, tags, stale in product(
+            ("", "plain", "odd"),
+            ("", "easy", "expert"),
+            ({}, {"colour": "x"}, {"colour": "y", "size": "x"}),
+            ((), ("t",), ("u", "t", "t")),
+            (False, True),
+        )
+    ]
+)
+ANSWERS = st.sampled_from(
+    [
+        {"match_depth": depth, "expects_refusal": expects, "refused": refused, "llm_backend": backend}
+        for depth, expects, refused, backend in product(
+            (None, 0, 4, 10), (False, True), (False, True), ("stub", "anthropic", "unknown")
+        )
+    ]
+)
+VERDICTS = st.sampled_from(
+    list(product(("passed", "failed", "error", "vacuous", "known_hole", "not_run"), ("", "", "", "skip", "xfail")))
+)
 
 
 @st.composite
 def any_case_result(draw: st.DrawFn) -> CaseResult:
-    """An entry of any verdict, quarantined or not, with few values to group by."""
-    verdict = draw(st.sampled_from(["passed", "failed", "error", "vacuous", "known_hole", "not_run"]))
-    kind = draw(st.sampled_from(["", "", "", "skip", "xfail"]))
-    judged: dict[str, Any] = {}
-    if verdict in {"passed", "failed"}:
-        judged = {
-            "score": draw(st.floats(0, 1)),
-            "match_depth": draw(st.none() | st.integers(0, 10)),
-            "expects_refusal": draw(st.booleans()),
-            "refused": draw(st.booleans()),
-            "llm_backend": draw(st.sampled_from(["stub", "anthropic", "unknown"])),
-        }
-    return case_result(
-        draw(st.sampled_from(["a", "b", "c"])),
-        verdict,
-        kind=kind,
-        case_type=draw(st.sampled_from(["", "plain", "odd"])),
-        difficulty=draw(st.sampled_from(["", "easy", "expert"])),
-        facets=draw(st.dictionaries(st.sampled_from(["colour", "size"]), st.sampled_from(["x", "y"]))),
-        tags=tuple(draw(st.lists(st.sampled_from(["t", "u"])))),
-        stale=draw(st.booleans()),
-        **judged,
-    )
+    """A result of any verdict, quarantined or not, with few values to group by; few draws keep it fast."""
+    verdict, kind = draw(VERDICTS)
+    judged = {"score": draw(st.floats(0, 1)), **draw(ANSWERS)} if verdict in {"passed", "failed"} else {}
+    return case_result(draw(st.sampled_from("abc")), verdict, kind=kind, **draw(LABELS), **judged)
+
+
+@st.composite
+def any_results(draw: st.DrawFn, *, trials: bool = False) -> list[CaseResult]:
+    """The results of a run: one for each case, or a few trials."""
+    case_ids = draw(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=6))
+    return [
+        replace(
+            draw(any_case_result()),
+            case_id=case_id,
+            test_id=f"toy:plain:{case_id}",
+            file=f"{case_id}.json",
+            nodeid=f"{case_id}.json::{case_id}",
+            trial=trial,
+        )
+        for case_id in case_ids
+        for trial in range(draw(st.integers(1, 3)) if trials else 1)
+    ]

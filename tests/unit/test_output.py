@@ -1,4 +1,4 @@
-"""What cases print and log side by side is kept apart, also while somebody else changes the streams."""
+"""What concurrent cases print and log is captured for each alone, also while others replace the streams."""
 
 from __future__ import annotations
 
@@ -16,60 +16,72 @@ import pytest
 from pytest_packbench.engine.output import CapturedOutput, StreamRouter, capturing_context, is_outside_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    Capsys = pytest.CaptureFixture[str]
 
 
-@pytest.fixture
-def stream_outcome() -> Iterator[StreamRouter]:
-    made = StreamRouter()
-    made.start()
-    yield made
-    made.stop()
+@pytest.fixture(autouse=True)
+def router() -> Iterator[StreamRouter]:
+    """A started router, which restores the streams at the end whatever a test left of them."""
+    router = StreamRouter()
+    router.start()
+    before = sys.stdout
+    yield router
+    sys.stdout = before
+    router.stop()
 
 
-def test_each_block_keeps_its_own(stream_outcome: StreamRouter, capsys: pytest.CaptureFixture[str]) -> None:
-    # the fixture for captured output has put its own streams in place by now, and they are routed
-    print("before")  # noqa: T201 - printing is what is tried
-    one, two = CapturedOutput(), CapturedOutput()
+def say(text: str, **options: bool) -> None:
+    print(text, **options)  # type: ignore[call-overload]  # noqa: T201  # print itself is what is tested
 
-    def say() -> None:
-        print("one")  # noqa: T201 - printing is what is tried
-        print("wrong", file=sys.stderr)  # noqa: T201 - printing is what is tried
+
+def captured(case: Callable[[], object]) -> list[tuple[str, str]]:
+    """Run a case and return its output by section."""
+    output = CapturedOutput()
+    capturing_context(output).run(case)
+    return output.sections()
+
+
+def test_each_case_has_its_own_output(capsys: Capsys) -> None:
+    # the fixture for captured output has replaced the streams by now, and they are routed
+    say("before")
+
+    def case() -> None:
+        say("one")
+        sys.stderr.write("wrong\n")
         logging.getLogger("x").warning("logged")
 
-    capturing_context(one).run(say)
-    capturing_context(two).run(lambda: sys.stdout.writelines(["t", "wo"]))
-    assert [name for name, _ in one.sections()] == ["stdout", "stderr", "log"]
-    assert dict(one.sections())["stdout"] == "one\n"
-    assert "logged" in dict(one.sections())["log"]
-    assert two.sections() == [("stdout", "two")]
+    (out, err, (name, log)) = captured(case)
+    assert (out, err, name) == (("stdout", "one\n"), ("stderr", "wrong\n"), "log")
+    assert "WARNING  x:test_output.py:" in log
+    assert log.endswith(" logged")
+    assert captured(lambda: sys.stdout.writelines(["t", "wo"])) == [("stdout", "two")]
     assert capsys.readouterr() == ("before\n", "")
 
 
-def test_nothing_slips_while_streams_are_changed(stream_outcome: StreamRouter) -> None:
-    plain = [io.StringIO(), io.StringIO()]
+def test_nothing_gets_lost_while_streams_are_replaced() -> None:
+    streams = [io.StringIO(), io.StringIO()]
     stop = threading.Event()
     output = CapturedOutput()
 
     def printing() -> None:
         while not stop.is_set():
-            print("x", end="")  # noqa: T201 - printing is what is tried
+            sys.stdout.write("x")
 
     thread = threading.Thread(target=capturing_context(output).run, args=(printing,))
-    before = sys.stdout
+    thread.start()
     try:
-        thread.start()
         for turn in range(2000):
-            sys.stdout = plain[turn % 2]
+            sys.stdout = streams[turn % 2]
     finally:
         stop.set()
         thread.join()
-        sys.stdout = before
-    assert [one.getvalue() for one in plain] == ["", ""]
+    assert [stream.getvalue() for stream in streams] == ["", ""]
     assert set("".join(output.out)) == {"x"}
 
 
-# a case whose print is under way while somebody else changes streams
+# a case whose print is under way while somebody else replaces streams; what is freed too early crashes the process
 PRINTING = """
 import io, sys
 from contextvars import Context
@@ -95,61 +107,53 @@ for _ in range(20):
     other.run(begin)
     capturing_context(output).run(print, Slow(), "and", "more")
 streams.stop()
-sys.exit(0 if "".join(output.out) == "slow and more\\n" * 20 else "something slipped")
+sys.exit(0 if "".join(output.out) == "slow and more\\n" * 20 else "something got lost")
 """
 
 
 @pytest.mark.parametrize(
     ("other", "changed"),
     [("Context()", "io.StringIO()"), ("capturing_context(CapturedOutput())", "old")],
-    ids=["who captures output", "a case that redirects its own"],
+    ids=["by a capture", "by a case"],
 )
-def test_a_stream_that_is_printed_to_stays_while_others_take_its_place(other: str, changed: str) -> None:
+def test_a_stream_that_is_printed_to_stays_while_it_is_replaced(other: str, changed: str) -> None:
     script = PRINTING.replace("OTHER", other).replace("CHANGED", changed)
-    found = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
-    assert (found.returncode, found.stderr) == (0, "")
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_stream_that_comes_back_is_routed_as_before(stream_outcome: StreamRouter) -> None:
-    before, one = sys.stdout, io.StringIO()
-    try:
-        sys.stdout = one
-        routed = vars(sys)["stdout"]
-        sys.stdout = before
-        sys.stdout = one
-        assert vars(sys)["stdout"] is routed
-        assert routed is not one
-    finally:
-        sys.stdout = before
+def test_a_stream_that_comes_back_is_routed_as_before() -> None:
+    before, stream = sys.stdout, io.StringIO()
+    sys.stdout = stream
+    routed = vars(sys)["stdout"]
+    sys.stdout = before
+    sys.stdout = stream
+    assert vars(sys)["stdout"] is routed is not stream
 
 
-def test_streams_that_never_come_back_are_let_go(stream_outcome: StreamRouter) -> None:
-    before = sys.stdout
-    try:
+def test_streams_that_never_come_back_are_freed() -> None:
+    sys.stdout = io.StringIO()
+    first = weakref.ref(sys.stdout)
+    for _ in range(2000):
         sys.stdout = io.StringIO()
-        gone = weakref.ref(sys.stdout)
-        for _ in range(2000):
-            sys.stdout = io.StringIO()
-            assert sys.stdout.write("") == 0
-    finally:
-        sys.stdout = before
-    assert gone() is None
+        assert sys.stdout.write("") == 0
+    assert first() is None
 
 
-def test_what_a_case_itself_redirects_is_its_own_affair(stream_outcome: StreamRouter) -> None:
-    own, output = io.StringIO(), CapturedOutput()
+def test_what_a_case_redirects_is_not_captured() -> None:
+    buffer = io.BytesIO()
+    own = io.TextIOWrapper(buffer)
 
-    def say() -> None:
+    def case() -> None:
         with contextlib.redirect_stdout(own):
-            print("caught")  # noqa: T201 - printing is what is tried
-        print("kept")  # noqa: T201 - printing is what is tried
+            say("redirected", flush=True)
+        say("captured")
 
-    capturing_context(output).run(say)
-    assert own.getvalue() == "caught\n"
-    assert output.sections() == [("stdout", "kept\n")]
+    assert captured(case) == [("stdout", "captured\n")]
+    assert buffer.getvalue() == b"redirected\n"
 
 
-def test_cases_that_redirect_at_once_undo_nothing_of_each_other(stream_outcome: StreamRouter) -> None:
+def test_cases_that_redirect_at_once_do_not_disturb_each_other() -> None:
     before = sys.stdout
     buffers, outputs = [io.StringIO(), io.StringIO()], [CapturedOutput(), CapturedOutput()]
     one, two = map(capturing_context, outputs)
@@ -157,106 +161,89 @@ def test_cases_that_redirect_at_once_undo_nothing_of_each_other(stream_outcome: 
     one.run(first.__enter__)
     two.run(second.__enter__)
     assert two.run(lambda: sys.stdout) is buffers[1]
-    one.run(print, "first")
-    two.run(print, "second")
+    one.run(say, "first")
+    two.run(say, "second")
     # it ends before the one that began after it
     one.run(first.__exit__, None, None, None)
-    one.run(print, "after")
-    two.run(print, "more")
+    one.run(say, "after")
+    two.run(say, "more")
     two.run(second.__exit__, None, None, None)
     assert [buffer.getvalue() for buffer in buffers] == ["first\n", "second\nmore\n"]
     assert [output.sections() for output in outputs] == [[("stdout", "after\n")], []]
     assert sys.stdout is before
 
 
-def test_a_case_may_have_no_stream_at_all(stream_outcome: StreamRouter) -> None:
-    output = CapturedOutput()
-
-    def say() -> None:
+def test_a_case_may_have_no_stream() -> None:
+    def case() -> None:
         sys.stdout = None
-        print("nowhere", flush=True)  # noqa: T201 - printing is what is tried
+        say("nowhere", flush=True)
         assert sys.stdout is None
 
-    capturing_context(output).run(say)
-    assert output.sections() == []
+    assert captured(case) == []
     assert sys.stdout is not None
 
 
-def test_outside_cases_a_stream_is_what_was_put_there(
-    stream_outcome: StreamRouter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", mine)
-    print("mine")  # noqa: T201 - printing is what is tried
-    assert sys.stdout is mine
-    assert mine.getvalue() == "mine\n"
+def test_outside_cases_a_stream_is_the_one_that_was_assigned(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", stream)
+    say("mine")
+    assert (sys.stdout, stream.getvalue()) == (stream, "mine\n")
     monkeypatch.delattr(sys, "stdout")
     assert not hasattr(sys, "stdout")
 
 
-def test_a_case_sees_a_text_stream_of_the_processes_kind(
-    stream_outcome: StreamRouter, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plain, output = sys.stdout, CapturedOutput()
+def test_a_case_has_a_text_stream_like_that_of_the_process(capsys: Capsys) -> None:
+    plain = sys.stdout
 
-    def look() -> None:
+    def case() -> None:
         assert sys.stdout.buffer is plain.buffer
         assert isinstance(sys.stdout, io.TextIOBase)
         assert (sys.stdout.encoding, sys.stdout.errors) == (plain.encoding, plain.errors)
         assert (sys.stdout.isatty(), sys.stdout.writable(), sys.stdout.closed) == (False, True, False)
         sys.stdout.flush()
         with pytest.raises(TypeError, match="must be str, not bytes"):
-            sys.stdout.write(b"bytes")  # type: ignore[arg-type]  # what is tried
+            sys.stdout.write(b"bytes")  # type: ignore[arg-type]  # what is tested
         with sys.stdout:
-            print("said")  # noqa: T201 - printing is what is tried
+            say("printed")
 
-    capturing_context(output).run(look)
-    assert output.sections() == [("stdout", "said\n")]
-    # a case closes nothing that is everybody's
-    print("open")  # noqa: T201 - printing is what is tried
+    assert captured(case) == [("stdout", "printed\n")]
+    # a case does not close the stream that all share
+    say("open")
     assert capsys.readouterr().out == "open\n"
 
 
-def test_half_of_a_surrogate_pair_is_replaced() -> None:
+def test_surrogates_are_replaced_and_a_flood_is_cut() -> None:
     output = CapturedOutput()
-    output.add("out", "model says \ud83d")
+    output.add("err", "model says \ud83d")
     output.add("log", "logs \udfff")
-    assert output.sections() == [("stdout", "model says ?"), ("log", "logs ?")]
+    for _ in range(3):
+        output.add("out", "x" * 400_000)
+    assert output.sections() == [("stdout", "x" * 1_000_000), ("stderr", "model says ?"), ("log", "logs ?")]
 
 
-def test_a_debugger_that_kept_a_stream_gets_the_real_one(
-    stream_outcome: StreamRouter, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kept, output = vars(sys)["stdout"], CapturedOutput()
+def test_a_debugger_that_kept_a_stream_writes_to_the_real_one(router: StreamRouter, capsys: Capsys) -> None:
+    stream = vars(sys)["stdout"]
 
     def debug() -> None:
-        stream_outcome.stop()
-        kept.write("(Pdb) ")
+        router.stop()
+        stream.write("(Pdb) ")
 
-    capturing_context(output).run(debug)
-    assert output.sections() == []
+    assert captured(debug) == []
     assert capsys.readouterr().out == "(Pdb) "
 
 
-def test_the_streams_are_given_back() -> None:
+def test_the_streams_are_restored(router: StreamRouter) -> None:
+    router.stop()
     before, kind = sys.stdout, type(sys)
-    made = StreamRouter()
-    made.start()
+    router.start()
     assert vars(sys)["stdout"] is not before
-    made.stop()
-    made.stop()
-    assert sys.stdout is before
-    assert type(sys) is kind
+    router.start()
+    router.stop()
+    router.stop()
+    assert (sys.stdout, type(sys)) == (before, kind)
 
 
-def test_a_flood_is_cut() -> None:
-    output = CapturedOutput()
-    for _ in range(30):
-        output.add("out", "x" * 100_000)
-    assert len(dict(output.sections())["stdout"]) == 1_000_000
-
-
-def test_records_of_cases_are_told_from_others() -> None:
+def test_log_records_of_cases_are_told_from_others() -> None:
     record = logging.makeLogRecord({})
     assert is_outside_cases(record)
     assert not capturing_context(CapturedOutput()).run(is_outside_cases, record)

@@ -1,0 +1,168 @@
+"""Gates over a run: what they measure, their arithmetic, and that they fail where they can't decide."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_packbench.analysis.conclusion import conclude
+from pytest_packbench.analysis.gates import check_run, checked_baseline, skip_unselected
+from pytest_packbench.model.gate import Gate, GateResult
+from pytest_packbench.model.metric import Metric
+from pytest_packbench.model.suite import SuiteConfig
+from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
+from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
+from pytest_packbench.runs.stored import BaselineLookup, StoredRun
+from tests.unit.run_builders import any_case_result, case_result, case_results, check, data, gate, results_of, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from random import Random
+
+    from pytest_packbench.model.result import CaseResult
+
+VECTORS: dict[str, dict[str, Any]] = data("gates.yaml")
+
+
+def baseline_of(results: Iterable[CaseResult], **changes: Any) -> BaselineLookup:
+    return BaselineLookup(stored=StoredRun(source="f", run=run(run_id="01OLD", **changes), results=tuple(results)))
+
+
+def judge(
+    results: Sequence[CaseResult],
+    *rules: Gate,
+    baseline: BaselineLookup | None = None,
+    settings: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> tuple[GateResult, ...]:
+    return check_run(run(settings=settings or {}), results, rules, baseline, metrics=ATTACK_METRICS, **options)
+
+
+@pytest.mark.parametrize("vector", VECTORS.values(), ids=VECTORS)
+def test_a_gate_decides_as_its_vector_says(vector: dict[str, Any]) -> None:
+    rule = Gate.model_validate(vector["gate"])
+    baseline = None
+    if "baseline" in vector:
+        baseline = baseline_of(results_of(vector["baseline"]), **vector.get("baseline_run", {}))
+    elif "no_baseline" in vector:
+        baseline = BaselineLookup(reason=vector["no_baseline"])
+    gate_results = judge(
+        results_of(vector["results"]),
+        rule,
+        baseline=baseline,
+        settings=vector.get("settings"),
+        trials_rule=vector.get("rule", "mean"),
+        with_errors=not vector.get("records_only"),
+    )
+    if vector.get("part"):
+        gate_results = skip_unselected(gate_results)
+    assert [result.text for result in gate_results] == vector["lines"]
+    assert [result.passed for result in gate_results] == [not line.endswith(": FAIL") for line in vector["lines"]]
+    if not rule.must_pass:
+        assert {(result.by, result.min, result.max) for result in gate_results} == {(rule.by, rule.min, rule.max)}
+    if "observed" in vector:
+        assert [result.observed for result in gate_results] == vector["observed"]
+
+
+NUMBER = re.compile(r"= ([\d.]+) %? ?(>=|<) min ([\d.]+)")
+
+
+@given(
+    st.integers(0, 40),
+    st.integers(0, 40),
+    st.integers(0, 10_000).map(lambda part: part / 10_000),
+    st.sampled_from(["pass_rate", "mean_score"]),
+)
+def test_the_text_never_contradicts_the_verdict(passed: int, failed: int, bound: float, metric: str) -> None:
+    (result,) = judge(case_results(passed, failed), gate(metric, min=bound))
+    if result.observed is None:
+        return
+    match = NUMBER.search(result.text)
+    assert match is not None
+    left, sign, right = float(match[1]), match[2], float(match[3])
+    assert (left >= right) is (sign == ">=") is result.passed is (result.observed >= bound - 1e-9)
+
+
+@pytest.mark.parametrize(("excess", "passed"), [(0.0, True), (5e-10, True), (2e-9, False), (-2e-9, True)])
+def test_a_bound_may_be_missed_by_a_billionth(excess: float, passed: bool) -> None:
+    results = case_results(3, 1)
+    rules = gate("pass_rate", min=0.75 + excess), gate("pass_rate", max=0.75 - excess)
+    assert [result.passed for result in judge(results, *rules)] == [passed, passed]
+
+
+def test_an_unknown_metric_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r'unknown metric "speed"; expected one of .*completeness, pass_rate'):
+        judge(case_results(1), gate("pass_rate", min=0.5).model_copy(update={"metric": "speed"}))
+
+
+@given(st.lists(any_case_result(), max_size=20), st.sampled_from([None, "case_type", "difficulty", "tag", "colour"]))
+def test_the_order_of_results_makes_no_difference_and_every_gate_decides(
+    results: list[CaseResult], by: str | None
+) -> None:
+    rules = [
+        gate(metric, min=0.5, by=by) for metric in ("completeness", "pass_rate", "mean_score", "over_refusal_rate")
+    ]
+    gate_results = check(results, rules)
+    assert {result.metric for result in gate_results} == {rule.metric for rule in rules}
+    assert check(results[::-1], rules) == gate_results
+
+
+class PolarSuite(SuiteConfig):
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "north_rate": Metric(
+            among=lambda result: result.counted, counts=lambda result, _: result.backend == "north", safety=True
+        )
+    }
+
+
+def test_a_suite_has_a_gate_on_completeness_and_may_have_one_on_its_own_metric() -> None:
+    rules = PolarSuite.model_validate({"pack": "toy", "gates": [{"metric": "north_rate", "max": 0.3}]})
+    results = [*case_results(3, llm_backend="south"), case_result("n", llm_backend="north")]
+    gates = conclude(run(), results, rules, AgentSafetyPack(), BaselineLookup()).gates
+    assert [result.text for result in gates] == [
+        "completeness 4 / 4 = 100.0 % >= min 100.0 %: PASS",
+        (
+            "north_rate 1 / 4 = 25.0 % <= max 30.0 %, 95 % Wilson interval 4.6 % to 69.9 %, "
+            "only 4 cases: 9 clean cases are needed to show this (exact one-sided 95 % bound): PASS"
+        ),
+    ]
+
+
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "id": st.sampled_from("abcdefgh"),
+            "verdict": st.sampled_from(["passed", "failed", "error", "not_run"]),
+            "case_sha256": st.sampled_from("xy"),
+            "decision": st.sampled_from(["comply_unsafe", "refuse"]),
+        }
+    ),
+    unique_by=lambda row: row["id"],
+    max_size=8,
+)
+RATIO = gate("attack_success_rate", max_ratio_to_baseline=1.0)
+
+
+@settings(max_examples=40)
+@given(
+    ROWS.map(results_of), ROWS.map(results_of), st.randoms(use_true_random=False), st.sampled_from([None, "case_type"])
+)
+def test_the_order_of_either_run_makes_no_difference(
+    now: list[CaseResult], before: list[CaseResult], random: Random, by: str | None
+) -> None:
+    rules = [gate("attack_success_rate", max_ratio_to_baseline=0.5, by=by), gate("mean_score", max_ratio_to_baseline=1)]
+    shuffled = judge(random.sample(now, len(now)), *rules, baseline=baseline_of(random.sample(before, len(before))))
+    assert shuffled == judge(now, *rules, baseline=baseline_of(before))
+
+
+@given(ROWS.map(results_of))
+def test_a_run_is_never_worse_than_itself(results: list[CaseResult]) -> None:
+    (result,) = judge(results, RATIO, baseline=baseline_of(results))
+    assert result.passed is any(each.counted for each in results)
+    stored = baseline_of(results).stored
+    assert stored is not None
+    assert bool(checked_baseline(run(), results, stored).unusable) is (not results)
