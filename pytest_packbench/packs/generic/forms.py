@@ -132,6 +132,9 @@ def _expand_short_form(data: dict[Any, Any], models: Mapping[str, type[Criterion
     if isinstance(data[rule], dict):
         if others:
             raise invalid(f'"{next(iter(others))}" next to the keys under {rule}', f"all keys under {rule}")
+        if "rule" in data[rule]:
+            keys = [name for name in models[rule].model_fields if name != "rule"]
+            raise invalid_at((rule, "rule"), unknown_word("unknown key", "rule", keys), data[rule])
         return _LongForm(rule, data[rule], lambda location: (rule, *location))
     main_key = models[rule].main_key
     if main_key in others:
