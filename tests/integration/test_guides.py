@@ -16,7 +16,7 @@ import pytest_packbench.pytest_plugin.marked
 from pytest_packbench import Pack
 from pytest_packbench.cli import main
 from pytest_packbench.packs.registry import Packs
-from tests.doc_blocks import ROOT, PageRunner, blocks, clean_environment, line_matcher, normalize
+from tests.doc_blocks import ROOT, Block, PageRunner, blocks, clean_environment, line_matcher, normalize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,14 +57,16 @@ def page(
 @pytest.mark.parametrize("name", GUIDES)
 def test_every_block_of_a_guide_works(page: PageRunner, name: str) -> None:
     (page.pytester.path / "questions.csv").write_text("id,text,currency,total\na,How much?,EUR,5\n", encoding="utf-8")
-    page.snippets = snippets = []
+    snippets: list[Block] = []
+    page.snippets = snippets
     page.page(DOCS / f"{name}.md")
     assert page.codes == GUIDES[name].codes
     assert [block.kind for block in snippets] == GUIDES[name].snippets
 
 
 def test_the_marked_test_that_the_guide_shows_runs(page: PageRunner) -> None:
-    page.snippets = snippets = []
+    snippets: list[Block] = []
+    page.snippets = snippets
     page.page(DOCS / "pytest-way.md")
     module = (page.pytester.path / "test_queues.py").read_text("utf-8").partition("@pytest.mark")[0]
     test = snippets[0].text.replace("import pytest\n", "")
