@@ -1,10 +1,14 @@
-"""A small project of its own pack, on which every behaviour of the plugin is tried, plain and under xdist."""
+"""A project with a small pack of its own, in which tests run suites with pytest."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
 
 import pytest
 
@@ -16,72 +20,20 @@ import pytest_packbench.pytest_plugin.xdist_worker
 import pytest_packbench.reports.document
 import pytest_packbench.reports.markdown
 from pytest_packbench.testing import SuiteResults, case, run_folders, write_case, write_suite
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.conftest import SUITE, UPDATE
 
 # pytester forgets what a run imported: what is imported here is imported once
 _WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs, pytest_packbench.reports)
 
-TOY = """
-from dataclasses import dataclass
-import pytest
-from pytest_packbench.model.outcome import Breakdown, Outcome, ResultError
-from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
-from pytest_packbench.model.score import Score, Term, judged
+TOY = Path(__file__).with_name("toy_pack.py").read_text("utf-8")
+CASES = "storage/benchmarks/toy/cases"
+MANY = f"{CASES}/plain/many.jsonl"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToyOutcome(Outcome):
-    points: float = 0.0
-    word: str = ""
-
-
-class Toy(Pack):
-    name = "toy"
-    version = "1"
-
-    def read(self, result):
-        if not isinstance(result, dict) or "points" not in result:
-            raise ResultError("/points", "is missing")
-        down = Breakdown(kind="timeout", message="after 5 s") if result.get("down") else None
-        return ToyOutcome(breakdown=down, answer=str(result["points"]), points=result["points"], word=result.get("word", ""))
-
-    def score(self, case, outcome, rules):
-        threshold = rules.thresholds.accept
-        if outcome.word in ("vacuous", "known_hole"):
-            return Score(score=None, threshold=threshold, verdict=outcome.word, message="said " + outcome.word)
-        if outcome.word == "crash":
-            raise ZeroDivisionError("scorer fell over")
-        terms = (Term(name="points", value=outcome.points, detail="as the target says"),)
-        verdict = judged(outcome.points, threshold)
-        return Score(score=outcome.points, threshold=threshold, verdict=verdict, terms=terms, match_depth=2)
-
-    def facts(self, case, outcome, score):
-        return RecordFacts(attack_category=case.case_type, expected="comply_safe", agent_decision="comply_safe")
-
-    def facets(self, case):
-        return {"colour": case.expected["colour"]}
-
-    def explain(self, case, outcome):
-        return [Comparison(what="points", expected="1.0", actual=str(outcome.points))]
-
-
-def pytest_packbench_packs():
-    return [Toy()]
-
-
-def act(request, context):
-    print("target says hello to", context.case_id)
-    order = request.input
-    exec(order.get("python", ""))
-    result = {"points": order.get("points", 1.0), "word": order.get("word", ""), "down": order.get("down", False)}
-    return {**result, "more": eval(order.get("more", "None"))}
-
-
-def pytest_packbench_target(config, suite):
-    return act
-"""
+def toy_case(case_id: str, *, case_type: str = "plain", **fields: Any) -> dict[str, Any]:
+    """Return a case as plain JSON; what is no key of a case belongs to its input."""
+    keys = {key: fields.pop(key) for key in ("difficulty", "notes") if key in fields}
+    return case(case_id, pack_id="toy", case_type=case_type, input=fields, expected={"colour": "red"}, **keys)
 
 
 @dataclass
@@ -100,11 +52,22 @@ class Project:
         (folder / "suite.yaml").write_text(text, encoding="utf-8")
         return folder
 
-    def case(self, case_id: str, *, suite: str = "toy", case_type: str = "plain", **fields: Any) -> Path:
-        """Write a case; what is no key of a case belongs to its input."""
-        keys = {key: fields.pop(key) for key in ("difficulty", "notes") if key in fields}
-        plain = case(case_id, pack_id="toy", case_type=case_type, input=fields, expected={"colour": "red"}, **keys)
-        return write_case(self.root / "storage" / "benchmarks" / suite, plain)
+    def case(self, case_id: str, *, suite: str = "toy", **fields: Any) -> Path:
+        return write_case(self.root / "storage" / "benchmarks" / suite, toy_case(case_id, **fields))
+
+    def case_lines(self, *lines: str | dict[str, Any], path: str = MANY) -> Path:
+        """Write a file with one case per line: cases, or lines as they are."""
+        return self.write(path, "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def extend_conftest(self, code: str) -> None:
+        """Add code to the module of the toy pack."""
+        self.write("conftest.py", TOY + dedent(code))
 
     def run(self, *arguments: str) -> pytest.RunResult:
         workers = ("-n", str(self.workers)) if self.workers else ()
@@ -120,27 +83,54 @@ class Project:
         (folder,) = self.folders(suite)
         return folder
 
+    def records(self, suite: str = "toy") -> dict[str, dict[str, Any]]:
+        """The records of the only run, by case id."""
+        return {record["packbench"]["case_id"]: record for record in self.lines("records.jsonl", suite)}
+
+    def errors(self, suite: str = "toy") -> dict[str, dict[str, Any]]:
+        """The errors of the only run, by case id; a case that can't be read has the name of its file or line."""
+        return {error["test_id"].rpartition(":")[2]: error for error in self.lines("errors.jsonl", suite)}
+
     def lines(self, name: str, suite: str = "toy") -> list[dict[str, Any]]:
         return SuiteResults(folder=self.left(suite)).lines(name)
 
     def report(self, suite: str = "toy") -> dict[str, Any]:
         return SuiteResults(folder=self.left(suite)).report
 
-
-@pytest.fixture(params=[0, 2], ids=["plain", "xdist"])
-def project(request: pytest.FixtureRequest, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A project with the toy pack and an empty suite `toy`, run plain and by two workers."""
-    return _project(pytester, monkeypatch, request.param)
+    def partial(self, suite: str = "toy") -> str:
+        """Which part of its suite the only run had; empty for all."""
+        text: str = self.report(suite)["packbench"]["run"]["partial"]
+        return text
 
 
 @pytest.fixture
-def plain(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """The same, run in one process only: for what doesn't depend on workers."""
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project with the toy pack and an empty suite `toy`; pytest runs in one process."""
     return _project(pytester, monkeypatch, 0)
 
 
+@pytest.fixture
+def bundled(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The suite tariff in the folder of suites of an installed package, which an editable install does not have."""
+    folder = tmp_path_factory.mktemp("site") / "_suites"
+    shutil.copytree(SUITE, folder / "tariff")
+    monkeypatch.setattr("pytest_packbench.plugin.SUITES", folder)
+    return folder
+
+
+@pytest.fixture
+def plain(project: Project) -> Project:
+    return project
+
+
+@pytest.fixture(params=[0, 2], ids=["plain", "xdist"])
+def both(request: pytest.FixtureRequest, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """The same, once without workers and once with two: for what passes between processes."""
+    return _project(pytester, monkeypatch, request.param)
+
+
 def _project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: int) -> Project:
-    for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_"))]:
+    for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_")) and name != UPDATE]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "240")
     pytester.makeconftest(TOY)
