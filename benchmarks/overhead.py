@@ -107,6 +107,13 @@ class Usage(NamedTuple):
     mebibytes: float
 
 
+class Peaks(NamedTuple):
+    """The peak memory of whole commands, MiB."""
+
+    no_op: float
+    ours: float
+
+
 class Overhead(NamedTuple):
     """The cost of the cases without the start: the no-op, ours, and a hand-written collector (None: not measured)."""
 
@@ -115,6 +122,7 @@ class Overhead(NamedTuple):
     no_op: Usage
     ours: Usage
     by_hand: Usage | None
+    peaks: Peaks
 
     @property
     def time(self) -> float:
@@ -135,7 +143,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--large", action="store_true", help=f"measure {LARGE} cases as well")
     parser.add_argument("--generic", action="store_true", help="cases of the generic pack")
     arguments = parser.parse_args(argv)
-    print("   cases  json report   no-op us   packbench us   ratio   no-op KiB   packbench KiB   ratio   by hand")
+    heading = "   cases  json report   no-op us   packbench us   ratio   no-op KiB   packbench KiB   ratio"
+    print(f"{heading}   peak MiB   by hand")
     for cases in [*arguments.cases, *([LARGE] if arguments.large else [])]:
         for reported in (True, False):
             by_hand = reported and cases < LARGE
@@ -172,7 +181,8 @@ def measure(cases: int, *, reported: bool, rounds: int, by_hand: bool = False, g
                 for number in (START, cases):
                     usages.setdefault((name, number), []).append(used(place / name / str(number), command))
     grown = {name: growth(usages[name, START], usages[name, cases]) for name in commands}
-    return Overhead(cases, reported, grown["plain"], grown["suite"], grown.get("hand"))
+    peaks = Peaks(*(statistics.median(each.mebibytes for each in usages[name, cases]) for name in ("plain", "suite")))
+    return Overhead(cases, reported, grown["plain"], grown["suite"], grown.get("hand"), peaks)
 
 
 def growth(few: Sequence[Usage], many: Sequence[Usage]) -> Usage:
@@ -193,7 +203,7 @@ def line(found: Overhead) -> str:
     by_hand = f"{found.by_hand.seconds / found.no_op.seconds:8.2f}" if found.by_hand is not None else "       -"
     return (
         f"{found.cases:8}  {'yes' if found.reported else 'no':>11}  {plain_us:9.0f}  {ours_us:13.0f}  {found.time:6.2f}"
-        f"  {plain_kib:10.1f}  {ours_kib:14.1f}  {found.memory:6.2f}  {by_hand}"
+        f"  {plain_kib:10.1f}  {ours_kib:14.1f}  {found.memory:6.2f}  {found.peaks.ours:9.1f}  {by_hand}"
     )
 
 

@@ -6,6 +6,7 @@ pytest.
 
 from __future__ import annotations
 
+import gc
 import os
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 DEFAULT_ROOT = "storage/benchmarks"
 SUITES = Path(__file__).resolve().with_name("_suites")
 SELECTION: pytest.StashKey[Selection] = pytest.StashKey()
+THRESHOLDS: pytest.StashKey[tuple[int, int, int]] = pytest.StashKey()
+"""The thresholds of garbage collection before the plugin changed them."""
 MARK = "packbench_cases"
+CONTROLLER = "packbench-controller"
+"""The name of the plugin that is registered in the controller of xdist."""
 
 
 class Setting:
@@ -232,9 +237,19 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
     """
     namespace = early_config.known_args_namespace
     if setting_of("suite", namespace, early_config.getini)[0] or _any_under(early_config, namespace.file_or_dir):
+        collect_less_garbage(early_config)
         from pytest_packbench.pytest_plugin.selection import activate
 
         activate(early_config, args)
+
+
+def collect_less_garbage(config: pytest.Config) -> None:
+    """Make fewer garbage collections, and no full one, until cases run: modules and items live to the end."""
+    thresholds = gc.get_threshold()
+    if THRESHOLDS not in config.stash and thresholds[0]:
+        config.stash[THRESHOLDS] = thresholds
+        config.add_cleanup(partial(gc.set_threshold, *thresholds))
+        gc.set_threshold(max(thresholds[0], 10_000), thresholds[1], 1_000_000_000)
 
 
 def _any_under(config: pytest.Config, arguments: list[str]) -> bool:
@@ -262,9 +277,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "the fixtures packbench_case and packbench_check.",
     )
     if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
-        from pytest_packbench.pytest_plugin.xdist_controller import NAME, Controller
+        from pytest_packbench.pytest_plugin.xdist_controller import Controller
 
-        config.pluginmanager.register(Controller(config, partial(_add_marked_tests, config)), NAME)
+        config.pluginmanager.register(Controller(config, partial(_add_marked_tests, config)), CONTROLLER)
     if SELECTION in config.stash:
         from pytest_packbench.pytest_plugin.session import register
 

@@ -59,7 +59,7 @@ class RunEvaluator:
         run: what is true of all results, as far as it is known.
         rules: the suite's, with its gates.
         pack: the suite's pack, which names the levels of agreement.
-        earlier: the earlier run, which gates may compare with.
+        earlier: the earlier run, which gates may compare with; None if there is no such request.
         order: of the cases that a terminal lists.
 
     Raises:
@@ -67,7 +67,7 @@ class RunEvaluator:
     """
 
     def __init__(
-        self, run: Run, rules: SuiteConfig, pack: Pack, earlier: BaselineLookup, *, order: Order = "given"
+        self, run: Run, rules: SuiteConfig, pack: Pack, earlier: BaselineLookup | None, *, order: Order = "given"
     ) -> None:
         rule = trials_rule_of(run, rules.trials_rule())
         self._levels = pack.depths or None
@@ -113,7 +113,7 @@ def conclude(
     results: Sequence[CaseResult],
     rules: SuiteConfig,
     pack: Pack,
-    earlier: BaselineLookup,
+    earlier: BaselineLookup | None,
     *,
     scope: Scope = "whole",
     compared: bool = False,
@@ -125,7 +125,7 @@ def conclude(
         results: one for each attempt.
         rules: the suite's.
         pack: the suite's pack.
-        earlier: the earlier run.
+        earlier: the earlier run; None if there is no such request.
         scope: `part` if some of the suite's cases were not selected, so that a gate without a case passes; `shard` if
             the run is to be merged, so that the gates are left to the merged run; else `whole`.
         compared: compare with the earlier run; a shard can't be compared.
@@ -134,7 +134,7 @@ def conclude(
         TrialsRuleError: the settings of a run contain an invalid trials rule.
     """
     comparison = None
-    if compared and earlier.stored is not None and scope != "shard":
+    if compared and earlier is not None and earlier.stored is not None and scope != "shard":
         from pytest_packbench.analysis.comparison import compare
         from pytest_packbench.runs.stored import StoredRun
 

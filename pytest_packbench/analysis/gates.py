@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.comparison import differences
 from pytest_packbench.analysis.formatting import format_interval, format_with_bounds
 from pytest_packbench.analysis.intervals import exact_bound, wilson_interval
 from pytest_packbench.analysis.metrics import (
@@ -201,6 +200,8 @@ class Baseline:
         """
         if self.run is None:
             return self
+        from pytest_packbench.analysis.comparison import differences
+
         reasons = differences(self.run, run)
         if not reasons and self.trials != tally.close().trials.max_trials:
             # the worst of more trials is worse, so that the runs would differ by chance alone

@@ -6,7 +6,6 @@ loop, and `settle` the others, in the order in which targets end.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import json
 import time
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _RECORD_AGAIN = "record it again (--packbench-mode=record)"
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
-_LOOP = str(Path(asyncio.__file__).parent)
 _IMPORTING = (str(Path(importlib.__file__).parent), "<frozen importlib")
+_LOOP = str(Path(importlib.__file__).parent.with_name("asyncio"))
 # `json.dumps` creates one at each call
 _STRICT_ENCODER = json.JSONEncoder(allow_nan=False)
 
@@ -359,6 +358,8 @@ def _replay_result(state: Attempt, request: VerifyRequest) -> None:
 
 def _is_cancellation(error: BaseException) -> bool:
     """Whether this very task was cancelled; a target may raise or pass on a `CancelledError` for another reason."""
+    import asyncio  # the event loop that runs this has imported it
+
     if not isinstance(error, asyncio.CancelledError):
         return False
     task = asyncio.current_task()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import STUB
 from pytest_packbench.backends.answers import count
-from pytest_packbench.engine.metering import price_of
 from pytest_packbench.model.request import Usage
 
 if TYPE_CHECKING:
@@ -45,6 +44,8 @@ def count_reported_usage(context: SuiteContext, state: Attempt) -> None:
         if context.caller.opaque:
             context.live.ledger.add_usage(None, None)
         return
+    from pytest_packbench.engine.metering import price_of  # live runs have loaded it
+
     if backend == UNKNOWN and context.backend:
         backend, model = context.backend, context.model
     context.live.ledger.add_usage(usage, price_of(context.suite.config, backend, model))

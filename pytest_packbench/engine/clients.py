@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.backends import (
     RECORDED,
     STUB,
-    Backend,
     BackendOptions,
     BackendUnusable,
     backend_names,
     open_backend,
 )
-from pytest_packbench.engine.cache import AnswerCache
-from pytest_packbench.engine.metering import Ledger, LiveModels, PricedBackend, price_of
-from pytest_packbench.engine.scheduler import Throttle
-from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.run import SetupError
 
 if TYPE_CHECKING:
+    from pytest_packbench.backends import Backend
+    from pytest_packbench.engine.cache import AnswerCache
+    from pytest_packbench.engine.metering import Ledger, LiveModels, PricedBackend
+    from pytest_packbench.engine.scheduler import Throttle
     from pytest_packbench.engine.targets import TargetCaller
     from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.run import RunOptions
     from pytest_packbench.model.suite import Suite
 
@@ -37,19 +38,26 @@ class SuiteBackends(NamedTuple):
 
 
 class Clients:
-    """Opens each backend once for the run.
-
-    Attributes:
-        ledger: counts what the run uses.
-        throttle: limits the attempts in flight.
-    """
+    """Opens each backend once for the run; what only model calls need is imported when a suite asks for it."""
 
     def __init__(self, options: RunOptions) -> None:
-        self.ledger = Ledger(options.caps, parts=options.workers)
-        self.throttle = Throttle(options.window)
         self._options = options
         self._opened: dict[tuple[str, str], Backend] = {}
         self._cache: AnswerCache | None = None
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Counts what the run uses."""
+        from pytest_packbench.engine.metering import Ledger
+
+        return Ledger(self._options.caps, parts=self._options.workers)
+
+    @cached_property
+    def throttle(self) -> Throttle:
+        """Limits the attempts in flight."""
+        from pytest_packbench.engine.scheduler import Throttle
+
+        return Throttle(self._options.window)
 
     @property
     def backends(self) -> list[Backend]:
@@ -67,6 +75,9 @@ class Clients:
         name, model = self._selected(suite, pack)
         if options.mode == "fixture":
             return SuiteBackends(backend=name, model=model, live=None, roles=frozenset(roles))
+        from pytest_packbench.engine.metering import LiveModels, price_of
+        from pytest_packbench.model.redaction import Redactor
+
         primary = None
         if caller.asks_model and name != STUB:
             if not name:
@@ -107,6 +118,8 @@ class Clients:
         return "", ""
 
     def _priced(self, suite: Suite, name: str, model: str, *, primary: bool = True) -> PricedBackend:
+        from pytest_packbench.engine.metering import PricedBackend, price_of
+
         backend = self._backend(suite, name, model, primary=primary)
         price = price_of(suite.config, name, backend.model)
         if self._options.caps.cost is not None and price is None:
@@ -142,6 +155,8 @@ class Clients:
     def _answer_cache(self, redactor: Redactor) -> AnswerCache | None:
         options = self._options
         if options.cache is not None and self._cache is None:
+            from pytest_packbench.engine.cache import AnswerCache
+
             parameters = {
                 "base_url": options.base_url,
                 "temperature": options.temperature,

@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.backends import STUB
 from pytest_packbench.engine.clients import Clients
 from pytest_packbench.engine.external_io import TargetError
-from pytest_packbench.engine.metering import LiveModels
-from pytest_packbench.engine.recordings import recorded_calls
 from pytest_packbench.engine.targets import TargetCaller, as_target, find_target, import_object
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.run import ExpectedCalls, RunOptions, SetupError
 from pytest_packbench.model.suite import CONFIG_NAME, AtLeast
 
@@ -21,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
     from pathlib import Path
 
+    from pytest_packbench.engine.metering import LiveModels
     from pytest_packbench.engine.result_builder import CaseRef
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.request import Target
@@ -183,6 +181,9 @@ class SuiteContexts:
         """Return the context of results that the user's own code supplies as those of the target `target_name`."""
         mode, live = self.options.mode, None
         if mode != "fixture":
+            from pytest_packbench.engine.metering import LiveModels
+            from pytest_packbench.model.redaction import Redactor
+
             live = LiveModels(primary=None, ledger=self.clients.ledger, redactor=Redactor(os.environ))
         options = RunOptions(mode=mode)
         return SuiteContext.of_results(suite, self.pack_of(suite), target_name, options=options, live=live)
@@ -205,6 +206,8 @@ class SuiteContexts:
             cases: the selected cases; those that will not be run are ignored.
             attempts_made: returns the number of earlier attempts at a case, in a resumed run.
         """
+        from pytest_packbench.engine.recordings import recorded_calls
+
         trials = self.options.trials
         count, recorded, unrecorded, external = 0, 0, 0, 0
         for case in cases:

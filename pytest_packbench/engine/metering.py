@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.run import Caps
     from pytest_packbench.model.suite import SuiteConfig
 
-CAPS = ("max_tokens", "max_cost", "max_seconds")
-"""The names of the caps, in options and as reasons."""
 _MILLION = 1_000_000
 
 

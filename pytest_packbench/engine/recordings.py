@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.atomic import write_atomic
 from pytest_packbench.cases.load import load_cassette
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY_ROLE, Cassette
 from pytest_packbench.model.errors import CassetteError, Problem, format_value
 from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
 from pytest_packbench.model.result import format_timestamp
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.metering import ModelCall
     from pytest_packbench.model.case import LoadedCase
+    from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.request import ModelRequest
 
 
@@ -138,6 +138,8 @@ class Replay:
         Raises:
             ReplayError: there is no such recording.
         """
+        from pytest_packbench.model.cassette import VERIFY_ROLE
+
         if self._cassette is None:
             raise self._mismatch(
                 "the target runs outside this process, so its result is replayed, and the case has no cassette; "
@@ -180,6 +182,8 @@ def record_attempt(context: SuiteContext, loaded: LoadedCase, state: Attempt) ->
         UnrecordableError: a model call was never answered.
         OSError: it can't be written; an older recording stays as it was.
     """
+    from pytest_packbench.model.cassette import VERIFY_ROLE, Cassette
+
     path = context.suite.cassette_path(loaded.case.id)
     if context.caller.opaque and state.request is not None:
         exchanges = [
@@ -214,6 +218,8 @@ def cassette_json(
     exchanges: list[dict[str, Any]], *, case_id: str, input_sha256: str, backend: str, model: str, recorded_at: str
 ) -> dict[str, Any]:
     """Return a recorded cassette as plain JSON; `exchanges` is what `model_exchanges` returns."""
+    from pytest_packbench.model.cassette import CASSETTE_VERSION
+
     return {
         "cassette_version": CASSETTE_VERSION,
         "case_id": case_id,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import sys
 import weakref
@@ -17,6 +16,7 @@ from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.model.errors import describe_error
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
@@ -153,6 +153,8 @@ class TargetCaller:
         result = self._invoke(request, context)
         if inspect.isawaitable(result):
             if self._loop is None:
+                import asyncio  # most targets of recorded cases are sync
+
                 self._loop = asyncio.Runner()
                 # closes the loop although nobody closed the caller
                 weakref.finalize(self, self._loop.close)
@@ -216,7 +218,9 @@ async def run_in_thread(
         call: the function; it has a copy of the current context variables.
         start: has a function called on some thread.
     """
-    loop = asyncio.get_running_loop()
+    from asyncio import get_running_loop
+
+    loop = get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     settle = partial(_settle, future)
 

@@ -51,7 +51,7 @@ Difficulty = Literal["easy", "medium", "hard", "expert"]
 class StrictModel(BaseModel):
     """A frozen pydantic model that converts no types and forbids unknown keys."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 class Notes(StrictModel):
@@ -92,7 +92,7 @@ class Case(StrictModel):
     difficulty: Difficulty
     input: Any
     expected: Any
-    notes: Notes = Notes()
+    notes: Notes = Notes.model_construct()
     schema_uri: Text | None = Field(default=None, alias="$schema")
 
 

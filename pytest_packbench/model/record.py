@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, fields
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, final, get_args
 
 from pydantic_core import from_json
@@ -351,11 +351,11 @@ _PLACEHOLDERS = {
     "BACKEND": "|".join(_OPEN_BACKENDS),
     "OBJECT": r"\{.*\}",
 }
-_HOOK = re.compile(_wire_pattern('{"hook":"(TEXT)","decision":"(TEXT)"(?:,"rule":(?:(U32)|null))?}'))
-_PLACEHOLDERS["HOOK"] = re.sub(r"\((?!\?)", "(?:", _HOOK.pattern)
+_HOOK = _wire_pattern('{"hook":"(TEXT)","decision":"(TEXT)"(?:,"rule":(?:(U32)|null))?}')
+_PLACEHOLDERS["HOOK"] = re.sub(r"\((?!\?)", "(?:", _HOOK)
 # The form in which this package, Rust and json.dumps write a record whose strings need no escapes. A match proves that
 # each field is present once, in range and unescaped; only OBJECT needs to be parsed.
-_ORDINARY = re.compile(
+_ORDINARY = (
     _wire_pattern(
         '{(?:"schema_version":1,)?"test_suite":"(SUITE)","test_id":"(TEXT)","attack_category":"(TEXT)",'
         '"agent_decision":"(DECISION)","expected":"(DECISION)","passed":(true|false),'
@@ -366,11 +366,13 @@ _ORDINARY = re.compile(
     )
     + r"[ \t\r\n]*"
 )
+# a run that only writes records does without compiling the patterns
+_compiled = cache(re.compile)
 
 
 def _read_fast(line: str, *, strict: bool) -> EvalRecord | None:
     """Parse a line in the usual form; None if `_read_any` must parse it."""
-    match = _ORDINARY.fullmatch(line)
+    match = _compiled(_ORDINARY).fullmatch(line)
     if match is None:
         return None
     groups = match.groups()
@@ -413,7 +415,7 @@ def _hooks_in(text: str) -> tuple[HookDecision, ...]:
     # No string contains an escape, so that no match starts inside a string.
     return tuple(
         _assemble(HookDecision, {"hook": hook, "decision": decision, "rule": int(rule) if rule else None})
-        for hook, decision, rule in _HOOK.findall(text)
+        for hook, decision, rule in _compiled(_HOOK).findall(text)
     )
 
 

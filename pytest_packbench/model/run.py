@@ -30,6 +30,10 @@ class SetupError(ValueError):
     """A run cannot start with these options; the message is one line with what to do."""
 
 
+CAPS = ("max_tokens", "max_cost", "max_seconds")
+"""The names of the caps, in options and as reasons."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
     """Limits of a whole run; None for no limit.

@@ -100,7 +100,7 @@ class SuiteConfig(StrictModel):
 
     pack: Name
     description: Text = "no description"
-    thresholds: Thresholds = Thresholds()
+    thresholds: Thresholds = Thresholds.model_construct()
     gates: ListOf[Gate] = ()
     target: Annotated[str, Field(pattern=TARGET)] | None = None
     backend: Name | None = None

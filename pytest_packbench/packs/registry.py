@@ -8,8 +8,10 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
+from pytest_packbench.model.record import EVAL_SUITES
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytest_packbench.model.metric import Metric
     from pytest_packbench.model.pack import LintOption, Pack
@@ -25,25 +27,42 @@ class PackError(ValueError):
     """A pack can't be loaded: which one and why, in one line."""
 
 
-def builtin() -> dict[str, Pack]:
-    """Return the packs that come with the package, by name; they are imported by this call."""
-    from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
-    from pytest_packbench.packs.generic.pack import GenericPack
+def _tariff() -> Pack:
     from pytest_packbench.packs.tariff.pack import TariffPack
 
-    packs: tuple[Pack, ...] = (TariffPack(), GenericPack(), AgentSafetyPack())
-    return {pack.name: pack for pack in packs}
+    return TariffPack()
+
+
+def _generic() -> Pack:
+    from pytest_packbench.packs.generic.pack import GenericPack
+
+    return GenericPack()
+
+
+def _agent_safety() -> Pack:
+    from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
+
+    return AgentSafetyPack()
+
+
+_BUILTIN: Mapping[str, Callable[[], Pack]] = {"tariff": _tariff, "generic": _generic, "agent_safety": _agent_safety}
+"""The packs that come with the package; each is imported when it is first looked up."""
+
+
+def builtin() -> dict[str, Pack]:
+    """Return the packs that come with the package, by name; they are imported by this call."""
+    return {name: load() for name, load in _BUILTIN.items()}
 
 
 class Packs(Mapping[str, "Pack"]):
     """All packs by name: those of the project take precedence over built-in ones, and these over distributions.
 
-    The pack of a distribution is imported on its first use, so that a broken one affects its own suites only. A lookup
-    raises `PackError` if the pack can't be loaded.
+    A built-in pack, or that of a distribution, is imported on its first use, so that a run imports only the packs of
+    its suites, and a broken one affects its own suites only. A lookup raises `PackError` if the pack can't be loaded.
     """
 
     def __init__(self, packs: Iterable[object] = ()) -> None:
-        self._loaded = builtin() | {pack.name: pack for pack in map(_validate, packs)}
+        self._loaded = {pack.name: pack for pack in map(_validate, packs)}
 
     def __getitem__(self, name: str) -> Pack:
         """Return a pack.
@@ -53,20 +72,20 @@ class Packs(Mapping[str, "Pack"]):
             PackError: it can't be loaded.
         """
         if name not in self._loaded:
-            self._loaded[name] = _load(self._entry_points[name], name)
+            self._loaded[name] = _BUILTIN[name]() if name in _BUILTIN else _load(self._entry_points[name], name)
         return self._loaded[name]
 
     def __contains__(self, name: object) -> bool:
         """Whether a pack has this name; imports nothing."""
-        return name in self._loaded or name in self._entry_points
+        return name in self._loaded or name in _BUILTIN or name in self._entry_points
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names; imports nothing."""
-        return iter({**self._loaded, **self._entry_points})
+        return iter({**_BUILTIN, **self._loaded, **self._entry_points})
 
     def __len__(self) -> int:
         """Return the number of packs."""
-        return len({**self._loaded, **self._entry_points})
+        return len(list(iter(self)))
 
     @property
     def suite_models(self) -> Mapping[str, type[SuiteConfig]]:
@@ -97,7 +116,8 @@ class Packs(Mapping[str, "Pack"]):
         """
         name = pack.partition("/")[0]
         metrics: dict[str, Metric] = {}
-        for known in {**self._loaded, name: None}:
+        built_in = _BUILTIN if test_suite in EVAL_SUITES else {}
+        for known in {**built_in, **self._loaded, name: None}:
             # a report on records needs no pack
             with suppress(KeyError, PackError):
                 if known == name or test_suite in self[known].test_suites:

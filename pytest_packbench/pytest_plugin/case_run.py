@@ -9,6 +9,7 @@ import json
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,7 +30,6 @@ from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.model.score import judged
-from pytest_packbench.pytest_plugin.explain import explain_error, explain_failure, explanation_at
 from pytest_packbench.pytest_plugin.stash import CONTEXTS, PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
 from pytest_packbench.reports.terminal import printable
 
@@ -207,6 +207,8 @@ class CaseRun:
         if result.verdict in _BROKEN:
             self._stop_broken(trials)
         elif result.verdict == "failed":
+            from pytest_packbench.pytest_plugin.explain import explain_failure
+
             self.explanation = explain_failure(self, trials)
 
     def decide(self) -> None:
@@ -245,6 +247,8 @@ class CaseRun:
         else:
             # an earlier session scored it
             return
+        from pytest_packbench.pytest_plugin.explain import explain_error
+
         self.explanation = explain_error(self, trial)
         failure = trial.attempt.failure
         stop = CaseBroken(printable(trial.result.message))
@@ -288,7 +292,13 @@ def properties(result: CaseResult) -> list[tuple[str, Any]]:
         "threshold": result.threshold,
         "match_depth": result.match_depth,
     }
-    return [(name, value) for name, value in values.items() if value not in {None, ""}]
+    return [_property(name, value) for name, value in values.items() if value not in {None, ""}]
+
+
+# pytest keeps those of each case in three reports
+@lru_cache(maxsize=1024, typed=True)
+def _property(name: str, value: object) -> tuple[str, Any]:
+    return name, value
 
 
 def is_of_case(report: pytest.TestReport) -> bool:
@@ -310,6 +320,8 @@ def decode_report(report: pytest.TestReport) -> None:
         setattr(report, RESULTS_ATTRIBUTE, tuple(CaseResult.from_json(result) for result in json.loads(results)))
     text = report.longrepr
     if report.failed and isinstance(text, str) and is_of_case(report):
+        from pytest_packbench.pytest_plugin.explain import explanation_at
+
         report.longrepr = explanation_at(report.location, text)  # type: ignore[assignment]  # pytest's own is private
 
 
@@ -371,6 +383,8 @@ def _complete(report: pytest.TestReport, run: CaseRun, error: BaseException | No
     if error is None:
         return
     if run.explanation and run.explains(error):
+        from pytest_packbench.pytest_plugin.explain import explanation_at
+
         text = run.explanation
         # only a failure has a location
         report.longrepr = explanation_at(report.location, text) if report.failed else text  # type: ignore[assignment]  # as above

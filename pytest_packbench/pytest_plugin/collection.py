@@ -83,8 +83,12 @@ class CaseItem(pytest.Item):
         path, line, name = self.reportinfo()
         root = str(self.config.rootpath) + os.sep
         text = str(path)
-        # outside rootdir pytest finds the relative path
-        return (text.removeprefix(root), line, name) if text.startswith(root) else super().location
+        if not text.startswith(root):
+            # outside rootdir pytest finds the relative path
+            return super().location
+        relative, file = text.removeprefix(root), self.packbench_run.file
+        # equal but for the separators of Windows: the same object saves memory
+        return (file if relative == file else relative, line, name)
 
     def setup(self) -> None:
         """Run and score the case; pytest reports a problem here as an error."""

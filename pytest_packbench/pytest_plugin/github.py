@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,9 +81,3 @@ class GitHub:
             for run in self._recorder.runs.values()
             for problem in run.problems
         ]
-
-
-def register_github(config: pytest.Config, recorder: Recorder) -> None:
-    """Register the plugin if the session runs on GitHub."""
-    if os.environ.get(_SUMMARY) or os.environ.get("GITHUB_ACTIONS") == "true":
-        config.pluginmanager.register(GitHub(recorder, os.environ), "packbench-github")

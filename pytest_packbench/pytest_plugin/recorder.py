@@ -14,20 +14,16 @@ import pytest
 
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.contexts import guard_name
-from pytest_packbench.engine.metering import CAPS
 from pytest_packbench.engine.result_builder import CaseRef, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.result import format_timestamp
-from pytest_packbench.model.run import CLUSTER_SETTING, Run
+from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, Run
 from pytest_packbench.plugin import SELECTION
 from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.jsonreport import plugin_report
-from pytest_packbench.pytest_plugin.resume import check_resumed
 from pytest_packbench.pytest_plugin.stash import PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID, ungrouped
-from pytest_packbench.runs.folder import DIFF, REPORT, SUMMARY
+from pytest_packbench.runs.folder import DIFF, NO_BASELINE, REPORT, SUMMARY
 from pytest_packbench.runs.journal import read_worker_journals
 from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_process_spending, target_names
-from pytest_packbench.runs.resume import fill_missing_trials, prior_spending
-from pytest_packbench.runs.stored import NO_BASELINE, find_baseline
 from pytest_packbench.runs.writer import RunResults, RunWriter
 
 if TYPE_CHECKING:
@@ -143,6 +139,8 @@ class Recorder:
         case_ref = run.selected[nodeid]()
         result = unscored_result(case_ref, "not_run" if report.skipped else "error", kind, message)
         if crashed:
+            from pytest_packbench.runs.resume import fill_missing_trials
+
             finished = self._finished_trials(run, case_ref, read_worker_journals(run.results.writer.folder))
             run.results.add_case(fill_missing_trials(finished, result, self.contexts.settings.trials, once=True))
         else:
@@ -174,6 +172,9 @@ class Recorder:
         """
         if self.resumed is None:
             return
+        from pytest_packbench.pytest_plugin.resume import check_resumed
+        from pytest_packbench.runs.resume import prior_spending
+
         # cost counts even if its results are dropped
         spent = prior_spending(self.resumed)
         for run in self.runs.values():
@@ -224,7 +225,11 @@ class Recorder:
         run.selected |= {nodeid: partial(_unexpected_lookup, nodeid) for nodeid in run.results.carry_over()}
         run.ordered = run.results.ordered()
         writer = run.results.writer
-        earlier = find_baseline(settings.baseline, writer.folder)
+        earlier = None
+        if settings.baseline != NO_BASELINE:
+            from pytest_packbench.runs.stored import find_baseline
+
+            earlier = find_baseline(settings.baseline, writer.folder)
         run.conclusion = conclude(
             replace(self._metadata(run, run.ordered, time.time_ns()), findings=self._findings(run)),
             run.ordered,
@@ -237,7 +242,7 @@ class Recorder:
         writer.close_journal()
         run.results.guard(partial(self._write, run, run.conclusion, earlier))
 
-    def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup) -> None:
+    def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> None:
         from pytest_packbench.reports.markdown import summary_markdown
 
         writer = run.results.writer
@@ -245,16 +250,14 @@ class Recorder:
         writer.write_page(SUMMARY, summary_markdown(conclusion))
         run.baseline = self._compared(writer, conclusion, earlier)
 
-    def _compared(self, writer: RunWriter, conclusion: Conclusion, earlier: BaselineLookup) -> list[str]:
+    def _compared(self, writer: RunWriter, conclusion: Conclusion, earlier: BaselineLookup | None) -> list[str]:
         """Write the comparison with the baseline into the run's folder, and return its lines for the terminal."""
         if self.contexts.settings.shard is not None:
-            is_requested = self.contexts.settings.baseline != NO_BASELINE
-            return (
-                ["not compared: this is a shard; compare the merged run with packbench compare"] if is_requested else []
-            )
+            note = "not compared: this is a shard; compare the merged run with packbench compare"
+            return [note] if earlier is not None else []
         comparison = conclusion.comparison
         if comparison is None:
-            return [earlier.reason] if earlier.reason else []
+            return [earlier.reason] if earlier is not None and earlier.reason else []
         from pytest_packbench.reports.diff import comparison_headline, diff_markdown, sentences
 
         name = comparison.baseline.run_id
@@ -266,7 +269,11 @@ class Recorder:
     def _add_missing_results(self, run: SuiteRun, *, interrupted: bool) -> None:
         """Add the results of cases that pytest did not report, because the session ended early: finished or not run."""
         idle = [nodeid for nodeid in run.selected if nodeid not in run.results.by_nodeid]
-        journaled = read_worker_journals(run.results.writer.folder) if idle else {}
+        if not idle:
+            return
+        from pytest_packbench.runs.resume import fill_missing_trials
+
+        journaled = read_worker_journals(run.results.writer.folder)
         kind, how = ("interrupted", "interrupted") if interrupted else ("stopped", "stopped early")
         for nodeid in idle:
             case_ref = run.selected[nodeid]()

@@ -24,15 +24,13 @@ REFUSED = "packbench_refused"
 OPTION = "--packbench-resume"
 
 
-def resumed_run(config: pytest.Config, contexts: SessionSuites) -> ResumedRun | None:
-    """Find and read the run to resume; None if there is no such request.
+def resumed_run(config: pytest.Config, contexts: SessionSuites) -> ResumedRun:
+    """Find and read the run to resume.
 
     Raises:
         pytest.UsageError: the run does not exist, or it can't be read.
     """
     settings = contexts.settings
-    if not settings.resume:
-        return None
     # a worker of xdist must not look for the latest run itself
     from_controller = getattr(config, "workerinput", {}).get(OPTION, {})
     try:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
-from pytest_packbench.plugin import SELECTION
+from pytest_packbench.plugin import CONTROLLER, SELECTION, THRESHOLDS, collect_less_garbage
 from pytest_packbench.pytest_plugin.case_run import Reporter
 from pytest_packbench.pytest_plugin.collection import Collector
-from pytest_packbench.pytest_plugin.github import register_github
 from pytest_packbench.pytest_plugin.jsonreport import enable
 from pytest_packbench.pytest_plugin.recorder import Recorder
-from pytest_packbench.pytest_plugin.resume import ChangedCases, resumed_run
 from pytest_packbench.pytest_plugin.selection import check_shard
 from pytest_packbench.pytest_plugin.settings import read_settings
 from pytest_packbench.pytest_plugin.stash import CONTEXTS, PREFETCHER, RESUMED, RUN_ID
 from pytest_packbench.pytest_plugin.suites import open_suites
 from pytest_packbench.pytest_plugin.terminal import ProgressLine, Terminal
-from pytest_packbench.pytest_plugin.xdist_controller import NAME, RUN_SEED, SEED
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -66,12 +63,15 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     enable(config)
     config.pluginmanager.register(recorder, "packbench-recorder")
     config.pluginmanager.register(Terminal(recorder), "packbench-terminal")
-    register_github(config, recorder)
+    if os.environ.get("GITHUB_STEP_SUMMARY") or os.environ.get("GITHUB_ACTIONS") == "true":
+        from pytest_packbench.pytest_plugin.github import GitHub
+
+        config.pluginmanager.register(GitHub(recorder, os.environ), "packbench-github")
     if prefetcher is not None:
         prefetcher.on_result = recorder.journal
         progress = ProgressLine(config, prefetcher)
         prefetcher.tick, prefetcher.clear, prefetcher.restore = progress.tick, progress.clear, progress.restore
-    controller = config.pluginmanager.getplugin(NAME)
+    controller = config.pluginmanager.getplugin(CONTROLLER)
     if controller is not None:
         controller.attach(recorder)
 
@@ -86,9 +86,11 @@ def _check_no_plan(config: pytest.Config) -> None:
 
 
 def _resume(config: pytest.Config, contexts: SessionSuites, *, collecting: bool) -> None:
-    resumed = resumed_run(config, contexts)
-    if resumed is None:
+    if not contexts.settings.resume:
         return
+    from pytest_packbench.pytest_plugin.resume import ChangedCases, resumed_run
+
+    resumed = resumed_run(config, contexts)
     if collecting:
         raise pytest.UsageError(
             "--packbench-resume: tests marked with packbench_cases can't be resumed; run them without it"
@@ -112,12 +114,16 @@ def _check_from_files(resumed: ResumedRun) -> None:
 def _run_id(config: pytest.Config) -> str:
     from ulid import ULID
 
-    seed = getattr(config, "workerinput", {}).get(SEED) or config.stash.get(RUN_SEED, "")
+    seed = ""
+    if hasattr(config, "workerinput") or config.pluginmanager.hasplugin(CONTROLLER):
+        from pytest_packbench.pytest_plugin.xdist_controller import RUN_SEED, SEED
+
+        seed = getattr(config, "workerinput", {}).get(SEED) or config.stash.get(RUN_SEED, "")
     return str(ULID.from_hex(seed) if seed else ULID())
 
 
 def _start_prefetcher(config: pytest.Config, contexts: SessionSuites) -> Prefetcher | None:
-    is_controller = config.pluginmanager.hasplugin(NAME)
+    is_controller = config.pluginmanager.hasplugin(CONTROLLER)
     if not contexts.settings.prefetches or is_controller or config.option.collectonly:
         return None
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
@@ -128,10 +134,8 @@ def _start_prefetcher(config: pytest.Config, contexts: SessionSuites) -> Prefetc
 
 
 _FULL_COLLECTION = 2
-_YOUNG_WHILE_COLLECTING = 10_000
 # the default from Python 3.13 on
 _YOUNG_WHILE_RUNNING = 2_000
-_NEVER = 1_000_000_000
 
 
 class _FrozenObjects:
@@ -168,31 +172,19 @@ class GarbageCollection:
     Without it 5,000 generic cases take 20 % more CPU.
     """
 
-    def __init__(self) -> None:
-        self._thresholds = gc.get_threshold()
-
     def pytest_configure(self, config: pytest.Config) -> None:
         """Restore everything at the end of the session."""
         config.add_cleanup(_FROZEN_OBJECTS.end)
-        config.add_cleanup(partial(gc.set_threshold, *self._thresholds))
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_collection(self) -> Generator[None, object, object]:
-        """Make no full collection while cases are collected."""
-        _, old, full = self._thresholds
-        gc.set_threshold(self._at_least(_YOUNG_WHILE_COLLECTING), old, _NEVER)
-        try:
-            return (yield)
-        finally:
-            gc.set_threshold(self._at_least(_YOUNG_WHILE_RUNNING), old, full)
+        collect_less_garbage(config)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Freeze what was collected, if it is run."""
+        """Freeze what was collected, if it is run, and collect garbage as Python 3.13 does."""
         if not session.config.option.collectonly:
             _FROZEN_OBJECTS.freeze()
+        thresholds = session.config.stash.get(THRESHOLDS, None)
+        # without, garbage collection is off, and stays so
+        if thresholds is not None:
+            young, old, full = thresholds
+            gc.set_threshold(max(young, _YOUNG_WHILE_RUNNING), old, full)
         return (yield)
-
-    def _at_least(self, young: int) -> int:
-        # 0 disables garbage collection, which stays so
-        return max(self._thresholds[0], young) if self._thresholds[0] else 0

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pytest_packbench.pytest_plugin.recorder import Recorder
 
 RUN_SEED = pytest.StashKey[str]()
-NAME = "packbench-controller"
 SEED = "packbench_seed"
 MARKED = "packbench_marked"
 COLLECTED = "packbench_collected"

@@ -19,6 +19,8 @@ WORKER_JOURNALS = "journal.*.jsonl"
 """Pattern of the journals of xdist workers, beside the controller's journal."""
 DRAFTS = ".*.tmp"
 """Pattern of files that were being replaced when a process was killed."""
+NO_BASELINE = "none"
+"""The word that users write instead of an earlier run to compare with."""
 LATEST = "latest"
 """File beside the runs of a suite with the id of the last complete run; also the word that users write for that run."""
 

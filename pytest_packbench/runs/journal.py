@@ -200,13 +200,32 @@ def try_lock(file: FileIO) -> bool:
     Returns:
         False if another process has locked the file; True otherwise, also where the file system has no locks.
     """
-    # a run without cases needs no lock
-    from filelock import lock_descriptor
-
     try:
-        return lock_descriptor(file.fileno(), blocking=False)
+        _lock(file.fileno())
+    except (BlockingIOError, PermissionError):
+        return False
     except OSError:
         return True
+    return True
+
+
+def _lock(descriptor: int) -> None:
+    """Lock an open file.
+
+    Raises:
+        BlockingIOError: another process has locked it; some file systems raise `PermissionError` instead.
+        OSError: it can't be locked.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        # Windows; elsewhere, importing this library would take longer than reading twenty cases
+        from filelock import lock_descriptor
+
+        if not lock_descriptor(descriptor, blocking=False):
+            raise BlockingIOError(descriptor) from None
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def is_locked(path: Path) -> bool:

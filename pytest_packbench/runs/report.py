@@ -14,7 +14,6 @@ from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.strict_json import printable
 from pytest_packbench.runs.folder import JOURNAL, RECORDS, REPORT, StoredRunError
-from pytest_packbench.runs.json_stream import JsonStream, JsonStreamError
 from pytest_packbench.runs.lines import compact_json, finite_json
 from pytest_packbench.runs.metadata import RunFieldError, parse_run
 
@@ -23,7 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.run import Run
+    from pytest_packbench.runs.json_stream import JsonStream
 
+_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _HEADER_KEYS = frozenset({"version", "status", "run"})
 
 
@@ -61,15 +62,29 @@ def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any]
     """
     if list(document)[-1] != "cases" or document["cases"]:
         raise ValueError("cases must be the last key of the run document, and empty")
-    # a hook may have added this key
-    combined = {**{key: value for key, value in report.items() if key != "packbench"}, "packbench": document}
-    text = json.dumps(combined, ensure_ascii=False, separators=(",", ":"), default=str)
+    text = _ENCODE({"packbench": document})
     split = len(text) - len("]}}")
     with replace_atomic(path) as file:
-        file.write(encode_utf8(text[:split]))
+        file.write(b"{")
+        for key, value in report.items():
+            # a hook may have added this key
+            if key != "packbench":
+                file.writelines(map(encode_utf8, _member(key, value)))
+        file.write(encode_utf8(text[1:split]))
         for number, line in enumerate(rows):
             file.write(b"," + line if number else line)
         file.write(encode_utf8(text[split:]) + b"\n")
+
+
+def _member(key: str, value: object) -> Iterator[str]:
+    """Yield a key with its value and a comma as JSON, a list such as that of all tests element by element."""
+    if not isinstance(value, list):
+        yield f"{_ENCODE({key: value})[1:-1]},"
+        return
+    yield _ENCODE({key: []})[1:-2]
+    for number, element in enumerate(value):
+        yield f",{_ENCODE(element)}" if number else _ENCODE(element)
+    yield "],"
 
 
 def row_line(result: CaseResult) -> bytes:
@@ -116,6 +131,8 @@ def open_report(path: Path) -> OpenRun:
 
 def is_report(path: Path) -> bool:
     """Return whether a file is a report, a JSON object with the key `packbench`, without loading it."""
+    from pytest_packbench.runs.json_stream import JsonStream, JsonStreamError
+
     try:
         with path.open(encoding="utf-8", newline="") as file:
             stream = JsonStream(file)
@@ -131,6 +148,8 @@ def is_report(path: Path) -> bool:
 
 def _document(path: Path) -> Iterator[Any]:
     """Yield the header of a report, then the row of each result; the rest of the file is skipped."""
+    from pytest_packbench.runs.json_stream import JsonStream, JsonStreamError
+
     try:
         with path.open(encoding="utf-8", newline="") as file:
             stream = JsonStream(file)
@@ -169,6 +188,8 @@ def _run_document(stream: JsonStream, path: Path) -> Iterator[Any]:
 
 def _read_header(path: Path) -> dict[str, Any]:
     """Read the header of a report whose keys follow the rows."""
+    from pytest_packbench.runs.json_stream import JsonStream
+
     with path.open(encoding="utf-8", newline="") as file:
         stream = JsonStream(file)
         header: dict[str, Any] = {}

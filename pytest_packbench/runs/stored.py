@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import Run
 from pytest_packbench.model.strict_json import printable
-from pytest_packbench.runs.folder import ERRORS, LATEST, REPORT, StoredRunError, read_latest
+from pytest_packbench.runs.folder import ERRORS, LATEST, NO_BASELINE, REPORT, StoredRunError, read_latest
 from pytest_packbench.runs.lines import read_run_errors, read_run_records
 from pytest_packbench.runs.report import OpenRun, open_report
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.record import EvalRecord
     from pytest_packbench.runs.lines import ErrorLine
 
-NO_BASELINE = "none"
 _EXTENSION_KEYS = ("mode", "pack", "suite_sha256", "target")
 _SHARED_KEYS = ("run_id", "test_suite", *(f"packbench.{name}" for name in _EXTENSION_KEYS))
 

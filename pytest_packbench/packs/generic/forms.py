@@ -5,10 +5,11 @@ All of these are the same criterion: `exact: /answer`, `exact: {path: /answer}`,
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, ValidationError
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.packs.generic.criteria import (
@@ -28,6 +29,10 @@ from pytest_packbench.packs.generic.errors import Location, invalid, invalid_at,
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from pydantic import GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
 
 _CRITERIA: dict[str, type[Criterion]] = {
     "exact": Exact,
@@ -155,12 +160,30 @@ _AnyCriterion = Exact | OneOf | Numeric | Contains | Regex | SetOf | JsonSchema 
 _RuleName = Literal["exact", "one_of", "numeric", "contains", "regex", "set", "json_schema", "text"]
 _AnyForbidden = ContainsAnywhere | Exact | OneOf | Contains | Regex | PythonFunction
 
-AnyCriterion = Annotated[
-    _AnyCriterion, BeforeValidator(_validate_criterion, json_schema_input_type=_AnyCriterion | _RuleName)
-]
+
+@dataclass(frozen=True, slots=True)
+class _Forms:
+    """How pydantic validates a criterion, and what its JSON Schema is.
+
+    A union of all rules would do as well, but pydantic would prepare each of them in every run.
+
+    Attributes:
+        validate: returns the criterion of a value.
+        forms: the type of the value, for the JSON Schema.
+    """
+
+    validate: Callable[[object], object]
+    forms: Any
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.validate)
+
+    def __get_pydantic_json_schema__(self, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(TypeAdapter(self.forms).core_schema)
+
+
+AnyCriterion = Annotated[Criterion, _Forms(_validate_criterion, _AnyCriterion | _RuleName)]
 """A criterion in any of its forms, the name of a rule included."""
 
-AnyForbidden = Annotated[
-    _AnyForbidden, BeforeValidator(_validate_forbidden, json_schema_input_type=_AnyForbidden | str | float)
-]
+AnyForbidden = Annotated[Criterion, _Forms(_validate_forbidden, _AnyForbidden | str | float)]
 """A forbidden string or number at any depth, or a criterion that must give no points."""

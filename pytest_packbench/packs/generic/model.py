@@ -127,8 +127,8 @@ class GenericSuiteConfig(SuiteConfig):
         expected_schema: the JSON Schema of every case's `expected`.
     """
 
-    criteria: Annotated[ListOf[AnyCriterion], AfterValidator(_not_empty)] = (Exact(rule="exact"),)
-    refusal: RefusalRules = RefusalRules()
+    criteria: Annotated[ListOf[AnyCriterion], AfterValidator(_not_empty)] = (Exact.model_construct(rule="exact"),)
+    refusal: RefusalRules = RefusalRules.model_construct()
     forbidden: ListOf[AnyForbidden] = ()
     input_schema: CaseSchema | None = None
     expected_schema: CaseSchema | None = None
@@ -185,7 +185,7 @@ class GenericNotes(Notes):
 class GenericCase(Case):
     """One generic case: `input` and `expected` are any JSON."""
 
-    notes: GenericNotes = GenericNotes()
+    notes: GenericNotes = GenericNotes.model_construct()
 
 
 def _schema_errors(case: GenericCase, checks: list[tuple[str, FirstError]]) -> Iterator[InitErrorDetails]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from pytest_packbench.model.errors import format_value
-from pytest_packbench.model.finding import Finding
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs import read_starter
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.model.finding import FiledCase
+    from pytest_packbench.model.finding import FiledCase, Finding
     from pytest_packbench.model.pack import Decision, Importer, Starter
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.generic.criteria import Criterion
@@ -89,6 +88,8 @@ class GenericPack(Pack):
         self, cases: Sequence[FiledCase], rules: GenericSuiteConfig, options: Mapping[str, Path]
     ) -> Iterator[Finding]:
         """Find forbidden criteria that apply to no case, and refusals that pass with the wrong category."""
+        from pytest_packbench.model.finding import Finding  # needed by `packbench lint` only
+
         del options
         for index, criterion in enumerate(rules.forbidden):
             if cases and all(criterion.expected_in(filed.loaded.case.expected) is MISSING for filed in cases):
