@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.model.outcome import Breakdown, Firing, ResultError
 from pytest_packbench.packs.tariff.outcome import TariffOutcome, read
-from tests.unit.tariff_cases import RIGHT, Json, answer, refusal, result_of
+from tests.unit.tariff_cases import RIGHT, Json, answer, refusal, result_of, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.conftest import ExpectedTexts
 
-TABLE: Json = yaml.safe_load((Path(__file__).parent / "data" / "tariff_readings.yaml").read_text("utf-8"))
+TABLE = table("tariff_readings")
 
 
 def test_every_field_of_an_answer_is_read() -> None:

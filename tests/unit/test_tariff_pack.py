@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.packs.tariff.model import TariffCase
 from pytest_packbench.packs.tariff.pack import TariffPack
-from tests.unit.tariff_cases import Json, case, result_of, rules
+from tests.unit.tariff_cases import Json, case, result_of, rules, table
 
 if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
 
 PACK = TariffPack()
-EXPLANATIONS: dict[str, Json] = yaml.safe_load(
-    (Path(__file__).parent / "data" / "tariff_explanations.yaml").read_text("utf-8")
-)
+EXPLANATIONS = table("tariff_explanations")
 
 
 def test_it_is_built_in_under_its_name() -> None:
