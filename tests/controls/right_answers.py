@@ -13,8 +13,7 @@ from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.targets import TargetCaller
 from pytest_packbench.packs.tariff.codes import depth, digits, dotted
-from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
-from pytest_packbench.packs.tariff.outcome import TariffOutcome
+from pytest_packbench.packs.tariff.model import TariffCase
 from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.packs.tariff.target import verify
 
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.score import Score
-    from pytest_packbench.packs.tariff.model import TariffExpected
+    from pytest_packbench.packs.tariff.model import TariffExpected, TariffSuiteConfig
+    from pytest_packbench.packs.tariff.outcome import TariffOutcome
 
 Json = dict[str, Any]
 
@@ -78,16 +78,11 @@ class RightAnswer:
         return result
 
 
-def right_answer(path: Path, context: SuiteContext) -> RightAnswer:
+def right_answer(path: Path, context: Any) -> RightAnswer:
     """Run the reference target on the cassette of a case."""
-    loaded = parse_case(path.read_bytes(), TariffCase, source=path.name, stem=path.stem, pack="tariff")
-    run, rules = attempt(context, loaded), context.suite.config
+    loaded: Any = parse_case(path.read_bytes(), TariffCase, source=path.name, stem=path.stem, pack="tariff")
+    run: Any = attempt(context, loaded)
     assert run.failure is None, f"{path.stem}: {run.failure}"
-    assert isinstance(loaded.case, TariffCase)
-    assert isinstance(rules, TariffSuiteConfig)
-    assert isinstance(run.outcome, TariffOutcome)
-    assert run.cassette is not None
-    assert run.score is not None
     return RightAnswer(
         loaded=loaded,
         case=loaded.case,
@@ -97,7 +92,7 @@ def right_answer(path: Path, context: SuiteContext) -> RightAnswer:
         outcome=run.outcome,
         score=run.score,
         context=context,
-        rules=rules,
+        rules=context.suite.config,
     )
 
 

@@ -71,30 +71,23 @@ def _last_exchange(right: RightAnswer, role: str) -> tuple[int, Json]:
 
 
 def _miss(flaw: Flaw, right: RightAnswer, index: int, flawed: Json) -> str:
-    result = rerun(right, index, flawed)
+    """Run the target with another answer in one exchange, and describe why the flaw was missed; empty if it was not."""
+    exchanges = list(right.cassette.exchanges)
+    exchanges[index] = exchanges[index].model_copy(update={"answer": flawed})
+    llm = Replay(right.cassette.model_copy(update={"exchanges": tuple(exchanges)}), source=right.path.name)
+    proposals = sum(exchange.role in _PROPOSAL_ROLES for exchange in exchanges)
+    original = right.context.pack.request(right.case)
+    options = {**original.options, "max_iters": proposals}
+    request = VerifyRequest(input=original.input, options=options, evidence=original.evidence)
+    suite = right.context.suite.name
+    context = VerifyContext(llm=llm, suite=suite, case_id=right.case.id, mode="fixture")
+    result: Json = right.context.caller(request, context)
     failed = result["iterations"][-1]["rejected_because"]
     if result["status"] != "rejected" or flaw.gate not in failed:
         return f"{result['status']}, failed gates: {failed or 'none'}"
     score = score_payload(right.context, right.loaded, result).score
-    if right.accepts and (score is None or score.score != 0.0):
-        return f"the gate refused it, but the score is {score}"
-    return ""
-
-
-def rerun(right: RightAnswer, index: int, answer: Json) -> Json:
-    """Run the target on the case's cassette with another answer in one exchange, without a further revision."""
-    exchanges = list(right.cassette.exchanges)
-    exchanges[index] = exchanges[index].model_copy(update={"answer": answer})
-    changed = right.cassette.model_copy(update={"exchanges": tuple(exchanges)})
-    original = right.context.pack.request(right.case)
-    proposals = sum(exchange.role in _PROPOSAL_ROLES for exchange in exchanges)
-    request = VerifyRequest(
-        input=original.input, options={**original.options, "max_iters": proposals}, evidence=original.evidence
-    )
-    llm = Replay(changed, source=right.path.name)
-    context = VerifyContext(llm=llm, suite=right.context.suite.name, case_id=right.case.id, mode="fixture")
-    result: Json = right.context.caller(request, context)
-    return result
+    is_caught = not right.accepts or (score is not None and score.score == 0.0)
+    return "" if is_caught else f"the gate refused it, but the score is {score}"
 
 
 def changed(plain: Json, **changes: Any) -> list[Json]:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from pytest_packbench.packs.tariff.checks import CheckInput
 from pytest_packbench.packs.tariff.dossier import Critique, Proposal
 from pytest_packbench.packs.tariff.model import TariffInput
+from tests.unit.tariff_cases import table
 
 Json = dict[str, Any]
-DATA = Path(__file__).parent / "data"
-TABLE: Json = yaml.safe_load((DATA / "tariff_gates.yaml").read_text("utf-8"))
+TABLE = table("tariff_gates")
 SOUND: Json = TABLE["sound"]
 _STEP = re.compile(r"(\w+) (\w+) (.+) = (tied|failed|decided)?:?([\d.]+)?( \(set\))?")
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.outcome import read
@@ -16,6 +19,12 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 RIGHT = "6404.11.9020"
 BASE_RATE = 20.0
+
+
+def table(name: str) -> Json:
+    """Read `data/<name>.yaml`."""
+    rows: Json = yaml.safe_load((Path(__file__).parent / "data" / f"{name}.yaml").read_text("utf-8"))
+    return rows
 
 
 def case(case_type: str = "positive", *, tags: tuple[str, ...] = (), **expected: Any) -> Json:

@@ -6,20 +6,20 @@ import csv
 import gzip
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
 from pytest_packbench.packs.tariff.schedule import DutyRate, Schedule, ScheduleError, parse_rate
 from tests.unit.small_tariff_suite import SCHEDULE
+from tests.unit.tariff_cases import table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 TSV = SCHEDULE.read_text("utf-8")
 ROWS = list(csv.reader(io.StringIO(TSV), delimiter="\t"))
-TABLE: dict[str, Any] = yaml.safe_load((SCHEDULE.parents[1] / "tariff_schedule.yaml").read_text("utf-8"))
+TABLE = table("tariff_schedule")
 TITLES = (
     "HTS Number,Indent,Description,Unit of Quantity,General Rate of Duty,Special Rate of Duty,Column 2 Rate of Duty"
 )

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +15,7 @@ from pytest_packbench.packs.tariff.model import TariffCase
 from pytest_packbench.packs.tariff.outcome import TariffOutcome, read
 from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.packs.tariff.scoring import UNSAFE_TERMS, score
-from tests.unit.tariff_cases import RIGHT, Json, answer, case, result_of, rules, score_of
+from tests.unit.tariff_cases import RIGHT, Json, answer, case, result_of, rules, score_of, table
 
 if TYPE_CHECKING:
     from pytest_packbench.model.score import Score
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
 SAME_LINE, SAME_SUBHEADING, SAME_HEADING = "6404.11.9050", "6404.11.2030", "6404.19.9030"
 SAME_CHAPTER, ELSEWHERE = "6402.99.3165", "8544.42.9090"
-GROUPS: Json = yaml.safe_load((Path(__file__).parent / "data" / "tariff_scores.yaml").read_text("utf-8"))
+GROUPS = table("tariff_scores")
 ROWS: dict[str, Json] = {
     f"{group}: {name}": {"defaults": rows.get("defaults", {}), **row}
     for group, rows in GROUPS.items()

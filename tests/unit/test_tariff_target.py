@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, VerifyContext, VerifyRequest
 from pytest_packbench.packs.tariff.target import verify
-from tests.unit.tariff_answers import DATA, Json, answer, citation, critique_answer, evidence
+from tests.unit.tariff_answers import Json, answer, citation, critique_answer, evidence
+from tests.unit.tariff_cases import table
 
 if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
 
-SCRIPTS: dict[str, list[Json]] = yaml.safe_load((DATA / "tariff_scripts.yaml").read_text("utf-8"))
+SCRIPTS = table("tariff_scripts")
 FINE = critique_answer()
 SLIP = answer(baseline={"duty_rate_pct": 3.0})
 
