@@ -22,7 +22,7 @@ from pytest_packbench.engine.scheduler import Throttle
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer
 from pytest_packbench.model.run import Caps
-from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, hang, job, model_request
+from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, hang, job, model_request, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -431,6 +431,18 @@ def test_no_call_is_made_for_an_attempt_that_is_over(tmp_path: Path, form: str, 
         go.set()
         assert "the attempt is over" in errors.get(timeout=60)
     assert backend.calls == calls
+
+
+def test_the_call_of_an_abandoned_target_is_cancelled(tmp_path: Path) -> None:
+    backend = FakeBackend(hold=asyncio.Event())
+
+    def target(_: VerifyRequest, context: VerifyContext) -> None:
+        context.llm.complete_sync(model_request())
+
+    with RunnerContext(limit_s=0.1) as runner:
+        assert runner.failures(job(context(tmp_path, target, backend=backend))) == ["timeout"]
+        asyncio.run(wait_until(lambda: not backend.busy))
+    assert backend.calls == 1
 
 
 def test_closing_cancels_what_is_in_flight_and_starts_nothing(tmp_path: Path) -> None:
