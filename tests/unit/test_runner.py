@@ -255,6 +255,7 @@ class ExitingPack(EchoPack):
         (cancel_everything, {}, "cancelled", "the attempt was cancelled: by a target"),
         (exit_in_a_task, {}, "target_error", "SystemExit"),
         (stop_the_loop, {}, "", ""),
+        (call_model, {}, "no_backend", "no backend is set"),
         (call_without_await, {"backend": FakeBackend()}, "target_error", "await context.llm.complete"),
         (succeed, {"pack": ExitingPack()}, "scorer_error", "SystemExit"),
         (lambda request: succeed(request), {}, "", ""),  # noqa: PLW0108 - a sync function that returns an awaitable
