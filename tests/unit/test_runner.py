@@ -476,10 +476,15 @@ def test_closing_cancels_what_is_in_flight_and_starts_nothing(tmp_path: Path) ->
     runner.close()
 
 
-def test_a_runner_that_was_never_used_leaves_no_thread() -> None:
-    before = threading.active_count()
+def test_a_runner_that_was_never_used_runs_its_closers_and_leaves_no_thread() -> None:
+    before, closed = threading.active_count(), []
+
+    async def close() -> None:
+        closed.append(1)
+
     RunnerContext().close()
-    assert threading.active_count() == before
+    RunnerContext().close(close)
+    assert (threading.active_count(), closed) == (before, [1])
 
 
 def call_on_its_own_loop(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
