@@ -22,6 +22,7 @@ from pytest_packbench.cases.files import (
     count_cases,
     find_case,
     format_location,
+    is_line_name,
     iter_cases,
     load_case,
     read_id,
@@ -134,6 +135,7 @@ def test_cases_are_listed_by_file_and_line_and_found_by_name(tmp_path: Path) -> 
         # a file that can't be read counts as one case
         ("gone.jsonl", "gone", 0),
     ]
+    assert [is_line_name(location.name) for location in locations] == [False] * 3 + [True] * 3 + [False]
     index = CaseIndex(tmp_path)
     assert len([*index]) == count_cases(tmp_path) == 7
     assert [index.find(name) for name in index] == locations
