@@ -52,10 +52,10 @@ def attempt_with(folder: Path, target: Callable[..., Any], pack: EchoPack | None
 
 
 def failure_with(folder: Path, target: Callable[..., Any], pack: EchoPack | None = None) -> tuple[str, str]:
-    made = attempt_with(folder, target, pack)
-    assert made.failure is not None
-    assert made.score is None
-    return made.failure.kind, made.failure.message
+    finished = attempt_with(folder, target, pack)
+    assert finished.failure is not None
+    assert finished.score is None
+    return finished.failure.kind, finished.failure.message
 
 
 class Verifier:
@@ -79,8 +79,11 @@ async def async_target(request: VerifyRequest, context: VerifyContext) -> dict[s
     ids=["request", "request and context", "any number", "async", "verify"],
 )
 def test_a_target_may_have_any_of_five_forms(tmp_path: Path, target: Callable[..., Any]) -> None:
-    made = attempt_with(tmp_path, target)
-    assert (made.failure, made.score and (made.score.score, made.score.verdict)) == (None, (0.5, "passed"))
+    finished = attempt_with(tmp_path, target)
+    assert (finished.failure, finished.score and (finished.score.score, finished.score.verdict)) == (
+        None,
+        (0.5, "passed"),
+    )
 
 
 def test_a_keyword_only_parameter_takes_no_context() -> None:
@@ -124,8 +127,8 @@ def test_a_reported_token_count_counts_where_a_record_can_contain_it(
     tmp_path: Path, reported: Any, counted: int | None
 ) -> None:
     usage = {"tokens_input": reported, "tokens_output": 1}
-    made = attempt_with(tmp_path, lambda request: {"points": 0.5, "usage": usage})
-    assert (made.failure, made.usage.tokens_input, made.usage.tokens_output) == (None, counted, 1)
+    finished = attempt_with(tmp_path, lambda request: {"points": 0.5, "usage": usage})
+    assert (finished.failure, finished.usage.tokens_input, finished.usage.tokens_output) == (None, counted, 1)
 
 
 class NumpyBool:
@@ -155,10 +158,10 @@ def test_an_error_shows_only_the_frames_of_the_user(tmp_path: Path) -> None:
     def target(request: object) -> None:
         raise KeyError("lost")
 
-    made = attempt_with(tmp_path, target)
-    assert made.failure is not None
-    assert made.failure.message == "the target raised KeyError: 'lost'"
-    (frame,) = made.failure.details
+    finished = attempt_with(tmp_path, target)
+    assert finished.failure is not None
+    assert finished.failure.message == "the target raised KeyError: 'lost'"
+    (frame,) = finished.failure.details
     assert "test_attempt.py" in frame
 
 

@@ -125,6 +125,7 @@ def test_each_reply_is_an_answer_or_an_error_of_one_line(provider: str, expected
                 fields = {
                     key: value for key, value in asdict(answer).items() if key != "usage" and value not in (None, ())
                 }
+                assert [call.as_json() for call in answer.tool_calls] == list(fields.get("tool_calls", ()))
                 line = json.dumps(fields) + tokens(answer.usage)
             except BackendError as error:
                 line = describe(error)

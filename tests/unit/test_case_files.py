@@ -16,11 +16,13 @@ from pytest_packbench import testing
 from pytest_packbench.cases.files import (
     CaseIndex,
     CaseLine,
+    case_file_sha256,
     case_lines,
     case_name,
     count_cases,
     find_case,
     format_location,
+    is_line_name,
     iter_cases,
     load_case,
     read_id,
@@ -101,7 +103,8 @@ def test_each_case_of_a_file_is_found_at_its_line(
     for case_id in case_ids:
         location = find_case(str(path), case_id)
         assert location is not None
-        assert load_case(location, Case, file="all.jsonl", pack="toy").case.id == case_id
+        loaded = load_case(location, Case, file="all.jsonl", pack="toy")
+        assert (loaded.case.id, loaded.sha256) == (case_id, case_file_sha256(location))
         assert json.loads(path.read_bytes().split(b"\n")[location.line - 1])["id"] == case_id
 
 
@@ -132,12 +135,14 @@ def test_cases_are_listed_by_file_and_line_and_found_by_name(tmp_path: Path) -> 
         # a file that can't be read counts as one case
         ("gone.jsonl", "gone", 0),
     ]
+    assert [is_line_name(location.name) for location in locations] == [False] * 3 + [True] * 3 + [False]
     index = CaseIndex(tmp_path)
     assert len([*index]) == count_cases(tmp_path) == 7
     assert [index.find(name) for name in index] == locations
     assert index.find("nobody") is None
     with pytest.raises(CaseError, match=r"gone\.jsonl: cannot be read: "):
         load_case(locations[-1], Case, file="gone.jsonl", pack=None)
+    assert [case_file_sha256(location) is None for location in locations] == [False] * 3 + [True, False, False, True]
     for missing in ("missing.jsonl", "missing.json", "nul\0.json"):
         assert find_case(str(tmp_path / missing), "missing") is None
 

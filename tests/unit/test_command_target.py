@@ -164,15 +164,15 @@ def test_requests_and_results_are_json_rpc(harness: Harness, monkeypatch: pytest
         assert (caller.opaque, caller.asks_model) == (True, False)
         call = await caller.call_async(echo, None, run_in_thread)  # type: ignore[arg-type]  # it takes no context
         answers = [await target.verify(request(code, value)) for code, value, _ in RESULTS.values()]
-        found = await target.verify(request(surroundings))
+        environment = await target.verify(request(surroundings))
         await caller.aclose()
         assert target.processes == 0
-        return [call, found, answers]
+        return [call, environment, answers]
 
-    call, found, answers = harness.use(use)
+    call, environment, answers = harness.use(use)
     assert call == {"jsonrpc": "2.0", "id": 1, "method": "verify", "params": echo.as_json()}
     assert set(call["params"]) == {"input", "options", "evidence"}
-    assert found == [os.path.realpath(harness.folder), "green", ["--flag", "two words", "$HOME", "*"]]
+    assert environment == [os.path.realpath(harness.folder), "green", ["--flag", "two words", "$HOME", "*"]]
     assert dict(zip(RESULTS, answers, strict=True)) == {name: result for name, (_, _, result) in RESULTS.items()}
 
 

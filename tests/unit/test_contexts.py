@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class GuardedPack(EchoPack):
-    """A pack with a guard of its own."""
+    """A pack with a guard of its echo_suite."""
 
     def guards(self) -> dict[str, Any]:
         return {"wall": lambda: "wall"}
@@ -42,14 +42,14 @@ def contexts(options: RunOptions | None = None, **hooks: Any) -> SuiteContexts:
 
 
 def test_a_suite_runs_the_target_of_a_hook(tmp_path: Path) -> None:
-    prepared, own = contexts(target=lambda _: silent_target), suite(tmp_path)
-    prepared.prepare(own)
+    prepared, echo_suite = contexts(target=lambda _: silent_target), suite(tmp_path)
+    prepared.prepare(echo_suite)
     # in fixture mode nothing is opened before a case needs it
-    assert prepared.opened(own) is None
-    context = prepared.context(own)
+    assert prepared.opened(echo_suite) is None
+    context = prepared.context(echo_suite)
     assert (context.target_name, context.asks_model) == ("hook:silent_target", False)
     assert context.caller.target is silent_target
-    assert prepared.opened(own) is context
+    assert prepared.opened(echo_suite) is context
 
 
 MISTAKES: dict[str, tuple[RunOptions, dict[str, Any]]] = {
@@ -77,11 +77,11 @@ def test_a_mistake_in_options_or_rules_is_one_line(tmp_path: Path, expected: Exp
 
 
 def test_a_missing_target_is_an_error_of_the_case_that_needs_it(tmp_path: Path) -> None:
-    prepared, own = contexts(), suite(tmp_path)
-    prepared.prepare(own)
+    prepared, echo_suite = contexts(), suite(tmp_path)
+    prepared.prepare(echo_suite)
     with pytest.raises(TargetError, match='pack "echo" has no target of its own'):
-        prepared.context(own)
-    assert prepared.target_name(own).startswith("unknown (")
+        prepared.context(echo_suite)
+    assert prepared.target_name(echo_suite).startswith("unknown (")
 
 
 @pytest.mark.parametrize(
@@ -95,13 +95,13 @@ def test_guards_are_those_selected_then_those_of_the_hook(
 
 
 def test_as_many_calls_are_expected_as_recorded_else_one_per_attempt(tmp_path: Path) -> None:
-    own = suite(tmp_path)
+    echo_suite = suite(tmp_path)
     cassette = authored_cassette("a", {}, [{"role": "x", "answer": 1}] * 3)
-    own.cassette_path("a").parent.mkdir()
-    own.cassette_path("a").write_text(json.dumps(cassette))
+    echo_suite.cassette_path("a").parent.mkdir()
+    echo_suite.cassette_path("a").write_text(json.dumps(cassette))
     cases = [case("a"), case("b"), case("c"), case("d", {"skip": "broken"})]
     case_refs = [
-        CaseRef(suite=own, pack=EchoPack(), case_id=each.case.id, nodeid="", file="", folder="", loaded=each)
+        CaseRef(suite=echo_suite, pack=EchoPack(), case_id=each.case.id, nodeid="", file="", folder="", loaded=each)
         for each in cases
     ]
     attempts = {"a": 1, "b": 0, "c": 2, "d": 0}

@@ -174,11 +174,11 @@ def test_a_request_that_json_lacks_is_a_failure_and_half_a_character_is_not() ->
         assert answer_of(server.url, VerifyRequest(input="\ud800")) == "\ud800"
 
 
-USER, PASSWORD, QUERY, TOKEN, OWN = "user-0f3a", "p4ss/w@rd!", "query-77b1", "tok-5d2c9e81", "own-1c4e"
+USER, PASSWORD, QUERY, TOKEN, OTHER = "user-0f3a", "p4ss/w@rd!", "query-77b1", "tok-5d2c9e81", "other-1c4e"
 ENVIRONMENT = "sk-environment-93d1"
 BASIC = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 ENCODED = "p4ss%2Fw%40rd%21"
-SECRETS = (USER, PASSWORD, ENCODED, BASIC, QUERY, TOKEN, OWN, ENVIRONMENT)
+SECRETS = (USER, PASSWORD, ENCODED, BASIC, QUERY, TOKEN, OTHER, ENVIRONMENT)
 ECHO = " ".join([*SECRETS, f"Bearer {TOKEN}"])
 LEAKS = (
     Reply(status=401, body=ECHO.encode()),
@@ -194,7 +194,7 @@ LEAKS = (
 
 @pytest.fixture
 def _secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(HEADERS_VARIABLE, f"X-Api-Key: Bearer {TOKEN}\n\n  X-Own: {OWN}\n")
+    monkeypatch.setenv(HEADERS_VARIABLE, f"X-Api-Key: Bearer {TOKEN}\n\n  X-Other: {OTHER}\n")
     monkeypatch.setenv("PIPELINE_API_KEY", ENVIRONMENT)
 
 
@@ -215,7 +215,7 @@ def test_headers_and_login_are_sent_and_an_authorization_header_replaces_the_log
         monkeypatch.setenv(HEADERS_VARIABLE, f"authorization: Bearer {TOKEN}")
         answer_of(secret_url(server.url))
     first, second = (received.headers for received in server.requests)
-    assert (first["x-api-key"], first["x-own"]) == (f"Bearer {TOKEN}", OWN)
+    assert (first["x-api-key"], first["x-other"]) == (f"Bearer {TOKEN}", OTHER)
     assert first["authorization"] == f"Basic {BASIC}"
     assert second["authorization"] == f"Bearer {TOKEN}"
 

@@ -13,8 +13,8 @@ from pytest_packbench.model.request import Usage
 from pytest_packbench.model.run import Caps
 from pytest_packbench.model.suite import Prices
 
-counts = st.none() | st.integers(0, 10**9)
-usages = st.lists(st.none() | st.builds(Usage, tokens_input=counts, tokens_output=counts))
+token_counts = st.none() | st.integers(0, 10**9)
+usages = st.lists(st.none() | st.builds(Usage, tokens_input=token_counts, tokens_output=token_counts))
 amounts = st.none() | st.floats(0, 1000, allow_nan=False)
 PRICE = Prices(input_per_million=3.0, output_per_million=15.0)
 
@@ -31,6 +31,10 @@ def test_the_sums_are_those_of_all_calls_and_reports(calls: list[Usage | None], 
     assert (ledger.calls, ledger.tokens) == (len(calls), inputs + outputs)
     assert ledger.uncounted == len(calls) + len(reports) - len(known)
     assert ledger.cost == pytest.approx((inputs * 3 + outputs * 15) / 1_000_000)
+    counts = {"calls": ledger.calls, "tokens": ledger.tokens, "uncounted": ledger.uncounted}
+    assert ledger.as_json() == {**counts, "cost": ledger.cost, "currency": "USD"}
+    ledger.add_cached_call()
+    assert ledger.as_json() == {**counts, "cost": ledger.cost, "currency": "USD", "cached": 1}
 
 
 @given(tokens=st.none() | st.integers(1, 10**9), cost=amounts, parts=st.integers(1, 64))

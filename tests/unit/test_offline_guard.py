@@ -75,11 +75,11 @@ def test_access_by_an_unknown_thread_is_a_violation_of_each_running_case() -> No
         run_in_thread(try_to_connect)
         with offline("two", allow_processes=False) as second:
             run_in_thread(try_to_connect)
-    told = "fixture mode is offline, but one of the running cases tried: connect"
+    message = "fixture mode is offline, but one of the running cases tried: connect"
     assert [len(first), len(second)] == [2, 1]
     assert first[0].startswith("case one: fixture mode is offline, but the target tried: connect")
-    assert first[1].startswith(f"case one: {told}")
-    assert second[0].startswith(f"case two: {told}")
+    assert first[1].startswith(f"case one: {message}")
+    assert second[0].startswith(f"case two: {message}")
 
 
 def test_two_concurrent_cases_with_the_same_name_are_told_apart() -> None:

@@ -22,7 +22,7 @@ from pytest_packbench.engine.scheduler import Throttle
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer
 from pytest_packbench.model.run import Caps
-from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, hang, job, model_request
+from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, hang, job, model_request, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,15 +53,15 @@ def test_each_attempt_is_made_once_per_claim_within_the_limits(tmp_path_factory:
     again = data.draw(st.lists(st.sampled_from(range(count)), max_size=5))
     order = [*data.draw(st.permutations(range(count))), *again]
     unplanned, failing = (data.draw(st.sets(st.integers(0, count - 1))) for _ in range(2))
-    made: list[int] = []
+    started: list[int] = []
     claimed = furthest = 0
     backend = FakeBackend(rounds=data.draw(st.integers(0, 3)))
 
     async def target(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
         nonlocal furthest
         number = request.input["number"]
-        made.append(number)
-        furthest = max(furthest, len(made) - claimed)
+        started.append(number)
+        furthest = max(furthest, len(started) - claimed)
         await context.llm.complete(model_request(text=str(number)))
         if number in failing:
             raise ValueError(number)
@@ -76,7 +76,7 @@ def test_each_attempt_is_made_once_per_claim_within_the_limits(tmp_path_factory:
             claimed += 1
             assert attempt.payload == {"points": number / 100} if attempt.failure is None else number in failing
         progress = runner.progress()
-    assert sorted(made) == sorted(order)
+    assert sorted(started) == sorted(order)
     assert len(runner.settled) == len(order)
     assert backend.most <= most
     assert (progress.done, progress.planned, progress.in_flight, progress.oldest_s) == (count, count, 0, 0)
@@ -122,11 +122,11 @@ def test_attempts_that_end_in_a_burst_are_settled_together(
 
 
 def test_discarded_attempts_make_room_and_are_not_made(tmp_path: Path) -> None:
-    made = []
+    started = []
     go = [threading.Event() for _ in range(4)]
 
     def target(request: VerifyRequest) -> dict[str, Any]:
-        made.append(request.input["number"])
+        started.append(request.input["number"])
         # the next ones are discarded while this one is in flight
         assert go[request.input["number"] // 10].wait(60)
         return ONE_POINT
@@ -139,7 +139,7 @@ def test_discarded_attempts_make_room_and_are_not_made(tmp_path: Path) -> None:
             runner.discard([job.key for job in jobs[10 * ten + 1 : 10 * ten + 10]])
             go[ten].set()
             runner.attempt(jobs[10 * ten])
-    assert made == [0, 10, 20, 30]
+    assert started == [0, 10, 20, 30]
 
 
 def test_no_attempt_starts_once_a_cap_is_reached_and_those_in_flight_end(tmp_path: Path) -> None:
@@ -150,11 +150,11 @@ def test_no_attempt_starts_once_a_cap_is_reached_and_those_in_flight_end(tmp_pat
     with RunnerContext(most=3, ledger=ledger) as runner:
         runner.plan(jobs)
         finished = [runner.wait_for(each, lambda: None) for each in jobs]
-    made = [each.attempt for each in finished if each.attempt is not None]
+    attempts = [each.attempt for each in finished if each.attempt is not None]
     # five tokens per attempt, and those in flight beyond the cap
-    assert 4 <= len(made) <= 4 + 3
-    assert backend.calls == len(made)
-    assert {attempt.failure for attempt in made} == {None}
+    assert 4 <= len(attempts) <= 4 + 3
+    assert backend.calls == len(attempts)
+    assert {attempt.failure for attempt in attempts} == {None}
     assert {each.kind for each in finished if each.attempt is None} == {"max_tokens"}
 
 
@@ -255,6 +255,7 @@ class ExitingPack(EchoPack):
         (cancel_everything, {}, "cancelled", "the attempt was cancelled: by a target"),
         (exit_in_a_task, {}, "target_error", "SystemExit"),
         (stop_the_loop, {}, "", ""),
+        (call_model, {}, "no_backend", "no backend is set"),
         (call_without_await, {"backend": FakeBackend()}, "target_error", "await context.llm.complete"),
         (succeed, {"pack": ExitingPack()}, "scorer_error", "SystemExit"),
         (lambda request: succeed(request), {}, "", ""),  # noqa: PLW0108 - a sync function that returns an awaitable
@@ -346,10 +347,10 @@ def test_a_discarded_attempt_that_ignores_its_cancellation_makes_room(tmp_path: 
 
 def test_a_target_that_blocks_the_loop_is_an_error_and_its_late_answer_does_not_count(tmp_path: Path) -> None:
     go = threading.Event()
-    made = []
+    started = []
 
     async def target(request: VerifyRequest) -> dict[str, Any]:
-        made.append(request.input["number"])
+        started.append(request.input["number"])
         if request.input["number"] == 0:
             go.wait()
         return ONE_POINT
@@ -362,7 +363,7 @@ def test_a_target_that_blocks_the_loop_is_an_error_and_its_late_answer_does_not_
         go.set()
         assert runner.failures(job(context(tmp_path, succeed), "more")) == [""]
     # nobody waits for the other two any more: they do not start when the loop is free again
-    assert made == [0]
+    assert started == [0]
     assert len(runner.settled) == 4
 
 
@@ -433,6 +434,18 @@ def test_no_call_is_made_for_an_attempt_that_is_over(tmp_path: Path, form: str, 
     assert backend.calls == calls
 
 
+def test_the_call_of_an_abandoned_target_is_cancelled(tmp_path: Path) -> None:
+    backend = FakeBackend(hold=asyncio.Event())
+
+    def target(_: VerifyRequest, context: VerifyContext) -> None:
+        context.llm.complete_sync(model_request())
+
+    with RunnerContext(limit_s=0.1) as runner:
+        assert runner.failures(job(context(tmp_path, target, backend=backend))) == ["timeout"]
+        asyncio.run(wait_until(lambda: not backend.busy))
+    assert backend.calls == 1
+
+
 def test_closing_cancels_what_is_in_flight_and_starts_nothing(tmp_path: Path) -> None:
     backend = FakeBackend(hold=asyncio.Event())
     ended, closed = [], []
@@ -463,10 +476,15 @@ def test_closing_cancels_what_is_in_flight_and_starts_nothing(tmp_path: Path) ->
     runner.close()
 
 
-def test_a_runner_that_was_never_used_leaves_no_thread() -> None:
-    before = threading.active_count()
+def test_a_runner_that_was_never_used_runs_its_closers_and_leaves_no_thread() -> None:
+    before, closed = threading.active_count(), []
+
+    async def close() -> None:
+        closed.append(1)
+
     RunnerContext().close()
-    assert threading.active_count() == before
+    RunnerContext().close(close)
+    assert (threading.active_count(), closed) == (before, [1])
 
 
 def call_on_its_own_loop(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
