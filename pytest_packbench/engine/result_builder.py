@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import sys
 import time
 from dataclasses import astuple, dataclass, replace
 from functools import cache
@@ -175,11 +176,17 @@ def versions() -> dict[str, str]:
     """Return the versions of packages that may affect results, by name."""
     packages = {"pytest_packbench": __version__, "python": platform.python_version()}
     for name in ("pytest", "pydantic"):
-        try:
-            packages[name] = version(name)
-        except PackageNotFoundError:
-            packages[name] = UNKNOWN
+        # the metadata of a distribution take longer to read
+        loaded = getattr(sys.modules.get(name), "__version__", None)
+        packages[name] = loaded or _installed_version(name)
     return packages
+
+
+def _installed_version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return UNKNOWN
 
 
 def _rows(case_ref: CaseRef, attempt: Attempt) -> list[Comparison]:

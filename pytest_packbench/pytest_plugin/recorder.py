@@ -214,14 +214,15 @@ class Recorder:
         return result
 
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
-        from pytest_packbench.analysis.conclusion import conclude
-
         settings = self.contexts.settings
         run.case_count, run.due_count = case_counts(run.suite, settings.shard)
         if not run.selected and not self._is_empty_shard(run, session):
             self._note_empty(run)
             return
         self._add_missing_results(run, interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
+        _release_cases(run.suite, session)
+        from pytest_packbench.analysis.conclusion import conclude
+
         run.selected |= {nodeid: partial(_unexpected_lookup, nodeid) for nodeid in run.results.carry_over()}
         run.ordered = run.results.ordered()
         writer = run.results.writer
@@ -371,6 +372,14 @@ class Recorder:
         if context is not None and context.guards:
             values["guards"] = [guard_name(guard) for guard in context.guards]
         return values
+
+
+def _release_cases(suite: Suite, session: pytest.Session) -> None:
+    """Free the cases of a suite: reports need their results only, and memory peaks while they are written."""
+    for item in session.items:
+        run = run_of(item)
+        if run is not None and run.suite is suite:
+            run.loaded = None
 
 
 def _unexpected_lookup(nodeid: str) -> CaseRef:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
@@ -216,16 +217,16 @@ def _lock(descriptor: int) -> None:
         BlockingIOError: another process has locked it; some file systems raise `PermissionError` instead.
         OSError: it can't be locked.
     """
-    try:
-        import fcntl
-    except ImportError:
-        # Windows; elsewhere, importing this library would take longer than reading twenty cases
+    if sys.platform == "win32":
         from filelock import lock_descriptor
 
         if not lock_descriptor(descriptor, blocking=False):
-            raise BlockingIOError(descriptor) from None
+            raise BlockingIOError(descriptor)
     else:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # importing that library would take as long as reading twenty cases
+        from fcntl import LOCK_EX, LOCK_NB, flock
+
+        flock(descriptor, LOCK_EX | LOCK_NB)
 
 
 def is_locked(path: Path) -> bool:
