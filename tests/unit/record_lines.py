@@ -30,7 +30,8 @@ def line(**changes: Any) -> bytes:
 
 def lines_of(rows: Iterable[dict[str, Any]]) -> bytes:
     """Return the lines of the records that `data/reports.yaml` describes."""
-    content, number = [], 0
+    content: list[bytes] = []
+    number = 0
     for row in rows:
         changes = dict(row)
         number, count = changes.pop("from", number), changes.pop("n", 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +17,6 @@ from tests.unit.run_builders import (
     TERMS,
     any_case_result,
     case_result,
-    case_results,
     document,
     gate,
     run,
@@ -45,33 +44,6 @@ def test_a_row_has_all_of_a_result_but_its_record_and_payload() -> None:
     assert json.loads(row_line(result)) == {
         name: value for name, value in plain.items() if name not in {"suite", "record", "payload"}
     }
-
-
-ERROR, IDLE = case_result("x", "error"), case_result("x", "not_run")
-GATES_DECIDE = {"settings": {"gate": "suite"}}
-STOPPED = {"partial": "stopped early"}
-
-
-@pytest.mark.parametrize(
-    ("results", "changes", "status"),
-    [
-        (case_results(1), {}, "passed"),
-        (case_results(1, 1), {}, "failed"),
-        (case_results(1, 1), GATES_DECIDE, "passed"),
-        ([*case_results(1), ERROR], GATES_DECIDE, "failed"),
-        ([*case_results(1), case_result("x", "vacuous")], GATES_DECIDE, "failed"),
-        ([*case_results(1), case_result("x", "known_hole")], {}, "passed"),
-        ([*case_results(1), case_result("x", "not_run", kind="skip")], {}, "passed"),
-        ([*case_results(1), IDLE], STOPPED, "partial"),
-        ([*case_results(1), IDLE], {}, "failed"),
-        ([*case_results(1, 1), IDLE], STOPPED, "failed"),
-        (case_results(1), {"partial": "1 of 9 cases selected"}, "partial"),
-        ([], {}, "failed"),
-    ],
-)
-def test_the_status_is_that_of_the_exit_code(results: list[CaseResult], changes: dict[str, Any], status: str) -> None:
-    found = document(run(**changes), results, COMPLETE)
-    assert (found["status"], found["complete"]) == (status, "partial" not in changes)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
