@@ -121,9 +121,9 @@ def test_the_first_lines_decide_and_say_what_the_run_can_show(expected: Expected
         rules = [COMPLETE if rule == "complete" else gate(**rule) for rule in vector.get("gates", ())]
         results, changes = results_of(vector["results"]), vector.get("run", {})
         pages[name] = summary(results, *rules, **changes)
-        found = document(run(**changes), results, *rules)
-        assert found["complete"] is ("partial" not in changes)
-        texts.append(f"{name}: {found['status']}\n{pages[name].partition('Run 01J')[0]}")
+        content = document(run(**changes), results, *rules)
+        assert content["complete"] is ("partial" not in changes)
+        texts.append(f"{name}: {content['status']}\n{pages[name].partition('Run 01J')[0]}")
     expected.check("".join(texts), "md")
     assert ", live mode, backend openai / m-1; " in pages["live"]
     assert "backend" not in pages["live, model not named"]

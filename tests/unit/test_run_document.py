@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 def test_the_document_of_a_run_with_one_of_each(expected: ExpectedTexts) -> None:
     gates = COMPLETE, gate("pass_rate", min=0.5, by="case_type")
-    found = document(run(), ONE_OF_EACH, *gates)
-    assert found == document(run(), ONE_OF_EACH[::-1], *gates)
-    assert Run(**{**found["run"], "findings": tuple(found["run"]["findings"])}) == run()
-    assert [row["case_id"] for row in found["cases"]] == [result.case_id for result in ONE_OF_EACH]
-    shortened = json.dumps({**found, "cases": found["cases"][1:2]})
+    content = document(run(), ONE_OF_EACH, *gates)
+    assert content == document(run(), ONE_OF_EACH[::-1], *gates)
+    assert Run(**{**content["run"], "findings": tuple(content["run"]["findings"])}) == run()
+    assert [row["case_id"] for row in content["cases"]] == [result.case_id for result in ONE_OF_EACH]
+    shortened = json.dumps({**content, "cases": content["cases"][1:2]})
     rounded = json.loads(shortened, parse_float=lambda number: round(float(number), 9))
     expected.check(json.dumps(rounded, indent=1, ensure_ascii=False) + "\n", "json")
 
@@ -49,16 +49,16 @@ def test_a_row_has_all_of_a_result_but_its_record_and_payload() -> None:
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
 def test_a_number_that_is_not_finite_is_null(number: float) -> None:
     result = case_result("a", score=number, terms=({**TERMS[0], "value": number},), answer="NaN")
-    found = document(run(settings={"x": [number]}), [result], gate("mean_score", min=0.5))
-    json.dumps(found, allow_nan=False)
-    (row,) = found["cases"]
+    content = document(run(settings={"x": [number]}), [result], gate("mean_score", min=0.5))
+    json.dumps(content, allow_nan=False)
+    (row,) = content["cases"]
     assert (row["score"], row["terms"][0]["value"], row["answer"]) == (None, None, "NaN")
-    assert (found["overall"]["mean_score"], found["gates"][0]["observed"]) == (None, None)
-    assert found["run"]["settings"] == {"x": [None]}
+    assert (content["overall"]["mean_score"], content["gates"][0]["observed"]) == (None, None)
+    assert content["run"]["settings"] == {"x": [None]}
 
 
 @settings(max_examples=30)
 @given(st.lists(any_case_result(), max_size=8))
 def test_the_document_is_plain_json(results: list[CaseResult]) -> None:
-    found = document(run(), results, COMPLETE, gate("pass_rate", min=0.5, by="case_type"))
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    content = document(run(), results, COMPLETE, gate("pass_rate", min=0.5, by="case_type"))
+    assert json.loads(json.dumps(content, allow_nan=False)) == content
