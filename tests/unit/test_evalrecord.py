@@ -219,7 +219,12 @@ BAD_VALUES: dict[str, list[Any]] = {
     "tokens_input": [U64_MAX + 1],
     "tokens_output": [-1],
     "hook_decisions": [[], ("h",)],
-    "packbench": [[], {1: 2}, *({"a": value} for value in ([0, {"b": math.inf}], "\udfff", (), 10**5000))],
+    "packbench": [
+        [],
+        {1: 2},
+        {"a": None, "b": math.inf},
+        *({"a": value} for value in ([0, {"b": math.inf}], "\udfff", (), 10**5000)),
+    ],
 }
 BAD_HOOKS: list[tuple[Any, ...]] = [("h", "d", -1), ("h", "d", U32_MAX + 1), ("h", "d", True), (1, "d"), ("h", None)]
 
