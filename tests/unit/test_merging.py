@@ -49,7 +49,7 @@ def files_below(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.name != ".gitignore")
 
 
-@settings(max_examples=10)
+@settings(max_examples=8)
 @given(results=any_results(trials=True), count=st.integers(1, 4), chance=st.randoms(use_true_random=False))
 def test_a_run_cut_at_random_is_merged_to_the_whole_in_any_order(
     tmp_path_factory: pytest.TempPathFactory, results: list[CaseResult], count: int, chance: random.Random
