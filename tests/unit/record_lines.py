@@ -8,25 +8,14 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.analysis.tally import Tally
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.runs.lines import RecordSource, read_records
+from tests.unit.run_builders import data
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-RUN = "01HF8K0M5ZQEJ8C7XV6NQAYWZP"
-FIELDS: dict[str, Any] = {
-    "test_suite": "agentdojo",
-    "test_id": "agentdojo:1",
-    "attack_category": "x",
-    "agent_decision": "refuse",
-    "expected": "refuse",
-    "passed": True,
-    "wall_clock_ms": 1,
-    "llm_backend": "anthropic",
-    "llm_model": "m-1",
-    "run_id": RUN,
-    "timestamp": "t",
-}
+FIELDS: dict[str, Any] = data("usual.yaml")["record"]
+RUN = FIELDS["run_id"]
 
 
 def record(**changes: Any) -> EvalRecord:
@@ -39,28 +28,22 @@ def line(**changes: Any) -> bytes:
     return record(**changes).to_json_line().encode() + b"\n"
 
 
-def lines(passed: int, failed: int = 0, **changes: Any) -> bytes:
-    """Return this many lines of passed and failed cases, with distinct ids."""
-    suite = changes.get("test_suite", "agentdojo")
-    verdicts = [True] * passed + [False] * failed
-    return b"".join(
-        line(**{"test_id": f"{suite}:{number}", "passed": verdict, **changes})
-        for number, verdict in enumerate(verdicts)
-    )
+def lines_of(rows: Iterable[dict[str, Any]]) -> bytes:
+    """Return the lines of the records that `data/reports.yaml` describes."""
+    content: list[bytes] = []
+    number = 0
+    for row in rows:
+        changes = dict(row)
+        number, count = changes.pop("from", number), changes.pop("n", 1)
+        name = changes.get("test_suite", "agentdojo")
+        content += [line(**{"test_id": f"{name}:{n}", **changes}) for n in range(number, number + count)]
+        number += count
+    return b"".join(content)
 
 
 def error(verdict: str = "error", **changes: Any) -> dict[str, Any]:
     """Return a line of errors.jsonl."""
-    return {
-        "run_id": RUN,
-        "test_id": "agentdojo:e1",
-        "verdict": verdict,
-        "kind": "timeout",
-        "message": "took too long",
-        "file": "cases/e1.json",
-        "timestamp": "t",
-        **changes,
-    }
+    return {**data("usual.yaml")["error"], "verdict": verdict, **changes}
 
 
 def file_of(folder: Path, content: bytes, name: str = "in.jsonl") -> str:

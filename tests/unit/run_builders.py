@@ -33,6 +33,14 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.trials import Rule
 
 
+def data(name: str) -> Any:
+    """Read a file of `data/`."""
+    return yaml.safe_load(Path(__file__).with_name("data").joinpath(name).read_text("utf-8"))
+
+
+USUAL = data("usual.yaml")
+
+
 def gate(metric: Any = None, least: float | None = None, most: float | None = None, **other: Any) -> Gate:
     fields = {"metric": metric, "min": least, "max": most, **other}
     return Gate(**{name: value for name, value in fields.items() if value is not None})
@@ -43,27 +51,16 @@ COMPLETE = gate("completeness", min=1.0)
 
 def case_result(case_id: str = "one", verdict: str = "passed", **changes: Any) -> CaseResult:
     """Return a result; a judged one has a score, a threshold of 0.8 and a model's answer."""
-    judged: dict[str, Any] = {}
-    if verdict in {"passed", "failed"}:
-        judged = {
-            "score": 1.0 if verdict == "passed" else 0.25,
-            "threshold": 0.8,
-            "expects_refusal": False,
-            "refused": False,
-            "llm_backend": "anthropic",
-            "llm_model": "m-1",
-        }
-    common: dict[str, Any] = {
-        "suite": "toy",
+    names = {
         "test_id": f"toy:plain:{case_id}",
         "case_id": case_id,
         "nodeid": f"cases/{case_id}.json::{case_id}",
         "file": f"cases/{case_id}.json",
         "verdict": verdict,
-        "case_type": "plain",
-        "difficulty": "easy",
     }
-    return CaseResult(**{**common, **judged, **changes})
+    score = 1.0 if verdict == "passed" else 0.25
+    judged = {"score": score, **USUAL["judged"]} if verdict in {"passed", "failed"} else {}
+    return CaseResult(**{**USUAL["result"], **names, **judged, **changes})
 
 
 def case_results(passed: int, failed: int = 0, **changes: Any) -> list[CaseResult]:
@@ -73,22 +70,7 @@ def case_results(passed: int, failed: int = 0, **changes: Any) -> list[CaseResul
 
 
 def run(**changes: Any) -> Run:
-    common: dict[str, Any] = {
-        "run_id": "01J0000000000000000000RUN1",
-        "suite": "toy",
-        "description": "a toy",
-        "pack": "toy",
-        "pack_version": "1",
-        "suite_sha256": "ab" * 32,
-        "bundled": False,
-        "mode": "fixture",
-        "target": "reference",
-        "started_at": "2026-01-02T03:04:05.000Z",
-        "finished_at": "2026-01-02T03:04:06.000Z",
-        "versions": {"python": "3.11.0"},
-        "settings": {"gate": "case"},
-    }
-    return Run(**{**common, **changes})
+    return Run(**{**USUAL["run"], **changes})
 
 
 def statistics(
@@ -141,16 +123,11 @@ def lines(results: Sequence[CaseResult], *rules: Gate, **changes: Any) -> list[s
     return summary_lines(conclusion_of(run(**changes), results, *rules))
 
 
-def data(name: str) -> Any:
-    """Read a file of `data/`."""
-    return yaml.safe_load(Path(__file__).with_name("data").joinpath(name).read_text("utf-8"))
-
-
 def results_of(rows: Iterable[dict[str, Any]]) -> list[CaseResult]:
     """Return the results that `data/gates.yaml` describes."""
     results: list[CaseResult] = []
     for row in rows:
-        changes = {"case_sha256": "x", **row}
+        changes = {"case_sha256": "ab" * 32, **row}
         first, count = changes.pop("id", f"c{len(results)}"), changes.pop("n", 1)
         if "verdict" not in row and isinstance(row.get("score"), float):
             changes["verdict"] = "passed" if row["score"] >= 0.8 else "failed"
@@ -164,37 +141,35 @@ ONE_OF_EACH = results_of(data("results.yaml"))
 TERMS = ONE_OF_EACH[1].terms
 
 
-LABELS = st.sampled_from(
-    [
-        {"case_type": case_type, "difficulty": difficulty, "facets": facets, "tags": tags, "stale": stale}
-        for case_type, difficulty, facets, tags, stale in product(
-            ("", "plain", "odd"),
-            ("", "easy", "expert"),
-            ({}, {"colour": "x"}, {"colour": "y", "size": "x"}),
-            ((), ("t",), ("u", "t", "t")),
-            (False, True),
-        )
-    ]
+def any_of(**values: Iterable[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Draw one value for each name at once, which is faster than one after the other."""
+    return st.sampled_from([dict(zip(values, each, strict=True)) for each in product(*values.values())])
+
+
+LABELS = any_of(
+    case_type=("", "plain", "odd"),
+    difficulty=("", "easy", "expert"),
+    facets=({}, {"colour": "x"}, {"colour": "y", "size": "x"}),
+    tags=((), ("t",), ("u", "t", "t")),
+    stale=(False, True),
 )
-ANSWERS = st.sampled_from(
-    [
-        {"match_depth": depth, "expects_refusal": expects, "refused": refused, "llm_backend": backend}
-        for depth, expects, refused, backend in product(
-            (None, 0, 4, 10), (False, True), (False, True), ("stub", "anthropic", "unknown")
-        )
-    ]
+ANSWERS = any_of(
+    match_depth=(None, 0, 4, 10),
+    expects_refusal=(False, True),
+    refused=(False, True),
+    llm_backend=("stub", "anthropic", "unknown"),
 )
-VERDICTS = st.sampled_from(
-    list(product(("passed", "failed", "error", "vacuous", "known_hole", "not_run"), ("", "", "", "skip", "xfail")))
+VERDICTS = any_of(
+    verdict=("passed", "failed", "error", "vacuous", "known_hole", "not_run"), kind=("", "", "", "skip", "xfail")
 )
 
 
 @st.composite
 def any_case_result(draw: st.DrawFn) -> CaseResult:
     """A result of any verdict, quarantined or not, with few values to group by; few draws keep it fast."""
-    verdict, kind = draw(VERDICTS)
-    judged = {"score": draw(st.floats(0, 1)), **draw(ANSWERS)} if verdict in {"passed", "failed"} else {}
-    return case_result(draw(st.sampled_from("abc")), verdict, kind=kind, **draw(LABELS), **judged)
+    verdict = draw(VERDICTS)
+    judged = {"score": draw(st.floats(0, 1)), **draw(ANSWERS)} if verdict["verdict"] in {"passed", "failed"} else {}
+    return case_result(draw(st.sampled_from("abc")), **verdict, **draw(LABELS), **judged)
 
 
 @st.composite

@@ -17,6 +17,7 @@ from pytest_packbench.runs.folder import SUMMARY
 from pytest_packbench.runs.lines import open_jsonl
 from pytest_packbench.runs.writer import RunWriter, sort_results
 from pytest_packbench.testing import write_suite
+from tests.unit.record_lines import record
 from tests.unit.run_builders import conclusion_of, document, run
 
 if TYPE_CHECKING:
@@ -48,31 +49,21 @@ def recorded_result(result: CaseResult, run_id: str) -> CaseResult:
     """Return a result with the record and the payload that a session would have stored."""
     if not result.counted:
         return result
-    record = {
-        "schema_version": 1,
-        "test_suite": result.suite,
-        "test_id": result.test_id,
-        "attack_category": result.case_type,
-        "agent_decision": "comply_safe",
-        "expected": "comply_safe",
-        "passed": result.verdict == "passed",
-        "hook_decisions": [],
-        "wall_clock_ms": result.duration_ms,
-        "llm_backend": result.llm_backend,
-        "llm_model": "m-1",
-        "run_id": run_id,
-        "timestamp": result.timestamp,
-        "packbench": {
-            "version": 1,
-            "score": result.score,
-            "threshold": result.threshold,
-            "verdict": result.verdict,
-            "terms": [],
-            "case_id": result.case_id,
-            "trial": result.trial,
-        },
-    }
-    return replace(result, record=record, payload={"said": f"{result.case_id} \ud800 ü"})
+    names = ("score", "threshold", "verdict", "case_id", "trial")
+    recorded = record(
+        test_suite=result.suite,
+        test_id=result.test_id,
+        attack_category=result.case_type,
+        agent_decision="comply_safe",
+        expected="comply_safe",
+        passed=result.verdict == "passed",
+        wall_clock_ms=result.duration_ms,
+        llm_backend=result.llm_backend,
+        run_id=run_id,
+        timestamp=result.timestamp,
+        packbench={"version": 1, "terms": [], **{name: getattr(result, name) for name in names}},
+    )
+    return replace(result, record=recorded.as_json(), payload={"said": f"{result.case_id} \ud800 ü"})
 
 
 def write(output: Path, of: Run, results: Sequence[CaseResult], root: Path) -> Path:

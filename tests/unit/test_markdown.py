@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.reports.tables import escape_markdown
 from pytest_packbench.reports.terminal import one_line
-from tests.unit.run_builders import COMPLETE, ONE_OF_EACH, case_result, case_results, data, gate, results_of, summary
+from tests.unit.run_builders import (
+    COMPLETE,
+    ONE_OF_EACH,
+    case_result,
+    case_results,
+    data,
+    document,
+    gate,
+    results_of,
+    run,
+    summary,
+)
 
 if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
@@ -105,11 +116,15 @@ def test_the_page_of_a_run_with_one_of_each(expected: ExpectedTexts) -> None:
 
 
 def test_the_first_lines_decide_and_say_what_the_run_can_show(expected: ExpectedTexts) -> None:
-    pages = {}
+    pages, texts = {}, []
     for name, vector in data("summaries.yaml").items():
         rules = [COMPLETE if rule == "complete" else gate(**rule) for rule in vector.get("gates", ())]
-        pages[name] = summary(results_of(vector["results"]), *rules, **vector.get("run", {}))
-    expected.check("".join(f"{name}\n{page.partition('Run 01J')[0]}" for name, page in pages.items()), "md")
+        results, changes = results_of(vector["results"]), vector.get("run", {})
+        pages[name] = summary(results, *rules, **changes)
+        content = document(run(**changes), results, *rules)
+        assert content["complete"] is ("partial" not in changes)
+        texts.append(f"{name}: {content['status']}\n{pages[name].partition('Run 01J')[0]}")
+    expected.check("".join(texts), "md")
     assert ", live mode, backend openai / m-1; " in pages["live"]
     assert "backend" not in pages["live, model not named"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import resource
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +18,7 @@ from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.runs.merge import MergeError, merged_run, shards_of
 from pytest_packbench.runs.stored import load_run
 from pytest_packbench.testing import case
-from tests.unit.run_builders import any_results, case_result, data, run
+from tests.unit.run_builders import any_results, case_result, data, results_of, run
 from tests.unit.stored_runs import GATES, content, merge, read_jsonl, run_of, suite, write, write_jsonl
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.result import CaseResult
-    from pytest_packbench.runs.stored import StoredRun
     from tests.conftest import ExpectedTexts
 
 
@@ -44,21 +45,11 @@ def write_shards(output: Path, root: Path, *shards: list[CaseResult]) -> list[Pa
     ]
 
 
-def results_of(*case_ids: str, verdict: str = "passed", **changes: Any) -> list[CaseResult]:
-    return [case_result(case_id, verdict, **changes) for case_id in case_ids]
-
-
 def files_below(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.name != ".gitignore")
 
 
-def merged_of(folder: Path, root: Path, runs: list[Path], *options: str) -> tuple[int, StoredRun, str]:
-    code, merged, output = merge(folder / "out", root, runs, *options)
-    assert merged is not None, output
-    return code, load_run(merged), output
-
-
-@settings(max_examples=10)
+@settings(max_examples=8)
 @given(results=any_results(trials=True), count=st.integers(1, 4), chance=st.randoms(use_true_random=False))
 def test_a_run_cut_at_random_is_merged_to_the_whole_in_any_order(
     tmp_path_factory: pytest.TempPathFactory, results: list[CaseResult], count: int, chance: random.Random
@@ -85,98 +76,40 @@ def test_a_run_cut_at_random_is_merged_to_the_whole_in_any_order(
     assert (other_code, content(other)) == (code, content(merged))
 
 
-def test_shards_that_are_missing_on_purpose_fail_completeness(tmp_path: Path) -> None:
-    root = suite(tmp_path, "abc")
-    first, _ = write_shards(tmp_path / "out", root, results_of("a"), results_of("b", "c"))
-    code, merged, output = merged_of(tmp_path, root, [first], "--allow-missing")
-    assert (code, (tmp_path / "out" / "toy" / "latest").exists()) == (1, False)
-    assert "completeness 1 / 3 = 33.3 % < min 100.0 %" in output
-    assert merged.run.partial == (
-        "1 of 2 shards not merged (2/2); 2 of 3 cases did not run; 2 of 3 cases are in none of the runs: b, c"
-    )
-    assert [(result.case_id, result.verdict, result.kind) for result in merged.results if result.case_id != "a"] == [
-        ("b", "not_run", "shard_missing"),
-        ("c", "not_run", "shard_missing"),
-    ]
-
-
-def test_trials_of_a_case_that_did_not_run_are_one_case(tmp_path: Path) -> None:
-    root = suite(tmp_path, "abcd")
-    ran = [result for trial in range(3) for result in results_of("a", "b", trial=trial)]
-    stopped = [result for trial in range(3) for result in results_of("c", "d", verdict="not_run", trial=trial)]
-    code, merged, _ = merged_of(tmp_path, root, write_shards(tmp_path / "out", root, ran, stopped))
-    assert (code, merged.run.partial) == (1, "2 of 4 cases did not run")
-
-
-@pytest.mark.parametrize(("trials", "listed"), [(1, ["a", "b"]), (2, ["b", "a"])])
-def test_cases_are_listed_in_order_of_their_ids_and_with_trials_of_their_tests(
-    tmp_path: Path, trials: int, listed: list[str]
-) -> None:
-    root = suite(tmp_path, "ab")
-    results = [
-        case_result(name, "failed", test_id=test_id, trial=trial)
-        for name, test_id in (("a", "toy:z:a"), ("b", "toy:plain:b"))
-        for trial in range(trials)
-    ]
-    run_ = write(tmp_path / "out", run_of(root, settings={"gate": "case", "trials": trials}), results, root)
-    _, _, output = merged_of(tmp_path, root, [run_])
-    lines = output.partition("\nfailed:\n")[2].splitlines()
-    assert [line.split()[0] for line in lines[:2]] == listed
-
-
-def test_a_case_in_no_shard_did_not_run_and_an_empty_shard_misses_nothing(tmp_path: Path) -> None:
-    root = suite(tmp_path, "a")
-    code, merged, _ = merged_of(tmp_path, root, write_shards(tmp_path / "out", root, [], results_of("a"), []))
-    assert code == 0
-    assert (tmp_path / "out" / "toy" / "latest").read_text("utf-8") == f"{merged.run.run_id}\n"
-    (root / "toy" / "cases" / "b.json").write_text("{}", encoding="utf-8")
-    many = root / "toy" / "cases" / "many.jsonl"
-    write_jsonl(many, [case("c", pack_id="generic", case_type="odd", difficulty="hard")])
-    shards = write_shards(tmp_path / "out", root, results_of("a"), results_of("d"))
-    code, merged, output = merged_of(tmp_path, root, shards)
-    assert code == 1
-    assert "completeness 2 / 4" in output
-    b, c = [result for result in merged.results if result.verdict == "not_run"]
-    assert (b.case_id, b.kind, c.case_id, c.kind) == ("b", "in_no_shard", "c", "in_no_shard")
-    assert (c.case_type, c.difficulty) == ("odd", "hard")
-    assert c.file.endswith("cases/many.jsonl:1")
-    assert c.nodeid.endswith("cases/many.jsonl::c")
-    errors = read_jsonl(tmp_path / "out" / "toy" / merged.run.run_id / "errors.jsonl")
-    assert [(line["test_id"].rpartition(":")[2], line["run_id"]) for line in errors] == [
-        ("b", merged.run.run_id),
-        ("c", merged.run.run_id),
-    ]
-
-
-def test_a_shard_without_cases_need_not_know_the_model(tmp_path: Path) -> None:
-    root = suite(tmp_path, "a")
-    live: dict[str, Any] = {"mode": "live", "backend": "openai", "model": "m-1", "target": "mine:act"}
-    full = run_of(root, **live, run_id="Z", settings={"shard": "2/2", "temperature": 0.5})
-    bare = run_of(root, mode="live", target="unknown", run_id="A", settings={"shard": "1/2"})
-    folders = [write(tmp_path / "out", bare, [], root), write(tmp_path / "out", full, results_of("a"), root)]
-    code, merged, _ = merged_of(tmp_path, root, folders)
-    assert code == 0
-    assert {name: getattr(merged.run, name) for name in live} == live
-    assert merged.run.settings == {"temperature": 0.5, "merged_from": ["A", "Z"]}
-
-
-def test_an_attempt_that_ran_replaces_one_that_did_not(tmp_path: Path) -> None:
-    root = suite(tmp_path, "abc")
-    idle = results_of("c", verdict="not_run")
-    first = [*results_of("a"), *results_of("b", verdict="not_run"), *idle]
-    runs = [
-        write(tmp_path / "out", run_of(root, run_id="A"), first, root),
-        write(tmp_path / "out", run_of(root, run_id="B"), [*results_of("b"), *idle], root),
-    ]
-    code, merged, _ = merged_of(tmp_path, root, runs)
-    assert (code, [result.verdict for result in merged.results]) == (1, ["passed", "passed", "not_run"])
-
-
-def test_cases_that_no_run_contains_make_a_merge_partial(tmp_path: Path) -> None:
-    root = suite(tmp_path, "abcdefgh")
-    code, _, output = merged_of(tmp_path, root, [write(tmp_path / "out", run_of(root), results_of("a"), root)])
-    assert code == 1
-    assert "7 of 8 cases are in none of the runs: b, c, d, e, f ..." in output
+def test_merges_count_what_is_missing_and_apply_the_gates(tmp_path: Path, expected: ExpectedTexts) -> None:
+    texts = []
+    for name, scenario in MERGES["merges"].items():
+        folder = tmp_path / name.replace(" ", "_")
+        root = suite(folder, scenario["suite"], gates=scenario.get("gates", GATES))
+        if "many" in scenario:
+            write_jsonl(root / "toy" / "cases" / "many.jsonl", [case(**scenario["many"], pack_id="generic")])
+        options = scenario.get("options", [])
+        if "baseline" in scenario:
+            baseline = write(folder / "out", run_of(root, run_id="01BASE"), results_of(scenario["baseline"]), root)
+            options = ["--baseline", str(baseline)]
+        runs = [
+            write(
+                folder / "out",
+                run_of(root, **{"run_id": f"01RUN{number}", **each.get("run", {})}),
+                results_of(each["results"]),
+                root,
+            )
+            for number, each in enumerate(scenario["runs"])
+        ]
+        code, merged, output = merge(folder / "out", root, runs, *options)
+        assert merged is not None, output
+        stored, latest = load_run(merged), merged.parent / "latest"
+        run_ = {key: getattr(stored.run, key) for key in ("mode", "target", "backend", "model", "settings", "partial")}
+        results = [
+            f"  {each.test_id} {each.trial} {each.verdict} {each.kind} {each.case_type} {each.difficulty} {each.nodeid}"
+            for each in stored.results
+        ]
+        errors = merged / "errors.jsonl"
+        assert {line["run_id"] for line in read_jsonl(errors)} == {merged.name} if errors.exists() else True
+        assert latest.exists() is not bool(stored.run.partial)
+        lines = [f"==== {name}: {code}", json.dumps(run_), *results, output.replace(str(folder), "TMP")]
+        texts.append("\n".join(lines).replace(merged.name, "MERGED").replace(os.path.relpath(folder), "TMP"))
+    expected.check("\n".join(texts))
 
 
 @pytest.mark.parametrize("vector", MERGES["joined"].values(), ids=MERGES["joined"])
@@ -212,7 +145,7 @@ def test_a_merge_that_is_refused_is_one_line_and_leaves_nothing(tmp_path: Path, 
         assert files_below(out) == before
         messages.append(f"{name}: {output.replace(str(tmp_path), 'TMP')}")
 
-    whole = write(out, run_of(root), results_of("a", "b"), root)
+    whole = write(out, run_of(root), results_of([{"id": "a"}, {"id": "b"}]), root)
     for name, (file, old, new) in data("damaged_runs.yaml")["merged"].items():
         text = (whole / file).read_text("utf-8")
         assert old in text
@@ -223,9 +156,14 @@ def test_a_merge_that_is_refused_is_one_line_and_leaves_nothing(tmp_path: Path, 
     killed.mkdir()
     (killed / "journal.jsonl").touch()
     refuse("a run that did not end", [killed])
-    cut = write_shards(out, root, results_of("a"), [], results_of("b"), [])
+    cut = write_shards(out, root, results_of([{"id": "a"}]), [], results_of([{"id": "b"}]), [])
     refuse("missing shards", [cut[0], cut[2]])
-    refuse("a case in two shards", write_shards(out, root, results_of("a"), results_of("a", "b", verdict="not_run")))
+    refuse(
+        "a case in two shards",
+        write_shards(
+            out, root, results_of([{"id": "a"}]), results_of([{"id": name, "verdict": "not_run"} for name in "ab"])
+        ),
+    )
     (tmp_path / "file").touch()
     for name, folder in (("a file for reports", "file"), ("a folder in a file", "file/deep/er")):
         refuse(name, [whole], "--output", str(tmp_path / folder))
@@ -246,7 +184,7 @@ def full_disk(size: int) -> Iterator[None]:
 @pytest.mark.parametrize("most", [min, max], ids=["smallest file", "largest file"])
 def test_a_merge_on_a_full_disk_leaves_nothing(tmp_path: Path, most: Callable[[Iterable[int]], int]) -> None:
     root = suite(tmp_path, "a")
-    folder = write(tmp_path / "out", run_of(root), results_of("a"), root)
+    folder = write(tmp_path / "out", run_of(root), results_of([{"id": "a"}]), root)
     _, merged, output = merge(tmp_path / "elsewhere", root, [folder])
     assert merged is not None, output
     before = files_below(tmp_path / "out")
@@ -255,22 +193,6 @@ def test_a_merge_on_a_full_disk_leaves_nothing(tmp_path: Path, most: Callable[[I
     assert (code, output.count("\n")) == (2, 1)
     assert output.startswith(f"packbench: the merged run can't be written to {tmp_path / 'out' / 'toy'}")
     assert files_below(tmp_path / "out") == before
-
-
-def test_gates_of_a_merge_may_compare_with_a_baseline(tmp_path: Path) -> None:
-    ratio = {"metric": "over_refusal_rate", "max_ratio_to_baseline": 0.5}
-    root = suite(tmp_path, "ab", gates=[*GATES, ratio])
-    out, same = tmp_path / "out", {"case_sha256": "ab" * 32}
-    before = write(out, run_of(root, run_id="A"), results_of("a", "b", refused=True, **same), root)
-    second = results_of("b", refused=True, **same)
-    folders = write_shards(out, root, results_of("a", **same), second)
-    code, _, output = merge(out, root, folders)
-    assert (code, "no baseline" in output) == (1, True)
-    code, _, output = merge(out, root, folders, "--baseline", str(before))
-    assert (code, "0.50 x the baseline's" in output, "in both runs" in output) == (0, True, False)
-    changed = write_shards(out, root, results_of("a", case_sha256="cd" * 32), second)
-    # a case that has changed since is not compared
-    assert "over the 1 case in both runs" in merge(out, root, changed, "--baseline", str(before))[2]
 
 
 def test_more_cases_than_a_page_shows_are_all_merged(tmp_path: Path) -> None:

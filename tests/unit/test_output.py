@@ -216,7 +216,7 @@ def test_surrogates_are_replaced_and_a_flood_is_cut() -> None:
     output = CapturedOutput()
     output.add("err", "model says \ud83d")
     output.add("log", "logs \udfff")
-    for _ in range(3):
+    for _ in range(4):
         output.add("out", "x" * 400_000)
     assert output.sections() == [("stdout", "x" * 1_000_000), ("stderr", "model says ?"), ("log", "logs ?")]
 

@@ -17,12 +17,15 @@ from hypothesis import strategies as st
 from pytest_packbench.analysis.overview import overview
 from pytest_packbench.cli import main
 from pytest_packbench.reports.overview_markdown import overview_markdown
-from tests.unit.record_lines import RUN, error, file_of, folder_of, line, lines, record, tally_of
+from tests.unit.record_lines import RUN, error, file_of, folder_of, line, lines_of, record, tally_of
+from tests.unit.run_builders import data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.conftest import ExpectedTexts
+
+    Command = Callable[..., "Report"]
 
 TITLE = "# packbench report: "
 
@@ -43,7 +46,7 @@ class Report(NamedTuple):
 
 
 @pytest.fixture
-def report(capsysbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Report]:
+def report(capsysbinary: pytest.CaptureFixture[bytes]) -> Command:
     def call(*arguments: str) -> Report:
         code = main(["report", *arguments])
         out, err = capsysbinary.readouterr()
@@ -52,53 +55,11 @@ def report(capsysbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Report]:
     return call
 
 
-HOOKS = (
-    b'"hook_decisions":[{"hook":"h","decision":"Allow"},{"hook":"h","decision":"Deny","rule":10},'
-    b'{"hook":"h","decision":"Ask","rule":9}]'
-)
-ATTACKS = [("comply_safe", True), ("comply_safe", True), ("comply_unsafe", False), ("refuse", True)]
-MANY_RECORDS = b"".join(
-    [
-        lines(38, 4, llm_model="m-a", run_id="r2"),
-        lines(12, run_id="r2"),
-        lines(0, 3, run_id="r2", llm_model="m-b", test_suite="harmbench"),
-        *(
-            line(
-                test_id=f"u{number}",
-                run_id="r1",
-                agent_decision=decision,
-                passed=passed,
-                tokens_input=5,
-                tokens_output=number or None,
-                wall_clock_ms=1500 + 1000 * number,
-                packbench={
-                    "utility": number < 2,
-                    "score": number / 4,
-                    "threshold": 0.8,
-                    "cost_usd": 0.1,
-                    "mode": "live",
-                },
-            ).replace(b'"hook_decisions":[]', HOOKS)
-            for number, (decision, passed) in enumerate(ATTACKS)
-        ),
-        line(test_id="j", run_id="r1", packbench={"judge": "guard", "mode": "fixture", "score": 0.5, "utility": True}),
-        line(test_id="silent", run_id="r1"),
-        lines(1, 3, run_id="r1", test_suite="injecagent", llm_model="m|c"),
-        lines(2, run_id="r1", test_suite="ark", llm_backend="stub"),
-        *(line(test_id="t", run_id="r1", test_suite="zoo", packbench={"trial": trial}) for trial in (2, 0, 1)),
-    ]
-)
-ERRORS = [
-    error(run_id="r1"),
-    error("vacuous", run_id="r1", test_id="agentdojo:e2"),
-    error("error", run_id="r1", trial=1),
-    *[error("not_run", run_id="r1", test_id="agentdojo:e3", kind="skip")] * 2,
-    error("known_hole", run_id="r1", test_id="tariff:positive:e4"),
-]
+RUN_FOLDER = Path(__file__).with_name("data") / "run"
 
 
-def test_the_report_of_many_records(report: Callable[..., Report], tmp_path: Path, expected: ExpectedTexts) -> None:
-    folder = folder_of(tmp_path / "run", MANY_RECORDS, *ERRORS)
+def test_the_report_of_many_records(report: Command, tmp_path: Path, expected: ExpectedTexts) -> None:
+    folder = str(RUN_FOLDER)
     page = report(folder)
     assert (page.code, page.err) == (1, "")
     expected.check(page.out, "md")
@@ -113,52 +74,21 @@ def test_the_report_of_many_records(report: Callable[..., Report], tmp_path: Pat
 
 
 def test_several_inputs_are_their_concatenation(
-    report: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    report: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = lines(3, 1), lines(2, 2, run_id="r2") + lines(1, 1)
+    first, second = lines_of([{"n": 3}, {"passed": False}]), lines_of([{"n": 2, "run_id": "r2"}, {"from": 3}])
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(second)))
     whole = report(file_of(tmp_path, first + second, "whole.jsonl"))
     assert report(file_of(tmp_path, first, "1.jsonl"), "-").out == whole.out
 
 
-EACH_ONCE = {"agentdojo:a": (2, 0, 1), "agentdojo:b": (1, 2), "agentdojo:c": (0,)}
-SCENARIOS: dict[str, tuple[bytes, list[str]]] = {
-    "95 % of agentdojo pass": (lines(19, 1), []),
-    "less pass": (lines(18, 1), []),
-    "half of harmbench passes": (lines(19, 1) + lines(23, 17, test_suite="harmbench"), []),
-    "less than half passes": (lines(1, 2, test_suite="harmbench"), []),
-    "all gates decide": (lines(9) + lines(0, 1, test_suite="harmbench"), []),
-    "other suites have no gate": (lines(0, 2, test_suite="injecagent") + lines(1, test_suite="tariff"), []),
-    "only some suites have": (lines(1, test_suite="tariff", run_id="first") + lines(1), []),
-    "duplicates and two runs": (lines(38, run_id="r2") + lines(0, 1, run_id="r1") * 2, []),
-    "a run for each suite": (lines(1, run_id="r1") + lines(1, run_id="r2", test_suite="harmbench"), []),
-    "one run of two": (lines(2, run_id="r1") + lines(3, run_id="r2"), ["--run", "r2"]),
-    "duplicates that differ": (lines(12) + lines(0, 12) + lines(12, run_id="r2"), []),
-    "tokens that overflow": (
-        line(tokens_input=2**64 - 1) + line(test_id="other", tokens_input=2, tokens_output=3),
-        [],
-    ),
-    "tokens that overflow to nothing": (line(tokens_input=2**63, tokens_output=2**63), []),
-    "trials": (b"".join(line(test_id=i, packbench={"trial": n}) for i, ns in EACH_ONCE.items() for n in ns) * 2, []),
-    "one live trial": (line(packbench={"trial": 0, "mode": "live"}), []),
-    "more failing cases than a page lists": (lines(5, 28), []),
-    "bad lines skipped": (line() + b"{}\n" + line(test_id="2").replace(b":1,", b":9,", 1), ["--skip-bad"]),
-    "no bad line to skip": (line(), ["--skip-bad"]),
-    "an unescaped name that can open nothing": (line(attack_category="<!-- ```"), []),
-    "tokens below a cap": (lines(2, tokens_input=20, tokens_output=5), ["--max-tokens", "50"]),
-    "tokens above a cap": (lines(2, tokens_input=20, tokens_output=5), ["--max-tokens", "49"]),
-    "time below a cap": (lines(2, wall_clock_ms=1500), ["--max-seconds", "3"]),
-    "time above a cap": (lines(2, wall_clock_ms=1500), ["--max-seconds", "2.5"]),
-    "cost unknown for a cap": (lines(2), ["--max-cost", "1"]),
-}
-
-
 def test_the_original_the_gates_and_the_remarks_of_a_report(
-    report: Callable[..., Report], tmp_path: Path, expected: ExpectedTexts
+    report: Command, tmp_path: Path, expected: ExpectedTexts
 ) -> None:
     texts = []
-    for name, (content, options) in SCENARIOS.items():
-        path = file_of(tmp_path, content)
+    for name, vector in data("reports.yaml").items():
+        path = file_of(tmp_path, lines_of(vector["records"]) + vector.get("more", "").encode())
+        options = vector.get("options", [])
         code, out, _ = report(path, *options)
         assert (
             report(path, *options, "--format", "json").code
@@ -173,9 +103,7 @@ def test_the_original_the_gates_and_the_remarks_of_a_report(
 
 
 @pytest.mark.parametrize("opening", ["a\n```", "a\r~~~~~", "a\n<!--", "a\n<details>", "a\n````` x"])
-def test_what_an_unescaped_name_opens_is_closed_before_the_page(
-    report: Callable[..., Report], tmp_path: Path, opening: str
-) -> None:
+def test_what_an_unescaped_name_opens_is_closed_before_the_page(report: Command, tmp_path: Path, opening: str) -> None:
     page = report(file_of(tmp_path, line(attack_category=opening)))
     assert f"| {opening} | 1/1 | 0 | 100% |\n" in page.original
     seal = page.original.partition("injection success)**\n\n")[2]
@@ -200,10 +128,10 @@ def test_what_an_unescaped_name_opens_is_closed_before_the_page(
     ],
 )
 def test_attacks_are_measured_where_the_pack_registers_their_metrics(
-    report: Callable[..., Report], tmp_path: Path, suite: str, pack: str | None, measured: bool
+    report: Command, tmp_path: Path, suite: str, pack: str | None, measured: bool
 ) -> None:
     extension = {"utility": True, **({"pack": pack} if pack else {})}
-    path = file_of(tmp_path, lines(2, 1, test_suite=suite, packbench=extension))
+    path = file_of(tmp_path, lines_of([{"n": 2, "test_suite": suite, "packbench": extension}]))
     page, document = report(path).page, json.loads(report(path, "--format", "json").out)
     assert [words in page for words in ("attack success", "| utility", "comply_unsafe")] == [measured] * 3
     (row,) = document["runs"][0]["suites"][0]["rows"]
@@ -223,7 +151,7 @@ UNUSABLE: dict[str, tuple[bytes, list[str]]] = {
 }
 
 
-def test_what_is_no_record_is_one_line(report: Callable[..., Report], tmp_path: Path, expected: ExpectedTexts) -> None:
+def test_what_is_no_record_is_one_line(report: Command, tmp_path: Path, expected: ExpectedTexts) -> None:
     messages = []
 
     def refuse(name: str, *arguments: str) -> None:
@@ -239,17 +167,17 @@ def test_what_is_no_record_is_one_line(report: Callable[..., Report], tmp_path: 
     refuse("no run", str(tmp_path))
     errors = error(), error("not_run", test_id="agentdojo:x")
     refuse("only errors", folder_of(tmp_path / "broken", b"", *errors))
-    folder = folder_of(tmp_path / "run", lines(1))
+    folder = folder_of(tmp_path / "run", line())
     refuse("over its folder", folder, "--out", f"{folder}/../run/records.jsonl")
     refuse("over itself", f"{folder}/records.jsonl", "--out", f"{folder}/../run/records.jsonl")
-    assert Path(folder, "records.jsonl").read_bytes() == lines(1)
+    assert Path(folder, "records.jsonl").read_bytes() == line()
     refuse("into no folder", folder, "--out", str(tmp_path / "none" / "out.md"))
     refuse("into a folder", folder, "--out", str(tmp_path))
     expected.check("".join(messages))
 
 
-def test_a_report_is_written_whole(report: Callable[..., Report], tmp_path: Path) -> None:
-    path, out = file_of(tmp_path, lines(1)), tmp_path / "out.md"
+def test_a_report_is_written_whole(report: Command, tmp_path: Path) -> None:
+    path, out = file_of(tmp_path, line()), tmp_path / "out.md"
     out.write_text("older")
     assert report(path, "--out", str(out)) == (0, "", f"wrote report to {out}\n")
     assert out.read_bytes().decode() == report(path).out == report(path, "--out", "-").out
@@ -258,7 +186,7 @@ def test_a_report_is_written_whole(report: Callable[..., Report], tmp_path: Path
 
 def test_the_command_reads_standard_input(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest_packbench", "report", "-"]
-    done = subprocess.run(command, input=lines(1, 1), capture_output=True, check=False, cwd=tmp_path)
+    done = subprocess.run(command, input=line(passed=False), capture_output=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (1, b"")
     assert done.stdout.startswith(f"# B0 eval — run {RUN}\n".encode())
 

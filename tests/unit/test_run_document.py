@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +17,6 @@ from tests.unit.run_builders import (
     TERMS,
     any_case_result,
     case_result,
-    case_results,
     document,
     gate,
     run,
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
 
 def test_the_document_of_a_run_with_one_of_each(expected: ExpectedTexts) -> None:
     gates = COMPLETE, gate("pass_rate", min=0.5, by="case_type")
-    found = document(run(), ONE_OF_EACH, *gates)
-    assert found == document(run(), ONE_OF_EACH[::-1], *gates)
-    assert Run(**{**found["run"], "findings": tuple(found["run"]["findings"])}) == run()
-    assert [row["case_id"] for row in found["cases"]] == [result.case_id for result in ONE_OF_EACH]
-    shortened = json.dumps({**found, "cases": found["cases"][1:2]})
+    content = document(run(), ONE_OF_EACH, *gates)
+    assert content == document(run(), ONE_OF_EACH[::-1], *gates)
+    assert Run(**{**content["run"], "findings": tuple(content["run"]["findings"])}) == run()
+    assert [row["case_id"] for row in content["cases"]] == [result.case_id for result in ONE_OF_EACH]
+    shortened = json.dumps({**content, "cases": content["cases"][1:2]})
     rounded = json.loads(shortened, parse_float=lambda number: round(float(number), 9))
     expected.check(json.dumps(rounded, indent=1, ensure_ascii=False) + "\n", "json")
 
@@ -47,46 +46,19 @@ def test_a_row_has_all_of_a_result_but_its_record_and_payload() -> None:
     }
 
 
-ERROR, IDLE = case_result("x", "error"), case_result("x", "not_run")
-GATES_DECIDE = {"settings": {"gate": "suite"}}
-STOPPED = {"partial": "stopped early"}
-
-
-@pytest.mark.parametrize(
-    ("results", "changes", "status"),
-    [
-        (case_results(1), {}, "passed"),
-        (case_results(1, 1), {}, "failed"),
-        (case_results(1, 1), GATES_DECIDE, "passed"),
-        ([*case_results(1), ERROR], GATES_DECIDE, "failed"),
-        ([*case_results(1), case_result("x", "vacuous")], GATES_DECIDE, "failed"),
-        ([*case_results(1), case_result("x", "known_hole")], {}, "passed"),
-        ([*case_results(1), case_result("x", "not_run", kind="skip")], {}, "passed"),
-        ([*case_results(1), IDLE], STOPPED, "partial"),
-        ([*case_results(1), IDLE], {}, "failed"),
-        ([*case_results(1, 1), IDLE], STOPPED, "failed"),
-        (case_results(1), {"partial": "1 of 9 cases selected"}, "partial"),
-        ([], {}, "failed"),
-    ],
-)
-def test_the_status_is_that_of_the_exit_code(results: list[CaseResult], changes: dict[str, Any], status: str) -> None:
-    found = document(run(**changes), results, COMPLETE)
-    assert (found["status"], found["complete"]) == (status, "partial" not in changes)
-
-
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
 def test_a_number_that_is_not_finite_is_null(number: float) -> None:
     result = case_result("a", score=number, terms=({**TERMS[0], "value": number},), answer="NaN")
-    found = document(run(settings={"x": [number]}), [result], gate("mean_score", min=0.5))
-    json.dumps(found, allow_nan=False)
-    (row,) = found["cases"]
+    content = document(run(settings={"x": [number]}), [result], gate("mean_score", min=0.5))
+    json.dumps(content, allow_nan=False)
+    (row,) = content["cases"]
     assert (row["score"], row["terms"][0]["value"], row["answer"]) == (None, None, "NaN")
-    assert (found["overall"]["mean_score"], found["gates"][0]["observed"]) == (None, None)
-    assert found["run"]["settings"] == {"x": [None]}
+    assert (content["overall"]["mean_score"], content["gates"][0]["observed"]) == (None, None)
+    assert content["run"]["settings"] == {"x": [None]}
 
 
 @settings(max_examples=30)
 @given(st.lists(any_case_result(), max_size=8))
 def test_the_document_is_plain_json(results: list[CaseResult]) -> None:
-    found = document(run(), results, COMPLETE, gate("pass_rate", min=0.5, by="case_type"))
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    content = document(run(), results, COMPLETE, gate("pass_rate", min=0.5, by="case_type"))
+    assert json.loads(json.dumps(content, allow_nan=False)) == content

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_packbench.cli import main
 from pytest_packbench.runs.journal import Journal
 from pytest_packbench.testing import case, write_case
-from tests.unit.run_builders import case_result
+from tests.unit.run_builders import case_result, results_of
 from tests.unit.stored_runs import read_jsonl, run_of, suite, write, write_jsonl
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.model.result import CaseResult
     from tests.conftest import ExpectedTexts
 
     Run = Callable[..., tuple[int, str]]
@@ -151,8 +152,7 @@ def test_history_lists_damaged_and_unfinished_runs_beside_the_others(
     for format_ in ("md", "json"):
         code, output = packbench("history", "toy", "--output", str(tmp_path), "--format", format_)
         assert code == 0
-        sha256 = load_sha256(root)
-        text = output.replace(str(tmp_path), "TMP").replace(sha256, "RULES")
+        text = output.replace(str(tmp_path), "TMP").replace(run_of(root).suite_sha256[:12], "RULES")
         expected.check(json.dumps(json.loads(text), indent=1) + "\n" if format_ == "json" else text, format_)
     assert packbench("history", "toy", "--output", str(tmp_path), "--limit", "2")[1].count("\n| 01R") == 2
     for number in (0, 2):
@@ -164,68 +164,44 @@ def test_history_lists_damaged_and_unfinished_runs_beside_the_others(
     )
 
 
-def load_sha256(root: Path) -> str:
-    return run_of(root).suite_sha256[:12]
+RESCORED: dict[str, tuple[list[dict[str, Any]], list[str | None]]] = {
+    "each trial by its own result": ([*({"id": "a", "trial": n} for n in range(3)), {"id": "b"}], ["a", "x", "a", "b"]),
+    "removed and unreadable cases": (
+        [{"id": "gone"}, {"id": "damaged"}, {"id": "c", "verdict": "error", "kind": "timeout"}],
+        ["gone", "damaged"],
+    ),
+    # the stored result contains a surrogate, which no record can contain
+    "a result that breaks the pack": ([{"id": "a"}, {"id": "b"}], ["a", None]),
+    "other rules": ([{"id": "a"}], ["a"]),
+}
 
 
-def write_run(folder: Path, *results: CaseResult) -> tuple[Path, Path]:
-    root = suite(folder)
-    for result in results:
-        expected = {"input": {"q": 1}, "expected": {"said": result.case_id}}
-        write_case(root / "toy", case(result.case_id, pack_id="generic", **expected))
-    return write(folder / "out", run_of(root), results, root), root
-
-
-def replace_results(folder: Path, *answers: str | None) -> None:
-    """Replace the stored results; None keeps one, which contains a surrogate that no record can contain."""
-    payloads = zip(read_jsonl(folder / "payloads.jsonl"), answers, strict=True)
-    write_jsonl(
-        folder / "payloads.jsonl",
-        [line if answer is None else {**line, "result": {"said": answer}} for line, answer in payloads],
-    )
-
-
-def test_each_trial_is_rescored_from_its_own_result(tmp_path: Path, packbench: Run) -> None:
-    folder, root = write_run(tmp_path, *(case_result("a", trial=number) for number in range(3)), case_result("b"))
-    replace_results(folder, "a", "x", "a", "b")
-    code, output = packbench("rescore", str(folder), "--root", str(root))
-    assert code == 0
-    assert (
-        "- Current is the same run, its stored results scored with the current rules, which are those of the" in output
-    )
-    assert "3 / 3 trials passed before, 2 / 3 now" in output
-    assert "1 regressed, 0 improved" in output
-
-
-def test_a_case_that_cannot_be_rescored_keeps_its_score_and_is_named(tmp_path: Path, packbench: Run) -> None:
-    folder, root = write_run(tmp_path, case_result("a"), case_result("b"), case_result("c", "error", kind="timeout"))
-    (root / "toy" / "cases" / "plain" / "a.json").unlink()
-    (root / "toy" / "cases" / "plain" / "b.json").write_text("{", encoding="utf-8")
-    code, output = packbench("rescore", str(folder), "--root", str(root))
-    assert code == 0
-    assert "not rescored: a: the suite no longer has this case" in output
-    assert "b.json: line 1 column 2" in output
-    assert "compared - no score changed" in output
-
-
-def test_a_result_that_breaks_a_pack_is_an_error_of_its_case_alone(tmp_path: Path, packbench: Run) -> None:
-    folder, root = write_run(tmp_path, case_result("a"), case_result("b"))
-    replace_results(folder, "a", None)
-    code, output = packbench("rescore", str(folder), "--root", str(root))
-    assert code == 0
-    assert "0 regressed, 0 improved, 1 new failure, 0 fixed" in output
-    assert "now: pack_error" in output
-    assert packbench("rescore", str(folder), "--root", str(root), "--fail-on", "new_failures>0")[0] == 1
-
-
-def test_rescoring_names_other_rules(tmp_path: Path, packbench: Run) -> None:
-    folder, root = write_run(tmp_path, case_result("a"))
-    replace_results(folder, "a")
-    suite(tmp_path, thresholds={"accept": 0.5})
-    _, output = packbench("rescore", str(folder), "--root", str(root))
-    assert "scored with the current rules: scoring rules: " in output
-    assert "Compared by force" not in output
-    assert "The target was not run." in output
+def test_rescoring_scores_each_stored_result_by_the_current_rules(
+    tmp_path: Path, packbench: Run, expected: ExpectedTexts
+) -> None:
+    texts = []
+    for name, (rows, answers) in RESCORED.items():
+        # without the digest of another case
+        results, folder = [replace(each, case_sha256=None) for each in results_of(rows)], tmp_path / name
+        root = suite(folder)
+        for result in results:
+            fields: dict[str, Any] = {"input": {"q": 1}, "expected": {"said": result.case_id}}
+            write_case(root / "toy", case(result.case_id, pack_id="generic", **fields))
+        stored = write(folder / "out", run_of(root), results, root)
+        payloads = zip(read_jsonl(stored / "payloads.jsonl"), answers, strict=True)
+        write_jsonl(
+            stored / "payloads.jsonl",
+            [line if answer is None else {**line, "result": {"said": answer}} for line, answer in payloads],
+        )
+        if name == "removed and unreadable cases":
+            (root / "toy" / "cases" / "plain" / "gone.json").unlink()
+            (root / "toy" / "cases" / "plain" / "damaged.json").write_text("{", encoding="utf-8")
+        if name == "other rules":
+            suite(folder, thresholds={"accept": 0.5})
+        code, output = packbench("rescore", str(stored), "--root", str(root), "--fail-on", "new_failures>0")
+        text = re.sub(r"'[0-9a-f]{12}'", "RULES", output.replace(str(folder), "TMP"))
+        texts.append(f"==== {name}: {code}\n{re.sub(r'[0-9T:.-]{23}Z', 'TIME', text)}")
+    expected.check("\n".join(texts), "md")
 
 
 def test_a_condition_on_changes_fails_without_a_case_in_common(tmp_path: Path, packbench: Run) -> None:
