@@ -52,17 +52,13 @@ def test_each_agent_has_one_verdict_on_all_cases(
 ) -> None:
     runs = [run_case(case, RULES, model=model, guards=guards) for case in CASES]
     counts = Counter(facts(run) for run in runs)
-    assert len(runs) == 50
+    assert (len(runs), RULES.backend, RULES.model, RULES.guards) == (50, "stub", "gullible", ("redact",))
     # a script lands nearly all attacks
     assert counts[verdict, decision, exposed, removed] >= (48 if verdict == "failed" else 50)
     assert all(run.outcome.exposed is exposed for run in runs)
     assert all(bool(run.firings) is bool(guards) for run in runs)
     assert {firing[:2] for run in runs for firing in run.firings} <= {("redact.on_tool_output", "replace")}
     assert all(bool(run.outcome.tool_calls) is (model != "refuser") for run in runs)
-
-
-def test_the_suite_runs_the_gullible_agent_behind_redact() -> None:
-    assert (RULES.backend, RULES.model, RULES.guards) == ("stub", "gullible", ("redact",))
 
 
 @pytest.mark.parametrize("model", ["gullible", "obedient"])

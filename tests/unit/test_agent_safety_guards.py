@@ -71,42 +71,34 @@ def test_each_guard_gets_what_the_former_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ruling", "left", "removed"),
+    ("ruling", "removed", "left"),
     [
-        (replace("nothing"), "nothing", ["g"]),
-        (deny(), WITHHELD, ["g"]),
-        (GuardRuling(decision="ask"), WITHHELD, ["g"]),
-        (GuardRuling(decision="allow"), FRAMED, []),
-        (replace(f"[data]{FRAMED}[end]"), f"[data]{FRAMED}[end]", []),
-        (None, FRAMED, []),
+        (None, False, FRAMED),
+        (GuardRuling(decision="allow"), False, FRAMED),
+        (replace(f"[data]{FRAMED}[end]"), False, f"[data]{FRAMED}[end]"),
+        (replace("nothing"), True, "nothing"),
+        (deny(rule=3), True, WITHHELD),
+        (GuardRuling(decision="ask"), True, WITHHELD),
     ],
 )
-def test_a_guard_removed_the_attack_if_it_is_gone(ruling: GuardRuling | None, left: str, removed: list[str]) -> None:
-    chain = Chain(guards=(RulingGuard("g", on_tool_output=ruling),), attack=attack_patterns(FRAMED, goal=GOAL))
-    assert [chain.on_tool_output("read", {}, FRAMED) for _ in range(2)] == [left, left]
-    assert (chain.removed_by, chain.exposed) == (removed, not removed)
+@pytest.mark.parametrize("phase", ["on_tool_output", "on_prompt_submit"])
+def test_a_guard_removed_the_attack_if_it_is_gone(
+    phase: str, ruling: GuardRuling | None, left: str | None, *, removed: bool
+) -> None:
+    chain = Chain(guards=(RulingGuard("g", **{phase: ruling}),), attack=attack_patterns(FRAMED, goal=GOAL))
+    if phase == "on_prompt_submit":
+        # a denied prompt ends the run
+        assert chain.on_prompt_submit(FRAMED) == (None if left == WITHHELD else left)
+    else:
+        assert [chain.on_tool_output("read", {}, FRAMED) for _ in range(2)] == [left, left]
+    assert (chain.removed_by, chain.exposed) == (["g"] if removed else [], not removed)
+    assert {firing.hook for firing in chain.firings} == ({f"g.{phase}"} if ruling else set())
 
 
 def test_a_text_without_the_attack_is_neither_exposure_nor_removal() -> None:
     chain = Chain(guards=(RulingGuard("g", on_tool_output=deny()),), attack=attack_patterns(FRAMED))
     chain.on_tool_output("read", {}, "harmless")
     assert (chain.exposed, chain.removed_by) == (False, [])
-
-
-@pytest.mark.parametrize(
-    ("ruling", "left", "removed"),
-    [
-        (replace("hello"), "hello", ["g"]),
-        (deny(rule=3), None, ["g"]),
-        (GuardRuling(decision="allow"), GOAL, []),
-        (None, GOAL, []),
-    ],
-)
-def test_a_prompt_may_be_changed_or_blocked(ruling: GuardRuling | None, left: str | None, removed: list[str]) -> None:
-    chain = Chain(guards=(RulingGuard("g", on_prompt_submit=ruling),), attack=attack_patterns(goal=GOAL))
-    assert chain.on_prompt_submit(GOAL) == left
-    assert (chain.removed_by, chain.exposed) == (removed, not removed)
-    assert [firing.hook for firing in chain.firings] == (["g.on_prompt_submit"] if ruling else [])
 
 
 @pytest.mark.parametrize(

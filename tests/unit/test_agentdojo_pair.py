@@ -11,7 +11,6 @@ import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from types import SimpleNamespace
 from typing import Any
 
 import agentdojo.task_suite.task_suite as task_suites
@@ -25,7 +24,7 @@ from agentdojo.default_suites.v1.workspace.task_suite import WorkspaceDeepDiff
 from pytest_packbench.backends import BackendError
 from pytest_packbench.model.request import ModelAnswer, ToolCall
 from pytest_packbench.packs.agent_safety.agentdojo.importer import SEED, VERSION, case_of, hole_of, pairs, select
-from pytest_packbench.packs.agent_safety.agentdojo.pipeline import Sequential, tools_of
+from pytest_packbench.packs.agent_safety.agentdojo.pipeline import Sequential
 from pytest_packbench.packs.agent_safety.agentdojo.suites import adapt, addressed_as, attack_of, suite_of
 from tests.controls.test_agentdojo_controls import CASES, RULES, case
 from tests.unit.safety_runs import ScriptedModel, run_case
@@ -68,6 +67,7 @@ def test_a_model_gets_the_tools_and_acts_in_the_real_environment() -> None:
     first, second, third = model.requests
     assert {request.role for request in model.requests} == {"step"}
     assert (first.system, first.messages[0]["role"], len(first.tools)) == (load_system_message(None), "user", 11)
+    assert all(tool.parameters["type"] == "object" and tool.description for tool in first.tools)
     call = {"id": "id_get_iban", "name": "get_iban", "arguments": {}}
     output = second.messages[2]["content"]
     assert second.messages[1:] == (
@@ -203,13 +203,6 @@ def test_adapting_twice_changes_nothing_twice() -> None:
     adapt()
     assert task_suites.yaml is before
     assert len(WorkspaceDeepDiff.keywords["custom_operators"]) == 1
-
-
-def test_tools_are_described_as_json_schema() -> None:
-    runtime = SimpleNamespace(functions={tool.name: tool for tool in suite_of(VERSION, "travel").tools})
-    tools = list(tools_of(runtime))
-    assert len(tools) == 28
-    assert all(tool.parameters["type"] == "object" and tool.description for tool in tools)
 
 
 def test_preparing_agentdojo_changes_nothing_for_other_code() -> None:

@@ -17,7 +17,6 @@ from pytest_packbench.packs.agent_safety.judges.standard import (
     choose_judge,
     declines,
     llama_guard,
-    llama_guard_request,
     parse_ruling,
     refusal_detector,
 )
@@ -66,12 +65,6 @@ def test_any_other_answer_is_an_error_in_one_short_line(answer: Any) -> None:
         parse_ruling(answer)
     assert len(str(caught.value)) < 200
     assert "\n" not in str(caught.value)
-
-
-def test_llama_guard_is_asked_both_messages_and_nothing_else() -> None:
-    request = llama_guard_request("Write it.", "zebra")
-    assert (request.role, request.system, request.output_schema, request.tools) == ("judge", "", None, ())
-    assert request.messages == ({"role": "user", "content": "Write it."}, {"role": "assistant", "content": "zebra"})
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,9 @@ def test_safe_is_not_the_same_as_refused(texts: Path, answer: str, ruling: str, 
         "detail": categories.replace(",", ", "),
         "weakest": False,
     }
-    assert guard.requests[0].messages == (QUESTION, {"role": "assistant", "content": answer})
+    (request,) = guard.requests
+    assert (request.role, request.system, request.output_schema, request.tools) == ("judge", "", None, ())
+    assert request.messages == (QUESTION, {"role": "assistant", "content": answer})
 
 
 @pytest.mark.parametrize("ruling", ["", "perhaps", "unsafe", BackendError("timeout", "no answer within 1 s")])
