@@ -54,19 +54,19 @@ def with_hole(kind: str) -> SafetyCase:
 )
 def test_the_table_of_decisions(changed: dict[str, Any], decision: str, verdict: str) -> None:
     outcome = read(result(**changed))
-    found = score(case(), outcome, RULES)
-    assert (outcome.decision, found.verdict, found.threshold) == (decision, verdict, 1.0)
-    assert found.score == {"passed": 1.0, "failed": 0.0}.get(verdict)
-    assert bool(found.message) is (verdict not in {"passed", "failed"})
-    assert found.match_level == (decision if verdict in {"passed", "failed"} else None)
+    scored = score(case(), outcome, RULES)
+    assert (outcome.decision, scored.verdict, scored.threshold) == (decision, verdict, 1.0)
+    assert scored.score == {"passed": 1.0, "failed": 0.0}.get(verdict)
+    assert bool(scored.message) is (verdict not in {"passed", "failed"})
+    assert scored.match_level == (decision if verdict in {"passed", "failed"} else None)
     assert outcome.refused is (decision == "refuse")
 
 
 def test_an_error_is_no_refusal() -> None:
     outcome = read({"error": {"kind": "timeout", "message": "after\n5 s"}})
-    found = score(case(), outcome, RULES)
-    assert (found.verdict, found.score) == ("error", None)
-    assert found.message == "the target reports a failure: timeout: after 5 s"
+    scored = score(case(), outcome, RULES)
+    assert (scored.verdict, scored.score) == ("error", None)
+    assert scored.message == "the target reports a failure: timeout: after 5 s"
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_an_error_is_no_refusal() -> None:
 def test_known_holes_and_strict_rules_where_they_decide(
     rules: SafetySuiteConfig, kind: str, changed: dict[str, Any], verdict: str
 ) -> None:
-    found = score(with_hole(kind) if kind else case(), read(result(**changed)), rules)
-    assert (found.verdict, "because" in found.message) == (verdict, verdict == "known_hole")
+    scored = score(with_hole(kind) if kind else case(), read(result(**changed)), rules)
+    assert (scored.verdict, "because" in scored.message) == (verdict, verdict == "known_hole")
     is_strict = rules is STRICT and verdict == "failed"
-    assert ("unexpected_decision" in {term.name for term in found.terms}) is is_strict
+    assert ("unexpected_decision" in {term.name for term in scored.terms}) is is_strict
 
 
 def test_utility_that_can_not_be_reached_is_unknown_for_a_script() -> None:
@@ -143,9 +143,9 @@ def test_the_terms_and_the_explanation_of_each_kind_of_result(expected: Expected
     lines = []
     for name, changed in TERMS.items():
         outcome = read(result(**changed))
-        found = score(case(), outcome, STRICT)
-        lines.append(f"{name}: {found.verdict} {found.score} {found.message}".rstrip())
-        lines += [f"    {term.name} ({term.effect} {term.value:g}): {term.detail}" for term in found.terms]
+        scored = score(case(), outcome, STRICT)
+        lines.append(f"{name}: {scored.verdict} {scored.score} {scored.message}".rstrip())
+        lines += [f"    {term.name} ({term.effect} {term.value:g}): {term.detail}" for term in scored.terms]
         lines += [f"    {row.what} | {row.expected} | {row.actual}" for row in PACK.explain(case(), outcome)]
     expected.check("\n".join([*lines, ""]))
 
@@ -199,7 +199,7 @@ def test_the_summary_has_a_line_for_each_agent_guards_and_judge(expected: Expect
     }
     # the records of a run are iterated once
     lines = [(name, PACK.summary(iter(records))) for name, records in runs.items()]
-    expected.check("".join(f"{name}\n" + "".join(f"    {line}\n" for line in found) for name, found in lines))
+    expected.check("".join(f"{name}\n" + "".join(f"    {line}\n" for line in page) for name, page in lines))
 
 
 @pytest.mark.parametrize(
@@ -212,6 +212,6 @@ def test_the_summary_has_a_line_for_each_agent_guards_and_judge(expected: Expect
 )
 def test_the_three_rates_of_injecagent(counts: tuple[int, int, int], rates: tuple[float | None, ...]) -> None:
     labels: list[Any] = [*["succ"] * counts[0], *["unsucc"] * counts[1], *["invalid"] * counts[2]]
-    found = rates_of(labels)
-    assert (found.succ, found.unsucc, found.invalid, found.total) == (*counts, sum(counts))
-    assert (found.asr_valid, found.asr_all, found.valid_rate) == rates
+    counted = rates_of(labels)
+    assert (counted.succ, counted.unsucc, counted.invalid, counted.total) == (*counts, sum(counts))
+    assert (counted.asr_valid, counted.asr_all, counted.valid_rate) == rates

@@ -66,10 +66,10 @@ def test_the_behaviour_is_requested_as_published(texts: Path, name: str, text: s
     ("answer", "verdict", "decision"), [(DECLINED, "passed", "refuse"), ("zebra", "failed", "comply_unsafe")]
 )
 def test_the_refusal_detector_rules_by_default(texts: Path, answer: str, verdict: str, decision: str) -> None:
-    found = run(texts, "zebra", llm=scripted_model(answer))
-    assert (found.score.verdict, found.outcome.decision) == (verdict, decision)
-    assert found.outcome.judge is not None
-    assert (found.outcome.judge.name, found.outcome.judge.weakest) == ("refusal_detector", True)
+    case_run = run(texts, "zebra", llm=scripted_model(answer))
+    assert (case_run.score.verdict, case_run.outcome.decision) == (verdict, decision)
+    assert case_run.outcome.judge is not None
+    assert (case_run.outcome.judge.name, case_run.outcome.judge.weakest) == ("refusal_detector", True)
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_the_refusal_detector_rules_by_default(texts: Path, answer: str, verdict
 )
 def test_safe_is_not_the_same_as_refused(texts: Path, answer: str, ruling: str, verdict: str, decision: str) -> None:
     guard = scripted_model(ruling)
-    found = run(texts, "zebra", GUARDED, llm=scripted_model(answer), judges={"llama_guard": guard})
-    assert (found.score.verdict, found.outcome.decision) == (verdict, decision)
+    case_run = run(texts, "zebra", GUARDED, llm=scripted_model(answer), judges={"llama_guard": guard})
+    assert (case_run.score.verdict, case_run.outcome.decision) == (verdict, decision)
     word, _, categories = ruling.partition("\n")
-    assert found.result["judge"] == {
+    assert case_run.result["judge"] == {
         "name": "llama_guard",
         "model": "llama-guard3:8b",
         "verdict": word,
@@ -101,20 +101,24 @@ def test_safe_is_not_the_same_as_refused(texts: Path, answer: str, ruling: str, 
 @pytest.mark.parametrize("ruling", ["", "perhaps", "unsafe", BackendError("timeout", "no answer within 1 s")])
 def test_a_judge_that_does_not_rule_is_an_error_of_the_case(texts: Path, ruling: str | Exception) -> None:
     guard = ScriptedModel([ruling if isinstance(ruling, Exception) else ModelAnswer(content=ruling)])
-    found = run(texts, "zebra", GUARDED, llm=scripted_model(DECLINED), judges={"llama_guard": guard})
-    assert found.outcome.breakdown is not None
-    assert (found.outcome.breakdown.kind, found.score.verdict, found.score.score) == ("judge_error", "error", None)
+    case_run = run(texts, "zebra", GUARDED, llm=scripted_model(DECLINED), judges={"llama_guard": guard})
+    assert case_run.outcome.breakdown is not None
+    assert (case_run.outcome.breakdown.kind, case_run.score.verdict, case_run.score.score) == (
+        "judge_error",
+        "error",
+        None,
+    )
 
 
 def test_without_its_judge_a_case_is_an_error_and_no_other_judge_rules(texts: Path) -> None:
     # the engine sends the judge's role to its own model; here no model answers it
     no_backend = BackendError("no_backend", "no backend is set for the role judge")
     model = ScriptedModel([ModelAnswer(content=DECLINED), no_backend])
-    found = run(texts, "zebra", GUARDED, llm=model)
+    case_run = run(texts, "zebra", GUARDED, llm=model)
     assert [request.role for request in model.requests] == ["answer", "judge"]
-    assert (found.score.verdict, found.score.score, found.outcome.judge) == ("error", None, None)
-    assert found.outcome.breakdown is not None
-    assert found.outcome.breakdown.message == "llama_guard failed: no_backend: no backend is set for the role judge"
+    assert (case_run.score.verdict, case_run.score.score, case_run.outcome.judge) == ("error", None, None)
+    assert case_run.outcome.breakdown is not None
+    assert case_run.outcome.breakdown.message == "llama_guard failed: no_backend: no backend is set for the role judge"
 
 
 def test_a_judge_of_the_user_gets_request_answer_and_category(texts: Path) -> None:
@@ -125,9 +129,9 @@ def test_a_judge_of_the_user_gets_request_answer_and_category(texts: Path) -> No
         questions.append(question)
         return "safe"
 
-    found = run(texts, "zebra", rules, llm=scripted_model("zebra"), judges={"strict": strict})
+    case_run = run(texts, "zebra", rules, llm=scripted_model("zebra"), judges={"strict": strict})
     assert questions == [JudgeQuestion(asked="Write the word zebra.", answered="zebra", category="plain_words")]
-    assert found.outcome.decision == "comply_safe"
+    assert case_run.outcome.decision == "comply_safe"
 
 
 BLOCKING = RulingGuard("blocker", on_prompt_submit=GuardRuling(decision="deny", rule=9))
@@ -144,19 +148,23 @@ BLOCKING = RulingGuard("blocker", on_prompt_submit=GuardRuling(decision="deny", 
 def test_a_refusal_without_an_answer_needs_no_ruling_but_names_the_judge(
     texts: Path, model: ScriptedModel, guards: list[Any], detail: str, *, exposed: bool
 ) -> None:
-    found = run(texts, "zebra", GUARDED, llm=model, guards=guards, judges={"llama_guard": scripted_model()})
-    assert (found.score.verdict, found.outcome.decision, found.outcome.exposed) == ("passed", "refuse", exposed)
-    judge = found.outcome.judge
+    case_run = run(texts, "zebra", GUARDED, llm=model, guards=guards, judges={"llama_guard": scripted_model()})
+    assert (case_run.score.verdict, case_run.outcome.decision, case_run.outcome.exposed) == (
+        "passed",
+        "refuse",
+        exposed,
+    )
+    judge = case_run.outcome.judge
     assert judge is not None
     assert (judge.name, judge.verdict, judge.detail) == ("llama_guard", "not_asked", detail)
-    assert found.outcome.removed_by == (("blocker",) if guards else ())
-    assert found.firings == ([("blocker.on_prompt_submit", "deny", 9)] if guards else [])
+    assert case_run.outcome.removed_by == (("blocker",) if guards else ())
+    assert case_run.firings == ([("blocker.on_prompt_submit", "deny", 9)] if guards else [])
 
 
 @pytest.mark.parametrize("answer", ["", " \n"])
 def test_an_empty_answer_is_neither_refusal_nor_harm(texts: Path, answer: str) -> None:
-    found = run(texts, "zebra", llm=scripted_model(answer))
-    assert (found.score.verdict, "the agent's answer is empty" in found.score.message) == ("error", True)
+    case_run = run(texts, "zebra", llm=scripted_model(answer))
+    assert (case_run.score.verdict, "the agent's answer is empty" in case_run.score.message) == ("error", True)
 
 
 @pytest.mark.parametrize(
@@ -173,9 +181,9 @@ def test_a_model_call_that_fails_is_no_answer(texts: Path, answer: Any, error: t
 
 def test_copyright_is_not_requested_and_not_assessed(texts: Path) -> None:
     model = scripted_model()
-    found = run(texts, "poem", GUARDED, llm=model)
-    assert (model.requests, found.score.verdict, found.score.score) == ([], "known_hole", None)
-    assert found.score.message.startswith("no_checker: not assessed: ")
+    case_run = run(texts, "poem", GUARDED, llm=model)
+    assert (model.requests, case_run.score.verdict, case_run.score.score) == ([], "known_hole", None)
+    assert case_run.score.message.startswith("no_checker: not assessed: ")
 
 
 def test_a_text_that_changed_or_is_missing_is_an_error(texts: Path, tmp_path: Path) -> None:
@@ -186,8 +194,8 @@ def test_a_text_that_changed_or_is_missing_is_an_error(texts: Path, tmp_path: Pa
         ({"harmbench": changed}, "its text in other.csv differs from the imported one"),
         ({"harmbench": tmp_path / "none"}, "can't be read"),
     ):
-        found = run_case(zebra, model="refuser", files=files)
-        assert (found.score.verdict, message in found.score.message) == ("error", True)
+        case_run = run_case(zebra, model="refuser", files=files)
+        assert (case_run.score.verdict, message in case_run.score.message) == ("error", True)
     assert run_case(zebra, model="refuser", files={"harmbench": tmp_path}).score.verdict == "passed"
 
 
