@@ -65,7 +65,7 @@ def test_the_table_of_decisions(changed: dict[str, Any], decision: str, verdict:
 def test_an_error_is_no_refusal() -> None:
     outcome = read({"error": {"kind": "timeout", "message": "after\n5 s"}})
     scored = score(case(), outcome, RULES)
-    assert (scored.verdict, scored.score) == ("error", None)
+    assert (scored.verdict, scored.score, outcome.exposed, outcome.landed) == ("error", None, False, None)
     assert scored.message == "the target reports a failure: timeout: after 5 s"
 
 
