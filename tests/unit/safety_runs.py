@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import inspect
 import shutil
@@ -9,11 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.cases.load import parse_case, read_config
+from pytest_packbench.cases.load import check_case, parse_case, read_config
+from pytest_packbench.model.pack import CaseDraft, SourceFlaw
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.request import ModelAnswer, VerifyContext
+from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS
+from pytest_packbench.packs.agent_safety.harmbench.importer import HarmBenchImporter
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
+from pytest_packbench.testing import run_suite
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
@@ -24,20 +29,20 @@ if TYPE_CHECKING:
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
 
-ROOT = Path(__file__).parents[2]
-SUITES = ROOT / "storage" / "benchmarks"
+SUITES = Path(__file__).parents[2] / "storage" / "benchmarks"
 PACK = AgentSafetyPack()
+RULES = SafetySuiteConfig(pack="agent_safety")
 
 
 @dataclass
 class ScriptedModel:
-    """A model with scripted answers."""
+    """A model with scripted answers, and the requests that it got."""
 
     answers: list[ModelAnswer | Exception]
-    asked: list[ModelRequest] = field(default_factory=list)
+    requests: list[ModelRequest] = field(default_factory=list)
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
-        self.asked.append(request)
+        self.requests.append(request)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -51,6 +56,22 @@ def scripted_model(*texts: str) -> ScriptedModel:
     return ScriptedModel([ModelAnswer(content=text) for text in texts])
 
 
+class RulingGuard:
+    """A guard with a ruling for each phase: a ruling, an exception to raise, or a function of the event."""
+
+    def __init__(self, name: str, **rulings: Any) -> None:
+        self.name = name
+        self.events: list[Any] = []
+        for phase, ruling in rulings.items():
+            setattr(self, phase, lambda event, ruling=ruling: self._rule(event, ruling))
+
+    def _rule(self, event: Any, ruling: Any) -> Any:
+        self.events.append(event)
+        if isinstance(ruling, Exception):
+            raise ruling
+        return ruling(event) if callable(ruling) else ruling
+
+
 @dataclass(frozen=True, kw_only=True)
 class SafetyRun:
     case: SafetyCase
@@ -58,26 +79,39 @@ class SafetyRun:
     outcome: SafetyOutcome
     score: Score
 
+    @property
+    def firings(self) -> list[tuple[str, str, int | None]]:
+        return [(firing.hook, firing.decision, firing.rule) for firing in self.outcome.firings]
 
-def rules_of(suite: str, **changed: Any) -> SafetySuiteConfig:
-    models = {PACK.name: PACK.suite_model}
-    rules = read_config(SUITES / suite, models, source="suite.yaml")
+    @property
+    def calls(self) -> list[tuple[str, str]]:
+        return [(call.name, call.status) for call in self.outcome.tool_calls]
+
+
+def checked(data: dict[str, Any]) -> SafetyCase:
+    case = check_case(data, SafetyCase, source="a.json", stem=None, pack=PACK.name).case
+    assert isinstance(case, SafetyCase)
+    return case
+
+
+def rules_of(suite: str) -> SafetySuiteConfig:
+    rules = read_config(SUITES / suite, {PACK.name: PACK.suite_model}, source="suite.yaml")
     assert isinstance(rules, SafetySuiteConfig)
-    return rules.model_copy(update=changed)
+    return rules
 
 
 def cases_of(suite: str) -> list[SafetyCase]:
-    found = []
-    for path in sorted((SUITES / suite / "cases").rglob("*.json")):
-        case = parse_case(path.read_bytes(), SafetyCase, source=path.name, stem=path.stem, pack=PACK.name).case
-        assert isinstance(case, SafetyCase)
-        found.append(case)
-    return found
+    paths = sorted((SUITES / suite / "cases").rglob("*.json"))
+    cases = [
+        parse_case(path.read_bytes(), SafetyCase, source=path.name, stem=path.stem, pack=PACK.name).case
+        for path in paths
+    ]
+    return [case for case in cases if isinstance(case, SafetyCase)]
 
 
 def run_case(
     case: SafetyCase,
-    rules: SafetySuiteConfig,
+    rules: SafetySuiteConfig = RULES,
     *,
     model: str = "",
     llm: ScriptedModel | None = None,
@@ -94,32 +128,14 @@ def run_case(
         files=files or {},
         backend="stub" if llm is None else "ollama",
         model=model,
-        guards=tuple(PACK.guards()[one]() if isinstance(one, str) else one for one in guards),
+        guards=tuple(PACK.guards()[guard]() if isinstance(guard, str) else guard for guard in guards),
         judges=judges or {},
     )
-    given: Any = PACK.target(rules)(PACK.request(case), context)
-    result = run_coroutine(given) if inspect.iscoroutine(given) else given
+    result: Any = PACK.target(rules)(PACK.request(case), context)
+    if inspect.iscoroutine(result):
+        result = run_coroutine(result)
     outcome = PACK.read(result)
     return SafetyRun(case=case, result=result, outcome=outcome, score=PACK.score(case, outcome, rules))
-
-
-def records_of(pytester: pytest.Pytester, suite: str, *options: str) -> list[EvalRecord]:
-    """Run pytest on a copy of a suite of ours and read its records as Rust's reader does."""
-    shutil.copytree(SUITES / suite, pytester.path / "storage" / "benchmarks" / suite)
-    pytester.makeconftest(_REGISTERS)
-    pytester.makeini("[pytest]")
-    pytester.runpytest_inprocess(f"--packbench-suite={suite}", "-p", "no:cacheprovider", *options)
-    (path,) = pytester.path.glob(f"reports/benchmarks/{suite}/*/records.jsonl")
-    return [EvalRecord.from_json_line(line) for line in path.read_bytes().splitlines()]
-
-
-_REGISTERS = """
-from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
-
-
-def pytest_packbench_packs():
-    return [AgentSafetyPack()]
-"""
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -129,3 +145,31 @@ def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Any:
     except StopIteration as stopped:
         return stopped.value
     raise AssertionError("it waits for something")
+
+
+def records_of(pytester: pytest.Pytester, suite: str, *options: str) -> list[EvalRecord]:
+    """Run pytest on a copy of a bundled suite and read its records as strictly as the reader in Rust."""
+    shutil.copytree(SUITES / suite, pytester.path / "storage" / "benchmarks" / suite)
+    pytester.makeini("[pytest]")
+    results = run_suite(pytester, suite, "-p", "no:cacheprovider", *options)
+    return [EvalRecord.from_json_line(line) for line in results.read("records.jsonl").splitlines(keepends=True)]
+
+
+def behaviors_file(folder: Path, *rows: str, name: str = "b.csv", head: str = ",".join(COLUMNS)) -> Path:
+    """Write a file in HarmBench's form."""
+    path = folder / name
+    path.write_bytes("\n".join([head, *rows, ""]).encode("utf-8", "surrogateescape"))
+    return path
+
+
+def import_behaviors(*files: Path, functional: list[str] | None = None) -> tuple[list[CaseDraft], list[SourceFlaw]]:
+    """The cases and the flaws of files in HarmBench's form."""
+    return split(HarmBenchImporter().read(argparse.Namespace(files=list(files), functional=functional)))
+
+
+def split(entries: Any) -> tuple[list[CaseDraft], list[SourceFlaw]]:
+    entries = list(entries)
+    return (
+        [entry for entry in entries if isinstance(entry, CaseDraft)],
+        [entry for entry in entries if isinstance(entry, SourceFlaw)],
+    )

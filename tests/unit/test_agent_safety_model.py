@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cases.load import check_case, read_config
+from pytest_packbench.api import load_suite
 from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
-from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
+from pytest_packbench.testing import write_suite
+from tests.unit.safety_runs import PACK, checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-PACK = AgentSafetyPack()
+    from tests.conftest import ExpectedTexts
+
 PLAIN: dict[str, Any] = {
     "id": "a",
     "pack_id": "agent_safety",
@@ -33,66 +34,62 @@ PLAIN: dict[str, Any] = {
 }
 
 
-def case(change: Callable[[dict[str, Any]], object] = lambda _: None) -> SafetyCase:
+def case(**changes: dict[str, Any]) -> SafetyCase:
+    """The plain case with changed keys of its input, expected or notes; None removes a key."""
     data = copy.deepcopy(PLAIN)
-    change(data)
-    found = check_case(data, SafetyCase, source="a.json", stem=None, pack=PACK.name).case
-    assert isinstance(found, SafetyCase)
-    return found
+    for part, values in changes.items():
+        merged = {**data[part], **values}
+        data[part] = {key: value for key, value in merged.items() if value is not None}
+    return checked(data)
 
 
-def test_the_upstream_ids_make_the_records_id_and_the_groups_of_reports() -> None:
-    assert PACK.test_id("agentdojo", case()) == "agentdojo:banking:user_task_0:injection_task_6"
-    # wherever the cases lie, the record names the benchmark
-    assert PACK.test_id("my_copy", case()) == "agentdojo:banking:user_task_0:injection_task_6"
+def test_the_upstream_ids_are_the_record_id_and_the_groups_of_reports() -> None:
+    for suite in ("agentdojo", "my_copy"):
+        assert PACK.test_id(suite, case()) == "agentdojo:banking:user_task_0:injection_task_6"
     assert PACK.facets(case()) == {
         "attack": "important_instructions",
         "attack_category": "unauthorized_payment",
         "injection_task": "banking:injection_task_6",
         "vendor": "ours",
     }
+    lemonade = case(input={"suite": "harmbench", "ids": {"behavior": "lemonade_stand"}})
+    assert PACK.test_id("harmbench", lemonade) == "harmbench:lemonade_stand"
+    assert "injection_task" not in PACK.facets(lemonade)
+    harm = {"suite": "injecagent", "ids": {"index": "17", "set": "dh_base"}}
+    assert PACK.test_id("injecagent", case(input=harm)) == "injecagent:dh_base:17"
+    assert "injection_task" not in PACK.facets(case(input=harm))
+    facets = PACK.facets(case(input={**harm, "material": {"attacker_tools": ["A", "B"]}}))
+    assert facets["injection_task"] == "banking:A, B"
 
 
-@pytest.mark.parametrize(
-    ("suite", "ids", "expected"),
-    [
-        ("harmbench", {"behavior": "lemonade_stand"}, "harmbench:lemonade_stand"),
-        ("injecagent", {"index": "17", "set": "dh_base"}, "injecagent:dh_base:17"),
-    ],
-)
-def test_each_benchmark_has_its_own_ids(suite: str, ids: dict[str, str], expected: str) -> None:
-    assert PACK.test_id(suite, case(lambda data: data["input"].update(suite=suite, ids=ids))) == expected
+IDS = PLAIN["input"]["ids"]
+INVALID: dict[str, dict[str, Any]] = {
+    "an id is missing": {"input": {"ids": {"environment": "a", "injection_task": "b"}}},
+    "no id": {"input": {"ids": {}}},
+    "an id too much": {"input": {"ids": {**IDS, "row": "1"}}},
+    "an id with a colon": {"input": {"ids": {**IDS, "user_task": "a:b"}}},
+    "unknown benchmark": {"input": {"suite": "dojo"}},
+    "unknown key": {"input": {"prompt": "hello"}},
+    "a hash that is none": {"input": {"text_sha256": "abc"}},
+    "an unsafe expectation": {"expected": {"decision": "comply_unsafe"}},
+    "unknown hole": {"expected": {"known_hole": {"kind": "odd", "reason": "x"}}},
+    "a hole without a reason": {"expected": {"known_hole": {"kind": "no_checker"}}},
+    "no category": {"notes": {"attack_category": None}},
+}
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda data: data["input"]["ids"].pop("user_task"), "got the ids environment, injection_task"),
-        (lambda data: data["input"]["ids"].update(row="1"), "environment, user_task, injection_task"),
-        (lambda data: data["input"]["ids"].update(user_task="a:b"), "/input/ids/user_task"),
-        (lambda data: data["input"].update(suite="dojo"), "/input/suite"),
-        (lambda data: data["input"].update(prompt="hello"), 'unknown key "prompt"'),
-        (lambda data: data["expected"].update(decision="comply_unsafe"), "/expected/decision"),
-        (lambda data: data["expected"].update(known_hole={"kind": "odd", "reason": "x"}), "/expected/known_hole/kind"),
-        (lambda data: data["expected"].update(known_hole={"kind": "no_checker"}), "/expected/known_hole"),
-        (lambda data: data["notes"].pop("attack_category"), 'the key "attack_category" is missing'),
-        (lambda data: data["input"].update(text_sha256="abc"), "/input/text_sha256"),
-    ],
-)
-def test_a_case_that_is_none_is_refused_in_one_line(change: Callable[[dict[str, Any]], object], words: str) -> None:
-    with pytest.raises(CaseError) as caught:
-        case(change)
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
+def test_each_mistake_of_a_case_is_one_line(expected: ExpectedTexts) -> None:
+    lines = []
+    for name, changes in INVALID.items():
+        with pytest.raises(CaseError) as caught:
+            case(**changes)
+        assert "\n" not in str(caught.value)
+        lines.append(f"{name}: {caught.value}\n")
+    expected.check("".join(lines))
 
 
 def test_a_suite_has_no_thresholds(tmp_path: Path) -> None:
-    def rules(text: str) -> SafetySuiteConfig:
-        (tmp_path / "suite.yaml").write_text("pack: agent_safety\n" + text, encoding="utf-8")
-        found = read_config(tmp_path, {PACK.name: PACK.suite_model}, source="suite.yaml")
-        assert isinstance(found, SafetySuiteConfig)
-        return found
-
-    assert rules("benchmark: agentdojo\nstrict: true\n").strict
+    strict = write_suite(tmp_path, (), pack=PACK.name, rules={"benchmark": "agentdojo", "strict": True})
+    assert load_suite(strict).config == SafetySuiteConfig(pack=PACK.name, benchmark="agentdojo", strict=True)
     with pytest.raises(SuiteError, match="a score is 0 or 1"):
-        rules("thresholds: {accept: 0.0}\n")
+        load_suite(write_suite(tmp_path, (), pack=PACK.name, rules={"thresholds": {"accept": 0.0}}))

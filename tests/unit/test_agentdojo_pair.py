@@ -8,6 +8,7 @@ pytest.importorskip("agentdojo", reason="the extra agentdojo is not installed")
 
 import gc
 import json
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Any
@@ -23,8 +24,7 @@ from agentdojo.default_suites.v1.workspace.task_suite import WorkspaceDeepDiff
 from pytest_packbench.backends import BackendError
 from pytest_packbench.model.request import ModelAnswer, ToolCall
 from pytest_packbench.packs.agent_safety.agentdojo.importer import SEED, VERSION, case_of, hole_of, pairs, select
-from pytest_packbench.packs.agent_safety.agentdojo.pair import _system_message
-from pytest_packbench.packs.agent_safety.agentdojo.pipeline import Sequential, tools_of
+from pytest_packbench.packs.agent_safety.agentdojo.pipeline import Sequential
 from pytest_packbench.packs.agent_safety.agentdojo.suites import adapt, addressed_as, attack_of, suite_of
 from tests.controls.test_agentdojo_controls import CASES, RULES, case
 from tests.unit.safety_runs import ScriptedModel, run_case
@@ -41,7 +41,7 @@ class Notes(BasePipelineElement):  # type: ignore[misc]  # the extra may be abse
         return f"{query}+", runtime, env, [*messages, message], {**(extra_args or {}), self.word: query}
 
 
-def test_elements_are_asked_as_agentdojo_asks_them() -> None:
+def test_elements_run_as_in_agentdojo() -> None:
     elements = [Notes("one"), Notes("two"), Notes("three")]
     runtime, env = object(), object()
     ours, theirs = (
@@ -50,53 +50,47 @@ def test_elements_are_asked_as_agentdojo_asks_them() -> None:
     )
     assert ours == theirs
     assert [message["content"][0]["content"] for message in ours[3]] == ["ask one", "ask+ two", "ask++ three"]
-    assert _system_message() == load_system_message(None)
 
 
-def call(name: str, **arguments: Any) -> ToolCall:
-    return ToolCall(id=f"id_{name}", name=name, arguments=arguments)
-
-
-def asks(*calls: ToolCall) -> ModelAnswer:
-    return ModelAnswer(content="", tool_calls=calls)
-
-
-def test_a_model_is_asked_with_the_tools_and_acts_in_the_real_environment() -> None:
-    asked_for = {"password": "new_password"}
-    model = ScriptedModel(
-        [asks(call("get_iban")), asks(call("update_password", **asked_for)), ModelAnswer(content="Done.")]
+def calls(*names: str, **arguments: Any) -> ModelAnswer:
+    """An answer that calls tools."""
+    return ModelAnswer(
+        content="", tool_calls=tuple(ToolCall(id=f"id_{name}", name=name, arguments=arguments) for name in names)
     )
-    found = run_case(case("banking", 1, 7), RULES, model="m-1", llm=model)
-    first, second, third = model.asked
-    assert {one.role for one in model.asked} == {"step"}
-    assert first.messages[0]["role"] == "user"
-    assert first.system
-    assert len(first.tools) == 11
+
+
+def test_a_model_gets_the_tools_and_acts_in_the_real_environment() -> None:
+    model = ScriptedModel(
+        [calls("get_iban"), calls("update_password", password="new_password"), ModelAnswer(content="Done.")]  # noqa: S106 - of the benchmark
+    )
+    run = run_case(case("banking", 1, 7), RULES, model="m-1", llm=model)
+    first, second, third = model.requests
+    assert {request.role for request in model.requests} == {"step"}
+    assert (first.system, first.messages[0]["role"], len(first.tools)) == (load_system_message(None), "user", 11)
+    assert all(tool.parameters["type"] == "object" and tool.description for tool in first.tools)
+    call = {"id": "id_get_iban", "name": "get_iban", "arguments": {}}
+    output = second.messages[2]["content"]
     assert second.messages[1:] == (
-        {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [{"id": "id_get_iban", "name": "get_iban", "arguments": {}}],
-        },
-        {"role": "tool", "tool_call_id": "id_get_iban", "content": second.messages[2]["content"]},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "id_get_iban", "content": output},
     )
     assert third.messages[-1]["tool_call_id"] == "id_update_password"
     # the real checker looks at the real environment
-    assert (found.outcome.landed, found.outcome.scripted, found.outcome.agent) == (True, False, "m-1")
-    assert found.outcome.answer == "Done."
-    assert [one.status for one in found.outcome.tool_calls] == ["run", "run"]
-    assert found.outcome.versions["benchmark"] == VERSION
-    assert json.loads(json.dumps(found.result)) == found.result
+    assert (run.outcome.landed, run.outcome.scripted, run.outcome.agent) == (True, False, "m-1")
+    assert run.outcome.answer == "Done."
+    assert run.calls == [("get_iban", "run"), ("update_password", "run")]
+    assert run.outcome.versions["benchmark"] == VERSION
+    assert json.loads(json.dumps(run.result)) == run.result
 
 
-def test_a_model_makes_the_same_requests_each_time_so_that_it_can_be_replayed() -> None:
-    def asked() -> list[dict[str, Any]]:
-        answers = [asks(call("get_day_calendar_events", day="2024-05-15")), ModelAnswer(content="Two.")]
+def test_a_model_gets_the_same_requests_each_time_so_that_it_can_be_replayed() -> None:
+    requests = []
+    for _ in range(2):
+        answers = [calls("get_day_calendar_events", day="2024-05-15"), ModelAnswer(content="Two.")]
         model = ScriptedModel([*answers])
         run_case(case("workspace", 5, 1), RULES, model="m-1", llm=model)
-        return [one.as_json() for one in model.asked]
-
-    assert asked() == asked()
+        requests.append([request.as_json() for request in model.requests])
+    assert requests[0] == requests[1]
 
 
 def test_nothing_depends_on_the_time_of_day() -> None:
@@ -106,29 +100,25 @@ def test_nothing_depends_on_the_time_of_day() -> None:
     assert "2024-06-01 12:00:00" in json.dumps(first["transcript"])
 
 
-def test_what_a_model_gets_wrong_is_told_to_it_and_ends_nothing() -> None:
-    model = ScriptedModel(
-        [asks(call("no_such_tool"), call("read_file")), ModelAnswer(content=None, refusal="I'd rather not.")]
-    )
-    found = run_case(case("banking", 0, 0), RULES, model="m-1", llm=model)
-    errors = [message["content"] for message in model.asked[1].messages if message["role"] == "tool"]
+def test_a_model_is_told_of_its_mistakes_and_may_go_on() -> None:
+    model = ScriptedModel([calls("no_such_tool", "read_file"), ModelAnswer(content=None, refusal="I'd rather not.")])
+    run = run_case(case("banking", 0, 0), RULES, model="m-1", llm=model)
+    errors = [message["content"] for message in model.requests[1].messages if message["role"] == "tool"]
     assert errors[0] == "Invalid tool no_such_tool provided."
     assert "ValidationError" in errors[1]
-    assert [one.status for one in found.outcome.tool_calls] == ["failed", "failed"]
-    assert found.outcome.answer == "I'd rather not."
-    assert found.score.verdict == "vacuous"
+    assert [status for _, status in run.calls] == ["failed", "failed"]
+    assert (run.outcome.answer, run.score.verdict) == ("I'd rather not.", "vacuous")
 
 
-def test_a_call_that_breaks_is_an_error_of_the_case() -> None:
+def test_a_model_call_that_fails_is_an_error_of_the_case() -> None:
     with pytest.raises(BackendError, match="too slow"):
         run_case(case("banking", 0, 0), RULES, model="m-1", llm=ScriptedModel([BackendError("timeout", "too slow")]))
 
 
 def test_a_model_that_never_stops_is_stopped() -> None:
-    model = ScriptedModel([asks(call("get_iban")) for _ in range(99)])
-    found = run_case(case("banking", 0, 0), RULES, model="m-1", llm=model)
-    assert len(model.asked) == 16
-    assert len(found.outcome.tool_calls) == 15
+    model = ScriptedModel([calls("get_iban") for _ in range(99)])
+    run = run_case(case("banking", 0, 0), RULES, model="m-1", llm=model)
+    assert (len(model.requests), len(run.calls)) == (16, 15)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +131,7 @@ def test_a_model_that_never_stops_is_stopped() -> None:
         ("ollama", "local-thing", "the AI language model"),
     ],
 )
-def test_an_attack_addresses_the_model_by_a_name_whatever_it_is_called(backend: str, model: str, name: str) -> None:
+def test_an_attack_addresses_the_model_by_name(backend: str, model: str, name: str) -> None:
     assert addressed_as(backend, model) == name
     attack = attack_of(VERSION, "banking", "important_instructions", name)
     suite = suite_of(VERSION, "banking")
@@ -150,39 +140,36 @@ def test_an_attack_addresses_the_model_by_a_name_whatever_it_is_called(backend: 
     assert all(f"to you, {name}" in text for text in texts.values())
 
 
-def test_all_pairs_and_their_holes_are_those_that_were_measured() -> None:
-    found = pairs()
-    assert len(found) == 949
-    holes = [hole_of(pair.environment, pair.user, pair.injection) for pair in found]
-    kinds = [hole[0] for hole in holes if hole is not None]
-    assert {kind: kinds.count(kind) for kind in kinds} == {
+def test_all_pairs_and_their_known_holes() -> None:
+    every = pairs()
+    holes = [hole_of(pair.environment, pair.user, pair.injection) for pair in every]
+    assert Counter(hole[0] if hole else None for hole in holes) == {
+        None: 949 - 330 - 21 - 7,
         "not_landable": 330,
         "scores_attempts": 21,
         "utility_unreachable": 7,
     }
 
 
-def test_the_suite_that_comes_with_us_is_the_documented_selection() -> None:
-    drawn = select(pairs(), 50, SEED)
-    written = {one.id: one for one in CASES}
-    assert {case_of(pair)["id"] for pair in drawn} == set(written)
-    assert all(
-        case(pair.environment, pair.user, pair.injection).input == written[case_of(pair)["id"]].input for pair in drawn
-    )
-    tasks = [(pair.environment, pair.injection) for pair in drawn]
-    assert {tasks.count(task) for task in tasks} == {1, 2}
-    assert len(set(tasks)) == 26
+def test_the_bundled_suite_is_the_documented_selection() -> None:
+    selected = select(pairs(), 50, SEED)
+    stored = {one.id: one for one in CASES}
+    assert {case_of(pair)["id"] for pair in selected} == set(stored)
+    for pair in selected:
+        assert case(pair.environment, pair.user, pair.injection).input == stored[case_of(pair)["id"]].input
+    tasks = Counter((pair.environment, pair.injection) for pair in selected)
+    assert (set(tasks.values()), len(tasks)) == ({1, 2}, 26)
     assert all(one.expected.known_hole is None for one in CASES)
 
 
 def test_a_selection_depends_on_its_seed_alone() -> None:
-    found = pairs()
-    assert select(found, 50, 2) == select(list(reversed(found)), 50, 2) != select(found, 50, 1)
+    every = pairs()
+    assert select(every, 50, 2) == select(list(reversed(every)), 50, 2) != select(every, 50, 1)
     with pytest.raises(ValueError, match="expected 1 to 591"):
-        select(found, 592, 1)
+        select(every, 592, 1)
 
 
-def test_no_case_holds_a_text_of_agentdojos() -> None:
+def test_no_case_contains_a_text_of_agentdojo() -> None:
     suites = [suite_of(VERSION, environment) for environment in ENVIRONMENTS]
     texts = [task.GOAL for suite in suites for task in suite.injection_tasks.values()]
     texts += [task.PROMPT for suite in suites for task in suite.user_tasks.values()]
@@ -192,23 +179,22 @@ def test_no_case_holds_a_text_of_agentdojos() -> None:
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_the_c_loader_reads_the_same_environment(environment: str) -> None:
+def test_the_loader_in_c_reads_the_same_environment(environment: str) -> None:
     suite = suite_of(VERSION, environment)
     text = task_suites.read_suite_file(environment, "environment.yaml", suite.data_path)
     filled = text.format(**suite.get_injection_vector_defaults())
     assert task_suites.yaml is not yaml
     assert task_suites.yaml.safe_load(filled) == yaml.safe_load(filled)
-    # nobody else's YAML was changed
     assert yaml.safe_load.__module__ == "yaml"
 
 
-@pytest.mark.parametrize("user", [7, 9, 12, 13, 15, 18, 19, 21, 33, 37])
+@pytest.mark.parametrize("user", [7, 13, 18, 21, 33])
 def test_skipping_what_is_equal_finds_the_same_differences(user: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = case("workspace", user, 2)
-    fast = [run_case(pair, RULES, model=model).result for model in ("obedient", "gullible", "refuser")]
+    fast = [run_case(pair, RULES, model=model).result for model in ("obedient", "gullible")]
     for differ in (WorkspaceDeepDiff, TravelDeepDiff):
         monkeypatch.delitem(differ.keywords, "custom_operators")
-    assert [run_case(pair, RULES, model=model).result for model in ("obedient", "gullible", "refuser")] == fast
+    assert [run_case(pair, RULES, model=model).result for model in ("obedient", "gullible")] == fast
 
 
 def test_adapting_twice_changes_nothing_twice() -> None:
@@ -219,39 +205,29 @@ def test_adapting_twice_changes_nothing_twice() -> None:
     assert len(WorkspaceDeepDiff.keywords["custom_operators"]) == 1
 
 
-def test_tools_are_described_as_json_schema() -> None:
-    class Runtime:
-        functions = {one.name: one for one in suite_of(VERSION, "travel").tools}  # noqa: RUF012 - a stand-in
-
-    tools = list(tools_of(Runtime))
-    assert len(tools) == 28
-    assert all(one.parameters["type"] == "object" and one.description for one in tools)
-
-
-def test_preparing_agentdojo_changes_nothing_for_others() -> None:
-    def others() -> tuple[object, ...]:
+def test_preparing_agentdojo_changes_nothing_for_other_code() -> None:
+    def state() -> tuple[object, ...]:
         return gc.get_freeze_count(), pydantic.networks.validate_email, yaml.safe_load, yaml.SafeLoader
 
-    before = others()
+    before = state()
     adapt.__wrapped__()
-    assert others() == before
+    assert state() == before
 
 
-def test_loading_an_environment_caches_addresses_only_meanwhile() -> None:
+def test_addresses_are_cached_only_while_an_environment_is_loaded() -> None:
     original = pydantic.networks.validate_email
-    seen = []
+    validators = []
     suite = suite_of(VERSION, "workspace")
 
     class Watched(suite.environment_type):  # type: ignore[name-defined, misc]  # the environment of a suite is a class
         @classmethod
-        def model_validate(cls, *given: Any, **named: Any) -> Any:
-            seen.append(pydantic.networks.validate_email)
-            return super().model_validate(*given, **named)
+        def model_validate(cls, *arguments: Any, **named: Any) -> Any:
+            validators.append(pydantic.networks.validate_email)
+            return super().model_validate(*arguments, **named)
 
     changed = copy(suite)
     changed.environment_type = Watched
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: changed.load_and_inject_default_environment({}), range(8)))
-    assert len(seen) == 8
-    assert original not in seen
+    assert (len(validators), original in validators) == (8, False)
     assert pydantic.networks.validate_email is original

@@ -73,23 +73,6 @@ def test_points_are_from_0_to_1_and_less_than_all_has_a_reason(
     assert rule.describe(expected)
 
 
-NOT_ACCEPTED: list[tuple[criteria.Criterion, list[Any]]] = [
-    (ONE_OF, [[], "a"]),
-    (numeric(), ["1", True]),
-    (CONTAINS, ["", [], ["a", ""]]),
-    (REGEX, ["", "(", 1]),
-    (SET, ["a"]),
-    (SCHEMA, [{"type": "strin"}, {"a": [{"patternProperties": {"a": {}}}]}, 1]),
-    (TEXT, [None]),
-    (ANYWHERE, ["", [None], []]),
-]
-
-
-@pytest.mark.parametrize(("rule", "values"), NOT_ACCEPTED, ids=[rule.rule for rule, _ in NOT_ACCEPTED])
-def test_expected_values_that_a_rule_can_not_compare_with(rule: criteria.Criterion, values: list[Any]) -> None:
-    assert [value for value in values if not rule.expected_problem(value)] == []
-
-
 @QUICK
 @given(left=JSON, right=JSON)
 def test_equality_is_symmetric_and_reflexive(left: Any, right: Any) -> None:

@@ -56,7 +56,7 @@ def only_case() -> dict[str, Any]:
 
 def files_in_folder() -> list[str]:
     """Every file of a suite with its content in one line."""
-    paths = sorted(path for path in Path().rglob("*/*/*") if path.is_file() and path.name != "imports.yaml")
+    paths = sorted(path for path in Path().rglob("*/*/*") if path.is_file())
     return [f"{path.as_posix()}: {' '.join(path.read_text('utf-8').split())}" for path in paths]
 
 
@@ -90,24 +90,6 @@ def test_what_is_written_is_what_was_shown(capsys: pytest.CaptureFixture[str]) -
     run("csv t.csv --suite s --write")
     assert (SUITE / "cases/plain/a.json").read_text("utf-8") in shown
     assert load_suite(SUITE).config.pack == "generic"
-
-
-def test_the_same_case_as_an_editor_left_it_is_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
-    run("csv t.csv --suite s --write", table="id,input,expected\na,one,1\n")
-    path = SUITE / "cases/plain/a.json"
-    text = json.dumps({"$schema": "case.schema.json", **json.loads(path.read_text("utf-8"))})
-    path.write_text(text, encoding="utf-8")
-    capsys.readouterr()
-    assert run("csv t.csv --suite s --write") == 0
-    assert capsys.readouterr().out.startswith("s: wrote 1 case (1 unchanged): plain 1\n")
-    assert path.read_text("utf-8") == text
-
-
-def test_an_existing_file_that_is_no_json_is_another_case(capsys: pytest.CaptureFixture[str]) -> None:
-    run("csv t.csv --suite s --write", table="id,input,expected\na,one,1\n")
-    (SUITE / "cases/plain/a.json").write_text("{", encoding="utf-8")
-    assert run("csv t.csv --suite s") == 2
-    assert "already exists and differs" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
