@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from pytest_packbench.pytest_plugin.selection import Selection
 
 DEFAULT_ROOT = "storage/benchmarks"
-SUITES = Path(__file__).resolve().with_name("_suites")
+_PACKAGE = Path(__file__).resolve().parent
+SUITES = _PACKAGE / "_suites"
+if not SUITES.is_dir():
+    # an editable installation uses the suites of the repository
+    SUITES = _PACKAGE.parent / "storage" / "benchmarks"
 SELECTION: pytest.StashKey[Selection] = pytest.StashKey()
 MARK = "packbench_cases"
 

@@ -205,7 +205,7 @@ def _largest_first(change: Change) -> tuple[float, str]:
 def differences(baseline: Run, current: Run) -> tuple[str, ...]:
     """Describe the settings in which two runs differ so that their scores can't be compared."""
     settings = {
-        "suite": (baseline.suite, current.suite),
+        "suite": (baseline.requested_suite, current.requested_suite),
         "mode": (baseline.mode, current.mode),
         "pack": (f"{baseline.pack} {baseline.pack_version}", f"{current.pack} {current.pack_version}"),
         "scoring rules": (baseline.suite_sha256[:12], current.suite_sha256[:12]),

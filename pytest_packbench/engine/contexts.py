@@ -216,7 +216,7 @@ class SuiteContexts:
             if context is not None and not context.asks_model:
                 external += due
             elif due > 0:
-                calls = recorded_calls(case.suite.cassette_path(case.case_id))
+                calls = recorded_calls(case.suite, case.case_id)
                 recorded += due * (calls or 0)
                 unrecorded += due * (calls is None)
         return ExpectedCalls(cases=count, trials=trials, recorded=recorded, unrecorded=unrecorded, external=external)

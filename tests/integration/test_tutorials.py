@@ -51,8 +51,8 @@ def test_a_bundled_suite_is_named_where_a_folder_hides_it(walk: PageRunner) -> N
     walk.command("packbench init support")
     walk.said = []
     assert walk.command("pytest --packbench-suite=tariff") == pytest.ExitCode.USAGE_ERROR
-    said = 'ERROR: --packbench-suite: unknown suite "tariff"; suites under storage/benchmarks: support; '
-    assert f"{said}the bundled suite is used only where storage/benchmarks does not exist" in walk.said
+    said = 'ERROR: --packbench-suite: unknown suite "tariff" (did you mean "bundled/tariff", which is part of the'
+    assert f"{said} installed package?); suites under storage/benchmarks: support" in walk.said
 
 
 @pytest.mark.parametrize("pack", sorted(name for name, one in Packs().items() if one.starter() is not None))
