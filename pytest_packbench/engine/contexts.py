@@ -316,7 +316,7 @@ def _check_recordable(suite: Suite) -> None:
     if suite.bundled:
         raise SetupError(
             f'suite "{suite.name}": recordings can\'t be written into the installed package; '
-            "copy the suite into your project (packbench_root)"
+            f"copy the suite into your project: packbench init --from {suite.record_name}"
         )
     folder = suite.cassette_path("x").parent
     existing = folder if folder.exists() else suite.path
