@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.cases.files import CASE_SUFFIX, SUFFIXES, iter_cases, load_case, split_location
+from pytest_packbench.cases.files import CASE_SUFFIX, SUFFIXES, is_line_name, iter_cases, load_case, split_location
 from pytest_packbench.cases.recordings import all_recordings, find_recording
 from pytest_packbench.model.errors import CaseError, CassetteError, Problem, format_value, suggestion
 from pytest_packbench.model.finding import FiledCase, Finding
@@ -299,7 +299,8 @@ def _near_duplicates(sets: Sequence[Shingles]) -> Iterator[tuple[int, int, float
 
 def _cassettes(files: SuiteFiles) -> Iterator[Finding]:
     known = {filed.loaded.case.id for filed in files.cases} | files.unread
-    for name in sorted(files.cassettes.keys() - known):
+    # without an id, a line is unreadable and nothing more
+    for name in sorted(name for name in files.cassettes.keys() - known if not is_line_name(name)):
         message = "no case has this id; remove the cassette"
         yield Finding(file=files.cassettes[name], pointer="", rule="cassette_unused", message=message)
     for filed in files.cases:

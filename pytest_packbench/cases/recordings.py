@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.cases.files import CaseLocation, case_lines, read_case_bytes, read_id
+from pytest_packbench.cases.files import CaseLocation, case_lines, line_name, read_case_bytes, read_id
 from pytest_packbench.cases.load import parse_cassette
 from pytest_packbench.cases.packed import RECORDINGS
 from pytest_packbench.model.errors import CassetteError, duplicate_id
@@ -99,7 +99,7 @@ def _lines(packed: Path) -> Mapping[str, CaseLocation]:
 def _lines_of(path: str, _changed_ns: int, _size: int) -> Mapping[str, CaseLocation]:
     lines: dict[str, CaseLocation] = {}
     for line in case_lines(path):
-        name = read_id(line.raw, "case_id") or f"{RECORDINGS}:{line.number}"
+        name = read_id(line.raw, "case_id") or line_name(path, line.number)
         first = lines.get(name)
         location = CaseLocation(path, name, line.number, line.start)
         # of two lines for a case neither is right

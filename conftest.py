@@ -1,3 +1,0 @@
-"""The tests drive pytest by its own fixture."""
-
-pytest_plugins = ["pytester"]
