@@ -53,7 +53,7 @@ class Setting:
 SETTINGS = (
     Setting(
         "suite",
-        "Run the suite with this name (repeat, or separate names by commas).",
+        "Run the suite with this name (repeat, or separate names by commas); bundled/NAME is one of this package.",
         {"action": "append", "metavar": "NAME"},
         default=(),
         ini="args",

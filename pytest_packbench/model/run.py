@@ -174,7 +174,7 @@ class Run:
 
     Attributes:
         run_id: the ULID of the session, the same for all its suites.
-        suite: the name of the suite; it begins with `bundled/` if the project has suites of its own beside it.
+        suite: the name of the suite; of a bundled one with `bundled/` before it if the project has suites of its own.
         description: the description in `suite.yaml`.
         pack: the name of the pack.
         pack_version: the version of the pack.
