@@ -70,6 +70,7 @@ def test_the_bare_name_is_the_projects(own: pytest.Pytester, requested: str, ran
 def test_records_of_a_bundled_suite_are_those_of_its_copy(empty: pytest.Pytester) -> None:
     main(["init", "--from", "harmbench"])
     empty.runpytest("--packbench-suite=harmbench,bundled/harmbench")
+    assert main(["compare", "--baseline", "bundled/harmbench/latest", "--current", "harmbench/latest"]) == 0
     of_copy, of_bundled = (
         [
             {key: record[key] for key in ("test_id", "test_suite", "passed")} | {"file": record["packbench"]["file"]}
@@ -157,12 +158,13 @@ def test_a_case_by_its_node_id_and_the_last_failed(
 
 @pytest.mark.parametrize("resumed", ["latest", "reports/benchmarks/bundled/harmbench/{run}"])
 def test_a_run_is_resumed(own: pytest.Pytester, resumed: str) -> None:
-    own.runpytest("--packbench-suite=bundled/harmbench").assert_outcomes(passed=11, xfailed=1)
+    both = "--packbench-suite=harmbench,bundled/harmbench"
+    own.runpytest(both).assert_outcomes(passed=12, xfailed=1)
     (folder,) = run_folders(own.path, "bundled/harmbench")
-    run = folder.name
-    again = own.runpytest("--packbench-suite=bundled/harmbench", f"--packbench-resume={resumed.format(run=run)}")
-    again.stdout.fnmatch_lines([f"packbench: suite bundled/harmbench: resuming run {run}: 12 attempts kept*"])
-    assert run_folders(own.path, "bundled/harmbench") == [folder]
+    again = own.runpytest(both, f"--packbench-resume={resumed.format(run=folder.name)}")
+    for name, kept in (("harmbench", "1 attempt"), ("bundled/harmbench", "12 attempts")):
+        again.stdout.fnmatch_lines([f"packbench: suite {name}: resuming run {folder.name}: {kept} kept*"])
+        assert [path.name for path in run_folders(own.path, name)] == [folder.name]
 
 
 def test_recording_into_one_is_refused(own: pytest.Pytester) -> None:
@@ -206,7 +208,9 @@ def test_a_run_of_before_the_project_had_suites_is_rescored_by_the_bundled_one(
     empty.runpytest("--packbench-suite=harmbench")
     main(["init", "harmbench", "--pack", "generic"])
     assert main(["rescore", "harmbench/latest"]) == 0
-    assert "harmbench compared - no score changed" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "harmbench compared - no score changed" in said.out
+    assert "not rescored" not in said.err
 
 
 def test_a_script_loads_one() -> None:
