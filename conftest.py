@@ -1,3 +1,3 @@
-"""The tests drive pytest by its own fixture."""
+"""`pytest .` collects the tests, not the scripts that measure."""
 
-pytest_plugins = ["pytester"]
+collect_ignore = ["benchmarks"]

@@ -2,10 +2,11 @@
 
     python benchmarks/forked.py ROUNDS COMMANDS
 
-COMMANDS is a JSON list; each has `arguments` for pytest and `site`, a folder of installed packages that is searched
-first, or null. They run in turn, ROUNDS times, in the working directory. The output is a JSON list per command: the CPU
-time of each of its runs, user plus system, milliseconds. The imports that all commands have in common take three times
-as long as the rest, and vary by more than the cost of an installed plugin: here they are not part of a run.
+COMMANDS is a JSON list; each has `arguments` for pytest and `site`, a folder of installed packages that takes the place
+of the environment's own, or null. They run in turn, ROUNDS times, in the working directory. The output is a JSON list
+per command: the CPU time of each of its runs, user plus system, milliseconds. The imports that all commands have in
+common take three times as long as the rest, and vary by more than the cost of an installed plugin: here they are not
+part of a run.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import importlib
 import json
 import os
 import sys
+import sysconfig
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -61,7 +63,7 @@ def _run(arguments: list[str], site: str | None) -> NoReturn:
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if site is not None:
-            sys.path.insert(0, site)
+            sys.path[sys.path.index(sysconfig.get_path("purelib"))] = site
         code = int(pytest.main(arguments))
     finally:
         sys.stdout.flush()

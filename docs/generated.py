@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FILES = {
     "case": "`cases/<case type>/<id>.json`, or a line of a `.jsonl` under `cases/`",
     "suite": "`suite.yaml`",
-    "cassette": "`fixtures/<case id>.json`",
+    "cassette": "`fixtures/<case id>.json`, or a line of `fixtures/recordings.jsonl`",
     "record": "a line of `records.jsonl`",
     "report": "`report.json`, under the key `packbench`",
 }

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from pytest_packbench.cases.load import check_case, read_suite
-from pytest_packbench.model.errors import CaseError, Problem, suggestion
+from pytest_packbench.cases.suites import FoundSuite, bundled_root, find_suites
+from pytest_packbench.model.errors import CaseError, Problem, SuiteError, suggestion
+from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import Packs
 
@@ -23,19 +25,34 @@ def load_suite(path: str | Path, *, packs: Packs | None = None) -> Suite:
     """Load a suite.
 
     Args:
-        path: the folder of the suite, which contains `suite.yaml`.
+        path: the folder of the suite, which contains `suite.yaml`; or the text `bundled/NAME` for a bundled suite.
         packs: the available packs; the built-in and the installed packs by default.
 
     Returns:
         The suite, named after its folder; its cases are not read.
 
     Raises:
-        SuiteError: `suite.yaml` is invalid; one line with file, JSON pointer, problem and what was expected.
+        SuiteError: `suite.yaml` is invalid, or there is no such suite; one line with file, JSON pointer, problem and
+            what was expected.
         PackError: the pack of the suite is installed but cannot be imported.
     """
+    if isinstance(path, str) and path.startswith(BUNDLED):
+        folder = bundled_root()
+        name = path.removeprefix(BUNDLED)
+        suites = find_suites(folder)
+        if name not in suites:
+            listed = ", ".join(BUNDLED + suite for suite in suites) or "none"
+            raise SuiteError(path, [Problem("", "unknown suite", f"expected one of {listed}")])
+        return load_found(FoundSuite(path, suites[name], bundled=True), packs=packs)
     folder = Path(path).resolve()
+    return load_found(FoundSuite(folder.name, folder, bundled=False), packs=packs)
+
+
+def load_found(found: FoundSuite, *, packs: Packs | None = None) -> Suite:
+    """Load a suite that was found by its name; otherwise as `load_suite`."""
     models = (Packs() if packs is None else packs).suite_models
-    return read_suite(folder, models, source=str(folder / CONFIG_NAME))
+    source = str(found.path / CONFIG_NAME)
+    return read_suite(found.path, models, source=source, name=found.name, bundled=found.bundled)
 
 
 def score(

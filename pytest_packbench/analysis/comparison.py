@@ -23,6 +23,7 @@ from pytest_packbench.analysis.trials import (
 )
 from pytest_packbench.model.metric import JUDGED
 from pytest_packbench.model.result import QUARANTINE
+from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.score import TOLERANCE
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def _largest_first(change: Change) -> tuple[float, str]:
 def differences(baseline: Run, current: Run) -> tuple[str, ...]:
     """Describe the settings in which two runs differ so that their scores can't be compared."""
     settings = {
-        "suite": (baseline.suite, current.suite),
+        "suite": (baseline.suite.removeprefix(BUNDLED), current.suite.removeprefix(BUNDLED)),
         "mode": (baseline.mode, current.mode),
         "pack": (f"{baseline.pack} {baseline.pack_version}", f"{current.pack} {current.pack_version}"),
         "scoring rules": (baseline.suite_sha256[:12], current.suite_sha256[:12]),

@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.cases.load import case_sha256, parse_case, parse_json
+from pytest_packbench.cases.load import case_sha256, in_line, parse_case, parse_json
 from pytest_packbench.model.case import CASE_ID, CASE_ID_LENGTH
 from pytest_packbench.model.errors import CaseError, Problem, duplicate_id
 
@@ -28,15 +27,37 @@ LINES_SUFFIX = ".jsonl"
 SUFFIXES = (CASE_SUFFIX, LINES_SUFFIX)
 _SPACE = rb"[ \t\r\n]*"
 _PLAIN = rb'"[^"\\]*"'
-_MEMBER = rb'(?!"id")' + _PLAIN + _SPACE + b":" + _SPACE + rb"(?:" + _PLAIN + rb"|[-+.0-9A-Za-z]+)" + _SPACE + b","
-# members with scalar values may precede the id; other lines are parsed
-_ID_FIRST = re.compile(
-    rb"(?:\xef\xbb\xbf)?" + _SPACE + rb"\{" + _SPACE + b"(?:" + _MEMBER + _SPACE + b")*+"
-    rb'"id"' + _SPACE + b":" + _SPACE + rb'"([A-Za-z0-9][A-Za-z0-9_-]*)"' + _SPACE + rb"[,}]"
-)
+_MEMBER = _PLAIN + _SPACE + b":" + _SPACE + rb"(?:" + _PLAIN + rb"|[-+.0-9A-Za-z]+)" + _SPACE + b","
+
+
 _CASE_ID = re.compile(CASE_ID.removesuffix("$"))
 _BOM = b"\xef\xbb\xbf"
 _LINE = re.compile(r".*\.line-[0-9]+", re.DOTALL)
+
+
+@cache
+def _id_first(key: str) -> re.Pattern[bytes]:
+    """Return the pattern of a line whose id follows only members with scalar values; other lines are parsed."""
+    name = b'"' + key.encode() + b'"'
+    return re.compile(
+        rb"(?:\xef\xbb\xbf)?"
+        + _SPACE
+        + rb"\{"
+        + _SPACE
+        + b"(?:(?!"
+        + name
+        + b")"
+        + _MEMBER
+        + _SPACE
+        + b")*+"
+        + name
+        + _SPACE
+        + b":"
+        + _SPACE
+        + rb'"([A-Za-z0-9][A-Za-z0-9_-]*)"'
+        + _SPACE
+        + rb"[,}]"
+    )
 
 
 class CaseLocation(NamedTuple):
@@ -148,13 +169,17 @@ def case_lines(path: str | os.PathLike[str]) -> Iterator[CaseLine]:
             start += len(raw)
 
 
-def read_id(raw: bytes) -> str | None:
+def read_id(raw: bytes, key: str = "id") -> str | None:
     """Return the id of a line; the line is parsed only if nested values or escapes precede the id.
+
+    Args:
+        raw: the line.
+        key: `id` of a case, or `case_id` of a recording.
 
     Returns:
         The id; None if the line has no valid id.
     """
-    match = _ID_FIRST.match(raw)
+    match = _id_first(key).match(raw)
     if match is not None:
         name = match[1].decode("ascii")
         return name if len(name) <= CASE_ID_LENGTH else None
@@ -162,7 +187,7 @@ def read_id(raw: bytes) -> str | None:
         data = json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         return None
-    name = data.get("id") if isinstance(data, dict) else None
+    name = data.get(key) if isinstance(data, dict) else None
     is_valid = isinstance(name, str) and len(name) <= CASE_ID_LENGTH and _CASE_ID.fullmatch(name) is not None
     return name if is_valid else None
 
@@ -315,9 +340,7 @@ def parse_line(line: CaseLine, model: type[Case], *, file: str, pack: str | None
     try:
         return parse_case(line.raw.rstrip(b"\r\n"), model, source=source, stem=None, pack=pack)
     except CaseError as error:
-        # the parser counts lines from the start of this one
-        problems = [replace(problem, wrong=problem.wrong.removeprefix("line 1 ")) for problem in error.problems]
-        raise CaseError(source, problems) from None
+        raise CaseError(source, [in_line(problem) for problem in error.problems]) from None
 
 
 def unreadable_file(error: OSError) -> Problem:

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.cases.files import CASE_SUFFIX, SUFFIXES, iter_cases, load_case, split_location
-from pytest_packbench.cases.load import load_cassette
+from pytest_packbench.cases.files import CASE_SUFFIX, SUFFIXES, is_line_name, iter_cases, load_case, split_location
+from pytest_packbench.cases.recordings import all_recordings, find_recording
 from pytest_packbench.model.errors import CaseError, CassetteError, Problem, format_value, suggestion
 from pytest_packbench.model.finding import FiledCase, Finding
 from pytest_packbench.model.suite import CONFIG_NAME
@@ -99,19 +99,17 @@ def check(files: SuiteFiles) -> Iterator[Finding]:
 
 
 def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
-    folder = suite.path / "fixtures"
     # ids contain no slash, so that a cassette in a subfolder belongs to no case
-    files = sorted(path for path in folder.rglob("*.json") if path.is_file())
-    paths = {path.relative_to(folder).with_suffix("").as_posix(): path for path in files}
+    recordings = all_recordings(suite)
     cassettes: dict[str, Cassette] = {}
-    for name, path in paths.items():
+    for name, recording in recordings.items():
         try:
-            cassettes[name], _ = load_cassette(path, source=_name(suite, path))
+            cassettes[name], _ = recording.load()
         except CassetteError as error:
             findings += _unreadable(error.source, error.problems, "cassette_unreadable")
         except OSError as error:
             problem = Problem("", f"cannot be read: {error.strerror}", "expected a JSON file")
-            findings += _unreadable(_name(suite, path), [problem], "cassette_unreadable")
+            findings += _unreadable(recording.file, [problem], "cassette_unreadable")
     cases: list[FiledCase] = []
     unread: set[str] = set()
     for location in iter_cases(suite.cases_path):
@@ -130,15 +128,15 @@ def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
                 folder=loaded.case.case_type if location.line and path.parent == suite.cases_path else path.parent.name,
                 loaded=loaded,
                 cassette=cassettes.get(case_id),
-                cassette_file=_name(suite, suite.cassette_path(case_id)),
+                cassette_file=find_recording(suite, case_id).file,
             )
         )
     return SuiteFiles(
         config=suite.config,
         cases=cases,
         unread=unread,
-        cassettes={name: _name(suite, path) for name, path in paths.items()},
-        unread_cassettes=paths.keys() - cassettes.keys(),
+        cassettes={name: recording.file for name, recording in recordings.items()},
+        unread_cassettes=recordings.keys() - cassettes.keys(),
         dated=pack.dated,
         facets={name for filed in cases for name in pack.facets(filed.loaded.case)},
         misnamed=[_name(suite, path) for path in sorted(suite.cases_path.rglob("*")) if _is_misnamed(path)],
@@ -301,7 +299,8 @@ def _near_duplicates(sets: Sequence[Shingles]) -> Iterator[tuple[int, int, float
 
 def _cassettes(files: SuiteFiles) -> Iterator[Finding]:
     known = {filed.loaded.case.id for filed in files.cases} | files.unread
-    for name in sorted(files.cassettes.keys() - known):
+    # without an id, a line is unreadable and nothing more
+    for name in sorted(name for name in files.cassettes.keys() - known if not is_line_name(name)):
         message = "no case has this id; remove the cassette"
         yield Finding(file=files.cassettes[name], pointer="", rule="cassette_unused", message=message)
     for filed in files.cases:

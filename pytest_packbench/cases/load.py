@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -118,7 +119,7 @@ def case_sha256(data: object) -> str:
 
 
 def load_cassette(path: Path, *, source: str) -> tuple[Cassette, str]:
-    """Load a cassette and return it with the hash of its content.
+    """Load the cassette of a file and return it with the hash of its content.
 
     Args:
         path: its file.
@@ -128,13 +129,26 @@ def load_cassette(path: Path, *, source: str) -> tuple[Cassette, str]:
         FileNotFoundError: the file does not exist.
         CassetteError: the cassette is invalid; one line with file, JSON pointer, problem and what was expected.
     """
-    try:
-        raw = path.read_bytes()
-        from pytest_packbench.model.cassette import Cassette  # many cases have none
+    return parse_cassette(path.read_bytes(), source=source)
 
+
+def parse_cassette(raw: bytes, *, source: str, is_line: bool = False) -> tuple[Cassette, str]:
+    """Parse a cassette and return it with the hash of its content.
+
+    Args:
+        raw: its bytes.
+        source: the name of the file for error messages, with the line if it is one.
+        is_line: whether it is one line of a file.
+
+    Raises:
+        CassetteError: the cassette is invalid; one line with file, JSON pointer, problem and what was expected.
+    """
+    from pytest_packbench.model.cassette import Cassette  # many cases have none
+
+    try:
         data = parse_json(raw)
     except JsonError as error:
-        raise CassetteError(source, [error.problem]) from None
+        raise CassetteError(source, [in_line(error.problem) if is_line else error.problem]) from None
     return _validated(data, Cassette, source, CassetteError), canonical_sha256(data)
 
 
@@ -203,6 +217,11 @@ def read_suite(
     """
     rules = read_config(path, models, source=source)
     return Suite(name=name or path.name, path=path, config=rules, sha256=scoring_sha256(rules), bundled=bundled)
+
+
+def in_line(problem: Problem) -> Problem:
+    """Return a problem of one line of a file: the parser counts lines from the start of this one."""
+    return replace(problem, wrong=problem.wrong.removeprefix("line 1 "))
 
 
 def _not_json(error: json.JSONDecodeError) -> Problem:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.cases.files import (
     case_paths,
@@ -17,11 +17,12 @@ from pytest_packbench.cases.files import (
     load_case,
 )
 from pytest_packbench.model.errors import CaseError, duplicate_id
+from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.model.case import LoadedCase
@@ -74,6 +75,54 @@ def suite_names(value: str | Iterable[str]) -> list[str]:
     return list(dict.fromkeys(name for name in names if name))
 
 
+class FoundSuite(NamedTuple):
+    """A suite that can be requested.
+
+    Attributes:
+        name: the name that it has in a run.
+        path: its folder, absolute.
+        bundled: whether it is part of the installed package.
+    """
+
+    name: str
+    path: Path
+    bundled: bool
+
+    def contains(self, path: str) -> bool:
+        """Return whether a path is the folder, or in it."""
+        return (path + os.sep).startswith(str(self.path) + os.sep)
+
+
+def bundled_root() -> Path:
+    """Return the folder of the suites that belong to the package; of a source tree, that of its own suites."""
+    package = Path(os.path.abspath(__file__)).parent.parent  # noqa: PTH100 - as the plugin finds them
+    packed = package / "_suites"
+    return packed if packed.is_dir() else package.parent / "storage" / "benchmarks"
+
+
+def named_suites(root: Path, bundled: Path) -> dict[str, FoundSuite]:
+    """Return the suites by all names that they can be requested by.
+
+    A bare name is that of a suite of the project; of a bundled one where the project has no folder of suites. As
+    `bundled/NAME` a bundled suite can always be requested.
+
+    Args:
+        root: the folder of the project's suites, absolute; it may be missing.
+        bundled: the folder of the bundled suites.
+    """
+    own = {name: FoundSuite(name, path, bundled=False) for name, path in find_suites(root).items()}
+    has_own = root.is_dir()
+    by_name = dict(own)
+    for name, path in find_suites(bundled).items():
+        # in the repository of this package both folders are the same
+        is_own = name in own and own[name].path == path
+        found = own[name] if is_own else FoundSuite(BUNDLED + name if has_own else name, path, bundled=True)
+        by_name[BUNDLED + name] = found
+        if not has_own:
+            by_name[name] = found
+    return by_name
+
+
 def find_suites(root: Path) -> dict[str, Path]:
     """Return the suites under a root, name to folder, sorted; a suite is a folder with a `suite.yaml`."""
     if not root.is_dir():
@@ -81,29 +130,32 @@ def find_suites(root: Path) -> dict[str, Path]:
     return {path.name: path for path in sorted(root.iterdir()) if (path / CONFIG_NAME).is_file()}
 
 
-def unknown_suite_message(name: str, known: dict[str, Path], root: Path, bundled: Path) -> str:
+def unknown_suite_message(name: str, known: Collection[str], root: Path) -> str:
     """Return the message for an unknown suite, with the suites that exist.
 
     Args:
         name: the requested name.
-        known: the suites that can be requested, name to folder.
-        root: the folder of the project's suites, absolute; if it does not exist, `known` are the bundled suites.
-        bundled: the folder of the suites in the installed package.
+        known: the names that can be requested, as `named_suites` returns them.
+        root: the folder of the project's suites; it may be missing.
     """
-    close = get_close_matches(name, known, n=1)
+    has_own = root.is_dir()
+    own = [found for found in known if not found.startswith(BUNDLED)] if has_own else []
+    bundled = [found for found in known if found.startswith(BUNDLED)]
+    listed_bundled = f"bundled suites: {', '.join(bundled) or 'none'}"
+    close = get_close_matches(name, bundled if name.startswith(BUNDLED) else own if has_own else known, n=1)
     guess = f' (did you mean "{close[0]}"?)' if close else ""
-    listed = ", ".join(known) if known else "none"
-    shown_root = os.path.relpath(root)
     message = f'unknown suite "{name}"{guess}'
-    if not root.is_dir():
+    if name.startswith(BUNDLED):
+        return f"{message}; {listed_bundled}"
+    shown_root = os.path.relpath(root)
+    if not has_own:
         advice = f"the folder {shown_root} does not exist; set packbench_root, or start pytest in its parent folder"
-        return f"{message}: {advice}; bundled suites: {listed}"
+        return f"{message}: {advice}; {listed_bundled}"
+    if BUNDLED + name in known:
+        message = f'unknown suite "{name}" (did you mean "{BUNDLED}{name}", which is part of the installed package?)'
     # a name is not a path: `../x` is not a suite, even if the folder exists
     incomplete = missing_config_message(root / name) if name == Path(name).name else ""
-    message = f"{incomplete or message}; suites under {shown_root}: {listed}"
-    if not (bundled / name / CONFIG_NAME).is_file():
-        return message
-    return f"{message}; the bundled suite is used only where {shown_root} does not exist"
+    return f"{incomplete or message}; suites under {shown_root}: {', '.join(own) or 'none'}"
 
 
 def missing_config_message(folder: Path) -> str:

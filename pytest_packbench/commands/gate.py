@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _rules(arguments: argparse.Namespace, stored: StoredRun) -> SuiteConfig:
-    return find_suite(arguments.rules or stored.run.suite, root_of(arguments), packs_of(arguments)).config
+    return find_suite(arguments.rules or stored.run.requested_suite, root_of(arguments), packs_of(arguments)).config
 
 
 def _baselines(

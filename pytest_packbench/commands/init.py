@@ -1,4 +1,4 @@
-"""`packbench init`: create a suite that runs at once."""
+"""`packbench init`: create a suite that runs at once, or a copy of a bundled suite."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import ROOT, add_root, new_root, packs_of
 from pytest_packbench.model.errors import format_value
+from pytest_packbench.model.run import BUNDLED
 
 if TYPE_CHECKING:
     import argparse
@@ -27,26 +28,70 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     from pytest_packbench.packs.registry import DEFAULT_PACK
 
-    parser.add_argument("name", metavar="NAME", help="the name of the new suite: lower-case letters, digits, _ and -")
+    about = "the name of the new suite: lower-case letters, digits, _ and -; with --from, that suite's name by default"
+    parser.add_argument("name", metavar="NAME", nargs="?", help=about)
     about = f"the pack of its cases: a name, or MODULE:ATTR for a pack to import (default: {DEFAULT_PACK})"
-    parser.add_argument("--pack", default=DEFAULT_PACK, metavar="PACK", help=about)
+    parser.add_argument("--pack", metavar="PACK", help=about)
+    about = "write a copy of a suite of the installed package: its rules, and a file for each case and each recording"
+    parser.add_argument("--from", dest="source", metavar="SUITE", help=about)
     add_root(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the starter of a pack, and print what was written and what to do next."""
+    """Write the starter of a pack or the files of a bundled suite, and print what was written and what to do next."""
+    from pytest_packbench.packs.registry import DEFAULT_PACK
+
+    if arguments.source is not None:
+        return _copy(arguments)
+    if arguments.name is None:
+        raise UsageError("init: expected the NAME of the new suite, or --from SUITE for a copy of a bundled one")
     name, root = suite_name(arguments.name), new_root(arguments)
-    starter = _starter(arguments.pack, packs_of(arguments))
+    starter = _starter(arguments.pack or DEFAULT_PACK, packs_of(arguments))
     files = _files(starter, name, root / name)
     _refuse_existing(root / name, files)
-    for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # exclusively: the file may have been created since the check
-        with path.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+    _write({path: text.encode() for path, text in files.items()})
     next_steps = _next_steps(starter, name, root, is_configured=arguments.root is None)
     sys.stdout.write("\n".join([*(f"wrote {path.as_posix()}" for path in files), "", *next_steps]) + "\n")
     return FINE
+
+
+def _copy(arguments: argparse.Namespace) -> int:
+    """Write a bundled suite as single files, and print what was written and what to do next."""
+    from pytest_packbench.cases.packed import single_files
+    from pytest_packbench.cases.suites import bundled_root, find_suites
+    from pytest_packbench.model.text import pluralize
+
+    if arguments.pack is not None:
+        raise UsageError("--pack: a copy has the pack of its suite; remove the option")
+    source, suites = arguments.source.removeprefix(BUNDLED), find_suites(bundled_root())
+    if source not in suites:
+        listed = ", ".join(suites) or "none"
+        raise UsageError(f'--from: unknown suite "{arguments.source}"; suites of the installed package: {listed}')
+    name, root = suite_name(arguments.name or source), new_root(arguments)
+    folder = root / name
+    files = {folder / file: content for file, content in single_files(suites[source])}
+    _refuse_existing(folder, [folder])
+    _write(files)
+    cases, recordings = (sum(folder / part in path.parents for path in files) for part in ("cases", "fixtures"))
+    counts = [pluralize(cases, "case"), *([pluralize(recordings, "recording")] if recordings else [])]
+    is_default = arguments.root is None or root == ROOT
+    lines = [
+        f"wrote {folder.as_posix()}: suite.yaml, {', '.join(counts)}",
+        "",
+        *_commands(name, root, is_default=is_default),
+        f"In this project, {name} is now your copy, and {BUNDLED}{source} the original.",
+        *_rootdir_note(),
+    ]
+    sys.stdout.write("\n".join(lines) + "\n")
+    return FINE
+
+
+def _write(files: Mapping[Path, bytes]) -> None:
+    for path, content in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # exclusively: the file may have been created since the check
+        with path.open("xb") as file:
+            file.write(content)
 
 
 def suite_name(name: str) -> str:
@@ -121,15 +166,23 @@ def _refuse_existing(folder: Path, files: Iterable[Path]) -> None:
 def _next_steps(starter: Starter, name: str, root: Path, *, is_configured: bool) -> Iterator[str]:
     is_default = is_configured or root == ROOT
     yield from (f'first:  pip install "pytest-packbench[{extra}]"' for extra in _missing(starter.needs))
-    yield f"run it: pytest {'' if is_default else f'-o packbench_root={root.as_posix()} '}--packbench-suite={name}"
-    yield f"check:  packbench lint {name}{'' if is_default else f' --root {root.as_posix()}'}"
+    yield from _commands(name, root, is_default=is_default)
     readme = (root / name / "README.md").as_posix()
     yield f"One case passes and one fails; the output shows why. Next steps: {readme}"
+    yield from _rootdir_note()
+    for extra in _missing(starter.takes):
+        yield f'Some rules of this pack need an extra: pip install "pytest-packbench[{extra}]"'
+
+
+def _commands(name: str, root: Path, *, is_default: bool) -> Iterator[str]:
+    yield f"run it: pytest {'' if is_default else f'-o packbench_root={root.as_posix()} '}--packbench-suite={name}"
+    yield f"check:  packbench lint {name}{'' if is_default else f' --root {root.as_posix()}'}"
+
+
+def _rootdir_note() -> Iterator[str]:
     parent = _rootdir_file_above(Path.cwd())
     if parent is not None:
         yield f"Note: because of {parent}, pytest may use its folder as rootdir; if so, run packbench init there."
-    for extra in _missing(starter.takes):
-        yield f'Some rules of this pack need an extra: pip install "pytest-packbench[{extra}]"'
 
 
 def _rootdir_file_above(folder: Path) -> Path | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments, with an option for each file that the packs can use."""
-    parser.add_argument("suite", help="a suite's name, or its folder")
+    parser.add_argument("suite", help="a suite's name, or its folder; bundled/NAME for a bundled suite")
     add_root(parser)
     add_packs(parser)
     parser.add_argument("--format", choices=["text", "json"], default="text", help="one line per finding, or JSON")

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"{len(shards.missing)} of {shards.count} shards missing: {shards.describe(shards.missing)}; "
             "add them, or pass --allow-missing"
         )
-    suite, pack = suite_and_pack(merged.suite, arguments)
+    suite, pack = suite_and_pack(merged.requested_suite, arguments)
     _check_rules(merged, suite, pack)
     earlier = BaselineLookup(stored=load_run(find_run_source(arguments.baseline)) if arguments.baseline else None)
     index = CaseIndex(suite.cases_path)

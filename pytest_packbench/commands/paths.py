@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import UsageError
+from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.runs.folder import OUTPUT
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Collection
 
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
 
 ROOT = Path("storage") / "benchmarks"
-BUNDLED = Path(__file__).resolve().parent.parent / "_suites"
 _PYTEST_FILES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")
 _SHARED_FILES = ("pyproject.toml", "tox.ini", "setup.cfg")
 _PYTEST_SECTION = re.compile(rb"^\s*\[(tool[.:])?pytest\b", re.MULTILINE)
@@ -122,10 +123,10 @@ def suite_and_pack(name: str, arguments: argparse.Namespace) -> tuple[Suite, Pac
 
 
 def find_suite(name: str, root: Path, packs: Packs | None = None) -> Suite:
-    """Read a suite by its folder, or by its name under the root; of the wheel where the root does not exist.
+    """Read a suite by its folder, or by its name: under the root, or of the installed package.
 
     Args:
-        name: its name, or its folder.
+        name: its name, or its folder; a name that begins with `bundled/` is always that of a bundled suite.
         root: the folder of suites.
         packs: the packs to choose from; the built-in and the installed ones by default.
 
@@ -134,29 +135,41 @@ def find_suite(name: str, root: Path, packs: Packs | None = None) -> Suite:
         SuiteError: its rules can't be read.
         PackError: its pack can't be loaded.
     """
-    from pytest_packbench.api import load_suite
+    from pytest_packbench.api import load_found, load_suite
+    from pytest_packbench.cases.suites import bundled_root, named_suites
     from pytest_packbench.model.suite import CONFIG_NAME
 
-    for folder in (Path(name), root / name, *([] if root.is_dir() else [BUNDLED / name])):
-        if (folder / CONFIG_NAME).is_file():
-            return load_suite(folder, packs=packs)
-    raise UsageError(_no_suite(name, root))
+    if not name.startswith(BUNDLED) and (Path(name) / CONFIG_NAME).is_file():
+        return load_suite(Path(name), packs=packs)
+    known = named_suites(root.resolve(), bundled_root())
+    if name in known:
+        return load_found(known[name], packs=packs)
+    if not name.startswith(BUNDLED) and (root / name / CONFIG_NAME).is_file():
+        return load_suite(root / name, packs=packs)
+    raise UsageError(_no_suite(name, root, known))
 
 
-def _no_suite(name: str, root: Path) -> str:
-    from pytest_packbench.cases.suites import find_suites, missing_config_message
+def bundled_folder(path: Path) -> Path:
+    """Return the folder of the bundled suite that a path `bundled/NAME` names if nothing is there; else the path."""
+    from pytest_packbench.cases.suites import bundled_root, find_suites
 
-    bare = missing_config_message(root / name) or missing_config_message(Path(name))
+    is_name = path.parent == Path(BUNDLED) and not path.exists()
+    return find_suites(bundled_root()).get(path.name, path) if is_name else path
+
+
+def _no_suite(name: str, root: Path, known: Collection[str]) -> str:
+    from pytest_packbench.cases.suites import missing_config_message, unknown_suite_message
+
+    is_bundled = name.startswith(BUNDLED)
+    bare = "" if is_bundled else missing_config_message(root / name) or missing_config_message(Path(name))
     if root.is_dir():
-        listed = ", ".join(find_suites(root)) or "none"
-        if bare:
-            return f"{bare}; suites under {root}: {listed}"
-        return f'unknown suite "{name}"; suites under {root}: {listed}'
-    if bare:
-        return bare
-    bundled = ", ".join(find_suites(BUNDLED))
+        listed = ", ".join(found for found in known if not found.startswith(BUNDLED)) or "none"
+        return f"{bare}; suites under {root}: {listed}" if bare else unknown_suite_message(name, known, root)
+    if is_bundled or bare:
+        return bare or unknown_suite_message(name, known, root)
+    bundled = ", ".join(found for found in known if found.startswith(BUNDLED)) or "none"
     where = f"the folder {root} does not exist; pass --root, or run packbench in the project's folder"
-    return f'unknown suite "{name}": {where}{f"; bundled suites: {bundled}" if bundled else ""}'
+    return f'unknown suite "{name}": {where}; bundled suites: {bundled}'
 
 
 def _project_of(arguments: argparse.Namespace) -> Project | None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.files import case_lines, format_location, parse_line
-from pytest_packbench.cases.load import JsonError, check_case, load_cassette, parse_json
+from pytest_packbench.cases.load import JsonError, check_case, load_cassette, parse_cassette, parse_json
 from pytest_packbench.cli import FINE, UNUSABLE
-from pytest_packbench.commands.paths import add_packs, packs_of
+from pytest_packbench.commands.paths import add_packs, bundled_folder, packs_of
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.checks import extension_problem
-from pytest_packbench.model.errors import CaseError, InputError, Problem, duplicate_id, suggestion
+from pytest_packbench.model.errors import CaseError, CassetteError, InputError, Problem, duplicate_id, suggestion
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.text import pluralize
@@ -46,7 +46,10 @@ _HEAD = f"head of a journal, version {JOURNAL_VERSION}"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "paths", nargs="+", type=Path, help="a case, cassette, suite.yaml, report or .jsonl file, or a folder of them"
+        "paths",
+        nargs="+",
+        type=Path,
+        help="a case, cassette, suite.yaml, report or .jsonl file, a folder of them, or bundled/NAME",
     )
     add_packs(parser)
 
@@ -56,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     bad = False
     packs = packs_of(arguments)
     for path in arguments.paths:
-        for file in _files(path):
+        for file in _files(bundled_folder(path)):
             try:
                 sys.stdout.write(printable(f"{file}: {kind_of(file, packs)}") + "\n")
             except (ValueError, OSError) as error:
@@ -169,6 +172,8 @@ def _line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
         data = _object(line.raw)
         if "test_suite" in data or "schema_version" in data:
             raise
+        if "cassette_version" in data:
+            return _cassette_line(line, path, ids)
         if "pack_id" in data and "case_type" in data:
             return _case_line(line, data["pack_id"], path, packs, ids)
         if not data and (ids or b'"pack_id"' in line.raw):
@@ -198,6 +203,15 @@ def _case_line(line: CaseLine, name: Any, path: Path, packs: Packs, ids: dict[st
     if first != line.number:
         raise CaseError(format_location(str(path), line.number), [duplicate_id(case_id, f"line {first}")])
     return f"case of pack {name}"
+
+
+def _cassette_line(line: CaseLine, path: Path, ids: dict[str, int]) -> str:
+    source = format_location(str(path), line.number)
+    cassette, _ = parse_cassette(line.raw, source=source, is_line=True)
+    first = ids.setdefault(cassette.case_id, line.number)
+    if first != line.number:
+        raise CassetteError(source, [duplicate_id(cassette.case_id, f"line {first}", key="case_id")])
+    return f"cassette, version {cassette.cassette_version}"
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_packbench.backends import STUB
-from pytest_packbench.cases.load import load_cassette
+from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.engine.attribution import UNKNOWN, attribution, count_reported_usage
 from pytest_packbench.engine.external_io import TargetFailure
 from pytest_packbench.engine.offline import offline
@@ -277,9 +277,10 @@ def _replay(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> LLM:
     """Return the replay of the case's cassette; without one, each model call of the target is an error."""
     source = f"fixtures/{loaded.case.id}.json"
     if context.asks_model or context.caller.opaque:
-        path = context.suite.cassette_path(loaded.case.id)
         try:
-            state.cassette, state.cassette_sha256 = load_cassette(path, source=source)
+            recording = find_recording(context.suite, loaded.case.id)
+            source = recording.file
+            state.cassette, state.cassette_sha256 = recording.load()
             check_belongs(state.cassette, case_id=loaded.case.id, input_sha256=loaded.input_sha256, source=source)
         except FileNotFoundError:
             pass

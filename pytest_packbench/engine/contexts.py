@@ -219,7 +219,7 @@ class SuiteContexts:
             if context is not None and not context.asks_model:
                 external += due
             elif due > 0:
-                calls = recorded_calls(case.suite.cassette_path(case.case_id))
+                calls = recorded_calls(case.suite, case.case_id)
                 recorded += due * (calls or 0)
                 unrecorded += due * (calls is None)
         return ExpectedCalls(cases=count, trials=trials, recorded=recorded, unrecorded=unrecorded, external=external)
@@ -319,7 +319,7 @@ def _check_recordable(suite: Suite) -> None:
     if suite.bundled:
         raise SetupError(
             f'suite "{suite.name}": recordings can\'t be written into the installed package; '
-            "copy the suite into your project (packbench_root)"
+            f"copy the suite into your project: packbench init --from {suite.record_name}"
         )
     folder = suite.cassette_path("x").parent
     existing = folder if folder.exists() else suite.path

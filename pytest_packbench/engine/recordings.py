@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.atomic import write_atomic
-from pytest_packbench.cases.load import load_cassette
+from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CassetteError, Problem, format_value
 from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
@@ -15,7 +15,6 @@ from pytest_packbench.model.result import format_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from pytest_packbench.engine.attempt import Attempt
     from pytest_packbench.engine.contexts import SuiteContext
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.request import ModelRequest
+    from pytest_packbench.model.suite import Suite
 
 
 _ADVICE = "if the pipeline's steps changed, edit the recording or record it again (--packbench-mode=record)"
@@ -53,10 +53,10 @@ def check_belongs(cassette: Cassette, *, case_id: str, input_sha256: str, source
         raise CassetteError(source, [Problem("/input_sha256", reason, advice)])
 
 
-def recorded_calls(path: Path) -> int | None:
-    """Return the number of exchanges in a cassette; None where it is missing or can't be read."""
+def recorded_calls(suite: Suite, case_id: str) -> int | None:
+    """Return the number of exchanges in a case's cassette; None where it is missing or can't be read."""
     try:
-        return len(load_cassette(path, source=path.name)[0].exchanges)
+        return len(find_recording(suite, case_id).load()[0].exchanges)
     except (CassetteError, OSError):
         return None
 
@@ -176,7 +176,7 @@ def record_attempt(context: SuiteContext, loaded: LoadedCase, state: Attempt) ->
     """Write the cassette of an attempt without a failure; replaces an older recording.
 
     Returns:
-        The cassette and the hash of its content, as `load_cassette` returns them; None where no model was called.
+        The cassette and the hash of its content, as `Recording.load` returns them; None where no model was called.
 
     Raises:
         UnrecordableError: a model call was never answered.
@@ -194,7 +194,7 @@ def record_attempt(context: SuiteContext, loaded: LoadedCase, state: Attempt) ->
                 **_usage(state.usage),
             }
         ]
-    elif state.meter is not None and (state.meter.calls or path.exists()):
+    elif state.meter is not None and (state.meter.calls or find_recording(context.suite, loaded.case.id).exists()):
         # an attempt without calls replaces an older recording that has some
         exchanges = model_exchanges(state.meter.calls)
     else:

@@ -143,7 +143,7 @@ def build_result(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, run
         return CaseResult(**fields, verdict=score.verdict, kind=score.verdict, message=score.message or score.verdict)
     facts = record_facts(case_ref.pack, case_ref.loaded.case, outcome, score)
     fields |= _pack_fields(score, facts)
-    record = _record_fields(fields, attempt, facts) | {
+    record = _record_fields(fields, case_ref.suite.record_name, attempt, facts) | {
         "run_id": run_id,
         "hook_decisions": _hook_decisions(outcome),
         "packbench": {**facts.extra, **_extension(case_ref, attempt, context, fields)},
@@ -231,9 +231,9 @@ def _case_fields(case_ref: CaseRef) -> dict[str, Any]:
         TypeError: the pack returned something other than str.
         Exception: anything else that the pack raises.
     """
-    suite, loaded = case_ref.suite.name, case_ref.loaded
+    suite, loaded = case_ref.suite.record_name, case_ref.loaded
     fields: dict[str, Any] = {
-        "suite": suite,
+        "suite": case_ref.suite.name,
         "case_id": case_ref.case_id,
         "nodeid": case_ref.nodeid,
         "file": case_ref.file,
@@ -293,11 +293,11 @@ def _pack_fields(score: Score, facts: RecordFacts) -> dict[str, Any]:
     return fields | {name: value for name, value in optional if value is not None}
 
 
-def _record_fields(fields: dict[str, Any], attempt: Attempt, facts: RecordFacts) -> dict[str, Any]:
-    """Return the fields of the record that depend on the case alone."""
+def _record_fields(fields: dict[str, Any], suite: str, attempt: Attempt, facts: RecordFacts) -> dict[str, Any]:
+    """Return the fields of the record that depend on the case alone; `suite` is `Suite.record_name`."""
     return {
         **{name: fields[name] for name in ("test_id", "llm_backend", "llm_model", "timestamp")},
-        "test_suite": facts.test_suite or fields["suite"],
+        "test_suite": facts.test_suite or suite,
         "attack_category": facts.attack_category,
         "agent_decision": facts.agent_decision,
         "expected": facts.expected,

@@ -134,14 +134,15 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     return _did_you_mean(close[0]) if close else f"expected one of {', '.join(names)}"
 
 
-def duplicate_id(case_id: str, other: str) -> Problem:
-    """Return the problem of a case with the id of another.
+def duplicate_id(case_id: str, other: str, *, key: str = "id") -> Problem:
+    """Return the problem of a case with the id of another, or of a second recording of a case.
 
     Args:
         case_id: the id.
         other: the location of the other case, or several with commas.
+        key: the key with the id.
     """
-    return Problem("/id", f'duplicate id "{case_id}", also in {other}', "use a unique id")
+    return Problem(f"/{key}", f'duplicate id "{case_id}", also in {other}', "use a unique id")
 
 
 def validation_problems(error: ValidationError, model: type[BaseModel]) -> list[Problem]:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 RUN_DOCUMENT_VERSION = 1
+BUNDLED = "bundled/"
+"""How the name of a suite of the installed package begins where the project has suites of its own."""
 Mode = Literal["fixture", "live", "record"]
 """How model calls are answered: from recordings, by a model, or by a model whose answers are recorded."""
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -176,7 +178,7 @@ class Run:
 
     Attributes:
         run_id: the ULID of the session, the same for all its suites.
-        suite: the name of the suite.
+        suite: the name of the suite; of a bundled one with `bundled/` before it if the project has suites of its own.
         description: the description in `suite.yaml`.
         pack: the name of the pack.
         pack_version: the version of the pack.
@@ -211,3 +213,8 @@ class Run:
     versions: dict[str, str] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
+
+    @property
+    def requested_suite(self) -> str:
+        """The name by which the suite can be requested anywhere: that of a bundled one begins with `bundled/`."""
+        return BUNDLED + self.suite.removeprefix(BUNDLED) if self.bundled else self.suite

@@ -18,6 +18,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from pytest_packbench.model.case import Fraction, ListOf, Name, StrictModel, Text
 from pytest_packbench.model.gate import Gate
 from pytest_packbench.model.metric import GENERAL_METRICS
+from pytest_packbench.model.run import BUNDLED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -150,7 +151,7 @@ class Suite:
     """A suite without its cases.
 
     Attributes:
-        name: the name of the folder.
+        name: the name of the folder; of a bundled suite with `bundled/` before it if the project has suites of its own.
         path: the folder, absolute.
         config: the content of `suite.yaml`, an instance of the pack's `suite_model`.
         sha256: hash of the scoring rules (`scoring_sha256`), hexadecimal; runs with the same hash are comparable.
@@ -164,10 +165,15 @@ class Suite:
     bundled: bool = False
 
     @property
+    def record_name(self) -> str:
+        """The name in records and test ids, the same for a bundled suite and for a copy of it."""
+        return self.name.removeprefix(BUNDLED)
+
+    @property
     def cases_path(self) -> Path:
         """The folder of case files."""
         return self.path / "cases"
 
     def cassette_path(self, case_id: str) -> Path:
-        """Return the path of a case's cassette; `case_id` must be valid, so that the path stays in the folder."""
+        """Return the path of a case's own cassette file; with a valid `case_id`, it is in the folder of the suite."""
         return self.path / "fixtures" / f"{case_id}.json"

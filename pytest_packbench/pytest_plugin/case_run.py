@@ -330,7 +330,7 @@ def case_ref_of(
 ) -> CaseRef:
     """Return a case's identity and location for records; the arguments are as in `CaseRun`."""
     # a bundled suite is named without this machine's folders
-    location = f"bundled:{suite.name}/{path.relative_to(suite.path).as_posix()}" if suite.bundled else file
+    location = f"bundled:{suite.record_name}/{path.relative_to(suite.path).as_posix()}" if suite.bundled else file
     return CaseRef(
         suite=suite,
         pack=pack,

@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.model.score import Score, Term
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.pytest_plugin.stash import CONTEXTS
@@ -109,7 +110,9 @@ def _context_lines(run: CaseRun, attempt: Attempt | None) -> list[str]:
         return [f"test:   {run.test_function}", f"case:   {run.where}", f"re-run: {rerun_command(run)}"]
     config = run.item.config
     has_cassette = attempt.cassette is not None
-    cassette = os.path.relpath(run.suite.cassette_path(run.name), config.invocation_params.dir) if has_cassette else ""
+    cassette = (
+        os.path.relpath(find_recording(run.suite, run.name).path, config.invocation_params.dir) if has_cassette else ""
+    )
     live = config.stash[CONTEXTS].settings.mode != "fixture"
     exchanges = f"{attempt.calls} of its exchanges {'recorded' if live else 'replayed'}" if has_cassette else "none"
     return [

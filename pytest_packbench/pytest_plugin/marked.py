@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import BaseModel
 
-from pytest_packbench.cases.suites import SuiteCase, find_suites, suite_cases
+from pytest_packbench.cases.suites import SuiteCase, suite_cases, unknown_suite_message
 from pytest_packbench.engine.attempt import Attempt, Failure, settle, user_frames
 from pytest_packbench.engine.contexts import SuiteContext, shown_path
 from pytest_packbench.engine.result_builder import Trial, build_trial, error_trial, not_run_trial
@@ -29,9 +29,10 @@ from pytest_packbench.pytest_plugin.case_run import (
 )
 from pytest_packbench.pytest_plugin.collection import marks_of
 from pytest_packbench.pytest_plugin.jsonreport import enable_late
-from pytest_packbench.pytest_plugin.selection import Selection, suites_root, unknown_suite_text
+from pytest_packbench.pytest_plugin.selection import Selection, find_named
 from pytest_packbench.pytest_plugin.session import register
 from pytest_packbench.pytest_plugin.stash import CONTEXTS, RUN_ID
+from pytest_packbench.pytest_plugin.terminal import shown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -323,7 +324,7 @@ class MarkedTests:
             counts[run.suite.name] = counts.get(run.suite.name, 0) + 1
         mode = self.contexts.settings.mode
         return [
-            f"packbench: suite {name}{' (bundled)' if suite.bundled else ''}, pack {suite.config.pack}, {mode} mode, "
+            f"packbench: suite {shown_name(suite)}, pack {suite.config.pack}, {mode} mode, "
             f"run by {counts[name]} marked tests"
             for name, suite in self.contexts.suites.items()
             if name in counts
@@ -435,17 +436,15 @@ def _suite_of_mark(config: pytest.Config, name: str) -> Suite:
     if CONTEXTS in config.stash and name in config.stash[CONTEXTS].suites:
         return config.stash[CONTEXTS].suites[name]
     if SELECTION not in config.stash:
-        root, bundled = suites_root(config, config.option)
-        config.stash[SELECTION] = Selection(root=root, bundled=bundled, named=(), folders={})
-    selection = config.stash[SELECTION]
-    known = find_suites(selection.root)
+        config.stash[SELECTION] = Selection(named=(), suites=())
+    root, known = find_named(config, config.option)
     if name not in known:
-        raise MarkError(unknown_suite_text(name, known, config, config.option))
+        raise MarkError(unknown_suite_message(name, known, root))
     if _REFUSED in config.stash:
         raise pytest.UsageError(config.stash[_REFUSED])
     if CONTEXTS not in config.stash:
         _register(config)
-    suite = config.stash[CONTEXTS].join(name, known[name], bundled=selection.bundled)
+    suite = config.stash[CONTEXTS].join(known[name])
     recorder = _recorder_of(config)
     if recorder is not None:
         recorder.add(suite)

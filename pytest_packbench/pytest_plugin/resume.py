@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from pytest_packbench.cases.files import case_file_sha256, find_case, split_location
-from pytest_packbench.cases.load import load_cassette
+from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.model.errors import CassetteError
 from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.runs.resume import MISSING_CASE, ResumeError, check_unchanged, find_resumed, name_cases
@@ -108,8 +108,7 @@ def _refuse(config: pytest.Config, message: str) -> NoReturn:
 
 
 def _recording_sha256(suite: Suite, case_id: str) -> str | None:
-    path = suite.cassette_path(case_id)
     try:
-        return load_cassette(path, source=path.name)[1]
+        return find_recording(suite, case_id).load()[1]
     except (OSError, CassetteError):
         return None

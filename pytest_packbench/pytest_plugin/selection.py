@@ -13,7 +13,7 @@ import pytest
 # the module, because tests replace its SUITES
 from pytest_packbench import plugin
 from pytest_packbench.cases.files import LINES_SUFFIX, SUFFIXES, file_stem, find_case, is_line_name
-from pytest_packbench.cases.suites import describe_case_counts, find_suites, suite_names, unknown_suite_message
+from pytest_packbench.cases.suites import describe_case_counts, named_suites, suite_names, unknown_suite_message
 from pytest_packbench.model.run import shard_of
 from pytest_packbench.plugin import SELECTION, setting_of
 from pytest_packbench.pytest_plugin.suites import known_packs, read_suite
@@ -21,6 +21,7 @@ from pytest_packbench.pytest_plugin.suites import known_packs, read_suite
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_packbench.cases.suites import FoundSuite
     from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
@@ -28,35 +29,36 @@ class Selection(NamedTuple):
     """What the command line requests, before any suite is read.
 
     Attributes:
-        root: the folder of suites, absolute.
-        bundled: whether it is the one in the wheel.
-        named: suites requested by name.
-        folders: folders of all suites requested, by name or by a path in them; name to absolute path.
+        named: suites requested by name, with the name that they have in the run.
+        suites: all suites requested, by name or by a path in them.
         files: the files of cases among the arguments, absolute, with the names of the cases behind `::`; with none
             if the whole file is requested as well.
         single: those of them that no other argument requests as a whole.
     """
 
-    root: Path
-    bundled: bool
     named: tuple[str, ...]
-    folders: dict[str, Path]
+    suites: tuple[FoundSuite, ...]
     files: Mapping[str, frozenset[str]] = MappingProxyType({})
     single: Mapping[str, frozenset[str]] = MappingProxyType({})
 
 
-def suites_root(config: pytest.Config, namespace: object) -> tuple[Path, bool]:
-    """Return the folder of suites, and whether it is the bundled one.
+def find_named(config: pytest.Config, namespace: object) -> tuple[Path, dict[str, FoundSuite]]:
+    """Return the folder of the project's suites, which may be missing, and the suites by the names that they have."""
+    root = Path(os.path.normpath(home_of(config) / setting_of("root", namespace, config.getini)[0]))
+    return root, named_suites(root, plugin.SUITES)
 
-    The suites in the wheel are used only if the project's folder does not exist.
+
+def home_of(config: pytest.Config) -> Path:
+    """Return the folder that relative paths start from: rootdir, unless an argument in the installed package moved it.
+
+    Without a configuration file pytest derives rootdir from the arguments.
     """
-    root = _project_root(config, namespace)
-    return (root, False) if root.is_dir() else (plugin.SUITES, True)
-
-
-def unknown_suite_text(name: str, known: dict[str, Path], config: pytest.Config, namespace: object) -> str:
-    """Return the error for an unknown suite, with those that exist (`known`, name to folder)."""
-    return unknown_suite_message(name, known, _project_root(config, namespace), plugin.SUITES)
+    namespace = config.known_args_namespace
+    folder = config.invocation_params.dir
+    is_moved = (
+        config.inipath is None and namespace.rootdir is None and _under(plugin.SUITES, folder, namespace.file_or_dir)
+    )
+    return folder if is_moved else config.rootpath
 
 
 def activate(config: pytest.Config, args: list[str]) -> None:
@@ -69,26 +71,31 @@ def activate(config: pytest.Config, args: list[str]) -> None:
     """
     namespace = config.known_args_namespace
     names = suite_names(setting_of("suite", namespace, config.getini)[0])
-    root, bundled = suites_root(config, namespace)
-    under = _under(root, config.invocation_params.dir, namespace.file_or_dir)
+    root, known = find_named(config, namespace)
+    under = list(
+        {
+            found: None
+            for folder in (root, plugin.SUITES)
+            for found in _under(folder, config.invocation_params.dir, namespace.file_or_dir)
+        }
+    )
     if not names and not under:
         return
-    known = find_suites(root)
     for name in names:
         if name not in known:
-            raise pytest.UsageError(f"--packbench-suite: {unknown_suite_text(name, known, config, namespace)}")
-    selected = {name for path, _ in under for name in _suites_at(Path(path), root, known)}
-    folders = {name: path for name, path in known.items() if name in selected or name in names}
+            raise pytest.UsageError(f"--packbench-suite: {unknown_suite_message(name, known, root)}")
+    named = {known[name] for name in names}
+    selected = {suite for suite in known.values() for path, _ in under if _selects(path, suite)}
+    suites = tuple(dict.fromkeys(suite for suite in known.values() if suite in selected or suite in named))
     files, single = _files(under)
     config.stash[SELECTION] = Selection(
-        root=root, bundled=bundled, named=tuple(names), folders=folders, files=files, single=single
+        named=tuple(suite.name for suite in named), suites=suites, files=files, single=single
     )
-    args.extend(str(known[name]) for name in names if name not in selected)
+    args.extend(str(suite.path) for suite in dict.fromkeys(known[name] for name in names) if suite not in selected)
 
 
-def _project_root(config: pytest.Config, namespace: object) -> Path:
-    """Return the folder of the project's suites, absolute, whether it exists or not."""
-    return Path(os.path.normpath(config.rootpath / setting_of("root", namespace, config.getini)[0]))
+def _selects(path: str, suite: FoundSuite) -> bool:
+    return suite.contains(path) or path == str(suite.path.parent)
 
 
 def _under(root: Path, folder: Path, arguments: list[str]) -> list[tuple[str, str]]:
@@ -113,28 +120,29 @@ def _files(under: list[tuple[str, str]]) -> tuple[dict[str, frozenset[str]], dic
     return files, single
 
 
-def _suites_at(path: Path, root: Path, known: dict[str, Path]) -> list[str]:
-    if path == root:
-        return list(known)
-    name = path.relative_to(root).parts[0]
-    return [name] if name in known else []
-
-
 def show_suites(config: pytest.Config) -> int:
     """Print the suites and return the exit code: 0, or 4 if the rules of a suite can't be read."""
-    root, bundled = suites_root(config, config.option)
+    root, known = find_named(config, config.option)
     packs = known_packs(config)
     status = pytest.ExitCode.OK
-    suites = find_suites(root)
-    lines = [f"suites under {os.path.relpath(root)}{' (bundled)' if bundled else ''}: {len(suites) or 'none'}"]
-    for name, path in suites.items():
-        try:
-            suite = read_suite(config, name, path, packs, bundled=bundled)
-            description = f"pack {suite.config.pack}: {suite.config.description}"
-        except pytest.UsageError as error:
-            description, status = f"can't be used: {error}", pytest.ExitCode.USAGE_ERROR
-        lines.append(f"  {name}: {describe_case_counts(path / 'cases')}; {description}")
-    sys.stdout.write("\n".join(lines) + "\n")
+    lines: list[str] = []
+    suites = list(dict.fromkeys(known.values()))
+    for bundled in (False, True):
+        listed = [suite for suite in suites if suite.bundled is bundled]
+        if not listed and (bundled or not root.is_dir()):
+            continue
+        folder = plugin.SUITES if bundled else root
+        lines.append(
+            f"suites under {os.path.relpath(folder)}{' (bundled)' if bundled else ''}: {len(listed) or 'none'}"
+        )
+        for found in listed:
+            try:
+                config_of = read_suite(config, found, packs).config
+                description = f"pack {config_of.pack}: {config_of.description}"
+            except pytest.UsageError as error:
+                description, status = f"can't be used: {error}", pytest.ExitCode.USAGE_ERROR
+            lines.append(f"  {found.name}: {describe_case_counts(found.path / 'cases')}; {description}")
+    sys.stdout.write("\n".join(lines or [f"suites under {os.path.relpath(root)}: none"]) + "\n")
     return int(status)
 
 

@@ -43,7 +43,7 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     if not collecting:
         _check_no_plan(config)
     selection = config.stash[SELECTION]
-    contexts = open_suites(config, read_settings(config), selection.folders, bundled=selection.bundled)
+    contexts = open_suites(config, read_settings(config), selection.suites)
     config.stash[CONTEXTS] = contexts
     check_shard(contexts, selection)
     collector = Collector(contexts, selection)

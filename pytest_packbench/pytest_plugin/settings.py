@@ -15,7 +15,8 @@ from pytest_packbench.backends import RECORDED, STUB, backend_names, is_backend
 from pytest_packbench.cases.suites import suite_names
 from pytest_packbench.model.run import Caps, RunOptions, Shard
 from pytest_packbench.packs import TARGET_FILES
-from pytest_packbench.plugin import BY_NAME, SELECTION, setting_of
+from pytest_packbench.plugin import BY_NAME, setting_of
+from pytest_packbench.pytest_plugin.selection import home_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,12 +56,6 @@ class Settings(RunOptions):
     def prefetches(self) -> bool:
         """Whether attempts start before pytest reaches their item: live, concurrent, or with a time limit."""
         return self.mode != "fixture" or self.concurrency > 1 or self.case_timeout_s is not None
-
-
-def _home(config: pytest.Config) -> Path:
-    # an argument in the wheel's suites would move rootdir, and the reports, into the installed package
-    is_moved = config.stash[SELECTION].bundled and config.inipath is None and config.option.rootdir is None
-    return config.invocation_params.dir if is_moved else config.rootpath
 
 
 def _baseline(value: str, home: Path) -> str:
@@ -185,7 +180,7 @@ def read_settings(config: pytest.Config) -> Settings:
             "use --packbench-mode=live or record"
         )
     limit = read.real("case_timeout") or (None if fixture else _CASE_TIMEOUT_S)
-    home = _home(config)
+    home = home_of(config)
     return Settings(
         mode=mode,
         target=str(read.value("target")),

@@ -20,8 +20,8 @@ from pytest_packbench.reports.terminal import expected_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
+    from pytest_packbench.cases.suites import FoundSuite
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.result_builder import CaseRef
     from pytest_packbench.model.pack import Pack
@@ -61,16 +61,16 @@ def known_packs(config: pytest.Config) -> Packs:
     return Packs(packs_of_hooks(config))
 
 
-def read_suite(config: pytest.Config, name: str, folder: Path, packs: Packs, *, bundled: bool) -> Suite:
+def read_suite(config: pytest.Config, found: FoundSuite, packs: Packs) -> Suite:
     """Read a suite's rules.
 
     Raises:
         pytest.UsageError: its `suite.yaml` can't be used.
     """
     make_importable(config.rootpath)
-    source = shown_path(folder / CONFIG_NAME, config.rootpath)
+    source = shown_path(found.path / CONFIG_NAME, config.rootpath)
     with usage_errors():
-        return load.read_suite(folder, packs.suite_models, source=source, name=name, bundled=bundled)
+        return load.read_suite(found.path, packs.suite_models, source=source, name=found.name, bundled=found.bundled)
 
 
 class SessionSuites(SuiteContexts):
@@ -87,17 +87,17 @@ class SessionSuites(SuiteContexts):
         with usage_errors():
             return super().open(suite)
 
-    def join(self, name: str, folder: Path, *, bundled: bool) -> Suite:
+    def join(self, found: FoundSuite) -> Suite:
         """Return a suite, and read it if it is new in the session.
 
         Raises:
             pytest.UsageError: the suite can't be used.
         """
-        if name not in self.suites:
-            suite = read_suite(self.config, name, folder, self._packs_by_name, bundled=bundled)
+        if found.name not in self.suites:
+            suite = read_suite(self.config, found, self._packs_by_name)
             with usage_errors():
                 self.add(suite)
-        return self.suites[name]
+        return self.suites[found.name]
 
     def expected_text(self, case_refs: Iterable[CaseRef]) -> str:
         """Describe how many model calls these cases are expected to make, without those of a resumed run."""
@@ -109,14 +109,14 @@ class SessionSuites(SuiteContexts):
         return expected_text(expected, self.settings.mode)
 
 
-def open_suites(config: pytest.Config, settings: Settings, folders: dict[str, Path], *, bundled: bool) -> SessionSuites:
+def open_suites(config: pytest.Config, settings: Settings, found: Iterable[FoundSuite]) -> SessionSuites:
     """Read the requested suites, and open the backends that they need.
 
     Raises:
         pytest.UsageError: a suite, or an option of the command line, can't be used.
     """
     packs = known_packs(config)
-    suites = [read_suite(config, name, path, packs, bundled=bundled) for name, path in folders.items()]
+    suites = [read_suite(config, each, packs) for each in found]
     contexts = SessionSuites(config, settings, packs)
     with usage_errors():
         for suite in suites:

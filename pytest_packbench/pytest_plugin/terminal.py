@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine.contexts import guard_name
+from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.reports.terminal import caps_text, spent_text
 
@@ -57,7 +58,7 @@ class Terminal:
             f", guards {', '.join(map(guard_name, context.guards))}" if context is not None and context.guards else ""
         )
         head = (
-            f"packbench: suite {suite.name}{' (bundled)' if suite.bundled else ''}, pack {suite.config.pack}, "
+            f"packbench: suite {shown_name(suite)}, pack {suite.config.pack}, "
             f"{settings.mode} mode, target {target}{model}{guards}"
         )
         lines = [head]
@@ -106,6 +107,12 @@ class Terminal:
             reporter.line(f"packbench: {problem}", red=True)
         if run.failed:
             reporter.line(f"packbench: {run.suite.name}: FAILED", red=True, bold=True)
+
+
+def shown_name(suite: Suite) -> str:
+    """Return the name of a suite, with a note that it is bundled unless the name says so."""
+    is_said = not suite.bundled or suite.name.startswith(BUNDLED)
+    return suite.name if is_said else f"{suite.name} (bundled)"
 
 
 class ProgressLine:

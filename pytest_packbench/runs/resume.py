@@ -199,7 +199,7 @@ def find_resumed(
     if not is_worker and any(is_locked(folder / JOURNAL) for folder in existing.values()):
         raise ResumeError(f"run {run_id} is still running; wait until it ends, or stop it")
     try:
-        prior = {name: _prior_results(folder) for name, folder in existing.items()}
+        prior = {name: _prior_results(folder, name) for name, folder in existing.items()}
     except (StoredRunError, JournalError, OSError) as error:
         raise ResumeError(str(error)) from None
     return ResumedRun(run_id, base, prior, rerun_changed, recording_sha256)
@@ -217,9 +217,12 @@ def _locate(requested: str, output: Path, suites: Collection[str], relative_to: 
     folder = path.parent if path.is_file() else path
     if not folder.is_dir():
         raise ResumeError(f"no run at {path}; expected {_EXPECTED}")
-    if folder.parent.name not in suites or not is_run_id(folder.name):
-        raise ResumeError(f"{folder} is not a run of {_suite_list(suites)}; expected <output>/<suite>/<run id>")
-    return folder.parent.parent, folder.name
+    # `bundled/x` before `x`
+    for suite in sorted(suites, key=len, reverse=True):
+        output = folder.parents[len(Path(suite).parts)]
+        if output / suite == folder.parent and is_run_id(folder.name):
+            return output, folder.name
+    raise ResumeError(f"{folder} is not a run of {_suite_list(suites)}; expected <output>/<suite>/<run id>")
 
 
 def _last_resumable(output: Path, suites: Collection[str]) -> str:
@@ -252,16 +255,16 @@ def _suite_list(suites: Collection[str]) -> str:
     return f"suite {', '.join(suites)}"
 
 
-def _prior_results(folder: Path) -> PriorResults:
+def _prior_results(folder: Path, suite: str) -> PriorResults:
     """Read what a run left: its journal if it was killed, otherwise its report, records and payloads."""
     journal = folder / JOURNAL
     if journal.exists():
-        return _from_journal(journal)
+        return _from_journal(journal, suite)
     # a run may be killed before it writes anything
     return _from_report(folder) if (folder / REPORT).exists() else PriorResults.of(folder, None, ())
 
 
-def _from_journal(journal: Path) -> PriorResults:
+def _from_journal(journal: Path, suite: str) -> PriorResults:
     folder = journal.parent
     run = read_header(journal)
     worker_journals = sorted(folder.glob(WORKER_JOURNALS))
@@ -269,16 +272,16 @@ def _from_journal(journal: Path) -> PriorResults:
     if run is None and results:
         raise StoredRunError(f"{journal}:1: the header is missing; start a new run")
     for result in results:
-        _check(result, folder, journal)
+        _check(result, suite, journal)
     # an attempt may be in the controller's journal and in that of the worker that made it
     ordered = sorted(results, key=lambda result: result.timestamp)
     return PriorResults.of(folder, run, last_attempts(ordered), worker_journals)
 
 
-def _check(result: CaseResult, folder: Path, journal: Path) -> None:
+def _check(result: CaseResult, suite: str, journal: Path) -> None:
     """Check that a result of a journal can be reported: it belongs to the suite, and its record is valid."""
     record, problem = result.record, ""
-    if result.suite != folder.parent.name:
+    if result.suite != suite:
         problem = f'belongs to the suite "{result.suite}"'
     elif record is None:
         problem = "has a score and no record" if result.counted else ""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.result import CaseResult
-from pytest_packbench.model.run import Run
+from pytest_packbench.model.run import BUNDLED, Run
 from pytest_packbench.model.strict_json import printable
 from pytest_packbench.runs.folder import ERRORS, LATEST, NO_BASELINE, REPORT, StoredRunError, read_latest
 from pytest_packbench.runs.lines import read_run_errors, read_run_records
@@ -134,7 +134,7 @@ def read_run(path: Path) -> StoredRun:
     report, errors = path.with_name(REPORT), path.with_name(ERRORS)
     if report.is_file():
         reported = load_run(report)
-        if (reported.run.run_id, reported.run.suite) == (stored.run.run_id, stored.run.suite):
+        if (reported.run.run_id, reported.run.suite.removeprefix(BUNDLED)) == (stored.run.run_id, stored.run.suite):
             return _checked(reported, stored)
     lines = read_run_errors(errors, stored.run.run_id) if errors.is_file() else ()
     unscored = [_result_of(line, stored.run.suite) for line in lines]

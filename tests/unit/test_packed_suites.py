@@ -1,0 +1,168 @@
+"""The packed form of a suite: the same cases and recordings, in few files."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench import load_suite
+from pytest_packbench.cases.files import iter_cases, load_case
+from pytest_packbench.cases.packed import packed_files, single_files
+from pytest_packbench.cases.recordings import find_recording
+from pytest_packbench.cli import main
+from pytest_packbench.model.errors import CassetteError
+from pytest_packbench.packs.registry import Packs
+from pytest_packbench.plugin import SUITES
+from tests.integration.test_bundled import contents, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+BUNDLED = ["agentdojo", "harmbench", "injecagent", "tariff"]
+RECORDINGS = "fixtures/recordings.jsonl"
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The packed suite `tariff`; to be read only."""
+    return pack(SUITES / "tariff", tmp_path_factory.mktemp("packed"))
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_there_and_back(tmp_path: Path, name: str) -> None:
+    folder = pack(SUITES / name, tmp_path)
+    assert dict(single_files(folder)) == contents(SUITES / name)
+    assert dict(packed_files(SUITES / name)) == contents(folder)
+    # a file for each case type, one for the recordings, suite.yaml
+    assert len(contents(folder)) <= 7
+
+
+def test_hashes_are_those_of_single_files(packed: Path) -> None:
+    suites = [load_suite(packed), load_suite(SUITES / "tariff")]
+    cases, recordings = [], []
+    for suite in suites:
+        model = Packs()["tariff"].case_model
+        loaded = [load_case(found, model, file="f", pack="tariff") for found in iter_cases(suite.cases_path)]
+        cases.append({one.case.id: (one.sha256, one.input_sha256, one.case) for one in loaded})
+        recordings.append({one.case.id: find_recording(suite, one.case.id).load() for one in loaded})
+    assert cases[0] == cases[1]
+    assert recordings[0] == recordings[1]
+    assert suites[0].sha256 == suites[1].sha256
+
+
+def test_a_packed_suite_is_a_suite(packed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", str(packed)]) == 0
+    assert main(["validate", str(packed / RECORDINGS)]) == 0
+    assert capsys.readouterr().out.endswith("169 lines, each cassette, version 1\n")
+
+
+def small(folder: Path) -> Path:
+    """Write a packed suite of three cases with their recordings."""
+    folder = pack(SUITES / "tariff", folder)
+    for path in folder.glob("cases/*/*.jsonl"):
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.unlink()
+        if path.parent.name == "negative":
+            path.write_bytes(b"".join(lines[:3]))
+    ids = [line["id"] for line in lines_of(folder / "cases" / "negative" / "cases.jsonl")]
+    keep(folder, lambda lines: [line for line in lines if line["case_id"] in ids])
+    return folder
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def keep(folder: Path, change: Callable[[list[dict[str, Any]]], list[Any]]) -> None:
+    """Write the recordings as the function changes them; a text is a line as it is."""
+    lines = change(lines_of(folder / RECORDINGS))
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    (folder / RECORDINGS).write_text("\n".join(texts), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda lines: [lines[0], "[1 2]", lines[2]], f"{RECORDINGS}:2: /: cassette_unreadable: column 4: not JSON: "),
+        (lambda lines: [*lines, lines[0]], f"{RECORDINGS}:4: /case_id: cassette_unreadable: duplicate id "),
+        (
+            lambda lines: [lines[0], lines[1] | {"exchanges": [{"answer": 1}]}, lines[2]],
+            f"{RECORDINGS}:2: /exchanges/0/role: cassette_unreadable: ",
+        ),
+        (
+            lambda lines: [*lines[:2], lines[2] | {"input_sha256": "0" * 64}],
+            f"{RECORDINGS}:3: /input_sha256: cassette_outdated: ",
+        ),
+        (lambda lines: [*lines, lines[0] | {"case_id": "gone"}], f"{RECORDINGS}:4: /: cassette_unused: "),
+        (lambda lines: [*lines[:2], lines[2] | {"more": 1}], f"{RECORDINGS}:3: /more: cassette_unreadable: "),
+    ],
+)
+def test_lint_names_file_and_line(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: Callable[[list[dict[str, Any]]], list[Any]],
+    said: str,
+) -> None:
+    folder = small(tmp_path)
+    main(["lint", str(folder)])
+    assert RECORDINGS not in capsys.readouterr().out
+    keep(folder, change)
+    assert main(["lint", str(folder)]) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if RECORDINGS in line]
+    assert said in line
+
+
+def test_a_run_names_file_and_line(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "240")
+    folder = small(pytester.path / "storage" / "benchmarks")
+    pytester.runpytest("--packbench-suite=tariff").assert_outcomes(passed=3)
+    keep(folder, lambda lines: [*lines[:2], lines[2] | {"input_sha256": "0" * 64}])
+    run = pytester.runpytest("--packbench-suite=tariff")
+    run.assert_outcomes(passed=2, errors=1)
+    run.stdout.fnmatch_lines([f"*{RECORDINGS}:3: /input_sha256: outdated: *"])
+
+
+def test_a_recording_in_a_file_of_its_own_counts(tmp_path: Path) -> None:
+    folder = small(tmp_path)
+    suite = load_suite(folder)
+    (first, second, _) = [line["case_id"] for line in lines_of(folder / RECORDINGS)]
+    own = lines_of(folder / RECORDINGS)[0] | {"llm_model": "another"}
+    suite.cassette_path(first).write_text(json.dumps(own), encoding="utf-8")
+    found = find_recording(suite, first)
+    assert (found.file, found.load()[0].llm_model) == (f"fixtures/{first}.json", "another")
+    assert find_recording(suite, second).file == f"{RECORDINGS}:2"
+    absent = find_recording(suite, "absent")
+    assert (absent.file, absent.exists(), found.exists()) == ("fixtures/absent.json", False, True)
+    with pytest.raises(FileNotFoundError):
+        absent.load()
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    folder = small(tmp_path)
+    suite = load_suite(folder)
+    (first, *_) = [line["case_id"] for line in lines_of(folder / RECORDINGS)]
+    assert find_recording(suite, first).file == f"{RECORDINGS}:1"
+    keep(folder, lambda lines: [*lines[1:], lines[0], lines[0]])
+    with pytest.raises(CassetteError, match=f'^{RECORDINGS}:4: /case_id: duplicate id "{first}", also in line 3; '):
+        find_recording(suite, first).load()
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("cases/a/other.json", '{"id": "one"}', "/id: got 'one'; expected \"other\", the name of the file"),
+        ("fixtures/one.json", '{"id": "one"}', '/case_id: got None; expected "one", the name of the file'),
+        ("cases/a/cases.jsonl", "{}", "the name of a packed file; rename it"),
+        ("fixtures/recordings.jsonl", "{}", "the name of a packed file; rename it"),
+    ],
+)
+def test_what_would_not_be_found_is_not_packed(tmp_path: Path, file: str, text: str, said: str) -> None:
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=re.escape(f"{path}: {said}")):
+        list(packed_files(tmp_path))
