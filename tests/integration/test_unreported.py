@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.test_live import SECRET, live, points, prepare
+from tests.integration.model_server import SECRET, live, points, prepare
 from tests.integration.test_resume import FLAKY, RESUME, called_cases, run_with_errors
 from tests.servers.fake import FakeServer, Received, Reply
 from tests.servers.wire import parse_request

@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from tests.integration.test_shards import without_times
+from tests.integration.model_server import without_times
 
 if TYPE_CHECKING:
     from pathlib import Path
