@@ -158,8 +158,8 @@ class Project:
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
         environment |= {"HOME": str(self.root.parent), "COLUMNS": "120", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
         environment |= {"PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        path = mock.patch.object(sys, "path", [str(self.root), *sys.path])
-        with path, mock.patch.dict(os.environ, environment | self.env, clear=True):
+        imports = mock.patch.object(sys, "path", [str(self.root), *sys.path])
+        with imports, mock.patch.dict(os.environ, environment | self.env, clear=True):
             code, *printed = call(arguments, stdin)
         after = self._tree()
         changed = [path for path in after if before.get(path) != after[path]]
