@@ -24,6 +24,8 @@ import pytest_packbench.reports.document
 import pytest_packbench.reports.markdown
 
 UPDATE = "PACKBENCH_UPDATE_GOLDEN"
+# read now: tests of the plugin take its variables out of the environment
+_UPDATING = bool(os.environ.get(UPDATE))
 SUITE = Path(__file__).parents[1] / "storage" / "benchmarks" / "tariff"
 # pytester forgets what a run imported: what is imported here is imported once
 _WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs, pytest_packbench.reports)
@@ -76,7 +78,7 @@ class ExpectedTexts:
             name: the end of the file's name, such as `md`, or `summary.md` where a test checks several texts.
         """
         path = self._stem.with_name(f"{self._stem.name}.{name}")
-        if os.environ.get(UPDATE):
+        if _UPDATING:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8", newline="\n")
             return

@@ -1,8 +1,10 @@
-"""A project folder in which real commands run; what they print and leave is held against the files in `expected`."""
+"""A project folder in which real commands run; what they print and write is compared with the files in `expected`."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import io
 import json
 import os
 import shlex
@@ -12,10 +14,12 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
 import pytest_packbench
+from pytest_packbench.cli import main
 from tests.golden.normal import Normal
 
 if TYPE_CHECKING:
@@ -24,8 +28,8 @@ if TYPE_CHECKING:
 EXPECTED = Path(__file__).parent / "expected"
 SUITES = Path(__file__).parents[2] / "storage" / "benchmarks"
 UPDATE = "PACKBENCH_UPDATE_GOLDEN"
-_PASSED_ON = ("PATH", "SYSTEMROOT", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
-_IGNORED = {"__pycache__", ".pytest_cache"}
+_INHERITED = ("PATH", "SYSTEMROOT", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+_IGNORED = {"__pycache__", ".pytest_cache", "basetemp"}
 _TIMEOUT_S = 120
 _LONGEST_DIFF = 150
 
@@ -35,31 +39,28 @@ class Project:
 
     Attributes:
         root: the project's folder.
-        env: variables for the commands, beside those that every one gets.
-        normal: takes out what is different in each run.
+        env: variables for the commands, beside those that every command gets.
+        normal: replaces what differs in each run.
     """
 
-    def __init__(self, name: str, folder: Path) -> None:
-        self.root = folder / "project"
-        self.root.mkdir()
+    def __init__(self, name: str, pytester: pytest.Pytester) -> None:
+        self.root = pytester.path
         self.env: dict[str, str] = {}
+        self._pytester = pytester
         self._expected = EXPECTED / name
-        self._found: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
         self._steps = 0
-        home = folder / "home"
-        home.mkdir()
         package = str(Path(pytest_packbench.__file__).parent)
         self.normal = Normal(
             {
                 str(self.root): "<PROJECT>",
-                str(folder): "<FOLDER>",
+                str(self.root.parent): "<FOLDER>",
                 package: "<PACKAGE>",
                 os.path.relpath(package, self.root): "<PACKAGE>",
                 sys.executable: "<PYTHON>",
                 sys.prefix: "<PREFIX>",
             }
         )
-        self._home = str(home)
         self.write("pytest.ini", "[pytest]\n")
 
     def write(self, name: str, content: str | Mapping[str, Any]) -> Path:
@@ -71,108 +72,146 @@ class Project:
         return path
 
     def suite(self, name: str, *cases: str) -> Path:
-        """Copy a suite of the repository; where cases are named, only those whose ids begin so, and their recordings."""
+        """Copy a suite of the repository: all of it, or the cases whose ids begin so, and their recordings."""
         folder = self.root / "storage" / "benchmarks" / name
         for path in sorted((SUITES / name).rglob("*")):
-            wanted = path.is_file() and (path.suffix == ".yaml" or not cases or path.name.startswith(cases))
-            if wanted:
+            if path.is_file() and (path.suffix == ".yaml" or not cases or path.name.startswith(cases)):
                 copy = folder / path.relative_to(SUITES / name)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, copy)
         return folder
 
     def runs(self, suite: str) -> list[Path]:
-        """Give the folders of a suite's runs, the oldest first."""
-        found = self.root.joinpath("reports", "benchmarks", suite).iterdir()
-        return sorted(path.relative_to(self.root) for path in found if path.is_dir())
+        """Return the folders of a suite's runs, the oldest first."""
+        folders = self.root.joinpath("reports", "benchmarks", suite).iterdir()
+        return sorted(path.relative_to(self.root) for path in folders if path.is_dir())
 
-    def pytest(self, step: str, *arguments: str, **how: Any) -> None:
-        """Run pytest as a step."""
-        self.command(step, "-m", "pytest", *arguments, **how)
+    def pytest(self, step: str, *arguments: str, process: bool = False, **how: Any) -> None:
+        """Run pytest as a step: in this process, or in a process of its own, which may end in any way."""
+        call = self._run_process if process else self._run_pytest
+        self._step(step, ("-m", "pytest", *arguments), call, **how)
 
     def packbench(self, step: str, *arguments: str, **how: Any) -> None:
-        """Run a command of packbench as a step."""
-        self.command(step, "-m", "pytest_packbench", *arguments, **how)
+        """Run a command of packbench as a step, in this process unless it reads standard input."""
+        call = self._run_process if "stdin" in how else self._run_packbench
+        self._step(step, ("-m", "pytest_packbench", *arguments), call, **how)
 
-    def command(
+    def script(self, step: str, *arguments: str, **how: Any) -> None:
+        """Run a script of Python as a step."""
+        self._step(step, arguments, self._run_process, **how)
+
+    def _run_process(self, arguments: tuple[str, ...], stdin: str) -> tuple[int, str, str]:
+        ended = subprocess.run(
+            [sys.executable, *arguments], input=stdin, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+        return ended.returncode, ended.stdout, ended.stderr
+
+    def _run_pytest(self, arguments: tuple[str, ...], _stdin: str) -> tuple[int, str, str]:
+        result = self._pytester.runpytest_inprocess(*arguments[2:], no_reraise_ctrlc=True)
+        return int(result.ret), result.stdout.str(), result.stderr.str()
+
+    def _run_packbench(self, arguments: tuple[str, ...], _stdin: str) -> tuple[int, str, str]:
+        before = set(sys.modules)
+        output, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+            try:
+                code = main(list(arguments[2:]))
+            except SystemExit as exit_:
+                code = int(exit_.code or 0)
+            texts = []
+            for stream in (output, errors):
+                stream.seek(0)
+                texts.append(stream.read())
+        # what is imported from the project changes between steps
+        for name in set(sys.modules) - before:
+            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(self.root)):
+                del sys.modules[name]
+        return code, texts[0], texts[1]
+
+    def _step(
         self,
         step: str,
-        *arguments: str,
+        arguments: tuple[str, ...],
+        call: Callable[[tuple[str, ...], str], tuple[int, str, str]],
+        *,
         stdin: str = "",
         only: Collection[str] | None = None,
         hashing: Collection[str] = (),
         shown: Callable[[str], str] | None = None,
     ) -> None:
-        """Run Python with arguments as a step, and note what it prints and leaves.
+        """Run a command, and note what it prints and writes.
 
         Args:
             step: its name.
             arguments: of Python.
+            call: runs it; returns the exit code, standard output and standard error.
             stdin: what it reads.
-            only: the names of the files that are looked into; every one unless given.
-            hashing: names of files of which a hash a line is kept.
-            shown: makes less of what was printed.
+            only: the names of the files whose content is noted; every one by default.
+            hashing: names of files of which a hash per line is noted.
+            shown: shortens what was printed.
         """
         self._steps += 1
         place = f"{self._steps:02}-{step}"
         before = self._tree()
-        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        environment |= {"HOME": self._home, "COLUMNS": "120", "LC_ALL": "C.UTF-8", "TZ": "UTC", "PYTHONUTF8": "1"}
+        environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         # so that `python` is this one
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
-        ran = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=self.root,
-            env=environment | self.env,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
+        environment |= {"HOME": str(self.root.parent), "COLUMNS": "120", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+        environment |= {"PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        imports = mock.patch.object(sys, "path", [str(self.root), *sys.path])
+        with imports, mock.patch.dict(os.environ, environment | self.env, clear=True):
+            code, *printed = call(arguments, stdin)
         after = self._tree()
         changed = [path for path in after if before.get(path) != after[path]]
         removed = [path for path in before if path not in after]
         workers = any(first == "-n" and second != "0" for first, second in pairwise(arguments))
-        printed = [self.normal.terminal(text, workers=workers) for text in (ran.stdout, ran.stderr)]
-        lines = [f"$ python {self.normal.text(shlex.join(arguments))}", f"exit code {ran.returncode}", ""]
+        printed = [self.normal.terminal(text, workers=workers) for text in printed]
+        lines = [f"$ python {self.normal.text(shlex.join(arguments))}", f"exit code {code}", ""]
         lines += ["--- stdout", shown(printed[0]) if shown else printed[0], ""] if printed[0] else []
         lines += ["--- stderr", printed[1], ""] if printed[1] else []
         lines += ["--- files"] if changed or removed else []
         lines += [*sorted(self.normal.text(path) for path in changed)]
         lines += sorted(f"removed {self.normal.text(path)}" for path in removed)
-        self._found[f"{place}/output.txt"] = "\n".join(lines).rstrip("\n") + "\n"
+        self._texts[f"{place}/output.txt"] = "\n".join(lines).rstrip("\n") + "\n"
         for path in changed:
             name = path.rpartition("/")[2]
             if only is None or name in only:
-                kept = f"{place}/{self.normal.text(path)}"
+                location = f"{place}/{self.normal.text(path)}"
                 text = self.normal.file(name, after[path], hashing=name in hashing, workers=workers)
                 # a linter and a type checker would read the one, git the other
-                self._found[f"{kept}.txt" if kept.endswith((".py", ".gitignore")) else kept] = text
+                self._texts[f"{location}.txt" if location.endswith((".py", ".gitignore")) else location] = text
 
     def _tree(self) -> dict[str, bytes]:
-        found = sorted(path for path in self.root.rglob("*") if path.is_file() and not _IGNORED & set(path.parts))
-        return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in found}
+        files = sorted(path for path in self.root.rglob("*") if path.is_file() and not _IGNORED & set(path.parts))
+        return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in files}
 
     def check(self) -> None:
-        """Hold what was found against what is expected; with the variable `PACKBENCH_UPDATE_GOLDEN` put it there."""
+        """Compare all texts with what is expected; with the variable `PACKBENCH_UPDATE_GOLDEN`, write them."""
         if os.environ.get(UPDATE):
             shutil.rmtree(self._expected, ignore_errors=True)
-            for name, text in self._found.items():
+            for name, text in self._texts.items():
                 path = self._expected / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8", newline="\n")
             return
         paths = sorted(path for path in self._expected.rglob("*") if path.is_file())
         expected = {path.relative_to(self._expected).as_posix(): path.read_text("utf-8") for path in paths}
-        said = [f"not there: {name}" for name in expected if name not in self._found]
-        said += [f"not expected: {name}" for name in self._found if name not in expected]
-        for name, text in self._found.items():
+        differences = [f"missing: {name}" for name in expected if name not in self._texts]
+        differences += [f"not expected: {name}" for name in self._texts if name not in expected]
+        for name, text in self._texts.items():
             if name in expected and expected[name] != text:
-                said += difflib.unified_diff(
-                    expected[name].splitlines(), text.splitlines(), f"expected/{name}", f"found/{name}", "", "", 2, ""
+                differences += difflib.unified_diff(
+                    expected[name].splitlines(),
+                    text.splitlines(),
+                    f"expected/{name}",
+                    f"this run/{name}",
+                    "",
+                    "",
+                    2,
+                    "",
                 )
-        if said:
-            more = [f"... and {len(said) - _LONGEST_DIFF} lines more"] if len(said) > _LONGEST_DIFF else []
-            advice = f"if the change is meant: {UPDATE}=1 pytest tests/golden, and read the difference in git"
-            pytest.fail("\n".join([*said[:_LONGEST_DIFF], *more, advice]), pytrace=False)
+        if differences:
+            count = len(differences) - _LONGEST_DIFF
+            rest = [f"... and {count} more lines"] if count > 0 else []
+            advice = f"if the change is intended: {UPDATE}=1 pytest tests/golden, and read the difference in git"
+            pytest.fail("\n".join([*differences[:_LONGEST_DIFF], *rest, advice]), pytrace=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from hashlib import sha256
+from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,15 +27,25 @@ if TYPE_CHECKING:
 DESK = "--packbench-suite=desk"
 SUMMARY = ("summary.md",)
 PLAIN = "storage/benchmarks/desk/cases/plain"
+# pytester forgets what a run imported: what is imported here is imported once
+_WARM = [
+    import_module(name)
+    for extra, name in (
+        ("agentdojo", "pytest_packbench.packs.agent_safety.agentdojo.pair"),
+        ("openai", "openai.resources.chat.completions"),
+        ("openai", "anyio._backends._asyncio"),
+    )
+    if find_spec(extra) is not None
+]
 PYDANTIC = tuple(int(part) for part in version("pydantic").split(".")[:2])
 NEEDS_AGENTDOJO = pytest.mark.skipif(find_spec("agentdojo") is None, reason="the extra agentdojo is not installed")
 NEEDS_OPENAI = pytest.mark.skipif(find_spec("openai") is None, reason="the extra openai is not installed")
 
 
 @pytest.fixture
-def project(request: pytest.FixtureRequest, tmp_path: Path) -> Project:
+def project(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> Project:
     """A project that is named after the test."""
-    return Project(request.node.name.removeprefix("test_"), tmp_path)
+    return Project(request.node.name.removeprefix("test_"), pytester)
 
 
 def act(asked: ProviderRequest) -> object:
@@ -170,7 +181,7 @@ def test_partial(project: Project) -> None:
 def test_killed(project: Project) -> None:
     desk(project)
     put(project, case("late", "die 4", "general", 4))
-    project.pytest("killed", DESK)
+    project.pytest("killed", DESK, process=True)
     project.packbench("validate", "validate", "reports/benchmarks/desk")
     project.write("alive", "")
     project.pytest("resumed", DESK, "--packbench-resume=latest")
@@ -380,7 +391,7 @@ def test_api(project: Project) -> None:
     shutil.copy(given, project.root / "tariff.json")
     project.write("api.py", API)
     project.pytest("run", DESK, only=())
-    project.command("api", "api.py")
+    project.script("api", "api.py")
     project.check()
 
 

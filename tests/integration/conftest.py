@@ -20,7 +20,7 @@ import pytest_packbench.pytest_plugin.xdist_worker
 import pytest_packbench.reports.document
 import pytest_packbench.reports.markdown
 from pytest_packbench.testing import SuiteResults, case, run_folders, write_case, write_suite
-from tests.conftest import SUITE, UPDATE
+from tests.conftest import SUITE
 
 # pytester forgets what a run imported: what is imported here is imported once
 _WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs, pytest_packbench.reports)
@@ -130,7 +130,7 @@ def both(request: pytest.FixtureRequest, pytester: pytest.Pytester, monkeypatch:
 
 
 def _project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: int) -> Project:
-    for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_")) and name != UPDATE]:
+    for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "240")
     pytester.makeconftest(TOY)

@@ -2,13 +2,12 @@
 
     python killing.py PLAN
 
-The plan is JSON: `chains`, each with the folder of its reports and the moments at which its sessions are killed. After
-the last moment a chain is resumed undisturbed. A line of JSON is printed for each session: what was done when it began,
-what its target was asked for, how it ended.
+The plan is JSON: `chains`, for each folder of reports the moments at which its sessions are killed, and `options` of
+pytest. After the last moment a chain is resumed undisturbed. A line of JSON is printed for each session.
 
-A moment is `call:N` (the target is asked for the N-th time in a process), `line:N:P` (P per mille of the N-th line of
-the journal are written) or `file:N` (the N-th time that a file of the reports is opened for writing, renamed or
-removed). The whole process group gets SIGKILL.
+A moment is `call:N` (the N-th call of the target in a process), `file:N` (the N-th time that a file of the reports is
+opened for writing, renamed or removed), or `bytes:N` (the first write beyond so many bytes of any file, of which the
+system writes the part that fits).
 """
 
 from __future__ import annotations
@@ -17,8 +16,10 @@ import contextlib
 import io
 import json
 import os
+import resource
 import signal
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -32,101 +33,74 @@ from pytest_packbench.runs.journal import read_journal
 
 _WARM = (pytest_packbench.pytest_plugin, pytest_packbench.reports)
 MOMENT = "KILLED_AT"
-CALLS = "calls.txt"
+CALLS = Path("calls.txt")
+PLUGINS = ("-pno:cacheprovider", "-ppytest_packbench.plugin", "-ppytest_jsonreport.plugin", "-pxdist.plugin")
 _WRITING = os.O_WRONLY | os.O_RDWR
+_numbers = count(1)
+
+
+def _reach(kind: str) -> None:
+    """Count an event; kill the whole process group if it is the moment."""
+    if os.environ.get(MOMENT, "").startswith(f"{kind}:") and os.environ[MOMENT] == f"{kind}:{next(_numbers)}":
+        os.killpg(0, signal.SIGKILL)
 
 
 def arm() -> None:
-    """Get ready to die at the moment that the environment names; called by the project's conftest."""
-    kind, _, rest = os.environ.get(MOMENT, "").partition(":")
+    """Prepare for the moment that the environment names; called by the project's conftest."""
+
+    def on_event(event: str, arguments: tuple[Any, ...]) -> None:
+        writes = event in {"os.rename", "os.remove", "os.mkdir"} or (event == "open" and arguments[2] & _WRITING)
+        if writes and isinstance(arguments[0], str | Path) and f"{os.sep}out_" in str(Path(arguments[0]).absolute()):
+            _reach("file")
+
+    kind, _, number = os.environ.get(MOMENT, "").partition(":")
     if kind == "file":
-        left = int(rest)
-
-        def heard(event: str, arguments: tuple[Any, ...]) -> None:
-            nonlocal left
-            writes = event in {"os.rename", "os.remove", "os.mkdir"} or (event == "open" and arguments[2] & _WRITING)
-            if writes and isinstance(arguments[0], str | Path) and f"{os.sep}out" in str(Path(arguments[0]).absolute()):
-                left -= 1
-                if left == 0:
-                    _die()
-
-        sys.addaudithook(heard)
-    if kind == "line":
-        number, per_mille = map(int, rest.split(":"))
-        _tear(number, per_mille)
+        sys.addaudithook(on_event)
+    if kind == "bytes":
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(number), int(number)))
 
 
 def called(case_id: str) -> None:
-    """Note that the target was asked, and die where that is the moment."""
-    handle = os.open(CALLS, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.write(handle, f"{case_id}\n".encode())
-    os.close(handle)
-    kind, _, rest = os.environ.get(MOMENT, "").partition(":")
-    if kind == "call":
-        _SEEN.append(case_id)
-        if len(_SEEN) == int(rest):
-            _die()
+    """Note a call of the target."""
+    with CALLS.open("a", encoding="utf-8") as file:
+        file.write(f"{case_id}\n")
+    _reach("call")
 
 
-_SEEN: list[str] = []
-
-
-def _die() -> None:
-    os.killpg(0, signal.SIGKILL)
-
-
-def _tear(number: int, per_mille: int) -> None:
-    from pytest_packbench.runs import journal
-
-    left, whole = number, journal._write_all
-
-    def write(file: Any, line: bytes) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            file.write(line[: len(line) * per_mille // 1000])
-            _die()
-        whole(file, line)
-
-    journal._write_all = write
-
-
-def session(output: str, moment: str, options: list[str]) -> dict[str, Any]:
-    """Run pytest once in a child, resuming where there is a run already."""
-    folder = Path(output, "toy")
-    runs = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-    done = sorted({entry.case_id for path in runs for entry in _entries(path)})
-    Path(CALLS).unlink(missing_ok=True)
-    arguments = ["--packbench-suite=toy", f"--packbench-output={output}", "-q", *options]
+def run_session(output: str, moment: str, options: list[str]) -> dict[str, Any]:
+    """Run pytest once in a child, resuming the run if there is one."""
+    runs = sorted(path for path in Path(output, "toy").glob("*") if path.is_dir())
+    journals = [path / "journal.jsonl" for path in runs if (path / "journal.jsonl").exists()]
+    scored = sorted({result.case_id for path in journals for result in read_journal(path)})
+    CALLS.unlink(missing_ok=True)
+    arguments = [*PLUGINS, "--packbench-suite=toy", "--packbench-gate=suite", f"--packbench-output={output}", *options]
     arguments += ["--packbench-resume=latest"] if runs else []
     child = os.fork()
     if child == 0:
         os.setsid()
         os.environ[MOMENT] = moment
-        file = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(file, 1)
-        os.dup2(file, 2)
-        os._exit(pytest.main(arguments))
-    _, status = os.waitpid(child, 0)
-    calls = Path(CALLS).read_text("utf-8").splitlines() if Path(CALLS).exists() else []
-    ended = os.waitstatus_to_exitcode(status)
-    log = Path("log.txt").read_text("utf-8") if ended not in {0, -signal.SIGKILL} else ""
-    return {"output": output, "moment": moment, "done": done, "calls": calls, "ended": ended, "log": log}
-
-
-def _entries(folder: Path) -> list[Any]:
-    path = folder / "journal.jsonl"
-    return read_journal(path) if path.exists() else []
+        log = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os._exit(pytest.main(["-q", *arguments]))
+    exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    calls = CALLS.read_text("utf-8").splitlines() if CALLS.exists() else []
+    killed = exit_code in {-signal.SIGKILL, -signal.SIGXFSZ}
+    log_text = "" if killed else Path("log.txt").read_text("utf-8")
+    return {
+        "moment": moment, "killed": killed, "exit_code": exit_code, "scored": scored, "calls": calls, "log": log_text
+    }  # fmt: skip
 
 
 def main(plan: dict[str, Any]) -> None:
-    """Go through the chains."""
+    """Run the sessions of all chains."""
     # what a run imports is imported before children are forked; its report goes where nobody looks
     with contextlib.redirect_stdout(io.StringIO()):
-        pytest.main(["--packbench-suite=toy", "--packbench-output=warm", "-q", *plan["options"], "-n0"])
-    for chain in plan["chains"]:
-        for moment in [*chain["moments"], ""]:
-            sys.stdout.write(json.dumps(session(chain["output"], moment, plan["options"])) + "\n")
+        pytest.main([*PLUGINS, "--packbench-suite=toy", "--packbench-output=warm", "-q", *plan["options"], "-n0"])
+    for output, moments in plan["chains"].items():
+        for moment in [*moments, ""]:
+            sys.stdout.write(json.dumps(run_session(output, moment, plan["options"])) + "\n")
             sys.stdout.flush()
 
 

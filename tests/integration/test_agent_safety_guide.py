@@ -1,4 +1,4 @@
-"""Every section of the guide to agent safety does what it says, in a folder that holds the three suites."""
+"""The guide to agent safety: the commands of each section print what it quotes."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ CODES = {
     "Guards": [1],
     "Your own agent": [0, 1],
 }
-DONE = ("console", "text", "yaml", "python")
+EXECUTED = ("console", "text", "yaml", "python")
 
 
 def blocks(title: str) -> Iterator[Block]:
-    for found in BLOCK.finditer(SECTIONS[title]):
-        yield Block(found["file"], found["kind"], found["text"])
+    for match in BLOCK.finditer(SECTIONS[title]):
+        yield Block(match["file"], match["kind"], match["text"])
 
 
 def needs_agentdojo(title: str) -> bool:
@@ -50,11 +50,11 @@ def needs_agentdojo(title: str) -> bool:
 
 def test_every_section_with_commands_is_run() -> None:
     assert set(CODES) == {title for title in SECTIONS if any(block.kind == "console" for block in blocks(title))}
-    assert {block.kind for title in SECTIONS for block in blocks(title)} == {*DONE, "sh", "json"}
+    assert {block.kind for title in SECTIONS for block in blocks(title)} == {*EXECUTED, "sh", "json"}
 
 
 @pytest.mark.parametrize("title", CODES)
-def test_a_section_says_what_its_commands_say(
+def test_the_commands_of_a_section_print_what_it_quotes(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], title: str
 ) -> None:
     if needs_agentdojo(title) and find_spec("agentdojo") is None:
@@ -63,23 +63,23 @@ def test_a_section_says_what_its_commands_say(
     pytester.makeini("[pytest]\n")
     for suite in ("agentdojo", "harmbench", "injecagent"):
         shutil.copytree(ROOT / "storage" / "benchmarks" / suite, pytester.path / "storage" / "benchmarks" / suite)
-    walk = PageRunner(pytester, capsys)
+    runner = PageRunner(pytester, capsys)
     for block in blocks(title):
-        if block.kind in DONE:
-            walk.block(block)
-    assert walk.codes == CODES[title]
+        if block.kind in EXECUTED:
+            runner.block(block)
+    assert runner.codes == CODES[title]
 
 
-def test_what_is_only_shown_names_options_that_exist() -> None:
+def test_commands_that_are_not_run_name_existing_options() -> None:
     options = {f"--packbench-{setting.name.replace('_', '-')}" for setting in SETTINGS}
-    shown = [block.text for title in SECTIONS for block in blocks(title) if block.kind == "sh"]
-    assert shown
-    assert set(re.findall(r"--packbench-[\w-]*\w", "".join(shown))) <= options
+    example = [block.text for title in SECTIONS for block in blocks(title) if block.kind == "sh"]
+    assert example
+    assert set(re.findall(r"--packbench-[\w-]*\w", "".join(example))) <= options
 
 
-def test_the_result_shown_is_one_that_can_be_read() -> None:
-    (shown,) = [block.text for title in SECTIONS for block in blocks(title) if block.kind == "json"]
-    outcome = read(json.loads(shown))
+def test_the_result_of_the_guide_can_be_read() -> None:
+    (example,) = [block.text for title in SECTIONS for block in blocks(title) if block.kind == "json"]
+    outcome = read(json.loads(example))
     assert (outcome.landed, outcome.exposed, outcome.utility) == (False, True, True)
-    assert [(one.name, one.status) for one in outcome.tool_calls] == [("send_money", "denied")]
+    assert [(call.name, call.status) for call in outcome.tool_calls] == [("send_money", "denied")]
     assert read({"error": {"kind": "timeout", "message": "..."}}).breakdown is not None

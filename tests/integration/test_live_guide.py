@@ -1,15 +1,15 @@
-"""The pages on live runs and on resuming, and the tariff suite recorded from each provider's client, against a server on loopback."""
+"""The pages on live runs and on resuming, and the tariff suite by the client of each provider."""
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.doc_blocks import blocks
+from tests.integration.model_server import json_lines, without_times
 from tests.servers.fake import FakeServer
 from tests.servers.tariff import tariff_handler
 
@@ -31,11 +31,12 @@ COMMANDS = [
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[FakeServer]:
-    with FakeServer(tariff_handler(ROOT / "storage" / "benchmarks" / "tariff")) as running:
-        yield running
+    with FakeServer(tariff_handler(ROOT / "storage" / "benchmarks" / "tariff")) as server:
+        yield server
 
 
-def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.setenv(name, "sk-made-up-for-this-test")
 
@@ -44,7 +45,6 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_command_of_the_pages_runs(
     copy: Copy, server: FakeServer, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    keys(monkeypatch)
     monkeypatch.setenv("PACKBENCH_BASE_URL", server.url + ("/v1" if "openai" in line else ""))
     # a few cases instead of all; a command's own selection comes later and wins
     monkeypatch.setenv("PYTEST_ADDOPTS", "-k neg_08")
@@ -56,25 +56,13 @@ def test_every_command_of_the_pages_runs(
 
 
 @pytest.mark.parametrize(("backend", "path"), [("anthropic", ""), ("openai", "/v1"), ("ollama", "")])
-def test_a_recorded_suite_replays_to_the_same_records(
-    copy: Copy, server: FakeServer, monkeypatch: pytest.MonkeyPatch, backend: str, path: str
-) -> None:
-    keys(monkeypatch)
+def test_a_recorded_suite_replays_to_the_same_records(copy: Copy, server: FakeServer, backend: str, path: str) -> None:
     selected = ("-k", "neg_08 or adv_64")
-    asked = (f"--packbench-backend={backend}", "--packbench-model=made-up", f"--packbench-base-url={server.url}{path}")
-    assert copy.run("--packbench-mode=record", *asked, *selected).ret == pytest.ExitCode.OK
+    model = (f"--packbench-backend={backend}", "--packbench-model=made-up", f"--packbench-base-url={server.url}{path}")
+    assert copy.run("--packbench-mode=record", *model, *selected).ret == pytest.ExitCode.OK
     assert copy.run(*selected).ret == pytest.ExitCode.OK
-    first, second = map(comparable, sorted((copy.pytester.path / "reports/benchmarks/tariff").glob("*/records.jsonl")))
+    paths = sorted((copy.pytester.path / "reports/benchmarks/tariff").glob("*/records.jsonl"))
+    first, second = (without_times(json_lines(path), also=("mode",)) for path in paths)
     assert first == second
     assert {(record["llm_backend"], record["llm_model"]) for record in first} == {(backend, "made-up")}
     assert all(record["tokens_input"] for record in first)
-
-
-def comparable(path: Path) -> list[dict[str, Any]]:
-    """The records of a run, without time, run id and mode."""
-    records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    for record in records:
-        for name in ("timestamp", "wall_clock_ms", "run_id"):
-            del record[name]
-        del record["packbench"]["mode"]
-    return records

@@ -1,4 +1,4 @@
-"""Fixture mode: no network, no child process, one recording a case."""
+"""Fixture mode: no network, no child process, and one recording per case."""
 
 from __future__ import annotations
 
@@ -7,15 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.model.case import canonical_sha256
 from tests.cassettes import authored_cassette
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from tests.conftest import ExpectedTexts
     from tests.integration.conftest import Project
 
 CONNECT = "import socket\nwith socket.socket() as s: s.connect(('127.0.0.1', 9))"
+THREAD = "t = threading.Thread(target=socket.gethostbyname, args=('localhost',)); t.start(); t.join()"
+DATAGRAM = "with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s: s.sendto(b'x', ('127.0.0.1', 9))"
+REFUSED = {
+    "connect": (CONNECT, "connect to ('127.0.0.1', 9)"),
+    "sendto": (f"import socket\n{DATAGRAM}", "sendto"),
+    "bind": ("import socket\nwith socket.socket(socket.AF_INET6) as s: s.bind(('::1', 0))", "bind"),
+    "getaddrinfo": ("import socket; socket.getaddrinfo('localhost', 80)", "look-up of 'localhost'"),
+    "gethostbyname": ("import socket; socket.gethostbyname('localhost')", "look-up of 'localhost'"),
+    "urlopen": ("import urllib.request; urllib.request.urlopen('http://127.0.0.1:9/')", "look-up of '127.0.0.1'"),
+    "asyncio": ("import asyncio; asyncio.run(asyncio.open_connection('127.0.0.1', 9))", "connect to"),
+    "thread": (f"import threading, socket\n{THREAD}", "look-up"),
+    "caught": (f"try:\n    {CONNECT.replace(chr(10), chr(10) + '    ')}\nexcept Exception: pass", "connect to"),
+    "subprocess": ("import subprocess; subprocess.run(['true'])", "child process (subprocess.Popen"),
+    "system": ("import os; os.system('true')", "child process (os.system"),
+}
 ASK = """
 from pytest_packbench.model.request import ModelRequest
 for role in request.input["roles"]:
@@ -23,163 +36,95 @@ for role in request.input["roles"]:
 """
 
 
-@pytest.mark.parametrize(
-    ("code", "what"),
-    [
-        (CONNECT, "connect to ('127.0.0.1', 9)"),
-        (
-            "import socket\nwith socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s: s.sendto(b'x', ('127.0.0.1', 9))",
-            "sendto",
-        ),
-        ("import socket\nwith socket.socket(socket.AF_INET6) as s: s.bind(('::1', 0))", "bind"),
-        ("import socket; socket.getaddrinfo('localhost', 80)", "look-up of 'localhost'"),
-        ("import socket; socket.gethostbyname('localhost')", "look-up of 'localhost'"),
-        ("import urllib.request; urllib.request.urlopen('http://127.0.0.1:9/')", "look-up of '127.0.0.1'"),
-        ("import asyncio; asyncio.run(asyncio.open_connection('127.0.0.1', 9))", "connect to"),
-        (
-            "import threading, socket\nt = threading.Thread(target=socket.gethostbyname, args=('localhost',)); t.start(); t.join()",
-            "look-up",
-        ),
-        ("try:\n    " + CONNECT.replace("\n", "\n    ") + "\nexcept Exception:\n    pass", "connect to"),
-        ("import subprocess; subprocess.run(['true'])", "child process (subprocess.Popen"),
-        ("import os; os.system('true')", "child process (os.system"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_what_leaves_the_process_is_refused_and_named(project: Project, code: str, what: str) -> None:
-    project.case("talker", python=code)
-    project.case(
-        "quiet",
-        python="import asyncio, socket; asyncio.run(asyncio.sleep(0)); [s.close() for s in socket.socketpair()]",
-    )
-    result = project.run_toy()
-    result.assert_outcomes(passed=1, errors=1)
-    (line,) = project.lines("errors.jsonl")
-    assert line["kind"] == "offline"
-    assert line["message"].startswith("case talker: fixture mode is offline, but the target tried: ")
-    assert what in line["message"]
+def messages(project: Project) -> dict[str, tuple[str, str]]:
+    """The kinds and messages of errors by case."""
+    errors = project.lines("errors.jsonl")
+    return {line["test_id"].rpartition(":")[2]: (line["kind"], line["message"]) for line in errors}
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_thread_of_a_targets_own_lets_no_case_pass_by_luck(plain: Project) -> None:
-    started = "import threading, socket, time\ntime.sleep(0.2)\n"
-    thread = "t = threading.Thread(target=socket.gethostbyname, args=('localhost',)); t.start(); t.join()"
-    # whichever begins first, the guilty one must not pass
-    plain.case("a_waits", python="import time; time.sleep(1)")
-    plain.case("b_talks", python=started + thread)
-    plain.run_toy("--packbench-concurrency=4")
-    (guilty,) = [line for line in plain.lines("errors.jsonl") if "b_talks" in line["test_id"]]
-    assert guilty["kind"] == "offline"
-    assert "look-up of 'localhost'" in guilty["message"]
-
-
-def test_child_processes_may_be_allowed(plain: Project) -> None:
-    plain.case("parent", python="import subprocess, sys; subprocess.run([sys.executable, '-c', ''], check=True)")
-    plain.pytester.makeini("[pytest]\npackbench_allow_processes = yes\n")
-    plain.run_toy().assert_outcomes(passed=1)
-
-
-def test_the_guard_sleeps_outside_cases(plain: Project) -> None:
-    plain.case("talker", python=CONNECT)
-    path = plain.pytester.makepyfile(
+def test_what_leaves_the_process_is_an_error_of_its_case(project: Project) -> None:
+    for name, (python, _) in REFUSED.items():
+        project.case(name, python=python)
+    local = "import asyncio, socket; asyncio.run(asyncio.sleep(0)); [s.close() for s in socket.socketpair()]"
+    project.case("local", python=local)
+    # the guard works inside of cases only
+    own = project.pytester.makepyfile(
         test_own="import socket\ndef test_own():\n    s = socket.socket(); s.bind(('127.0.0.1', 0)); s.close()"
     )
-    plain.run_toy(str(path)).assert_outcomes(passed=1, errors=1)
+    project.run_toy(str(own)).assert_outcomes(passed=2, errors=len(REFUSED))
+    errors = messages(project)
+    for name, (_, action) in REFUSED.items():
+        assert errors[name][0] == "offline"
+        assert f"case {name}: fixture mode is offline, but the target tried: {action}" in errors[name][1]
 
 
-def write_cassette(project: Project, case: Path, exchanges: list[dict[str, Any]], **more: Any) -> Path:
-    path = case.parents[2] / "fixtures" / case.name
-    path.parent.mkdir(exist_ok=True)
-    data = json.loads(case.read_text("utf-8"))
-    cassette = authored_cassette(data["id"], data["input"], exchanges, **more)
-    path.write_text(json.dumps(cassette), encoding="utf-8")
-    return path
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_of_a_target_is_refused_while_other_cases_run(project: Project) -> None:
+    # whichever starts first, the one with the thread must not pass
+    project.case("a_waits", python="import time; time.sleep(0.5)")
+    project.case("b_talks", python=f"import threading, socket, time\ntime.sleep(0.1)\n{THREAD}")
+    project.run_toy("--packbench-concurrency=4")
+    kind, message = messages(project)["b_talks"]
+    assert (kind, "look-up of 'localhost'" in message) == ("offline", True)
 
 
-def test_answers_come_from_the_cassette_in_order(project: Project) -> None:
-    case = project.case("asker", python=ASK, roles=["one", "two"], points=0.1)
-    write_cassette(project, case, [{"role": "one", "answer": "first answer"}, {"role": "two", "answer": {"second": 2}}])
-    result = project.run_toy()
-    result.stdout.fnmatch_lines(["*first answer*", "{'second': 2}"])
-    (line,) = project.lines("records.jsonl")
-    assert (line["llm_backend"], line["llm_model"]) == ("stub", "authored")
-    assert len(line["packbench"]["cassette_sha256"]) == 64
-
-
-@pytest.mark.parametrize(
-    ("roles", "recorded", "said"),
-    [
-        (["one", "two"], ["one"], 'call 2 (role "two") exceeds the 1 recorded ones'),
-        (["one"], ["one", "two"], "the target made only 1 of the 2 recorded calls"),
-        (["two"], ["one"], '/exchanges/0/role: got "one"; the call of the target has the role "two"'),
-    ],
-)
-def test_one_call_more_or_fewer_or_another_is_an_error(
-    project: Project, roles: list[str], recorded: list[str], said: str
-) -> None:
-    case = project.case("asker", python=ASK, roles=roles)
-    write_cassette(project, case, [{"role": role, "answer": role} for role in recorded])
-    project.run_toy().assert_outcomes(errors=1)
-    (line,) = project.lines("errors.jsonl")
-    assert line["kind"] == "cassette_mismatch"
-    assert said in line["message"]
-    assert "fixtures/asker.json" in line["message"]
-
-
-def test_a_swallowed_mismatch_is_an_error_all_the_same(plain: Project) -> None:
-    code = "\n".join(["try:", *("    " + line for line in ASK.strip().splitlines()), "except Exception: pass"])
-    case = plain.case("asker", python=code, roles=["two"])
-    write_cassette(plain, case, [{"role": "one", "answer": 1}])
-    plain.run_toy().assert_outcomes(errors=1)
-
-
-def test_a_missing_cassette_says_so(project: Project) -> None:
-    project.case("asker", python=ASK, roles=["one"])
-    project.run_toy().assert_outcomes(errors=1)
-    (line,) = project.lines("errors.jsonl")
-    assert line["kind"] == "cassette_missing"
-    assert line["message"].startswith("fixtures/asker.json: the target calls a model")
-
-
-def test_a_target_that_asks_no_model_needs_no_cassette(project: Project) -> None:
-    project.case("silent")
+def test_child_processes_may_be_allowed(project: Project) -> None:
+    project.case("parent", python="import subprocess; subprocess.run(['true'], check=True)")
+    project.pytester.makeini("[pytest]\npackbench_allow_processes = yes\n")
     project.run_toy().assert_outcomes(passed=1)
-    (line,) = project.lines("records.jsonl")
-    assert (line["llm_backend"], line["llm_model"]) == ("unknown", "unknown")
 
 
-def test_a_changed_input_is_an_error_that_says_what_to_do(project: Project) -> None:
-    case = project.case("asker", python=ASK, roles=["one"])
-    write_cassette(project, case, [{"role": "one", "answer": 1}])
-    changed = project.case("asker", python=ASK, roles=["one"], more=1)
-    project.run_toy().assert_outcomes(errors=1)
-    (line,) = project.lines("errors.jsonl")
-    assert line["kind"] == "cassette_outdated"
-    assert canonical_sha256(json.loads(changed.read_text("utf-8"))["input"]) in line["message"]
+def write_case_with_cassette(
+    project: Project, name: str, roles: list[str], exchanges: list[dict[str, Any]] | None, **changes: Any
+) -> None:
+    python = changes.pop("python", ASK)
+    case = json.loads(project.case(name, python=python, roles=roles).read_text("utf-8"))
+    if exchanges is not None:
+        folder = project.root / "storage/benchmarks/toy/fixtures"
+        folder.mkdir(exist_ok=True)
+        cassette = authored_cassette(name, case["input"], exchanges, **changes)
+        (folder / f"{name}.json").write_text(json.dumps(cassette), encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"case_id": "other"}, '/case_id: got "other"; expected "asker": a cassette belongs to one case'),
-        ({"cassette_version": 2}, "/cassette_version: got 2; expected 1"),
-        ({"exchange": []}, '/exchange: unknown key "exchange"; did you mean "exchanges"?'),
-    ],
-)
-def test_a_wrong_cassette_is_one_line(project: Project, change: dict[str, Any], said: str) -> None:
-    case = project.case("asker", python=ASK, roles=["one"])
-    write_cassette(project, case, [{"role": "one", "answer": 1}], **change)
-    project.run_toy().assert_outcomes(errors=1)
-    (line,) = project.lines("errors.jsonl")
-    assert line["message"] == f"fixtures/asker.json: {said}"
+def test_answers_come_from_the_cassette_in_order(both: Project) -> None:
+    exchanges: list[dict[str, Any]] = [
+        {"role": "one", "answer": "first answer"},
+        {"role": "two", "answer": {"second": 2}},
+    ]
+    write_case_with_cassette(both, "asks", ["one", "two"], exchanges)
+    both.case("silent")
+    result = both.run_toy("-rP")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*first answer*", "{'second': 2}"])
+    asks, silent = both.lines("records.jsonl")
+    assert (asks["llm_backend"], asks["llm_model"]) == ("stub", "authored")
+    assert len(asks["packbench"]["cassette_sha256"]) == 64
+    assert (silent["llm_backend"], silent["llm_model"]) == ("unknown", "unknown")
 
 
-def test_a_changed_prompt_is_stale_and_an_error_where_asked(plain: Project) -> None:
-    case = plain.case("asker", python=ASK, roles=["one"])
-    write_cassette(plain, case, [{"role": "one", "answer": 1, "request_sha256": "0" * 64}], origin="recorded")
-    result = plain.run_toy()
+def test_a_cassette_that_does_not_fit_is_an_error_in_one_line(project: Project, expected: ExpectedTexts) -> None:
+    one, two = {"role": "one", "answer": "1"}, {"role": "two", "answer": "2"}
+    ignoring = "\n".join(["try:", *(f"    {line}" for line in ASK.strip().splitlines()), "except Exception: pass"])
+    write_case_with_cassette(project, "missing", ["one"], None)
+    write_case_with_cassette(project, "one_call_more", ["one", "two"], [one])
+    write_case_with_cassette(project, "one_call_fewer", ["one"], [one, two])
+    write_case_with_cassette(project, "another_role", ["two"], [one])
+    write_case_with_cassette(project, "ignored", ["two"], [one], python=ignoring)
+    write_case_with_cassette(project, "changed_input", ["one"], [one], input_sha256="0" * 64)
+    write_case_with_cassette(project, "another_case", ["one"], [one], case_id="other")
+    write_case_with_cassette(project, "another_version", ["one"], [one], cassette_version=2)
+    write_case_with_cassette(project, "unknown_key", ["one"], [one], exchange=[])
+    project.run_toy().assert_outcomes(errors=9)
+    lines = [f"{name}: {kind}: {message}\n" for name, (kind, message) in messages(project).items()]
+    expected.check("".join(lines))
+
+
+def test_a_changed_prompt_is_a_warning_or_an_error(project: Project) -> None:
+    exchanges = [{"role": "one", "answer": 1, "request_sha256": "0" * 64}]
+    write_case_with_cassette(project, "asks", ["one"], exchanges, origin="recorded")
+    result = project.run_toy()
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*stale*"])
-    assert plain.lines("records.jsonl")[0]["packbench"]["stale"] is True
-    plain.pytester.makeini("[pytest]\npackbench_stale = error\n")
-    plain.run_toy().assert_outcomes(errors=1)
+    assert project.lines("records.jsonl")[0]["packbench"]["stale"] is True
+    project.run_toy("-o", "packbench_stale=error").assert_outcomes(errors=1)

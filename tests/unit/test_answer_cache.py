@@ -1,9 +1,9 @@
-"""The folder of kept answers: one file an answer, for each thing that could change it; nothing broken is kept."""
+"""The response cache: one file per answer, for each thing that could change it; nothing broken is stored."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +14,6 @@ from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, ToolCall, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 REQUEST = ModelRequest(role="propose", system="be short", messages=({"role": "user", "content": "hello"},))
@@ -23,21 +22,21 @@ ANSWER = ModelAnswer(
     usage=Usage(tokens_input=3, tokens_output=None),
     tool_calls=(ToolCall(id="1", name="look", arguments={"at": [1, None]}),),
 )
-HOW = {"base_url": "", "temperature": 0.0, "max_output_tokens": 100}
+SETTINGS = {"base_url": "", "temperature": 0.0, "max_output_tokens": 100}
 
 
 @dataclass
 class CountingBackend:
-    """A backend that counts its calls and answers, or breaks, as it is told."""
+    """A backend that counts its calls, and answers or fails."""
 
     name: str = "openai"
     model: str = "small"
     temperature: float | None = 0.0
     answer: ModelAnswer | BackendError = ANSWER
-    asked: list[ModelRequest] = field(default_factory=list)
+    calls: int = 0
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
-        self.asked.append(request)
+        self.calls += 1
         await asyncio.sleep(0)
         if isinstance(self.answer, BackendError):
             raise self.answer
@@ -47,106 +46,112 @@ class CountingBackend:
         pass
 
 
-def cache(folder: Path, **how: Any) -> AnswerCache:
-    return AnswerCache(folder, HOW | how, Redactor({"SOME_API_KEY": "planted-0123456789"}))
+@dataclass
+class Calls:
+    """Calls of a backend through caches in one folder."""
+
+    folder: Path
+
+    def cache(self, **settings: Any) -> AnswerCache:
+        return AnswerCache(self.folder, SETTINGS | settings, Redactor({"SOME_API_KEY": "planted-0123456789"}))
+
+    def complete(
+        self, backend: CountingBackend | None = None, request: ModelRequest = REQUEST, trial: int = 0, again: int = 0,
+        **settings: Any,
+    ) -> tuple[ModelAnswer, bool]:  # fmt: skip
+        """Make a call as another process would, with a cache of its own."""
+        cache = self.cache(**settings)
+        return asyncio.run(cache.complete(backend or CountingBackend(), request, trial=trial, repetition=again))
+
+    def at_once(self, backend: CountingBackend, number: int) -> list[Any]:
+        cache = self.cache()
+
+        async def gather() -> list[Any]:
+            calls = (cache.complete(backend, REQUEST, trial=0, repetition=0) for _ in range(number))
+            return list(await asyncio.gather(*calls, return_exceptions=True))
+
+        return asyncio.run(gather())
+
+    @property
+    def files(self) -> list[Path]:
+        return sorted(path for path in self.folder.rglob("*") if path.is_file())
 
 
-def complete(
-    kept: AnswerCache, backend: CountingBackend, request: ModelRequest = REQUEST, trial: int = 0, again: int = 0
-) -> tuple[ModelAnswer, bool]:
-    return asyncio.run(kept.complete(backend, request, trial=trial, repetition=again))
+@pytest.fixture
+def calls(tmp_path: Path) -> Calls:
+    return Calls(tmp_path)
 
 
-def files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
-def test_an_answer_is_given_again_by_any_process(tmp_path: Path) -> None:
+def test_an_answer_serves_any_process(calls: Calls) -> None:
     backend = CountingBackend()
-    assert complete(cache(tmp_path), backend) == (ANSWER, False)
-    assert complete(cache(tmp_path), backend) == (ANSWER, True)
-    assert len(backend.asked) == 1
+    assert calls.complete(backend) == (ANSWER, False)
+    assert calls.complete(backend) == (ANSWER, True)
+    assert backend.calls == 1
 
 
-OTHERS: dict[str, Callable[[Path], tuple[ModelAnswer, bool]]] = {
-    "request": lambda folder: complete(cache(folder), CountingBackend(), replace(REQUEST, system="be long")),
-    "role": lambda folder: complete(cache(folder), CountingBackend(), replace(REQUEST, role="critique")),
-    "backend": lambda folder: complete(cache(folder), CountingBackend(name="ollama")),
-    "model": lambda folder: complete(cache(folder), CountingBackend(model="large")),
-    "address": lambda folder: complete(cache(folder, base_url="http://other"), CountingBackend()),
-    "temperature": lambda folder: complete(cache(folder, temperature=0.5), CountingBackend()),
-    "longest answer": lambda folder: complete(cache(folder, max_output_tokens=7), CountingBackend()),
-    "the backend's own temperature": lambda folder: complete(cache(folder), CountingBackend(temperature=None)),
-    "trial": lambda folder: complete(cache(folder), CountingBackend(), trial=1),
-    "again": lambda folder: complete(cache(folder), CountingBackend(), again=1),
-}
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"request": replace(REQUEST, system="be long")},
+        {"request": replace(REQUEST, role="critique")},
+        {"backend": CountingBackend(name="ollama")},
+        {"backend": CountingBackend(model="large")},
+        {"backend": CountingBackend(temperature=None)},
+        {"base_url": "http://other"},
+        {"temperature": 0.5},
+        {"max_output_tokens": 7},
+        {"trial": 1},
+        {"again": 1},
+    ],
+    ids=lambda change: "-".join(f"{name} {value!r:.40}" for name, value in change.items()),
+)
+def test_a_change_that_could_change_the_answer_makes_another_call(calls: Calls, change: dict[str, Any]) -> None:
+    calls.complete()
+    assert calls.complete(**change)[1] is False
+    assert len(calls.files) == 2
 
 
-@pytest.mark.parametrize("other", OTHERS)
-def test_what_could_change_an_answer_makes_it_another(tmp_path: Path, other: str) -> None:
-    complete(cache(tmp_path), CountingBackend())
-    assert OTHERS[other](tmp_path)[1] is False
-    assert len(files(tmp_path)) == 2
-
-
-def test_errors_are_never_kept_and_refusals_are(tmp_path: Path) -> None:
-    kept, backend = cache(tmp_path), CountingBackend(answer=BackendError("rate_limit", "too much"))
+def test_refusals_are_stored_and_errors_are_not(calls: Calls) -> None:
+    backend = CountingBackend(answer=BackendError("rate_limit", "too much"))
     with pytest.raises(BackendError):
-        complete(kept, backend)
-    assert files(tmp_path) == []
+        calls.complete(backend)
+    assert calls.files == []
     backend.answer = ModelAnswer(content="", refusal="I can't")
-    complete(kept, backend)
-    assert complete(kept, backend) == (backend.answer, True)
+    calls.complete(backend)
+    assert calls.complete(backend) == (backend.answer, True)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff", b'{"cache_version": 1}', b"[" * 100_000])
-def test_a_file_that_holds_no_answer_is_written_anew(tmp_path: Path, content: bytes) -> None:
-    backend = CountingBackend()
-    complete(cache(tmp_path), backend)
-    (path,) = files(tmp_path)
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"null", b"\xff", b'{"cache_version": 1}', b"[" * 100_000, None], ids=repr
+)
+def test_a_damaged_file_is_written_again(calls: Calls, content: bytes | None) -> None:
+    calls.complete()
+    (path,) = calls.files
     whole = path.read_bytes()
-    path.write_bytes(content)
-    assert complete(cache(tmp_path), backend) == (ANSWER, False)
+    path.write_bytes(whole.replace(b"look", b"kill") if content is None else content)
+    assert calls.complete() == (ANSWER, False)
     assert path.read_bytes() == whole
 
 
-def test_a_changed_answer_is_no_answer(tmp_path: Path) -> None:
+def test_equal_calls_at_the_same_time_are_one(calls: Calls) -> None:
     backend = CountingBackend()
-    complete(cache(tmp_path), backend)
-    (path,) = files(tmp_path)
-    path.write_bytes(path.read_bytes().replace(b"look", b"kill"))
-    assert complete(cache(tmp_path), backend) == (ANSWER, False)
+    assert calls.at_once(backend, 20) == [(ANSWER, False)] + [(ANSWER, True)] * 19
+    assert backend.calls == 1
 
 
-def test_equal_calls_at_the_same_time_ask_once(tmp_path: Path) -> None:
-    kept, backend = cache(tmp_path), CountingBackend()
-
-    async def all_at_once() -> list[tuple[ModelAnswer, bool]]:
-        return list(await asyncio.gather(*(kept.complete(backend, REQUEST, trial=0, repetition=0) for _ in range(20))))
-
-    found = asyncio.run(all_at_once())
-    assert [cached for _, cached in found] == [False] + [True] * 19
-    assert len(backend.asked) == 1
+def test_a_call_that_waited_for_a_failed_one_is_made_itself(calls: Calls) -> None:
+    backend = CountingBackend(answer=BackendError("timeout", "late"))
+    assert all(isinstance(result, BackendError) for result in calls.at_once(backend, 3))
+    assert backend.calls == 3
 
 
-def test_one_that_waited_for_a_call_that_broke_asks_itself(tmp_path: Path) -> None:
-    kept, backend = cache(tmp_path), CountingBackend(answer=BackendError("timeout", "late"))
-
-    async def all_at_once() -> list[Any]:
-        calls = (kept.complete(backend, REQUEST, trial=0, repetition=0) for _ in range(3))
-        return list(await asyncio.gather(*calls, return_exceptions=True))
-
-    assert all(isinstance(one, BackendError) for one in asyncio.run(all_at_once()))
-    assert len(backend.asked) == 3
-
-
-def test_secrets_are_hidden_before_an_answer_is_written(tmp_path: Path) -> None:
-    complete(cache(tmp_path), CountingBackend(answer=ModelAnswer(content={"key": "planted-0123456789"})))
-    (path,) = files(tmp_path)
+def test_secrets_are_redacted_before_an_answer_is_written(calls: Calls) -> None:
+    calls.complete(CountingBackend(answer=ModelAnswer(content={"key": "planted-0123456789"})))
+    (path,) = calls.files
     assert b"planted" not in path.read_bytes()
     assert b"[redacted]" in path.read_bytes()
 
 
-def test_a_folder_that_can_not_be_written_costs_no_answer(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_costs_no_answer(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert complete(cache(tmp_path / "file" / "below"), CountingBackend()) == (ANSWER, False)
+    assert Calls(tmp_path / "file" / "below").complete() == (ANSWER, False)

@@ -1,4 +1,4 @@
-"""What was recorded replays to equal answers, and what can't be replayed is not recorded."""
+"""Recordings replay to equal answers, and what cannot be replayed is not recorded."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pytest_packbench.engine.attempt import Attempt
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
 
 counts = st.none() | st.integers(0, 10**6)
@@ -46,9 +47,9 @@ answers = st.builds(
 
 @given(st.lists(st.tuples(words, answers), max_size=5))
 def test_a_recording_answers_as_the_model_did(exchanges: list[tuple[str, ModelAnswer]]) -> None:
-    said = [ModelCall(role, f"{place:064x}", answer) for place, (role, answer) in enumerate(exchanges)]
+    calls = [ModelCall(role, f"{number:064x}", answer) for number, (role, answer) in enumerate(exchanges)]
     data = cassette_json(
-        model_exchanges(said), case_id="a", input_sha256="0" * 64, backend="b", model="m", recorded_at="now"
+        model_exchanges(calls), case_id="a", input_sha256="0" * 64, backend="b", model="m", recorded_at="now"
     )
     replay = Replay(Cassette.model_validate(json.loads(json.dumps(data))), source="a.json")
     for role, answer in exchanges:
@@ -57,39 +58,42 @@ def test_a_recording_answers_as_the_model_did(exchanges: list[tuple[str, ModelAn
     assert not replay.mismatch
 
 
-def model_calls(*tries: tuple[str, str | None]) -> list[ModelCall]:
-    return [ModelCall("r", sha, None if text is None else ModelAnswer(content=text)) for sha, text in tries]
+# calls by the hash of the request, with the answer or None for a failure, and the answers in the recording
+SEQUENCES: list[tuple[list[tuple[str, str | None]], list[str] | None]] = [
+    ([("a", "1"), ("b", "2")], ["1", "2"]),
+    ([("a", None), ("a", "1")], ["1"]),
+    ([("a", None), ("a", None), ("a", "1"), ("b", "2")], ["1", "2"]),
+    # at once: the first one failed and was repeated after the second
+    ([("a", None), ("b", "2"), ("a", "1")], ["1", "2"]),
+    ([("a", None), ("b", "2"), ("a", None), ("a", "1"), ("a", "again")], ["1", "2", "again"]),
+    ([("a", None)], None),
+    ([("a", "1"), ("a", None)], None),
+    ([("a", None), ("b", "2")], None),
+]
 
 
-@pytest.mark.parametrize(
-    ("tries", "kept"),
-    [
-        ([("a", "1"), ("b", "2")], ["1", "2"]),
-        ([("a", None), ("a", "1")], ["1"]),
-        ([("a", None), ("a", None), ("a", "1"), ("b", "2")], ["1", "2"]),
-        # side by side: the first one broke and was made again after the second
-        ([("a", None), ("b", "2"), ("a", "1")], ["1", "2"]),
-        ([("a", None), ("b", "2"), ("a", None), ("a", "1"), ("a", "again")], ["1", "2", "again"]),
-    ],
-)
-def test_a_call_made_again_stands_where_a_replay_is_asked_for_it(
-    tries: list[tuple[str, str | None]], kept: list[str]
+@pytest.mark.parametrize(("sequence", "answers_in_order"), SEQUENCES)
+def test_a_repeated_call_is_recorded_where_a_replay_makes_it(
+    sequence: list[tuple[str, str | None]], answers_in_order: list[str] | None
 ) -> None:
-    assert [one["answer"] for one in model_exchanges(model_calls(*tries))] == kept
+    calls = [ModelCall("r", sha, None if text is None else ModelAnswer(content=text)) for sha, text in sequence]
+    if answers_in_order is None:
+        with pytest.raises(UnrecordableError, match="gave up on a model call"):
+            model_exchanges(calls)
+    else:
+        assert [exchange["answer"] for exchange in model_exchanges(calls)] == answers_in_order
 
 
-@pytest.mark.parametrize("tries", [[("a", None)], [("a", "1"), ("a", None)], [("a", None), ("b", "2")]])
-def test_a_call_that_was_given_up_is_not_recorded(tries: list[tuple[str, str | None]]) -> None:
-    with pytest.raises(UnrecordableError, match="gave up on a model call"):
-        model_exchanges(model_calls(*tries))
-
-
-def record_attempt(
-    folder: Path, target: Callable[..., Any], backend: FakeBackend, redactor: Redactor | None = None
-) -> Any:
+def record(folder: Path, target: Callable[..., Any], backend: FakeBackend, redactor: Redactor | None = None) -> Attempt:
     with RunnerContext() as runner:
-        made = context(folder, target, backend=backend, mode="record", redactor=redactor)
-        return runner.wait_for(job(made), ignore_tick).attempt
+        recording = context(folder, target, backend=backend, mode="record", redactor=redactor)
+        finished = runner.wait_for(job(recording), ignore_tick).attempt
+    assert finished is not None
+    return finished
+
+
+def replay_attempt(folder: Path, target: Callable[..., Any]) -> Attempt:
+    return attempt(context(folder, target, mode="fixture"), case())
 
 
 async def impatient_target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
@@ -100,9 +104,10 @@ async def impatient_target(_: VerifyRequest, context: VerifyContext) -> dict[str
     return {"points": 0.0}
 
 
-def test_an_attempt_that_gave_up_on_a_call_is_an_error_and_leaves_no_recording(tmp_path: Path) -> None:
-    found = record_attempt(tmp_path, impatient_target, FakeBackend(hold=asyncio.Event()))
-    assert found.failure.kind == "unrecordable"
+def test_an_attempt_that_gave_up_on_a_call_is_an_error_without_a_recording(tmp_path: Path) -> None:
+    failure = record(tmp_path, impatient_target, FakeBackend(hold=asyncio.Event())).failure
+    assert failure is not None
+    assert failure.kind == "unrecordable"
     assert not list(tmp_path.rglob("*.json"))
 
 
@@ -119,21 +124,21 @@ async def parallel_target(_: VerifyRequest, context: VerifyContext) -> dict[str,
     return {"points": one + 2 * two}
 
 
-def test_calls_side_by_side_with_a_second_try_replay_to_the_same_result(tmp_path: Path) -> None:
-    failed: list[int] = []
+def test_calls_at_once_with_a_repeated_one_replay_to_the_same_result(tmp_path: Path) -> None:
+    failures: list[int] = []
 
-    def once(request: ModelRequest) -> str:
+    def fail_once(request: ModelRequest) -> str:
         text: str = request.messages[0]["content"]
-        if text == "0.2" and not failed:
-            failed.append(1)
-            raise BackendError("server_error", "fell over")
+        if text == "0.2" and not failures:
+            failures.append(1)
+            raise BackendError("server_error", "an error")
         return text
 
-    live = record_attempt(tmp_path, parallel_target, FakeBackend(answer=once))
-    assert (live.failure, live.payload) == (None, {"points": 1.0})
-    again = attempt(context(tmp_path, parallel_target, mode="fixture"), case())
-    assert (again.failure, again.payload, again.score) == (None, live.payload, live.score)
-    assert (again.backend, again.model, again.usage) == (live.backend, live.model, live.usage)
+    recorded = record(tmp_path, parallel_target, FakeBackend(answer=fail_once))
+    assert (recorded.failure, recorded.payload) == (None, {"points": 1.0})
+    replayed = replay_attempt(tmp_path, parallel_target)
+    assert (replayed.failure, replayed.payload, replayed.score) == (None, recorded.payload, recorded.score)
+    assert (replayed.backend, replayed.model, replayed.usage) == (recorded.backend, recorded.model, recorded.usage)
 
 
 async def calling_target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
@@ -144,17 +149,17 @@ async def silent_target(_: VerifyRequest, context: VerifyContext) -> dict[str, A
     return {"points": 0.5 if context.case_id else 0.0}
 
 
-def test_a_target_that_asks_nothing_any_more_replays_although_it_was_recorded_before(tmp_path: Path) -> None:
-    record_attempt(tmp_path, calling_target, FakeBackend())
-    live = record_attempt(tmp_path, silent_target, FakeBackend())
-    again = attempt(context(tmp_path, silent_target, mode="fixture"), case())
-    assert (again.failure, again.payload, again.backend) == (None, live.payload, live.backend)
+def test_a_target_that_no_longer_calls_a_model_replaces_its_recording(tmp_path: Path) -> None:
+    record(tmp_path, calling_target, FakeBackend())
+    recorded = record(tmp_path, silent_target, FakeBackend())
+    replayed = replay_attempt(tmp_path, silent_target)
+    assert (replayed.failure, replayed.payload, replayed.backend) == (None, recorded.payload, recorded.backend)
 
 
 def test_no_secret_reaches_a_recording(tmp_path: Path) -> None:
     secret = "planted-value-1"  # noqa: S105 - planted to be looked for
     backend = FakeBackend(answer=lambda _: f"your key is {secret}")
-    live = record_attempt(tmp_path, calling_target, backend, Redactor({"API_KEY": secret}))
+    recorded = record(tmp_path, calling_target, backend, Redactor({"API_KEY": secret}))
     (path,) = tmp_path.rglob("*.json")
     assert secret not in path.read_text("utf-8")
-    assert attempt(context(tmp_path, calling_target, mode="fixture"), case()).payload == live.payload
+    assert replay_attempt(tmp_path, calling_target).payload == recorded.payload

@@ -1,0 +1,191 @@
+"""`--packbench-shard`: a part of each suite per machine, merged to one run."""
+
+from __future__ import annotations
+
+import json
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.cli import main
+from pytest_packbench.model.run import shard_of
+from tests.integration.model_server import json_lines, without_times
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.conftest import Project
+
+COUNT = 3
+FILES = [f"file_{number}" for number in range(5)]
+LINES = [f"line_{number}" for number in range(7)]
+# a line that is no JSON
+BAD = "many.line-4"
+MANY = "storage/benchmarks/toy/cases/plain/many.jsonl"
+
+
+@pytest.fixture
+def filled(project: Project) -> Project:
+    """Five cases in files, seven in the lines of one file, and a line that is no case."""
+    for number, name in enumerate(FILES):
+        project.case(name, points=number / 4, notes={"tags": [name]})
+    lines = []
+    for name in LINES:
+        path = project.case(name, points=1.0)
+        lines.append(path.read_text("utf-8"))
+        path.unlink()
+    (project.root / MANY).write_text("\n".join([*lines[:3], "{", *lines[3:]]), encoding="utf-8")
+    return project
+
+
+def run_shard(project: Project, number: int, *arguments: str, count: int = COUNT) -> pytest.RunResult:
+    return project.run_toy(f"--packbench-shard={number}/{count}", f"--packbench-output=part{number}", *arguments)
+
+
+def part(project: Project, number: int) -> Path:
+    (folder,) = (path for path in (project.root / f"part{number}" / "toy").iterdir() if path.is_dir())
+    return folder
+
+
+def document(folder: Path) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads((folder / "report.json").read_text("utf-8"))["packbench"]
+    return report
+
+
+def merge(project: Project, numbers: list[int], *arguments: str) -> int:
+    folders = [str(part(project, number)) for number in numbers]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(project.root)
+        patch.syspath_prepend(project.root)
+        return main(["merge", "--pack", "conftest:Toy", *arguments, *folders])
+
+
+def test_merged_shards_are_the_whole_run(filled: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [*FILES, *LINES, BAD]
+    for number in range(1, COUNT + 1):
+        result = run_shard(filled, number)
+        report = document(part(filled, number))
+        cases = {row["case_id"] for row in report["cases"]}
+        assert cases == {name for name in names if shard_of(name, COUNT) == number}
+        assert report["run"]["settings"]["shard"] == f"{number}/{COUNT}"
+        assert report["run"]["partial"] == f"shard {number}/{COUNT}: {len(cases)} of 13 cases"
+        result.stdout.fnmatch_lines([f"*shard {number}/{COUNT}: {len(cases)} of 13 cases*"])
+        assert not (filled.root / f"part{number}" / "toy" / "latest").exists()
+    filled.run_toy()
+    assert merge(filled, [1, 2, 3], "--output", "merged") == 1
+    assert "completeness 12 / 13" in capsys.readouterr().out
+    merged = filled.root / "merged" / "toy"
+    folder = merged / (merged / "latest").read_text("utf-8").strip()
+    for name in ("records.jsonl", "errors.jsonl", "payloads.jsonl"):
+        assert without_times(json_lines(folder / name)) == without_times(json_lines(filled.left() / name))
+    one, other = document(folder), document(filled.left())
+    for key in ("cases", "gates", "totals"):
+        assert without_times(one[key]) == without_times(other[key])
+    assert merge(filled, [2, 3]) == 2
+    assert "1 of 3 shards missing: 1/3" in capsys.readouterr().err
+
+
+def test_an_empty_shard_is_complete(both: Project) -> None:
+    both.case("a")
+    full = shard_of("a", 2)
+    empty = 3 - full
+    result = run_shard(both, empty, count=2)
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(
+        [f"*shard {empty}/2: 0 of 1 cases*", "*completeness: not judged in a shard; packbench*"]
+    )
+    result.stdout.no_fnmatch_line("*FAILED*")
+    assert document(part(both, empty))["cases"] == []
+    assert run_shard(both, full, count=2).ret == pytest.ExitCode.OK
+    assert merge(both, [1, 2]) == 0
+
+
+def test_an_empty_selection_is_no_empty_shard(filled: Project) -> None:
+    assert run_shard(filled, 1, "-k", "nobody").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert not (filled.root / "part1").exists()
+
+
+def test_a_file_that_cannot_be_read_is_in_one_shard(project: Project) -> None:
+    project.case("a")
+    (project.root / MANY).symlink_to("nowhere")
+    for number in range(1, COUNT + 1):
+        run_shard(project, number)
+        report = document(part(project, number))
+        cases = {name for name in ("a", "many") if shard_of(name, COUNT) == number}
+        assert {row["case_id"] for row in report["cases"]} == cases
+        assert report["run"]["partial"] == f"shard {number}/{COUNT}: {len(cases)} of 2 cases"
+
+
+def test_a_suite_without_cases_is_an_error_in_a_shard_too(project: Project) -> None:
+    result = run_shard(project, 1)
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines(['*suite "toy" has no case under*'])
+
+
+def test_gates_are_judged_after_the_merge(project: Project) -> None:
+    project.suite("toy", "pack: toy\ngates:\n  - {metric: mean_score, min: 0.99}\n  - {must_pass: [b]}\n")
+    project.case("a", points=0.9)
+    result = run_shard(project, shard_of("a", 2), count=2)
+    assert result.ret == pytest.ExitCode.OK
+    later = "not judged in a shard; packbench merge judges it"
+    result.stdout.fnmatch_lines([f"*mean_score: {later}", f"*must_pass*: {later}"])
+
+
+def test_an_interrupted_shard_fails(project: Project) -> None:
+    project.case("a", python="raise KeyboardInterrupt")
+    project.case("b")
+    assert project.run_toy("--packbench-shard=1/1").ret == pytest.ExitCode.INTERRUPTED
+    report = project.report()["packbench"]
+    assert report["run"]["partial"] == "shard 1/1: interrupted: 2 of 2 cases did not run"
+    assert [gate["passed"] for gate in report["gates"]] == [False]
+
+
+@pytest.mark.parametrize("value", ["2/0", "0/3", "4/3", "x"])
+def test_a_wrong_shard_is_a_usage_error(project: Project, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    project.case("a")
+    message = f"got '{value}'; expected I/N with I from 1 to N, such*"
+    by_option = project.run_toy(f"--packbench-shard={value}")
+    by_option.stderr.fnmatch_lines([f"ERROR: --packbench-shard: {message}"])
+    monkeypatch.setenv("PACKBENCH_SHARD", value)
+    by_variable = project.run_toy()
+    by_variable.stderr.fnmatch_lines([f"ERROR: environment variable PACKBENCH_SHARD: {message}"])
+    assert by_option.ret == by_variable.ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_a_shard_may_be_set_in_the_ini_file(project: Project) -> None:
+    project.case("a")
+    project.pytester.makeini(f"[pytest]\npackbench_shard = {3 - shard_of('a', 2)}/2\n")
+    assert project.run_toy().ret == pytest.ExitCode.OK
+    assert project.report()["packbench"]["cases"] == []
+
+
+@pytest.mark.parametrize("name", [FILES[0], LINES[0]])
+def test_a_case_of_another_shard_is_refused_by_its_id(filled: Project, name: str) -> None:
+    own = shard_of(name, COUNT)
+    other = own % COUNT + 1
+    file = MANY if name in LINES else f"storage/benchmarks/toy/cases/plain/{name}.json"
+    refused = filled.run(f"{file}::{name}", f"--packbench-shard={other}/{COUNT}")
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused.stderr.fnmatch_lines([f"ERROR: --packbench-shard: {name} is in shard {own}/3, not in {other}/3; *"])
+    accepted = filled.run(f"{file}::{name}", f"--packbench-shard={own}/{COUNT}")
+    accepted.assert_outcomes(passed=int(name in LINES), failed=int(name in FILES))
+
+
+def test_the_cases_of_several_marked_tests_are_sharded_and_merged(project: Project) -> None:
+    for number, name in enumerate(FILES):
+        project.case(name, case_type="hard" if number == 0 else "soft")
+    body = """
+        @pytest.mark.packbench_cases("toy", case_type="{0}")
+        def test_{0}(packbench_case, packbench_check):
+            packbench_check({{"points": 1.0}})
+        """
+    tests = "".join(dedent(body.format(name)) for name in ("hard", "soft"))
+    project.pytester.makepyfile(test_own=f"import pytest\n{tests}")
+    for number in range(1, COUNT + 1):
+        project.run("test_own.py", f"--packbench-shard={number}/{COUNT}", f"--packbench-output=part{number}")
+        cases = {record["packbench"]["case_id"] for record in json_lines(part(project, number) / "records.jsonl")}
+        assert cases == {name for name in FILES if shard_of(name, COUNT) == number}
+    assert merge(project, [1, 2, 3]) == 0
+    run = document(project.left())["run"]
+    assert (run["target"], run["partial"]) == ("test:test_own.py::test_hard, test:test_own.py::test_soft", "")
