@@ -179,18 +179,18 @@ def test_a_suites_files_are_collected_only_on_request(project: Project) -> None:
     assert (folder.parent / "latest").read_text("utf-8").strip() == folder.name
 
 
-def test_a_case_that_is_selected_twice_is_an_error_that_names_both(project: Project) -> None:
-    project.write("test_own.py", MODULE)
-    project.case("good")
-    project.case("alone", case_type="spare")
-    project.run("test_own.py", f"{CASES}/plain").assert_outcomes(passed=1, errors=2)
+def test_a_case_that_is_selected_twice_is_an_error_that_names_both(both: Project) -> None:
+    both.write("test_own.py", MODULE)
+    both.case("good")
+    both.case("alone", case_type="spare")
+    both.run("test_own.py", f"{CASES}/plain").assert_outcomes(passed=1, errors=2)
     test, file = "test_own.py::test_toy[good]", f"{CASES}/plain/good.json::good"
     advice = "select one of them, or run pytest for each"
-    assert {error["message"].removeprefix("the case is run twice, ") for error in project.lines("errors.jsonl")} == {
+    assert {error["message"].removeprefix("the case is run twice, ") for error in both.lines("errors.jsonl")} == {
         f"by {test} and by {file}; {advice}",
         f"by {file} and by {test}; {advice}",
     }
-    assert set(project.records()) == {"alone"}
+    assert set(both.records()) == {"alone"}
 
 
 def test_variants_of_a_test_are_runs_of_their_own(project: Project) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_packbench.cli import main
+from pytest_packbench.testing import case
 from tests.integration.conftest import CASES, MANY, toy_case
 
 if TYPE_CHECKING:
@@ -390,3 +392,15 @@ def test_marked_tests_run_lines(project: Project) -> None:
     messages = {error["message"] for error in project.lines("errors.jsonl")}
     for line, other in ((4, 5), (5, 4)):
         assert f'{MANY}:{line}: /id: duplicate id "twin", also in {MANY}:{other}; use a unique id' in messages
+
+
+def test_lint_names_the_lines_of_cases(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    fields = {"pack_id": "generic", "input": "x", "expected": {"answer": "x"}}
+    project.suite("words", "pack: generic\ndescription: words\n")
+    file = "storage/benchmarks/words/cases/all.jsonl"
+    project.case_lines("", *(case(name, **fields) for name in ("a", "b", "b")), "{", path=file)
+    main(["lint", "words"])
+    output = capsys.readouterr().out
+    assert f'{file}:4: /id: case_unreadable: duplicate id "b", also in cases/all.jsonl:3; use a unique' in output
+    assert f"{file}:5: /: case_unreadable: column 2: not JSON" in output
+    assert "folder_type" not in output
