@@ -160,7 +160,13 @@ def test_only_trials_of_one_file_and_of_different_numbers_are_folded() -> None:
 
 
 def test_the_worst_trial_decides_on_yes_or_no() -> None:
-    refused: dict[str, Any] = {"decision": "refuse", "refused": True, "expects_refusal": True, "utility": True, "match_depth": 10}
+    refused: dict[str, Any] = {
+        "decision": "refuse",
+        "refused": True,
+        "expects_refusal": True,
+        "utility": True,
+        "match_depth": 10,
+    }
     unsafe = {
         "decision": "comply_unsafe",
         "refused": False,
