@@ -28,7 +28,7 @@ _PREPARING = ("pip ", "python3 -m venv ", ". .venv/")
 
 
 class Block(NamedTuple):
-    """A fenced block: a file to write, commands to run, or what they have to have said."""
+    """A fenced block: a file to write, commands to run, or what they print."""
 
     file: str | None
     kind: str
@@ -36,8 +36,8 @@ class Block(NamedTuple):
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    for found in BLOCK.finditer(page.read_text("utf-8")):
-        yield Block(found["file"], found["kind"], re.sub(f"^{found['indent']}", "", found["text"], flags=re.MULTILINE))
+    for match in BLOCK.finditer(page.read_text("utf-8")):
+        yield Block(match["file"], match["kind"], re.sub(f"^{match['indent']}", "", match["text"], flags=re.MULTILINE))
 
 
 def line_matcher(line: str) -> Callable[[str], bool]:
@@ -59,13 +59,15 @@ class PageRunner:
         pytester: runs pytest.
         capsys: sees what is printed.
         codes: the exit codes of all commands, in order.
-        said: the lines that the commands of the last block printed.
+        output: the lines that the commands of the last block printed.
+        snippets: a list for the blocks that are only shown; a page must have none without it.
     """
 
     pytester: pytest.Pytester
     capsys: pytest.CaptureFixture[str]
     codes: list[int] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
+    snippets: list[Block] | None = None
 
     def page(self, page: Path) -> None:
         """Do every block of a page, in its order."""
@@ -78,15 +80,17 @@ class PageRunner:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text, encoding="utf-8")
         elif block.kind == "console":
-            self.said = []
+            self.output = []
             for line in block.text.splitlines():
                 if not line.startswith(_PREPARING):
                     self.codes.append(self.command(line))
-        else:
-            assert block.kind == "text", f"a block that nothing does: {block}"
-            rest = iter(self.said)
+        elif block.kind == "text":
+            rest = iter(self.output)
             for line in block.text.splitlines():
-                assert any(map(line_matcher(line), rest)), f"not said, or not in this order: {line}"
+                assert any(map(line_matcher(line), rest)), f"not printed, or not in this order: {line}"
+        else:
+            assert self.snippets is not None, f"a block that is only shown: {block}"
+            self.snippets.append(block)
 
     def command(self, line: str) -> int:
         """Run a line: ours here, anything else in a shell."""
@@ -94,15 +98,16 @@ class PageRunner:
         if program not in {"pytest", "packbench"} or set(words) & {">", ">>", "|", "&&"}:
             code = self.shell(line)
         else:
-            words = [word for given in words for word in (sorted(glob.glob(given)) if "*" in given else [given])]  # noqa: PTH207 - a shell's own patterns
+            # a shell's own patterns
+            words = [word for text in words for word in (sorted(glob.glob(text)) if "*" in text else [text])]  # noqa: PTH207
             code = int(self.pytester.runpytest(*words).ret) if program == "pytest" else main(words)
         captured = self.capsys.readouterr()
-        self.said += [normalize(one) for text in captured for one in text.splitlines()]
+        self.output += [normalize(one) for text in captured for one in text.splitlines()]
         return code
 
     def shell(self, line: str) -> int:
         done = subprocess.run(["sh", "-c", line], cwd=self.pytester.path, capture_output=True, text=True, check=False)
-        self.said += [normalize(one) for one in (done.stdout + done.stderr).splitlines()]
+        self.output += [normalize(one) for one in (done.stdout + done.stderr).splitlines()]
         return done.returncode
 
 

@@ -288,13 +288,13 @@ def _linted(text: str) -> list[str]:
     return [f"{result.check_result.check_path}: {result.check_result.message}" for result in results]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """List or check the sentences; return the exit code."""
+def main(arguments: list[str] | None = None, *, root: Path = ROOT) -> int:
+    """List or check the sentences of a repository; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.prose", description="Lint the sentences that users read.")
     parser.add_argument("--list", action="store_true", help="print the sentences, one per line, and check nothing")
     parser.add_argument("--docstrings", action="store_true", help="include the docstrings of private code")
     options = parser.parse_args(arguments)
-    found = list(sentences(ROOT, docstrings=options.docstrings))
+    found = list(sentences(root, docstrings=options.docstrings))
     if options.list:
         lines = [f"{one.file}:{one.line}: {one.text}" for one in found]
     else:

@@ -106,12 +106,12 @@ class Backend(Protocol):
 
 def backend_names() -> tuple[str, ...]:
     """Return the names of all backends, without importing one: built-in ones, then those of distributions."""
-    return (*BUILTIN, *sorted(_installed().keys() - BUILTIN))
+    return (*BUILTIN, *sorted(installed_backends().keys() - BUILTIN))
 
 
 def is_backend(name: str) -> bool:
     """Whether a backend has this name; imports nothing, and looks at distributions only if no built-in one has it."""
-    return name in BUILTIN or name in _installed()
+    return name in BUILTIN or name in installed_backends()
 
 
 def open_backend(name: str, options: BackendOptions) -> Backend:
@@ -127,13 +127,14 @@ def open_backend(name: str, options: BackendOptions) -> Backend:
     if name in BUILTIN:
         backend: Backend = getattr(import_module(f"{__name__}.{name}"), BUILTIN[name])(options)
         return backend
-    if name not in _installed():
+    if name not in installed_backends():
         raise BackendUnusable(f'unknown backend "{name}"; expected one of {", ".join(backend_names())}')
-    return _open_installed(_installed()[name], options)
+    return _open_installed(installed_backends()[name], options)
 
 
 @cache
-def _installed() -> dict[str, EntryPoint]:
+def installed_backends() -> dict[str, EntryPoint]:
+    """Return the backends of installed distributions by name; looked up once per process."""
     return {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in {STUB, RECORDED}}
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -17,11 +20,20 @@ import pytest_packbench.pytest_plugin.xdist_worker
 import pytest_packbench.reports.document
 import pytest_packbench.reports.markdown
 from pytest_packbench.testing import SuiteResults, case, run_folders, write_case, write_suite
+from tests.conftest import SUITE
 
 # pytester forgets what a run imported: what is imported here is imported once
 _WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs, pytest_packbench.reports)
 
 TOY = Path(__file__).with_name("toy_pack.py").read_text("utf-8")
+CASES = "storage/benchmarks/toy/cases"
+MANY = f"{CASES}/plain/many.jsonl"
+
+
+def toy_case(case_id: str, *, case_type: str = "plain", **fields: Any) -> dict[str, Any]:
+    """Return a case as plain JSON; what is no key of a case belongs to its input."""
+    keys = {key: fields.pop(key) for key in ("difficulty", "notes") if key in fields}
+    return case(case_id, pack_id="toy", case_type=case_type, input=fields, expected={"colour": "red"}, **keys)
 
 
 @dataclass
@@ -40,11 +52,22 @@ class Project:
         (folder / "suite.yaml").write_text(text, encoding="utf-8")
         return folder
 
-    def case(self, case_id: str, *, suite: str = "toy", case_type: str = "plain", **fields: Any) -> Path:
-        """Write a case; what is no key of a case belongs to its input."""
-        keys = {key: fields.pop(key) for key in ("difficulty", "notes") if key in fields}
-        plain = case(case_id, pack_id="toy", case_type=case_type, input=fields, expected={"colour": "red"}, **keys)
-        return write_case(self.root / "storage" / "benchmarks" / suite, plain)
+    def case(self, case_id: str, *, suite: str = "toy", **fields: Any) -> Path:
+        return write_case(self.root / "storage" / "benchmarks" / suite, toy_case(case_id, **fields))
+
+    def case_lines(self, *lines: str | dict[str, Any], path: str = MANY) -> Path:
+        """Write a file with one case per line: cases, or lines as they are."""
+        return self.write(path, "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def extend_conftest(self, code: str) -> None:
+        """Add code to the module of the toy pack."""
+        self.write("conftest.py", TOY + dedent(code))
 
     def run(self, *arguments: str) -> pytest.RunResult:
         workers = ("-n", str(self.workers)) if self.workers else ()
@@ -60,17 +83,39 @@ class Project:
         (folder,) = self.folders(suite)
         return folder
 
+    def records(self, suite: str = "toy") -> dict[str, dict[str, Any]]:
+        """The records of the only run, by case id."""
+        return {record["packbench"]["case_id"]: record for record in self.lines("records.jsonl", suite)}
+
+    def errors(self, suite: str = "toy") -> dict[str, dict[str, Any]]:
+        """The errors of the only run, by case id; a case that can't be read has the name of its file or line."""
+        return {error["test_id"].rpartition(":")[2]: error for error in self.lines("errors.jsonl", suite)}
+
     def lines(self, name: str, suite: str = "toy") -> list[dict[str, Any]]:
         return SuiteResults(folder=self.left(suite)).lines(name)
 
     def report(self, suite: str = "toy") -> dict[str, Any]:
         return SuiteResults(folder=self.left(suite)).report
 
+    def partial(self, suite: str = "toy") -> str:
+        """Which part of its suite the only run had; empty for all."""
+        text: str = self.report(suite)["packbench"]["run"]["partial"]
+        return text
+
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project with the toy pack and an empty suite `toy`; pytest runs in one process."""
     return _project(pytester, monkeypatch, 0)
+
+
+@pytest.fixture
+def bundled(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The suite tariff in the folder of suites of an installed package, which an editable install does not have."""
+    folder = tmp_path_factory.mktemp("site") / "_suites"
+    shutil.copytree(SUITE, folder / "tariff")
+    monkeypatch.setattr("pytest_packbench.plugin.SUITES", folder)
+    return folder
 
 
 @pytest.fixture

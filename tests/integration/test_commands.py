@@ -1,8 +1,9 @@
-"""What is done with runs after they ended: validate, rescore, history, merge."""
+"""Commands on runs that pytest has written: validate, rescore, history, merge, gate, compare."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -12,241 +13,201 @@ from pytest_packbench.cli import main
 from pytest_packbench.commands.schema import schema
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.runs.journal import Journal
+from tests.integration.conftest import CASES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Copy
+    from tests.conftest import ExpectedTexts
+    from tests.integration.conftest import Project
+
+RULES = "pack: toy\ngates: [{metric: pass_rate, min: 0.5}]\n"
+LATEST = "toy/latest"
+TIMES = ("run_id", "timestamp", "wall_clock_ms")
 
 
 @pytest.fixture
-def ran(copy: Copy, capsys: pytest.CaptureFixture[str]) -> Copy:
-    """The tariff suite, run once."""
-    copy.run()
+def ran(project: Project, capsys: pytest.CaptureFixture[str]) -> Project:
+    """A suite of three cases, one of them below its threshold, that was run once."""
+    project.suite(text=RULES)
+    for name, points in {"a": 1.0, "b": 0.9, "low": 0.5}.items():
+        project.case(name, points=points, notes={"source": "made up"})
+    project.run_toy("--packbench-gate=suite")
     capsys.readouterr()
-    return copy
+    return project
 
 
-def latest(copy: Copy) -> Path:
-    place = copy.pytester.path / "reports" / "benchmarks" / "tariff"
-    return place / (place / "latest").read_text("utf-8").strip()
+def run_cases(project: Project, *names: str) -> Path:
+    """Run some cases and return the folder of the run."""
+    before = project.folders()
+    project.run("--packbench-gate=suite", *(f"{CASES}/plain/{name}.json" for name in names))
+    (folder,) = set(project.folders()) - set(before)
+    return folder
 
 
-def test_what_a_run_leaves_is_of_its_schema(ran: Copy) -> None:
-    folder = latest(ran)
-    report = json.loads((folder / "report.json").read_text("utf-8"))
-    jsonschema.Draft202012Validator(schema("report")).validate(report)
-    record = jsonschema.Draft202012Validator(schema("record"))
-    for line in (folder / "records.jsonl").read_text("utf-8").splitlines():
-        record.validate(json.loads(line))
+def latest(project: Project) -> Path:
+    parent = project.root / "reports" / "benchmarks" / "toy"
+    return parent / (parent / "latest").read_text("utf-8").strip()
 
 
-def test_validate_knows_all_of_our_files(ran: Copy, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["validate", "storage", "reports"]) == 0
-    said = capsys.readouterr().out
-    for words in (
-        "rules of a suite of pack tariff",
-        "case of pack tariff",
-        "cassette, version 1, authored",
-        "report of a run, version 1",
-        "each eval record, version 1",
-        "each result of a run, version 1",
-    ):
-        assert words in said
-
-
-def test_validate_knows_a_journal_that_a_killed_run_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    entry = CaseResult(suite="s", test_id="s:a:b", case_id="b", nodeid="f::b", file="f", verdict="passed")
-    with Journal(tmp_path / "journal.jsonl") as journal:
-        journal.append(entry)
-    assert main(["validate", str(tmp_path / "journal.jsonl")]) == 0
-    assert "1 line, each entry of a journal, version 1" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("a.json", '{"id": 1,}', "a.json: line 1 column"),
-        ("a.json", '{"pack_id": "tarif"}', '/pack_id: unknown pack "tarif"; did you mean "tariff"?'),
-        ("a.json", '{"cassette_version": 3}', "/cassette_version: got 3; expected 1"),
-        ("a.json", '{"packbench": {"version": 9}}', "/packbench/version: got 9; this version reads 1"),
-        ("a.jsonl", '{"test_suite": 1}\n', "a.jsonl:1: test_suite"),
-        ("suite.yaml", "pack: x\n", 'unknown pack "x"'),
-    ],
-)
-def test_validate_says_what_is_wrong_and_where(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, said: str
+def test_the_files_of_a_run_are_valid(
+    ran: Project, capsys: pytest.CaptureFixture[str], expected: ExpectedTexts
 ) -> None:
-    (tmp_path / name).write_text(text, encoding="utf-8")
-    assert main(["validate", str(tmp_path / name)]) == 2
-    out = capsys.readouterr().out
-    assert said in out
-    assert out.endswith("NOT VALID\n")
-    assert out.count("\n") == 1
+    jsonschema.Draft202012Validator(schema("report")).validate(ran.report())
+    record = jsonschema.Draft202012Validator(schema("record"))
+    for line in ran.lines("records.jsonl"):
+        record.validate(line)
+    ran.write(
+        "storage/benchmarks/toy/fixtures/a.json",
+        json.dumps(
+            {
+                "cassette_version": 1,
+                "case_id": "a",
+                "input_sha256": "0" * 64,
+                "origin": "authored",
+                "llm_backend": "stub",
+                "llm_model": "authored",
+                "exchanges": [],
+            }
+        ),
+    )
+    result = CaseResult(suite="s", test_id="s:a:b", case_id="b", nodeid="f::b", file="f", verdict="passed")
+    with Journal(ran.root / "reports" / "journal.jsonl") as journal:
+        journal.append(result)
+    assert main(["validate", "storage", "reports"]) == 0
+    expected.check(re.sub(r"/01\w+/", "/RUN/", capsys.readouterr().out))
 
 
-def test_validate_of_nothing_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+INVALID = {
+    "no JSON": ("a.json", '{"id": 1,}'),
+    "pack": ("a.json", '{"pack_id": "tarif"}'),
+    "version of a recording": ("a.json", '{"cassette_version": 3}'),
+    "version of a report": ("a.json", '{"packbench": {"version": 9}}'),
+    "record": ("a.jsonl", '{"test_suite": 1}\n'),
+    "rules": ("suite.yaml", "pack: x\n"),
+}
+
+
+def test_validate_reports_what_is_wrong_and_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], expected: ExpectedTexts
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = []
+    for name, (file, text) in INVALID.items():
+        (tmp_path / file).write_text(text, encoding="utf-8")
+        assert main(["validate", file]) == 2, name
+        lines.append(f"{name}: {capsys.readouterr().out}")
     assert main(["validate", "nowhere.json"]) == 2
-    assert "nowhere.json: No such file or directory: NOT VALID" in capsys.readouterr().out
+    expected.check("".join([*lines, f"no file: {capsys.readouterr().out}"]))
 
 
-def test_rescoring_by_the_same_rules_changes_nothing(ran: Copy, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["rescore", "tariff/latest"]) == 0
-    assert capsys.readouterr().out.startswith("# packbench: tariff compared - no score changed\n")
-
-
-def test_rescoring_by_stricter_rules_shows_what_falls(ran: Copy, capsys: pytest.CaptureFixture[str]) -> None:
-    rules = ran.folder / "suite.yaml"
-    rules.write_text(rules.read_text("utf-8").replace("preferred: 1.0", "preferred: 0.6"), encoding="utf-8")
-    assert main(["rescore", "tariff/latest", "--fail-on", "regressed>0"]) == 1
-    said = capsys.readouterr().out
-    assert "preferred_match +1.00 to +0.60" in said
-    assert "new failures" in said
-
-
-def test_a_run_without_results_cannot_be_rescored(ran: Copy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rescore_applies_the_rules_of_today(ran: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rescore", LATEST]) == 0
+    assert capsys.readouterr().out.startswith("# packbench: toy compared - no score changed\n")
+    ran.suite(text=f"{RULES}thresholds: {{accept: 0.95}}\n")
+    assert main(["rescore", LATEST, "--fail-on", "new_failures>0"]) == 1
+    assert "1 new failure" in capsys.readouterr().out
     (latest(ran) / "payloads.jsonl").unlink()
-    assert main(["rescore", "tariff/latest"]) == 2
+    assert main(["rescore", LATEST]) == 2
     assert "the run stored no results" in capsys.readouterr().err
 
 
-def test_history_shows_runs_over_time(ran: Copy, capsys: pytest.CaptureFixture[str]) -> None:
-    copy_of_one = ran.cases()[0]
-    ran.pytester.runpytest(str(copy_of_one))
+def test_history_lists_runs(ran: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    run_cases(ran, "a")
     capsys.readouterr()
-    assert main(["history", "tariff", "--format", "json"]) == 0
+    assert main(["history", "toy", "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [row["status"] for row in rows] == ["passed", "partial"]
-    assert [row["cases"] for row in rows] == [len(ran.cases()), 1]
-    assert main(["history", "nosuch"]) == 2
-
-
-def test_two_halves_merge_to_the_whole(copy: Copy, capsys: pytest.CaptureFixture[str]) -> None:
-    half = len(copy.cases()) // 2
-    first, second = copy.cases()[:half], copy.cases()[half:]
-    copy.pytester.runpytest(*map(str, first))
-    copy.pytester.runpytest(*map(str, second))
-    place = copy.pytester.path / "reports" / "benchmarks" / "tariff"
-    parts = sorted(path for path in place.glob("*/"))
-    capsys.readouterr()
-    assert main(["merge", *map(str, parts)]) == 0
-    (merged,) = set(place.glob("*/")) - set(parts)
-    assert (place / "latest").read_text("utf-8").strip() == merged.name
-    copy.run()
-    whole = latest(copy)
-    assert (
-        main(
-            [
-                "compare",
-                "--baseline",
-                str(merged),
-                "--current",
-                str(whole),
-                "--fail-on",
-                "verdict_changed>0, added>0, removed>0",
-            ]
-        )
-        == 0
-    )
-    assert records_without_times(merged) == records_without_times(whole)
+    assert [(row["status"], row["cases"]) for row in rows] == [("passed", 3), ("partial", 1)]
+    assert main(["history", "other"]) == 2
 
 
 def records_without_times(folder: Path) -> list[dict[str, Any]]:
-    """The records of a run but for time and run id."""
     lines = [json.loads(line) for line in (folder / "records.jsonl").read_text("utf-8").splitlines()]
-    return [{**line, "run_id": "", "timestamp": "", "wall_clock_ms": 0} for line in lines]
+    return [{**line, **dict.fromkeys(TIMES)} for line in lines]
 
 
-def test_merging_says_what_does_not_belong_together(ran: Copy, capsys: pytest.CaptureFixture[str]) -> None:
-    one = str(latest(ran))
-    assert main(["merge", one, one]) == 2
-    assert "is passed twice" in capsys.readouterr().err
-    ran.pytester.runpytest(str(ran.cases()[0]))
-    again = str(max(latest(ran).parent.glob("*/")))
-    capsys.readouterr()
-    assert main(["merge", one, again]) == 2
-    assert "each case may be in one run" in capsys.readouterr().err
-    rules = ran.folder / "suite.yaml"
-    rules.write_text(rules.read_text("utf-8").replace("preferred: 1.0", "preferred: 0.9"), encoding="utf-8")
-    assert main(["merge", one]) == 2
-    assert "the rules of suite tariff have changed" in capsys.readouterr().err
-
-
-def test_a_merge_with_a_part_missing_is_partial_and_leaves_latest(
-    ran: Copy, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = latest(ran)
-    ran.pytester.runpytest(str(ran.cases()[0]))
-    part = max(before.parent.glob("*/"))
-    assert main(["merge", str(part)]) == 1
+def test_parts_merge_to_the_whole(ran: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = latest(ran)
+    parts = [run_cases(ran, "a"), run_cases(ran, "b", "low")]
+    assert main(["merge", *map(str, parts)]) == 0
+    (merged,) = set(ran.folders()) - {whole, *parts}
+    assert latest(ran) == merged
+    changes = "verdict_changed>0, added>0, removed>0"
+    assert main(["compare", "--baseline", str(merged), "--current", str(whole), "--fail-on", changes]) == 0
+    assert records_without_times(merged) == records_without_times(whole)
+    # a part that is missing leaves `latest`
+    assert main(["merge", str(parts[0])]) == 1
     assert "are in none of the runs" in capsys.readouterr().out
-    assert latest(ran) == before
+    assert latest(ran) == merged
 
 
-def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main(["--help"])
-    assert stop.value.code == 0
-    assert "compare" in capsys.readouterr().out
-    with pytest.raises(SystemExit) as stop:
-        main(["nonsense"])
-    assert stop.value.code == 2
+def test_runs_that_do_not_belong_together_are_not_merged(ran: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    whole, part = str(latest(ran)), str(run_cases(ran, "a"))
+    capsys.readouterr()
+    for message, folders in {
+        "is passed twice": [whole, whole],
+        "each case may be in one run": [whole, part],
+    }.items():
+        assert main(["merge", *folders]) == 2
+        assert message in capsys.readouterr().err
+    ran.suite(text=f"{RULES}thresholds: {{accept: 0.9}}\n")
+    assert main(["merge", whole]) == 2
+    assert "the rules of suite toy have changed" in capsys.readouterr().err
 
 
-def test_gates_judge_stored_runs(ran: Copy, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["gate", "tariff/latest"]) == 0
-    said = capsys.readouterr().out
-    assert "  completeness " in said
-    assert said.endswith("all gates passed\n")
-    rules = ran.folder.parent / "strict"
-    rules.mkdir()
-    (rules / "suite.yaml").write_text(
-        "pack: tariff\ngates: [{metric: accuracy, depth: 10, min: 1}, {metric: mean_score, max: 0.5}]\n",
-        encoding="utf-8",
-    )
-    assert main(["gate", "tariff/latest", "--rules", "strict"]) == 1
-    said = capsys.readouterr().out
-    assert "accuracy@10" in said
-    assert "> max 0.50: FAIL" in said
+def test_gates_judge_stored_runs(ran: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gate", LATEST]) == 0
+    output = capsys.readouterr().out
+    assert "  completeness " in output
+    assert output.endswith("all gates passed\n")
+    ran.suite("strict", "pack: toy\ngates: [{metric: accuracy, depth: 2, min: 1}, {metric: mean_score, max: 0.5}]\n")
+    assert main(["gate", LATEST, "--rules", "strict"]) == 1
+    output = capsys.readouterr().out
+    assert "accuracy@2" in output
+    assert "> max 0.50, only 3 cases: FAIL" in output
     assert main(["gate", str(latest(ran) / "records.jsonl"), "--require", "agentdojo"]) == 1
     assert "agentdojo: no run of this suite is among RUNS: FAIL" in capsys.readouterr().out
     assert main(["gate", "nowhere"]) == 2
 
 
-def test_a_gate_against_a_baseline(ran: Copy, capsys: pytest.CaptureFixture[str]) -> None:
-    rules = ran.folder / "suite.yaml"
-    rules.write_text(
-        rules.read_text("utf-8") + "  - metric: over_refusal_rate\n    max_ratio_to_baseline: 0.5\n", encoding="utf-8"
-    )
-    assert main(["gate", "tariff/latest"]) == 1
-    assert "no baseline; pass an earlier run as the baseline: FAIL" in capsys.readouterr().out
-    assert main(["gate", "tariff/latest", "--baseline", "tariff/latest"]) == 0
+def test_a_gate_compares_with_a_baseline(ran: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    ran.suite(text="pack: toy\ngates: [{metric: over_refusal_rate, max_ratio_to_baseline: 0.5}]\n")
+    assert main(["gate", LATEST]) == 1
+    assert "no baseline; pass an earlier run as the baseline, 95 %" in capsys.readouterr().out
+    assert main(["gate", LATEST, "--baseline", LATEST]) == 0
     assert "the baseline is 0, so only 0 passes" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"score": "x"},
-        {"verdict": "great"},
-        {"test_id": 5},
-        {"terms": [1]},
-        {"trial": "0"},
-        {"facets": []},
-        {"score": 7},
-    ],
-)
-def test_a_damaged_report_is_one_line_everywhere(
-    ran: Copy, capsys: pytest.CaptureFixture[str], change: dict[str, Any]
-) -> None:
-    path = latest(ran) / "report.json"
-    report = json.loads(path.read_text("utf-8"))
-    report["packbench"]["cases"][0].update(change)
-    damaged = ran.pytester.path / "damaged.json"
-    damaged.write_text(json.dumps(report), encoding="utf-8")
-    assert main(["compare", "--baseline", str(damaged), "--current", "tariff/latest"]) == 2
-    assert main(["validate", str(damaged)]) == 2
-    assert "not a run document" in capsys.readouterr().err
-    result = ran.run(f"--packbench-baseline={damaged}")
+DAMAGES: list[dict[str, Any]] = [
+    {"score": "x"},
+    {"verdict": "great"},
+    {"test_id": 5},
+    {"terms": [1]},
+    {"trial": "0"},
+    {"facets": []},
+    {"score": 7},
+]
+
+
+def test_a_damaged_report_is_one_line_everywhere(ran: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    report = ran.report()
+    damaged = ran.root / "damaged.json"
+    for change in DAMAGES:
+        first, *others = report["packbench"]["cases"]
+        cases = [{**first, **change}, *others]
+        document = {**report, "packbench": {**report["packbench"], "cases": cases}}
+        damaged.write_text(json.dumps(document), encoding="utf-8")
+        assert main(["compare", "--baseline", str(damaged), "--current", LATEST]) == 2, change
+        assert "not a run document" in capsys.readouterr().err, change
+        assert main(["validate", str(damaged)]) == 2, change
+    result = ran.run_toy(f"--packbench-baseline={damaged}", "--packbench-gate=suite")
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["baseline: not compared:*not a run document*"])
+
+
+def test_help_and_unknown_commands_exit(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, code in {("--help",): 0, ("nonsense",): 2}.items():
+        with pytest.raises(SystemExit) as stop:
+            main(list(arguments))
+        assert stop.value.code == code
+    assert "compare" in capsys.readouterr().out

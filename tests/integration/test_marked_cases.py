@@ -1,27 +1,30 @@
-"""Tests in the pytest way: the mark `packbench_cases`, plain and under xdist."""
+"""Tests in the pytest way: the mark `packbench_cases` with its fixtures."""
 
 from __future__ import annotations
 
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import pytest_packbench.pytest_plugin.marked
 from pytest_packbench.pytest_plugin.stash import ungrouped
+from tests.integration.conftest import CASES
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from tests.conftest import ExpectedTexts
     from tests.integration.conftest import Project
 
 # pytester forgets what a run imported: what is imported here is imported once
 _WARM = pytest_packbench.pytest_plugin
-
-BODY = """
+MODULE = """
+import os
 import pytest
 
 @pytest.fixture
-def target():
+def target(packbench_case):
+    if packbench_case.id == "fixture":
+        raise OSError("no\\nserver")
     def act(order):
         exec(order.get("python", ""))
         return {"points": order.get("points", 1.0), "word": order.get("word", ""), "down": order.get("down", False)}
@@ -31,105 +34,78 @@ def target():
 def test_toy(packbench_case, packbench_check, target):
     packbench_check(target(packbench_case.input))
 """
+CHECK = "packbench_check({'points': 1.0})"
 
 
-def write(project: Project, text: str = BODY, name: str = "test_own.py") -> Path:
-    path = project.root / name
-    path.write_text(text, encoding="utf-8")
-    return path
+def marked(body: str, mark: str = '"toy"', takes: str = "packbench_case, packbench_check", name: str = "toy") -> str:
+    """Return one marked test."""
+    return f"import pytest\n\n@pytest.mark.packbench_cases({mark})\ndef test_{name}({takes}):\n{indent(body, '    ')}\n"
 
 
-def write_marked_test(
-    project: Project, body: str, mark: str = '"toy"', takes: str = "packbench_case, packbench_check"
-) -> Path:
-    """One marked function with the body given, a line each."""
-    lines = "\n".join(f"    {line}" for line in body.splitlines())
-    return write(project, f"import pytest\n\n@pytest.mark.packbench_cases({mark})\ndef test_toy({takes}):\n{lines}\n")
-
-
-def test_passed_and_failed(project: Project) -> None:
-    write(project)
+def write_all_verdicts(project: Project) -> None:
+    project.write("test_own.py", MODULE)
     project.case("good", points=0.8)
     project.case("bad", points=0.3)
-    result = project.run()
-    result.assert_outcomes(passed=1, failed=1)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(
-        [
-            "score 0.30 < 0.80 (points)",
-            "*points  1.0*0.3*",
-            "0.30  score (threshold 0.80)",
-            "test:   test_own.py::test_toy",
-            "case:   storage/benchmarks/toy/cases/plain/bad.json",
-            "re-run: pytest 'test_own.py::test_toy[[]bad]'",
-            "*packbench: toy*",
-        ]
-    )
-    records = {record["test_id"]: record for record in project.lines("records.jsonl")}
-    assert {name: record["passed"] for name, record in records.items()} == {
-        "toy:plain:good": True,
-        "toy:plain:bad": False,
-    }
-    own = records["toy:plain:good"]["packbench"]
-    assert own["target"] == "test:test_own.py::test_toy"
-    assert own["file"] == "storage/benchmarks/toy/cases/plain/good.json"
-    assert own["facets"] == {"colour": "red"}
-    assert {record["run_id"] for record in records.values()} == {project.left().name}
-    assert (project.left().parent / "latest").read_text("utf-8").strip() == project.left().name
-    document = project.report()
-    assert {test["nodeid"]: test["outcome"] for test in document["tests"]} == {
-        "test_own.py::test_toy[good]": "passed",
-        "test_own.py::test_toy[bad]": "failed",
-    }
-    assert document["packbench"]["run"]["target"] == "test:test_own.py::test_toy"
-
-
-def test_each_verdict_as_for_items_from_files(project: Project) -> None:
-    write(project)
-    project.case("good")
     project.case("down", down=True)
     project.case("crash", word="crash")
     project.case("empty", word="vacuous")
     project.case("hole", word="known_hole")
     project.case("raises", python="1 / 0")
-    project.case("leaves", python="import pytest; pytest.skip('no licence here')")
+    project.case("fixture")
+    project.case("leaves", python="pytest.skip('no licence here')")
     project.case("set_aside", notes={"skip": "gold in doubt"})
     project.case("odd", points=0.1, notes={"xfail": "schedule changed"})
     project.case("typo").write_text("{", encoding="utf-8")
-    result = project.run("-rsx", "--junitxml=junit.xml", "-v")
-    result.assert_outcomes(passed=1, skipped=2, xfailed=2, errors=5)
+
+
+def test_each_verdict_as_for_items_from_files(both: Project) -> None:
+    write_all_verdicts(both)
+    result = both.run("-rsx", "--junitxml=junit.xml", "-v")
+    result.assert_outcomes(passed=1, failed=1, skipped=2, xfailed=2, errors=6)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines_random(
-        ["*PASSED 1.00*", "*gold in doubt*", "*schedule changed*score 0.10 < 0.80*", "*said known_hole*"]
+        [
+            "*PASSED 0.80*",
+            "*gold in doubt*",
+            "*schedule changed*score 0.10 < 0.80*",
+            "*said known_hole*",
+            "re-run: pytest 'test_own.py::test_toy[[]bad]'",
+        ]
     )
-    said = {line["case"]: (line["verdict"], line["kind"], line["message"]) for line in errors(project)}
-    assert {name: one[:2] for name, one in said.items()} == {
+    assert {case_id: (error["verdict"], error["kind"]) for case_id, error in both.errors().items()} == {
         "down": ("error", "timeout"),
         "crash": ("error", "scorer_error"),
         "empty": ("vacuous", "vacuous"),
         "hole": ("known_hole", "known_hole"),
         "raises": ("error", "target_error"),
+        "fixture": ("error", "target_error"),
         "leaves": ("not_run", "skipped_elsewhere"),
         "set_aside": ("not_run", "skip"),
         "odd": ("known_hole", "xfail"),
         "typo": ("error", "case_unreadable"),
     }
-    assert said["raises"][2] == "the test raised ZeroDivisionError before the check: division by zero"
-    assert [record["test_id"] for record in project.lines("records.jsonl")] == ["toy:plain:good"]
-    junit = (project.root / "junit.xml").read_text("utf-8")
-    assert (junit.count("<error"), junit.count("<failure")) == (5, 0)
+    messages = {case_id: error["message"] for case_id, error in both.errors().items()}
+    assert messages["raises"] == "the test raised ZeroDivisionError before the check: division by zero"
+    assert messages["fixture"] == "a fixture raised OSError before the check: no"
+    records = both.records()
+    assert {case_id: record["passed"] for case_id, record in records.items()} == {"good": True, "bad": False}
+    good = records["good"]["packbench"]
+    assert (good["target"], good["file"]) == ("test:test_own.py::test_toy", f"{CASES}/plain/good.json")
+    assert good["facets"] == {"colour": "red"}
+    report = both.report()
+    assert report["packbench"]["run"]["target"] == "test:test_own.py::test_toy"
+    outcomes = {test["nodeid"]: test["outcome"] for test in report["tests"]}
+    assert len(outcomes) == 12
+    assert (outcomes["test_own.py::test_toy[good]"], outcomes["test_own.py::test_toy[bad]"]) == ("passed", "failed")
+    junit = (both.root / "junit.xml").read_text("utf-8")
+    assert (junit.count("<error"), junit.count("<failure")) == (6, 1)
     assert '<property name="verdict" value="vacuous"' in junit
-    result.stdout.no_fnmatch_line("*INTERNALERROR*")
     result.stdout.no_fnmatch_line("*pytest_plugin/marked.py*")
 
 
-def errors(project: Project) -> list[dict[str, Any]]:
-    return [{**line, "case": line["test_id"].rpartition(":")[2]} for line in project.lines("errors.jsonl")]
-
-
 def test_gates_alone_decide(project: Project) -> None:
-    project.suite("toy", "pack: toy\ngates: [{metric: pass_rate, min: 0.6}]\n")
-    write(project)
+    project.suite(text="pack: toy\ngates: [{metric: pass_rate, min: 0.6}]\n")
+    project.write("test_own.py", MODULE)
     project.case("bad", points=0.3)
     project.case("good")
     result = project.run("--packbench-gate=suite", "-rx")
@@ -138,246 +114,200 @@ def test_gates_alone_decide(project: Project) -> None:
     result.stdout.fnmatch_lines(["*pass_rate 1 / 2 = 50.0 % < min 60.0 %*FAIL", "XFAIL*toy[[]bad]*score 0.30 < 0.80*"])
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "words"),
-    [
-        ("pass", "never_checked", "the test did not call packbench_check(result)"),
-        ("packbench_check({'points': 1})\npackbench_check({'points': 1})", "checked_twice", "was called twice"),
-        (
-            "packbench_check({'points': 1})\ntry: packbench_check({'points': 1})\nexcept BaseException: pass",
-            "checked_twice",
-            "was called twice",
-        ),
-        ("packbench_check(object())", "result_unreadable", "result is not JSON"),
-        ("packbench_check({})", "result_unreadable", "/points: is missing"),
-        ("assert packbench_case.id == 'other', 'not mine'", "target_error", "the test raised AssertionError before"),
-    ],
-)
-def test_a_test_that_measures_nothing_is_an_error(plain: Project, body: str, kind: str, words: str) -> None:
-    write_marked_test(plain, body)
-    plain.case("one")
-    result = plain.run()
-    result.assert_outcomes(errors=1)
+BODIES = {
+    "never": "pass",
+    "twice": f"{CHECK}\n{CHECK}",
+    "twice_swallowed": f"{CHECK}\ntry: {CHECK}\nexcept BaseException: pass",
+    "no_json": "packbench_check(object())",
+    "unreadable": "packbench_check({})",
+    "asserts_before": "assert packbench_case.id == 'other', 'not mine'",
+    "asserts_after": f"assert {CHECK}.score == 1.0\nassert False, 'not fit for use'",
+    "swallows_low": "try: packbench_check({'points': 0.3})\nexcept Exception: pass",
+    "swallows_full": f"try: {CHECK}\nexcept Exception: pass",
+    "changes_result": "result = {'points': 1.0}\npackbench_check(result)\nresult['points'] = 0",
+}
+
+
+def test_a_test_has_to_check_one_result_once(project: Project, expected: ExpectedTexts) -> None:
+    for name, body in BODIES.items():
+        project.case(name, case_type=name)
+        project.write(f"test_{name}.py", marked(body, f'"toy", case_type="{name}"', name=name))
+    result = project.run()
+    # the message of a failed comparison is pytest's
+    errors = {name: f"{error['kind']}: {error['message']}" for name, error in project.errors().items()}
+    errors["asserts_before"] = errors["asserts_before"].partition(": not mine")[0]
+    records = {name: f"record passed={record['passed']}" for name, record in project.records().items()}
+    outcomes = {test["nodeid"].partition("[")[2][:-1]: test["outcome"] for test in project.report()["tests"]}
+    lines = [f"{name}: {outcomes[name]}: {text}\n" for name, text in sorted((errors | records).items())]
+    expected.check("".join(lines))
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    (line,) = plain.lines("errors.jsonl")
-    assert (line["verdict"], line["kind"]) == ("error", kind)
-    assert words in line["message"]
-    assert plain.lines("records.jsonl") == []
+    result.stdout.fnmatch_lines(["*not fit for use*"])
+    payloads = {payload["test_id"]: payload for payload in project.lines("payloads.jsonl")}
+    assert "'points': 1.0" in str(payloads["toy:changes_result:changes_result"])
 
 
-@pytest.mark.parametrize("points", [0.3, 1.0])
-def test_a_failure_can_not_be_swallowed(plain: Project, points: float) -> None:
-    write_marked_test(plain, f"try: packbench_check({{'points': {points}}})\nexcept Exception: pass")
-    plain.case("one")
-    result = plain.run()
-    result.assert_outcomes(passed=int(points == 1.0), failed=int(points < 1.0))
-    (record,) = plain.lines("records.jsonl")
-    assert record["passed"] is (points == 1.0)
-
-
-def test_a_fixture_that_breaks_is_an_error_of_the_case(plain: Project) -> None:
-    write(plain, BODY.replace("    def act(order)", "    raise OSError('no\\nserver')\n    def act(order)"))
-    plain.case("one")
-    result = plain.run()
-    result.assert_outcomes(errors=1)
-    (line,) = plain.lines("errors.jsonl")
-    assert (line["kind"], line["message"]) == ("target_error", "a fixture raised OSError before the check: no")
-
-
-def test_what_the_test_asserts_after_the_check_changes_no_record(plain: Project) -> None:
-    write_marked_test(
-        plain, "score = packbench_check({'points': 1.0})\nassert score.score == 1.0\nassert False, 'not fit for us'"
-    )
-    plain.case("one")
-    result = plain.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*not fit for us*"])
-    (record,) = plain.lines("records.jsonl")
-    assert record["passed"] is True
-
-
-def test_a_users_xfail_hides_no_breakdown(plain: Project) -> None:
-    path = write_marked_test(plain, "raise OSError('no server')")
-    path.write_text(path.read_text("utf-8").replace("@pytest", "@pytest.mark.xfail\n@pytest", 1), encoding="utf-8")
-    plain.case("one")
-    result = plain.run()
+def test_a_users_xfail_hides_no_error(project: Project) -> None:
+    project.write("test_own.py", "import pytest\npytestmark = pytest.mark.xfail\n" + marked("raise OSError('down')"))
+    project.case("one")
+    result = project.run()
     result.assert_outcomes(xfailed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*completeness 0 / 1 = 0.0 % < min 100.0 %: FAIL*"])
 
 
-def test_a_check_in_a_fixture_fails_the_test_and_breaks_nothing(plain: Project) -> None:
-    write(
-        plain,
-        """
-import pytest
-
-@pytest.fixture(autouse=True)
-def checked(packbench_case, packbench_check):
-    packbench_check(packbench_case.input)
-
-@pytest.mark.packbench_cases("toy")
-def test_toy():
-    pass
-""",
+def test_a_check_in_a_fixture_fails_the_test(project: Project) -> None:
+    project.write(
+        "test_own.py",
+        "import pytest\n\n@pytest.fixture(autouse=True)\ndef checked(packbench_case, packbench_check):\n"
+        "    packbench_check(packbench_case.input)\n\n" + marked("pass", takes=""),
     )
-    plain.case("good", points=1.0)
-    plain.case("bad", points=0.3)
-    result = plain.run()
-    result.assert_outcomes(passed=1, failed=1)
+    project.case("good", points=1.0)
+    project.case("bad", points=0.3)
+    project.run().assert_outcomes(passed=1, failed=1)
 
 
-def test_the_suites_files_are_collected_only_when_they_are_asked_for(project: Project) -> None:
-    write(project)
+def test_a_suites_files_are_collected_only_on_request(project: Project) -> None:
+    project.write("test_own.py", MODULE)
     project.suite("other")
     project.case("good")
     project.case("theirs", suite="other")
     project.run().assert_outcomes(passed=1)
     assert project.folders("other") == []
-    result = project.run("test_own.py", "--packbench-suite=other", "-v")
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines_random(["*test_own.py::test_toy[[]good]*", "*theirs.json::theirs*"])
+    project.run("test_own.py", "--packbench-suite=other").assert_outcomes(passed=2)
     (folder,) = project.folders("other")
-    assert folder.name in {one.name for one in project.folders("toy")}
-    assert len(project.folders("toy")) == 2
+    assert folder.name == project.folders("toy")[1].name
+    assert (folder.parent / "latest").read_text("utf-8").strip() == folder.name
 
 
-def test_a_case_that_stands_twice_is_an_error_that_names_both(project: Project) -> None:
-    write(project)
+def test_a_case_that_is_selected_twice_is_an_error_that_names_both(project: Project) -> None:
+    project.write("test_own.py", MODULE)
     project.case("good")
     project.case("alone", case_type="spare")
-    result = project.run("test_own.py", "storage/benchmarks/toy/cases/plain")
-    result.assert_outcomes(passed=1, errors=2)
-    messages = {line["message"] for line in project.lines("errors.jsonl")}
-    mine, file = "test_own.py::test_toy[good]", "storage/benchmarks/toy/cases/plain/good.json::good"
-    assert any(f"is run twice, by {mine} and by {file}; select one" in one for one in messages)
-    assert any(f"is run twice, by {file} and by {mine}; select one" in one for one in messages)
-    assert {record["test_id"] for record in project.lines("records.jsonl")} == {"toy:spare:alone"}
+    project.run("test_own.py", f"{CASES}/plain").assert_outcomes(passed=1, errors=2)
+    test, file = "test_own.py::test_toy[good]", f"{CASES}/plain/good.json::good"
+    advice = "select one of them, or run pytest for each"
+    assert {error["message"].removeprefix("the case is run twice, ") for error in project.lines("errors.jsonl")} == {
+        f"by {test} and by {file}; {advice}",
+        f"by {file} and by {test}; {advice}",
+    }
+    assert set(project.records()) == {"alone"}
 
 
-def test_variants_are_runs_of_their_own(project: Project) -> None:
-    path = write_marked_test(
-        project, 'packbench_check({"points": share})', takes="packbench_case, packbench_check, share"
-    )
-    text = path.read_text("utf-8").replace(
-        "@pytest", '@pytest.mark.parametrize("share", [0.9, 0.3], ids=["big", "small@x"])\n@pytest', 1
-    )
-    path.write_text(text, encoding="utf-8")
+def test_variants_of_a_test_are_runs_of_their_own(project: Project) -> None:
+    test = marked('packbench_check({"points": share})', takes="packbench_case, packbench_check, share")
+    variants = '@pytest.mark.parametrize("share", [0.9, 0.3], ids=["big", "small"])\n@pytest'
+    project.write("test_own.py", test.replace("@pytest", variants, 1))
     project.case("one")
-    result = project.run()
-    result.assert_outcomes(errors=2)
-    assert {line["kind"] for line in project.lines("errors.jsonl")} == {"case_twice"}
-    project.run("-k", "big").assert_outcomes(passed=1)
-    project.run("-k", "small", "--dist=loadgroup").assert_outcomes(failed=1)
-    runs = project.folders()[1:]
-    assert [(run / "records.jsonl").read_text("utf-8").count('"test_id":"toy:plain:one"') for run in runs] == [1, 1]
+    project.run().assert_outcomes(errors=2)
+    assert project.errors()["one"]["kind"] == "case_twice"
+    project.run("-k", "big").assert_outcomes(passed=1, deselected=1)
+    project.run("-k", "small").assert_outcomes(failed=1, deselected=1)
 
 
-def test_filters_and_selection(plain: Project) -> None:
-    plain.case("a", case_type="one", difficulty="hard", notes={"tags": ["x", "y"]})
-    plain.case("b", case_type="one", notes={"tags": ["y"]})
-    plain.case("lone", case_type="two", difficulty="hard")
-    plain.case("broken", case_type="two").write_text("{", encoding="utf-8")
-    for mark, wanted in (
-        ('"toy", case_type="one"', ["a", "b"]),
-        ('"toy", tag=["x", "z"], difficulty="hard"', ["a", "broken"]),
-        ('"toy", case_type=("two", "three")', ["lone", "broken"]),
-    ):
-        write_marked_test(plain, "packbench_check({'points': 1})", mark)
-        found = plain.run("--collect-only", "-q").stdout.str()
-        assert [one for one in ("a", "b", "lone", "broken") if f"[{one}]" in found] == wanted
-    write_marked_test(plain, "packbench_check({'points': 1})")
-    plain.run("-m", "packbench(difficulty='hard', tag='x')").assert_outcomes(passed=1, deselected=3)
-    plain.run("-k", "lone or broken").assert_outcomes(passed=1, errors=1, deselected=2)
-    plain.run("test_own.py::test_toy[b]").assert_outcomes(passed=1)
-    summary = (plain.folders()[-1] / "summary.md").read_text("utf-8")
-    assert "1 of 4 cases selected" in summary
+MARKS = {
+    '"toy"': "a b broken lone",
+    '"toy", case_type="one"': "a b",
+    '"toy", tag=["x", "z"], difficulty="hard"': "a broken",
+    '"toy", case_type=("two", "three")': "broken lone",
+}
 
 
-def test_several_suites_and_marks(plain: Project) -> None:
-    plain.suite("other")
-    plain.case("same", case_type="one")
-    plain.case("left_out", case_type="two")
-    plain.case("same", suite="other")
-    path = write_marked_test(plain, "packbench_check({'points': 1})", '"toy", case_type="one"')
-    text = path.read_text("utf-8").replace(
-        "@pytest", '@pytest.mark.packbench_cases("toy", "other", case_type=["plain", "one"])\n@pytest'
-    )
-    path.write_text(text.replace('"toy", "other"', '"other"'), encoding="utf-8")
-    result = plain.run("-v")
+def test_a_mark_selects_by_case_type_difficulty_and_tag(project: Project) -> None:
+    project.case("a", case_type="one", difficulty="hard", notes={"tags": ["x", "y"]})
+    project.case("b", case_type="one", notes={"tags": ["y"]})
+    project.case("lone", case_type="two", difficulty="hard")
+    project.case("broken", case_type="two").write_text("{", encoding="utf-8")
+    for mark, selected in MARKS.items():
+        project.write("test_own.py", marked(CHECK, mark))
+        lines = project.run("--collect-only", "-q").outlines
+        assert sorted(line.partition("[")[2][:-1] for line in lines if "[" in line) == selected.split(), mark
+    project.write("test_own.py", marked(CHECK))
+    project.run("-m", "packbench(difficulty='hard', tag='x')").assert_outcomes(passed=1, deselected=3)
+    project.run("-k", "lone or broken").assert_outcomes(passed=1, errors=1, deselected=2)
+    project.run("test_own.py::test_toy[b]").assert_outcomes(passed=1)
+    assert "1 of 4 cases selected" in (project.folders()[-1] / "summary.md").read_text("utf-8")
+
+
+def test_several_suites_and_marks(project: Project) -> None:
+    project.suite("other")
+    project.case("same", case_type="one")
+    project.case("left_out", case_type="two")
+    project.case("same", suite="other")
+    second = '@pytest.mark.packbench_cases("other", case_type=["plain", "one"])\n@pytest'
+    project.write("test_own.py", marked(CHECK, '"toy", case_type="one"').replace("@pytest", second))
+    result = project.run("-v")
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["*test_toy[[]other-same] PASSED*", "*test_toy[[]toy-same] PASSED*"])
-    assert [record["test_id"] for record in plain.lines("records.jsonl", "other")] == ["other:plain:same"]
-    write_marked_test(plain, "packbench_check({'points': 1})", '"toy", "other"')
-    plain.run().assert_outcomes(passed=3)
+    assert set(project.records("other")) == {"same"}
+    project.write("test_own.py", marked(CHECK, '"toy", "other"'))
+    project.run().assert_outcomes(passed=3)
 
 
-def test_stopped_early_is_not_run(project: Project) -> None:
-    write(project)
-    for number in range(9):
-        project.case(f"c{number}", points=0.0)
-    result = project.run("-x")
-    assert result.ret in {pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED}
-    left = project.lines("errors.jsonl")
-    assert {line["verdict"] for line in left} == {"not_run"}
-    assert len(left) + len(project.lines("records.jsonl")) == 9
-    assert not (project.left().parent / "latest").exists()
-
-
-def test_last_failed(plain: Project) -> None:
-    write(plain)
-    plain.case("good")
-    plain.case("bad", points=0.3)
-    plain.case("broken", down=True)
-    plain.run("-p", "cacheprovider").assert_outcomes(passed=1, failed=1, errors=1)
-    plain.run("-p", "cacheprovider", "--lf").assert_outcomes(failed=1, errors=1)
-
-
-def test_a_dead_worker_is_an_error_of_its_case(plain: Project) -> None:
-    write(plain)
-    plain.case("a_killer", python="import os; os._exit(9)")
-    plain.case("good")
-    plain.case("well")
-    result = plain.run("-n", "2")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    (line,) = plain.lines("errors.jsonl")
-    assert (line["test_id"], line["kind"]) == ("toy:plain:a_killer", "worker_crashed")
-    assert {record["test_id"] for record in plain.lines("records.jsonl")} == {"toy:plain:good", "toy:plain:well"}
-    assert len(plain.report()["tests"]) == 3
-
-
-def test_a_worker_that_dies_before_it_could_tell_anything(plain: Project) -> None:
-    write(plain, BODY.replace("    def act(order)", "    import os; os._exit(9)\n    def act(order)"))
-    plain.case("killer")
-    assert plain.run("-n", "1").ret == pytest.ExitCode.TESTS_FAILED
-    (line,) = plain.lines("errors.jsonl")
-    assert (line["test_id"], line["kind"]) == ("toy:plain:killer", "worker_crashed")
-
-
-def test_groups_of_xdist(plain: Project) -> None:
-    path = write(plain)
-    path.write_text(
-        path.read_text("utf-8").replace("@pytest.mark", '@pytest.mark.xdist_group("g")\n@pytest.mark', 1),
-        encoding="utf-8",
+def test_cases_with_one_id_name_each_other(project: Project) -> None:
+    project.write("test_own.py", MODULE)
+    project.case("twin", case_type="one")
+    project.case("twin", case_type="two")
+    project.run().assert_outcomes(errors=2)
+    messages = [error["message"] for error in project.lines("errors.jsonl")]
+    assert (
+        f'{CASES}/one/twin.json: /id: duplicate id "twin", also in {CASES}/two/twin.json; use a unique id' in messages
     )
-    plain.case("good")
-    plain.case("down", down=True)
-    plain.run("-n", "2", "--dist=loadgroup").assert_outcomes(passed=1, errors=1)
-    assert plain.report()["packbench"]["totals"]["verdicts"]["not_run"] == 0
-    assert len(plain.report()["tests"]) == 2
 
 
-def test_classes_and_async_tests(plain: Project) -> None:
-    write(
-        plain,
-        """
-import pytest
+def test_a_run_that_is_stopped_early_is_partial(both: Project) -> None:
+    both.write("test_own.py", MODULE)
+    for number in range(9):
+        both.case(f"c{number}", points=0.0)
+    assert both.run("-x").ret in {pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED}
+    errors = both.lines("errors.jsonl")
+    assert {error["verdict"] for error in errors} == {"not_run"}
+    assert len(errors) + len(both.lines("records.jsonl")) == 9
+    assert not (both.left().parent / "latest").exists()
 
-class TestToy:
-    @pytest.mark.packbench_cases("toy")
-    def test_method(self, packbench_request, packbench_check):
-        packbench_check(packbench_request.input)
 
+def test_last_failed_runs_failures_and_errors_again(project: Project) -> None:
+    write_all_verdicts(project)
+    project.run("-p", "cacheprovider", "-k", "good or bad or down")
+    project.run("-p", "cacheprovider", "--lf").assert_outcomes(failed=1, errors=1)
+
+
+def test_a_worker_that_dies_costs_only_its_case(project: Project) -> None:
+    dying = "    if packbench_case.id == 'a_killer': os._exit(9)\n    def act"
+    project.write("test_own.py", MODULE.replace("    def act", dying))
+    project.case("a_killer")
+    project.case("b_killer", python="os._exit(9)")
+    project.case("good")
+    assert project.run("-n", "2").ret == pytest.ExitCode.TESTS_FAILED
+    crashed = {"a_killer": "worker_crashed", "b_killer": "worker_crashed"}
+    assert {case_id: error["kind"] for case_id, error in project.errors().items()} == crashed
+    assert set(project.records()) == {"good"}
+    assert len(project.report()["tests"]) == 3
+
+
+def test_groups_of_xdist_are_not_part_of_an_id(project: Project) -> None:
+    ids = '@pytest.mark.parametrize("share", [1.0], ids=["small@x"])\n@pytest.mark.xdist_group("g")\n@pytest.mark.packb'
+    test = MODULE.replace("@pytest.mark.packb", ids).replace("packbench_check,", "packbench_check, share,")
+    project.write("test_own.py", test)
+    project.case("good")
+    project.case("down", down=True)
+    project.run("-n", "2", "--dist=loadgroup").assert_outcomes(passed=1, errors=1)
+    assert project.report()["packbench"]["totals"]["verdicts"]["not_run"] == 0
+    assert len(project.report()["tests"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "expected"),
+    [
+        ("test_own.py::test_toy[a@b]@group", "test_own.py::test_toy[a@b]"),
+        ("test_own.py::test_toy[a@b]", "test_own.py::test_toy[a@b]"),
+        ("test_own.py::test_other", "test_own.py::test_other"),
+    ],
+)
+def test_a_group_is_removed_from_a_known_node_id(nodeid: str, expected: str) -> None:
+    assert ungrouped(nodeid, {"test_own.py::test_toy[a@b]"}) == expected
+
+
+ASYNC = """
 @pytest.mark.anyio
 @pytest.mark.packbench_cases("other")
 async def test_async(packbench_case, packbench_check):
@@ -388,23 +318,27 @@ async def test_async(packbench_case, packbench_check):
 @pytest.fixture
 def anyio_backend():
     return "asyncio"
-""",
-    )
-    plain.suite("other")
-    plain.case("good", points=1.0)
-    plain.case("bad", suite="other", points=0.3)
-    result = plain.run("-p", "anyio")
-    result.assert_outcomes(passed=1, failed=1)
-    (record,) = plain.lines("records.jsonl")
-    assert record["packbench"]["target"] == "test:test_own.py::TestToy::test_method"
+
+class TestToy:
+    @pytest.mark.packbench_cases("toy")
+    def test_method(self, packbench_request, packbench_check):
+        packbench_check(packbench_request.input)
+"""
 
 
-def test_live_mode_is_the_sessions_and_hides_secrets(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_methods_and_async_functions_may_be_marked(project: Project) -> None:
+    project.write("test_own.py", f"import pytest\n{ASYNC}")
+    project.suite("other")
+    project.case("good", points=1.0)
+    project.case("bad", suite="other", points=0.3)
+    project.run("-p", "anyio").assert_outcomes(passed=1, failed=1)
+    assert project.records()["good"]["packbench"]["target"] == "test:test_own.py::TestToy::test_method"
+
+
+def test_live_mode_names_the_model_and_hides_secrets(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERVICE_API_KEY", "very-hidden-value")
-    write_marked_test(
-        project,
-        "packbench_check({'points': 1, 'said': 'very-hidden-value', 'llm_backend': 'openai', 'llm_model': 'm'})",
-    )
+    result = {"points": 1, "text": "very-hidden-value", "llm_backend": "openai", "llm_model": "m"}
+    project.write("test_own.py", marked(f"packbench_check({result})"))
     project.case("one")
     project.case("two").write_text("{", encoding="utf-8")
     project.run("--packbench-mode=live").assert_outcomes(passed=1, errors=1)
@@ -413,155 +347,127 @@ def test_live_mode_is_the_sessions_and_hides_secrets(project: Project, monkeypat
     assert "very-hidden-value" not in (project.left() / "payloads.jsonl").read_text("utf-8")
 
 
-def test_a_run_of_nothing_but_errors_names_its_target(project: Project) -> None:
-    write(project, BODY.replace("packbench_check(target", "str(target"))
-    project.case("one", points=1.0)
-    project.run("--packbench-mode=live").assert_outcomes(errors=1)
+def test_a_run_without_any_result_names_its_target(project: Project) -> None:
+    project.write("test_own.py", marked("raise OSError"))
+    project.case("one")
+    project.run("-n", "1", "--packbench-mode=live").assert_outcomes(errors=1)
     assert project.report()["packbench"]["run"]["target"] == "test:test_own.py::test_toy"
 
 
-def test_the_cap_of_a_run_stops_marked_tests(plain: Project) -> None:
-    write(plain)
-    plain.case("one")
-    plain.run("--packbench-max-seconds=0.000001").assert_outcomes(skipped=1)
-    (line,) = plain.lines("errors.jsonl")
-    assert (line["verdict"], line["kind"]) == ("not_run", "max_seconds")
+def test_the_limit_of_a_run_stops_marked_tests(project: Project) -> None:
+    project.write("test_own.py", MODULE)
+    project.case("one")
+    project.run("--packbench-max-seconds=0.000001").assert_outcomes(skipped=1)
+    error = project.errors()["one"]
+    assert (error["verdict"], error["kind"]) == ("not_run", "max_seconds")
 
 
-@pytest.mark.parametrize(
-    ("mark", "options", "words"),
-    [
-        ('"toyy"', (), 'unknown suite "toyy" (did you mean "toy"?); suites under storage*toy'),
-        ("", (), "got packbench_cases(); expected names of suites"),
-        ('"toy", kind="plain"', (), 'unknown argument "kind"; expected one of case_type, difficulty, tag'),
-        ('"toy", tag=3', (), "expected a string for tag, or a list of strings"),
-        ('"toy", tag="t", case_type=["p", "q"]', (), 'suite "toy" has no case with tag t, case_type p or q'),
-        ('"bad"', (), "storage/benchmarks/bad/suite.yaml: /pack: *"),
-        ('"toy"', ("--packbench-mode=record",), "--packbench-mode=record: a marked test calls its model itself*"),
-        ('"toy"', ("--packbench-mode=live", "--packbench-trials=2"), "--packbench-trials: got 2; a marked test*"),
-    ],
-)
-def test_a_mark_that_can_not_be_used_is_one_line(
-    plain: Project, mark: str, options: tuple[str, ...], words: str
-) -> None:
-    write_marked_test(plain, "pass", mark)
-    plain.suite("bad", "pack: nobodys\n")
-    plain.case("one")
-    result = plain.run(*options)
+UNUSABLE: dict[str, dict[str, Any]] = {
+    "unknown_suite": {"mark": '"toyy"'},
+    "no_suite": {"mark": ""},
+    "no_text": {"mark": "5"},
+    "unknown_filter": {"mark": '"toy", kind="plain"'},
+    "no_value": {"mark": '"toy", tag=()'},
+    "wrong_value": {"mark": '"toy", tag=3'},
+    "wrong_values": {"mark": '"toy", tag=[3]'},
+    "no_case": {"mark": '"toy", tag="t", case_type=["p", "q"]'},
+    "bad_rules": {"mark": '"bad"'},
+    "no_fixture": {"takes": ""},
+}
+
+
+def collection_errors(result: pytest.RunResult) -> str:
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(
-        ["*ERROR collecting test_own.py*", f"test_own.py::test_toy: packbench_cases: *{words}*"]
-    )
-    assert plain.folders() == []
+    return "".join(f"{line}\n" for line in result.outlines if ": packbench_cases: " in line)
 
 
-def test_a_session_that_can_not_be_joined_is_refused_to_each_test(plain: Project) -> None:
-    write(plain)
-    write(plain, name="test_more.py")
-    plain.case("one")
-    result = plain.run("--packbench-resume=nobody", "--continue-on-collection-errors")
-    result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines(
-        [f"{name}.py::test_toy: packbench_cases: --packbench-resume*" for name in ("test_more", "test_own")]
-    )
+def test_a_mark_that_can_not_be_used_is_an_error_of_one_line(project: Project, expected: ExpectedTexts) -> None:
+    project.suite("bad", "pack: nothing\n")
+    project.case("one")
+    for name, parts in UNUSABLE.items():
+        project.write(f"test_{name}.py", marked("pass", name=name, **parts))
+    result = project.run()
+    result.assert_outcomes(errors=len(UNUSABLE))
+    assert project.folders() == []
+    text = collection_errors(result)
+    for options in (("--packbench-mode=record",), ("--packbench-mode=live", "--packbench-trials=2")):
+        project.write("test_no_value.py", marked("pass"))
+        text += collection_errors(project.run(*options, "test_no_value.py"))
+    # a session that can't start is refused to each of its tests
+    project.write("test_wrong_value.py", marked("pass"))
+    refused = project.run("--packbench-resume=none", "test_no_value.py", "test_wrong_value.py")
+    refused.assert_outcomes(errors=2)
+    expected.check(text + collection_errors(refused))
 
 
-def test_a_run_with_tests_of_the_users_own_is_not_resumed(project: Project) -> None:
-    write_marked_test(project, 'packbench_check({"points": 1.0})', '"toy", case_type="own"')
-    project.case("mine", case_type="own")
-    project.case("down", case_type="theirs", down=True)
-    both = ("test_own.py", "storage/benchmarks/toy/cases/theirs")
-    project.run(*both).assert_outcomes(passed=1, errors=1)
-    result = project.run(*both, "--packbench-resume=latest")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        [
-            'ERROR: --packbench-resume: run 01* of suite "toy" has tests marked with packbench_cases, which can\'t be resumed; start a new run'
-        ]
-    )
-
-
-def test_a_group_of_xdist_is_no_part_of_a_node_id() -> None:
-    known = {"test_own.py::test_toy[a@b]"}
-    assert ungrouped("test_own.py::test_toy[a@b]@group", known) in known
-    assert ungrouped("test_own.py::test_toy[a@b]", known) in known
-    assert ungrouped("test_own.py::test_other", known) == "test_own.py::test_other"
-
-
-def test_an_unknown_suite_under_xdist(plain: Project) -> None:
-    write_marked_test(plain, "pass", '"toyy"')
-    result = plain.run("-n", "2")
+def test_an_unknown_suite_is_an_error_in_workers_too(project: Project) -> None:
+    project.write("test_own.py", marked("pass", '"toyy"'))
+    result = project.run("-n", "2")
     result.stdout.fnmatch_lines(["test_own.py::test_toy: packbench_cases: unknown suite *"])
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
-def test_tests_that_can_not_check_are_told(plain: Project) -> None:
-    plain.case("one")
-    write_marked_test(plain, "pass", takes="")
-    plain.run().stdout.fnmatch_lines(
-        ["test_own.py::test_toy: packbench_cases: the test does not use the fixture packbench_check*"]
-    )
-    write(plain, "def test_bare(packbench_check): pass\n")
-    result = plain.run()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["packbench_case: the test needs the mark @pytest.mark.packbench_cases*"])
-    write(
-        plain,
-        """
+UNSUPPORTED = """
 import pytest, unittest
+
+def test_bare(packbench_check):
+    pass
 
 class TestOld(unittest.TestCase):
     @pytest.mark.packbench_cases("toy")
     def test_toy(self):
         pass
-""",
-    )
-    result = plain.run()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*packbench_cases: a unittest.TestCase can't use fixtures*"])
+"""
 
 
-def test_cases_of_one_id_name_each_other(plain: Project) -> None:
-    write(plain)
-    plain.case("twin", case_type="one")
-    plain.case("twin", case_type="two")
-    result = plain.run()
+def test_a_test_that_can_not_be_parametrized_is_an_error(project: Project) -> None:
+    project.case("one")
+    project.write("test_own.py", UNSUPPORTED)
+    result = project.run()
     result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines_random(["*one/twin.json: /id: *twin* in*two/twin.json*"])
+    result.stdout.fnmatch_lines_random(
+        [
+            "packbench_case: the test needs the mark @pytest.mark.packbench_cases*",
+            "*packbench_cases: a unittest.TestCase can't use fixtures*",
+        ]
+    )
 
 
-def test_without_json_report(project: Project) -> None:
-    write(project)
+def test_a_run_with_marked_tests_is_not_resumed(project: Project) -> None:
+    project.write("test_own.py", marked(CHECK, '"toy", case_type="own"'))
+    project.case("mine", case_type="own")
+    project.case("down", case_type="theirs", down=True)
+    arguments = ("test_own.py", f"{CASES}/theirs")
+    project.run(*arguments).assert_outcomes(passed=1, errors=1)
+    result = project.run(*arguments, "--packbench-resume=latest")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    reason = "has tests marked with packbench_cases, which can't be resumed; start a new run"
+    result.stderr.fnmatch_lines([f'ERROR: --packbench-resume: run 01* of suite "toy" {reason}'])
+
+
+def test_without_json_report_the_report_has_no_tests(project: Project) -> None:
+    project.write("test_own.py", MODULE)
     project.case("good")
     project.run("-p", "no:pytest_jsonreport").assert_outcomes(passed=1)
     assert "tests" not in project.report()
 
 
-def test_packs_of_a_folder_the_controller_did_not_load(plain: Project) -> None:
-    inner = plain.root / "deep" / "inner"
+def test_a_pack_that_only_workers_know_is_a_usage_error(project: Project) -> None:
+    inner = project.root / "deep" / "inner"
     inner.mkdir(parents=True)
-    (plain.root / "conftest.py").rename(inner / "conftest.py")
-    write(plain, name="deep/inner/test_own.py")
-    plain.case("good")
-    plain.run().assert_outcomes(passed=1)
-    result = plain.run("-n", "1")
+    (project.root / "conftest.py").rename(inner / "conftest.py")
+    project.write("deep/inner/test_own.py", MODULE)
+    project.case("good")
+    project.run().assert_outcomes(passed=1)
+    result = project.run("-n", "1")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines(["*xdist's controller can't use a suite that its workers use:*conftest.py of rootdir*"])
 
 
-def test_the_record_hook_sees_marked_tests(plain: Project) -> None:
-    hook = "\n\ndef pytest_packbench_record(item, record):\n    print('seen', item.name, record.passed)\n"
-    path = plain.root / "conftest.py"
-    path.write_text(path.read_text("utf-8") + hook, encoding="utf-8")
-    write(plain)
-    plain.case("good")
-    plain.run("-s").stdout.fnmatch_lines(["*seen test_toy[[]good] True*"])
-
-
-def test_a_result_is_kept_as_it_was_scored(plain: Project) -> None:
-    write_marked_test(plain, "result = {'points': 1.0}\npackbench_check(result)\nresult['points'] = 0")
-    plain.case("good")
-    plain.run().assert_outcomes(passed=1)
-    (line,) = plain.lines("payloads.jsonl")
-    assert '"points": 1.0' in str(line).replace("'", '"')
+def test_the_record_hook_sees_marked_tests(project: Project) -> None:
+    project.extend_conftest(
+        "def pytest_packbench_record(item, record):\n    print('record of', item.name, record.passed)\n"
+    )
+    project.write("test_own.py", MODULE)
+    project.case("good")
+    project.run("-s").stdout.fnmatch_lines(["*record of test_toy[[]good] True*"])

@@ -14,11 +14,19 @@ from pytest_packbench.testing import case, run_suite, score, write_suite
 if TYPE_CHECKING:
     from pathlib import Path
 
-CONFTEST = """
-def pytest_packbench_target(config, suite):
-    return lambda request: {"answer": request.input["value"]}
-"""
 SUM: dict[str, Any] = {"input": {"value": 4}, "expected": {"answer": 4}}
+TARGETS = """
+from pytest_packbench import ModelRequest, without_model
+
+@without_model
+def echo(request):
+    return {"answer": request.input["value"]}
+
+async def ask(request, context):
+    question = ModelRequest(role="ask", system="", messages=({"role": "user", "content": "?"},))
+    answer = await context.llm.complete(question)
+    return {"answer": answer.content}
+"""
 
 
 @pytest.mark.parametrize("rules", [{"description": "sums"}, GenericSuiteConfig(pack="generic"), None])
@@ -45,9 +53,10 @@ def test_a_suite_is_written_with_its_recordings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_suite_is_run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     monkeypatch.setenv("PACKBENCH_MODE", "live")
-    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(targets=TARGETS)
     cases = [case("good", **SUM), case("bad", input={"value": 5}, expected={"answer": 4}), case("none", expected={})]
-    write_suite(pytester.path / "storage" / "benchmarks" / "sums", cases, pack="generic", rules={"description": "d"})
+    root = pytester.path / "storage" / "benchmarks"
+    write_suite(root / "sums", cases, pack="generic", rules={"target": "targets:echo"})
     results = run_suite(pytester, "sums", workers=workers)
     assert results.pytest is not None
     results.pytest.assert_outcomes(passed=1, failed=1, errors=1)
@@ -59,26 +68,16 @@ def test_a_suite_is_run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPat
     assert "sums" in results.summary
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_exchanges_are_replayed(pytester: pytest.Pytester, workers: int) -> None:
-    pytester.makepyfile(
-        asking="""
-        from pytest_packbench import ModelRequest
-
-        async def target(request, context):
-            question = ModelRequest(role="ask", system="", messages=({"role": "user", "content": "?"},))
-            answer = await context.llm.complete(question)
-            return {"answer": answer.content}
-        """
-    )
+def test_recorded_exchanges_are_replayed(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(targets=TARGETS)
     write_suite(
         pytester.path / "storage" / "benchmarks" / "sums",
         [case("a", expected={"answer": "4"})],
         pack="generic",
-        rules={"target": "asking:target"},
+        rules={"target": "targets:ask"},
         recordings={"a": [{"role": "ask", "answer": "4"}]},
     )
-    assert run_suite(pytester, "sums", workers=workers).verdicts == {"a": "passed"}
+    assert run_suite(pytester, "sums").verdicts == {"a": "passed"}
 
 
 def test_a_usage_error_leaves_no_folder(pytester: pytest.Pytester) -> None:

@@ -1,10 +1,10 @@
-"""A run that asks for no suite: nothing imported but the entry point, nothing written, nothing changed."""
+"""A run without a suite: only the entry point is imported, nothing is written, nothing changes."""
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -18,14 +18,22 @@ def pytest_unconfigure(config):
     with open("modules.json", "w") as file:
         json.dump(sorted(sys.modules), file)
 """
-OURS = {"pytest_packbench"} | {f"pytest_packbench.{name}" for name in ("plugin", "hookspecs", "packs")}
-# what `json-report` brings stands in the comparison on both sides
+PACKAGE = {"pytest_packbench"} | {f"pytest_packbench.{name}" for name in ("plugin", "hookspecs", "packs")}
+# what `json-report` imports is in the comparison on both sides
 HEAVY = {"pydantic", "yaml", "tabulate", "ulid", "filelock", "asyncio", "pytest_packbench.pytest_plugin"}
+
+
+class Run(NamedTuple):
+    """What a process of pytest printed, imported and left."""
+
+    output: str
+    modules: set[str]
+    files: set[str]
 
 
 @pytest.fixture
 def unrelated(pytester: pytest.Pytester) -> pytest.Pytester:
-    """Somebody else's project, with JSON files of its own where suites would be."""
+    """A project of somebody else, with JSON files where suites would be."""
     pytester.makeconftest(SPY)
     pytester.makepyfile("def test_one(): pass")
     folder = pytester.path / "storage" / "benchmarks" / "theirs" / "cases"
@@ -34,13 +42,12 @@ def unrelated(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
-def run(pytester: pytest.Pytester, *arguments: str) -> tuple[str, set[str], set[str]]:
-    """Run pytest in a process of its own: what it said, what it imported, which files it left."""
+def run(pytester: pytest.Pytester, *arguments: str) -> Run:
     result = pytester.run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments)
     assert result.ret == 0
     modules = set(json.loads((pytester.path / "modules.json").read_text("utf-8")))
-    said = "\n".join(line for line in result.outlines if "plugins:" not in line and "passed in" not in line)
-    return said, modules, files(pytester.path)
+    lines = [line for line in result.outlines if "plugins:" not in line and "passed in" not in line]
+    return Run("\n".join(lines), modules, files(pytester.path))
 
 
 def files(folder: Path) -> set[str]:
@@ -52,35 +59,28 @@ def files(folder: Path) -> set[str]:
 
 
 def test_an_unrelated_run_imports_the_entry_point_and_nothing_else(unrelated: pytest.Pytester) -> None:
-    with_us = run(unrelated)
-    without = run(unrelated, "-p", "no:packbench")
-    assert with_us[0] == without[0]
-    assert with_us[1] - without[1] <= OURS
-    # other plugins of the environment may bring theirs
-    assert not (with_us[1] - without[1]) & HEAVY
-    assert with_us[2] == without[2]
+    loaded, without = run(unrelated), run(unrelated, "-p", "no:packbench")
+    assert loaded.output == without.output
+    assert loaded.files == without.files
+    assert loaded.modules - without.modules <= PACKAGE
+    # other plugins of the environment may import theirs
+    assert not (loaded.modules - without.modules) & HEAVY
 
 
 def test_an_unrelated_run_under_xdist_is_untouched(unrelated: pytest.Pytester) -> None:
     _, modules, left = run(unrelated, "-n", "1")
-    ours = {name for name in modules if name.startswith("pytest_packbench")}
-    assert ours <= {*OURS, "pytest_packbench.pytest_plugin", "pytest_packbench.pytest_plugin.xdist_controller"}
+    imported = {name for name in modules if name.startswith("pytest_packbench")}
+    assert imported <= {*PACKAGE, "pytest_packbench.pytest_plugin", "pytest_packbench.pytest_plugin.xdist_controller"}
     assert not [name for name in left if name.startswith("reports")]
 
 
 def test_without_the_plugin_a_suites_folder_is_nothing_special(unrelated: pytest.Pytester) -> None:
-    result = unrelated.run(sys.executable, "-m", "pytest", "-p", "no:packbench", "storage")
+    result = unrelated.runpytest("-p", "no:packbench", "storage")
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
-def test_warnings_as_errors(unrelated: pytest.Pytester) -> None:
-    result = unrelated.run(
-        sys.executable, "-X", "dev", "-W", "error", "-m", "pytest", "-p", "no:cacheprovider", "-W", "error"
-    )
-    assert result.ret == 0
-
-
-def test_a_suite_runs_with_warnings_as_errors(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\n")
-    result = pytester.run(sys.executable, "-X", "dev", "-W", "error", "-m", "pytest", "-W", "error", "--packbench-list")
+@pytest.mark.parametrize("arguments", [("-p", "no:cacheprovider"), ("--packbench-list",)], ids=["unused", "list"])
+def test_no_warning_is_an_error(unrelated: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+    unrelated.makeini("[pytest]\n")
+    result = unrelated.run(sys.executable, *["-X", "dev", "-W", "error", "-m", "pytest", "-W", "error"], *arguments)
     assert result.ret == 0

@@ -1,4 +1,4 @@
-"""Workers of xdist leave what one process leaves, also where one of them dies."""
+"""Workers of xdist produce what one process produces, also where one of them dies."""
 
 from __future__ import annotations
 
@@ -6,30 +6,33 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from tests.integration.model_server import without_times
+import pytest
+
+from pytest_packbench.pytest_plugin.stash import ungrouped_name
+from tests.integration.conftest import CASES, MANY, toy_case
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.integration.conftest import Project
 
 FILES = ("records.jsonl", "errors.jsonl", "payloads.jsonl")
+TIMES = {"run_id", "timestamp", "wall_clock_ms", "duration_ms", "started_at", "finished_at"}
 # workers are other processes than this one, which runs the suite itself the first time
 DYING = f"import os; os.getpid() == {os.getpid()} or os._exit(9)"
 
 
-def run_files(project: Project, name: str) -> dict[str, Any]:
-    """What the files of a run say, without what differs from run to run."""
-    (folder,) = (path for path in (project.root / name / "toy").iterdir() if path.is_dir())
-    found: dict[str, Any] = {file: _lines(folder / file) for file in FILES}
-    document = json.loads((folder / "report.json").read_text("utf-8"))["packbench"]
-    run = document.pop("run")
-    times = {"started_at", "finished_at"}
-    return without_times({**found, **document, "run": {key: one for key, one in run.items() if key not in times}})  # type: ignore[no-any-return]  # it gives what it was given
+def without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_times(part) for key, part in value.items() if key not in TIMES}
+    return [without_times(part) for part in value] if isinstance(value, list) else value
 
 
-def _lines(path: Path) -> list[Any]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+def files_of_run(project: Project, output: str) -> dict[str, Any]:
+    """Return the content of a run's files without what differs from run to run."""
+    (folder,) = (path for path in (project.root / output / "toy").iterdir() if path.is_dir())
+    lines = {file: [json.loads(line) for line in (folder / file).read_text("utf-8").splitlines()] for file in FILES}
+    report = json.loads((folder / "report.json").read_text("utf-8"))["packbench"]
+    content: dict[str, Any] = without_times({**lines, **report})
+    return content
 
 
 def write_cases(project: Project) -> None:
@@ -38,27 +41,78 @@ def write_cases(project: Project) -> None:
     project.case("hole", word="known_hole")
     project.case("crash", word="crash")
     project.case("skipped", notes={"skip": "not today"})
+    project.case("wrong", points=0.1, notes={"xfail": "known"})
+    project.case("typo").write_text("{", encoding="utf-8")
+    project.case("twin", case_type="one")
+    project.case_lines(toy_case("a"), "{", toy_case("twin"), toy_case("b", points=0.25))
 
 
-def test_two_workers_leave_what_one_process_leaves(plain: Project) -> None:
-    write_cases(plain)
-    codes = [plain.run_toy("--packbench-output=one").ret, plain.run_toy("-n", "2", "--packbench-output=two").ret]
-    assert codes == [1, 1]
-    one = run_files(plain, "one")
-    assert (len(one["records.jsonl"]), len(one["errors.jsonl"])) == (6, 3)
-    assert run_files(plain, "two") == one
+@pytest.mark.parametrize("gate", ["case", "suite"])
+def test_two_workers_write_what_one_process_writes(project: Project, gate: str) -> None:
+    write_cases(project)
+    outcomes, codes = [], []
+    for output, workers in {"one": (), "two": ("-n", "2", "-v")}.items():
+        result = project.run_toy(*workers, f"--packbench-output={output}", f"--packbench-gate={gate}")
+        outcomes.append(result.parseoutcomes())
+        codes.append(result.ret)
+    assert codes == [pytest.ExitCode.TESTS_FAILED] * 2
+    assert outcomes[0] == outcomes[1]
+    one = files_of_run(project, "one")
+    assert (len(one["records.jsonl"]), len(one["errors.jsonl"])) == (8, 8)
+    assert files_of_run(project, "two") == one
+    if gate == "case":
+        result.stdout.fnmatch_lines([f"*FAILED 0.25*{MANY}::b*"])
+        result.stdout.fnmatch_lines([f"FAILED {MANY}::b - score 0.25 < 0.80*"])
+        result.stdout.no_fnmatch_line("*auto-save*")
 
 
-def test_a_worker_that_dies_costs_its_case_and_no_other(plain: Project) -> None:
-    write_cases(plain)
-    plain.case("killer", python=DYING)
-    plain.run_toy("--packbench-output=one")
-    plain.run_toy("-n", "2", "--packbench-output=two")
-    one, two = run_files(plain, "one"), run_files(plain, "two")
+def test_a_worker_that_dies_costs_only_its_case(project: Project) -> None:
+    for number in range(4):
+        project.case(f"case_{number}")
+    project.case("crash", word="crash")
+    project.case("killer", python=DYING)
+    project.run_toy("--packbench-output=one")
+    project.run_toy("-n", "2", "--packbench-output=two")
+    one, two = files_of_run(project, "one"), files_of_run(project, "two")
     dead = "toy:plain:killer"
-    assert two["records.jsonl"] == [each for each in one["records.jsonl"] if each["test_id"] != dead]
-    others = [each for each in two["errors.jsonl"] if each["test_id"] != dead]
+    assert two["records.jsonl"] == [record for record in one["records.jsonl"] if record["test_id"] != dead]
+    others = [error for error in two["errors.jsonl"] if error["test_id"] != dead]
     assert others == one["errors.jsonl"]
-    (lost,) = (each for each in two["errors.jsonl"] if each["test_id"] == dead)
+    (lost,) = (error for error in two["errors.jsonl"] if error["test_id"] == dead)
     assert (lost["verdict"], lost["kind"]) == ("error", "worker_crashed")
     assert len(two["cases"]) == len(one["cases"])
+
+
+@pytest.mark.parametrize("missing", [f"{MANY}::c", f"{CASES}/plain/alone.json::other", f"{CASES}/plain/none.json"])
+def test_a_case_that_does_not_exist_is_a_usage_error(project: Project, missing: str) -> None:
+    project.case("alone")
+    project.case_lines(toy_case("a"), "no json")
+    result = project.run("-n", "2", f"{MANY}::a", missing)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: *not found: *{missing}*"])
+
+
+# before xdist looks for groups
+GROUPING = """
+def pytest_itemcollected(item):
+    if item.name != "alpha":
+        item.add_marker(pytest.mark.xdist_group("g"))
+"""
+
+
+def test_an_at_sign_in_a_name_is_no_group(project: Project) -> None:
+    project.case("alpha")
+    project.case("mail@work")
+    project.write(f"{CASES}/at@home.jsonl", "{\n")
+    project.extend_conftest(GROUPING)
+    project.run_toy("-n", "2", "--dist=loadgroup").assert_outcomes(passed=1, errors=2)
+    assert project.partial() == ""
+    assert len(project.report()["packbench"]["cases"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "expected"),
+    [("a@g", "a", "a"), ("a@g", "other", "a"), ("mail@work", "mail@work", "mail@work"), ("m@w@g", "m@w", "m@w")],
+)
+def test_a_group_is_removed_after_the_name_of_the_file(name: str, known: str, expected: str) -> None:
+    assert ungrouped_name(name, known) == expected

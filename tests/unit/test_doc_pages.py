@@ -7,6 +7,7 @@ import ast
 import json
 import re
 import shlex
+import subprocess
 import sys
 import tomllib
 from importlib import import_module
@@ -21,37 +22,52 @@ from pytest_packbench.cli import COMMANDS, UNUSABLE, main
 from pytest_packbench.packs import TARGET_FILES
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.plugin import SETTINGS
-from tests.doc_blocks import PAGES, ROOT, Block, blocks
+from tests.doc_blocks import PAGES, ROOT, blocks
 from tests.unit.test_architecture import MAY_IMPORT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from types import ModuleType
 
 GenericRules = GenericPack.suite_model
 NAMES = {setting.name for setting in SETTINGS} | set(TARGET_FILES)
-OPTIONS = {f"--packbench-{setting.name.replace('_', '-')}" for setting in SETTINGS if setting.option} | {
-    "--packbench-list"
+CHOICES = {
+    f"--packbench-{setting.name.replace('_', '-')}": setting.option.get("choices")
+    for setting in SETTINGS
+    if setting.option
 }
+OPTIONS = {*CHOICES, "--packbench-list"}
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]+)(#[\w-]+)?\)")
 
 
-def named_files(page: Path) -> str:
+def file_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-def lines(page: Path) -> list[str]:
-    """The lines of a page's console blocks, without prompt, output and comment."""
-    found = []
+each_page = pytest.mark.parametrize("page", PAGES, ids=file_of)
+
+
+def command_lines(page: Path) -> list[str]:
+    """Return the lines of a page's console blocks, without prompt, output and comment."""
+    commands = []
     for block in blocks(page):
         if block.kind in {"console", "bash"}:
-            whole = block.text.replace("\\\n", " ").splitlines()
-            asked = [line.removeprefix("$ ") for line in whole if line.startswith("$ ")] or whole
-            found += [line for line in asked if line.strip()]
-    return found
+            lines = block.text.replace("\\\n", " ").splitlines()
+            prompted = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")] or lines
+            commands += [line for line in prompted if line.strip()]
+    return commands
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named_files)
+@pytest.fixture(scope="module")
+def pytest_options() -> set[str]:
+    """The options that `pytest --help` lists, of pytest itself and of plugins."""
+    command = [sys.executable, "-m", "pytest", "--help"]
+    text = subprocess.run(command, cwd=ROOT / "docs", capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"(?:^ +|, )(--?[a-zA-Z][\w-]*)", text, re.MULTILINE))
+
+
+@each_page
 def test_options_and_settings_exist(page: Path) -> None:
     text = page.read_text("utf-8")
     assert set(re.findall(r"--packbench-[a-z]+(?:-[a-z]+)*", text)) <= OPTIONS
@@ -59,19 +75,20 @@ def test_options_and_settings_exist(page: Path) -> None:
     assert set(re.findall(r"`packbench_([a-z_]+)", text)) - NAMES <= {"marked", "cases", "case", "check", "request"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named_files)
-def test_commands_can_be_called(page: Path, pytestconfig: pytest.Config) -> None:
-    for line in lines(page):
+@each_page
+def test_commands_can_be_called(page: Path, pytest_options: set[str]) -> None:
+    for line in command_lines(page):
         for part in re.split(r" && | \| ", line):
             program, *words = shlex.split(part, comments=True)
             if program == "pytest":
-                # an option that nobody knows, and a value that isn't allowed, end it
-                pytestconfig._parser.parse(words)
+                for option, _, value in (word.partition("=") for word in words if word.startswith("-")):
+                    assert option in pytest_options or option[:2] in pytest_options, line
+                    assert not value or value in (CHOICES.get(option) or [value]), line
             elif program == "packbench":
-                parses([word for word in words if word != ">" and not word.startswith(".vscode")])
+                parse_command([word for word in words if word != ">" and not word.startswith(".vscode")])
 
 
-def parses(words: list[str]) -> None:
+def parse_command(words: list[str]) -> None:
     if words == ["--version"]:
         return
     assert words[0] in COMMANDS
@@ -81,26 +98,22 @@ def parses(words: list[str]) -> None:
     parser.parse_args(words[1:])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named_files)
+@each_page
 def test_blocks_can_be_read(page: Path) -> None:
+    readers: dict[str, Callable[[str], object]] = {
+        "python": ast.parse,
+        "json": json.loads,
+        "yaml": yaml.safe_load,
+        "toml": tomllib.loads,
+    }
     for block in blocks(page):
-        readable(block)
+        if block.kind in readers:
+            readers[block.kind](block.text)
+        else:
+            assert block.kind in {"console", "text", "javascript", "sh", "markdown"}, block
 
 
-def readable(block: Block) -> None:
-    if block.kind == "python":
-        ast.parse(block.text)
-    elif block.kind == "json":
-        json.loads(block.text)
-    elif block.kind == "yaml":
-        yaml.safe_load(block.text)
-    elif block.kind == "toml":
-        tomllib.loads(block.text)
-    else:
-        assert block.kind in {"console", "text", "javascript", "sh", "markdown"}, block
-
-
-@pytest.mark.parametrize("page", PAGES, ids=named_files)
+@each_page
 def test_rules_shown_are_rules_of_a_suite(page: Path) -> None:
     for block in blocks(page):
         rules = yaml.safe_load(block.text) if block.kind == "yaml" else None
@@ -109,13 +122,13 @@ def test_rules_shown_are_rules_of_a_suite(page: Path) -> None:
             assert read.model_fields_set >= set(rules)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named_files)
+@each_page
 def test_links_lead_somewhere(page: Path) -> None:
     for target, anchor in LINK.findall(page.read_text("utf-8")):
-        place = page.parent / target
-        assert place.exists(), target
+        linked = page.parent / target
+        assert linked.exists(), target
         if anchor:
-            titles = re.findall(r"^#+ (.+)$", place.read_text("utf-8"), re.MULTILINE)
+            titles = re.findall(r"^#+ (.+)$", linked.read_text("utf-8"), re.MULTILINE)
             slugs = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
             assert anchor[1:] in slugs, target + anchor
 
@@ -128,16 +141,16 @@ def generated() -> ModuleType:
         sys.path.remove(str(ROOT / "docs"))
 
 
-def test_what_is_made_for_the_site_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    made = generated()
-    options = made.options()
+def test_the_generated_pages_are_complete() -> None:
+    pages = generated()
+    options = pages.options()
     assert set(re.findall(r"`packbench_(\w+)`", options)) == NAMES
     assert set(re.findall(r"`(--packbench-[a-z-]+)", options)) | {"--packbench-list"} == OPTIONS
-    assert set(re.findall(r"^## `(\w+)`$", made.hooks(), re.MULTILINE)) == {
+    assert set(re.findall(r"^## `(\w+)`$", pages.hooks(), re.MULTILINE)) == {
         name for name in vars(sys.modules["pytest_packbench.hookspecs"]) if name.startswith("pytest_packbench_")
     }
-    assert re.findall(r"^## packbench (\w+)$", made.commands(), re.MULTILINE) == list(COMMANDS)
-    formats = made.formats()
+    assert re.findall(r"^## packbench (\w+)$", pages.commands(), re.MULTILINE) == list(COMMANDS)
+    formats = pages.formats()
     assert re.findall(r"^## (\w+)$", formats, re.MULTILINE) == ["case", "suite", "cassette", "record", "report"]
     for key in ("id", "expected", "gates", "exchanges", "wall_clock_ms", "totals"):
         assert f"| `{key}` |" in formats
@@ -146,34 +159,31 @@ def test_what_is_made_for_the_site_is_whole(capsys: pytest.CaptureFixture[str]) 
         assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1
 
 
-def test_without_a_command_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_commands_and_their_options_as_the_page_does(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == UNUSABLE
-    told = " ".join(capsys.readouterr().out.split())
-    assert all(f"{name} {about}" in told for name, about in COMMANDS.items())
-
-
-def test_help_says_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    text = " ".join(capsys.readouterr().out.split())
+    assert all(f"{name} {about}" in text for name, about in COMMANDS.items())
     for name in COMMANDS:
         with pytest.raises(SystemExit):
             main([name, "--help"])
-        told = " ".join(capsys.readouterr().out.split())
+        text = capsys.readouterr().out
         flags = set(re.findall(r"--[a-z-]+", generated().usage(name)))
-        assert flags == set(re.findall(r"--[a-z-]+", told))
+        assert flags == set(re.findall(r"--[a-z-]+", text))
 
 
 EXAMPLES = sorted((ROOT / "docs" / "examples").rglob("*.py"))
 
 
-@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=named_files)
-def test_pages_and_examples_import_the_public_names_alone(page: Path) -> None:
+@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=file_of)
+def test_pages_and_examples_import_only_public_names(page: Path) -> None:
     sources = [block.text for block in blocks(page) if block.kind == "python"] if page.suffix == ".md" else []
-    found = [
-        (one.module, one.names)
+    imports = [
+        (node.module, node.names)
         for source in sources or [page.read_text("utf-8") if page.suffix == ".py" else ""]
-        for one in ast.walk(ast.parse(source))
-        if isinstance(one, ast.ImportFrom) and (one.module or "").partition(".")[0] == "pytest_packbench"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "pytest_packbench"
     ]
-    for module, names in found:
+    for module, names in imports:
         assert module in {"pytest_packbench", "pytest_packbench.testing"}
         assert {name.name for name in names} <= set(pytest_packbench.__all__) or module != "pytest_packbench"
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def loaded() -> Any:
-    """The module that writes the page: it is in no package."""
+def load_page_module() -> Any:
+    """Return the module that writes the page; it is in no package."""
     spec = spec_from_file_location("page", ROOT / "benchmarks" / "page.py")
     assert spec is not None
     assert spec.loader is not None
@@ -25,7 +25,7 @@ def loaded() -> Any:
     return module
 
 
-PAGE = loaded()
+PAGE = load_page_module()
 ROWS = [PAGE.Row("this", "1.2 x", "that", "1.3 x", "Met.")]
 
 
@@ -39,7 +39,7 @@ def test_the_page_has_the_table_of_a_run() -> None:
         assert budget in measured
 
 
-def test_the_command_is_there_and_writes_between_the_markers(tmp_path: Path) -> None:
+def test_the_command_writes_between_the_markers(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks", "--help"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -57,10 +57,8 @@ def test_the_command_is_there_and_writes_between_the_markers(tmp_path: Path) -> 
         PAGE.write_table("x", page)
 
 
-def test_a_budget_is_met_or_missed_by_so_much() -> None:
+def test_a_budget_is_met_or_missed_by_a_percentage() -> None:
     assert PAGE.describe_budget(1.3, 1.3) == "Met."
-    assert (
-        PAGE.describe_budget(1.43, 1.3, limit=1.5, why="A reason.")
-        == "Missed by 10%, within the limit of 1.5. A reason."
-    )
+    missed = PAGE.describe_budget(1.43, 1.3, limit=1.5, why="A reason.")
+    assert missed == "Missed by 10%, within the limit of 1.5. A reason."
     assert PAGE.describe_budget(2.6, 1.3, limit=1.5) == "Missed by 100%."

@@ -1,0 +1,336 @@
+"""What CI servers read, and the workflows of docs/ci.md, which run as their servers would run them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import pytest
+import yaml
+
+import pytest_packbench.packs.generic.pack
+import pytest_packbench.pytest_plugin.session
+from tests.doc_blocks import ROOT, PageRunner, blocks, clean_environment
+from tests.integration.conftest import CASES, toy_case
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.integration.conftest import Project
+
+# pytester forgets what a run imported: what is imported here is imported once
+_WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs)
+GATED = "pack: toy\ndescription: a toy\ngates:\n  - {metric: pass_rate, min: 0.9}\n"
+
+
+def github(monkeypatch: pytest.MonkeyPatch, summary: Path, workspace: Path) -> Path:
+    """Set the environment of a step in a job."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(workspace))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    return summary
+
+
+@pytest.fixture
+def summary(both: Project, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The summary of a step; the repository contains the project in a folder."""
+    page = both.write("step_summary.md", "of another tool")
+    return github(monkeypatch, page, both.root.parent)
+
+
+def commands(lines: Iterable[str]) -> list[str]:
+    return [line for line in lines if line.lstrip().startswith("::")]
+
+
+def test_github_gets_a_summary_and_annotations(both: Project, summary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    both.suite(text=GATED)
+    both.case_lines(toy_case("good"), "", toy_case("bad", points=0.2), path=f"{CASES}/many.jsonl")
+    both.case("worse", points=0.1, python="print('::error::one\\n  ::add-mask::two\\nx ##[error]three')")
+    both.case("broken", python="print('::error::four'); raise OSError('50 %, gone\\n::error::five')")
+    result = both.run_toy()
+    assert result.ret == 1
+    folder = f"{both.root.name}/storage/benchmarks/toy"
+    rules = f"::error file={folder}/suite.yaml,line=3,title=toy%3A gate"
+    (pass_rate,) = [line.strip() for line in result.outlines if line.startswith("  pass_rate")]
+    assert commands(result.outlines) == [
+        f"{rules} completeness::completeness 3 / 4 = 75.0 %25 < min 100.0 %25: FAIL",
+        f"{rules} pass_rate::{pass_rate.replace('%', '%25')}",
+        (
+            f"::error file={folder}/cases/plain/broken.json,line=1,title=toy%3A broken%3A error (target_error)"
+            "::the target raised OSError: 50 %25, gone ::error::five"
+        ),
+        (
+            f"::error file={folder}/cases/plain/worse.json,line=1,title=toy%3A worse scored 0.10 < 0.80"
+            "::answer: 0.1%0Apoints +0.10 (as the target says)"
+        ),
+        (
+            f"::error file={folder}/cases/many.jsonl,line=3,title=toy%3A bad scored 0.20 < 0.80"
+            "::answer: 0.2%0Apoints +0.20 (as the target says)"
+        ),
+    ]
+    # what cases print commands nothing
+    assert {": :error::one", "  : :add-mask::two", "x ## [error]three", ": :error::four"} <= set(result.outlines)
+    page = summary.read_text("utf-8")
+    assert page.startswith("of another tool\n# packbench: toy - FAILED, 1 of 3 judged cases passed\n")
+    assert page.count("# packbench: ") == 1
+    assert page.index("| worse ") < page.index("| bad ") < page.index("| broken ") < page.index("## By case type")
+    # in CI pytest does not shorten the lines of its short summary
+    start = next(number for number, line in enumerate(result.outlines) if "short test summary info" in line)
+    short = [line.partition(" - ") for line in result.outlines[start + 1 :] if line.startswith(("FAILED", "ERROR"))]
+    assert sorted((nodeid, message[:31]) for nodeid, _, message in short) == [
+        (f"ERROR {CASES}/plain/broken.json::broken", "the target raised OSError: 50 %"),
+        (f"FAILED {CASES}/many.jsonl::bad", "score 0.20 < 0.80 (points)"),
+        (f"FAILED {CASES}/plain/worse.json::worse", "score 0.10 < 0.80 (points)"),
+    ]
+
+
+def test_a_file_outside_the_repository_is_left_out(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = github(monkeypatch, project.root / "page", project.root / "elsewhere")
+    page.mkdir()
+    project.case("bad", points=0.2)
+    result = project.run_toy()
+    result.stdout.fnmatch_lines(["::error title=toy%3A bad scored 0.20 < 0.80::*"])
+    # a summary that can't be written is one line
+    result.stdout.fnmatch_lines([f"packbench: GITHUB_STEP_SUMMARY: {page} can't be written: Is a directory"])
+
+
+def test_without_a_suite_github_gets_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = github(monkeypatch, project.write("page.md", "of another tool"), project.root)
+    project.pytester.makepyfile("def test_one():\n    assert True\n")
+    assert commands(project.run().outlines) == []
+    assert page.read_text("utf-8") == "of another tool"
+
+
+@pytest.mark.parametrize("actions", ["", "false"])
+def test_elsewhere_nothing_is_annotated(project: Project, monkeypatch: pytest.MonkeyPatch, actions: str) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", actions)
+    project.case("bad", points=0.2)
+    assert commands(project.run_toy().outlines) == []
+
+
+# JUnit XML
+
+
+def junit(project: Project, *arguments: str) -> dict[str, ET.Element]:
+    path = project.root / "junit.xml"
+    result = project.run_toy(f"--junitxml={path}", *arguments)
+    assert "warning" not in result.stdout.str().lower()
+    tree = ET.parse(path)  # noqa: S314 - pytest wrote it here and now
+    return {case.attrib["name"]: case for case in tree.iter("testcase")}
+
+
+@pytest.mark.parametrize(("family", "workers"), [("xunit1", "0"), ("xunit2", "0"), ("xunit2", "2")])
+def test_junit_has_properties_and_one_line_messages(project: Project, family: str, workers: str) -> None:
+    project.case("good")
+    project.case("bad", points=0.2, case_type="odd")
+    project.case("broken", python="raise OSError('gone')")
+    tests = junit(project, "-o", f"junit_family={family}", "-W", "error", "-n", workers)
+    properties = {
+        name: {one.attrib["name"]: one.attrib["value"] for one in test.iter("property")} for name, test in tests.items()
+    }
+    scores = {"verdict": "failed", "score": "0.2", "threshold": "0.8", "match_depth": "2"}
+    assert properties["bad"] == {"suite": "toy", "case_type": "odd", "difficulty": "easy", **scores}
+    assert properties["good"]["score"] == "1.0"
+    assert "score" not in properties["broken"]
+    failure, error = tests["bad"].find("failure"), tests["broken"].find("error")
+    assert failure is not None
+    assert error is not None
+    assert failure.attrib["message"] == "score 0.20 < 0.80 (points)"
+    assert (failure.text or "").startswith("score 0.20 < 0.80 (points)\n\n")
+    assert error.attrib["message"] == 'failed on setup with "the target raised OSError: gone"'
+    assert tests["bad"].get("file") == (f"{CASES}/odd/bad.json" if family == "xunit1" else None)
+
+
+@pytest.mark.parametrize("concurrency", ["1", "4"])
+def test_a_duration_is_the_cases_own(project: Project, concurrency: str) -> None:
+    for number in range(4):
+        project.case(f"case_{number}", python="sum(range(200_000))")
+    tests = junit(project, f"--packbench-concurrency={concurrency}")
+    # with concurrency the later ones waited for little, and worked all the same
+    for case_id, record in project.records().items():
+        assert 1000 * float(tests[case_id].attrib["time"]) >= record["wall_clock_ms"] > 0
+
+
+# docs/ci.md
+
+FILES = {block.file: block.text for block in blocks(ROOT / "docs" / "ci.md") if block.file is not None}
+FIXED = """
+def answer(request):
+    numbers = [int(word) for word in request.input.split() if word.isdigit()]
+    return {"queue": "refunds", "order": numbers[0]}
+"""
+BROKEN = 'def answer(request):\n    return {"queue": "other", "order": 0}\n'
+
+
+class Loader(yaml.SafeLoader):
+    """Reads `on` as a word, as GitHub does."""
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+WORKFLOWS: dict[str | None, dict[str, Any]] = {
+    name: yaml.load(text, Loader)  # noqa: S506 - a safe loader
+    for name, text in FILES.items()
+}
+
+
+@pytest.fixture
+def page(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> PageRunner:
+    """A repository with a suite that passes."""
+    clean_environment(monkeypatch)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    pytester.makeini("[pytest]")
+    runner = PageRunner(pytester, capsys)
+    assert runner.command("packbench init support") == 0
+    (pytester.path / "target_support.py").write_text(FIXED, encoding="utf-8")
+    return runner
+
+
+@dataclass
+class Server:
+    """Does what GitHub's runner does with the steps of a job, as far as the workflows need it.
+
+    Attributes:
+        page: runs commands in the repository.
+        stored: what was uploaded or cached, by name.
+        values: the values of expressions.
+    """
+
+    page: PageRunner
+    stored: Path
+    values: dict[str, str] = field(default_factory=dict)
+
+    def job(self, job: dict[str, Any]) -> list[int]:
+        """Run a job in a fresh checkout and return the exit codes of its commands."""
+        shutil.rmtree(self.page.pytester.path / "reports", ignore_errors=True)
+        self.page.output = []
+        codes: list[int] = []
+        for step in job["steps"]:
+            if not self._is_run(step.get("if"), failed=any(codes)):
+                continue
+            if "uses" in step:
+                self._use(step["uses"].partition("@")[0], self._filled(step.get("with", {})))
+                continue
+            lines = [line for line in self._filled(step["run"]).splitlines() if not line.startswith("pip ")]
+            codes += [self.page.command(line) for line in lines]
+        return codes
+
+    def _is_run(self, condition: str | None, *, failed: bool) -> bool:
+        if condition is None:
+            return not failed
+        known = {
+            "!cancelled()": True,
+            "github.ref == 'refs/heads/main'": not failed and self.values.get("github.ref") == "refs/heads/main",
+        }
+        return known[condition.removeprefix("${{").removesuffix("}}").strip()]
+
+    def _use(self, action: str, inputs: dict[str, str]) -> None:
+        folder = self.page.pytester.path / inputs.get("path", ".")
+        if action in {"actions/upload-artifact", "actions/cache/save"}:
+            shutil.copytree(folder, self.stored / inputs.get("name", inputs.get("key", "")))
+        elif action == "actions/cache/restore":
+            cached = sorted(self.stored.glob(f"{inputs['restore-keys']}*"))
+            if cached:
+                shutil.copytree(cached[-1], folder)
+        elif action == "actions/download-artifact":
+            for artifact in self.stored.glob(inputs["pattern"]):
+                shutil.copytree(artifact, folder / artifact.name)
+        else:
+            assert action in {"actions/checkout", "actions/setup-python"}
+
+    def _filled(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: self._filled(part) for name, part in value.items()}
+        return re.sub(r"\$\{\{ (.+?) \}\}", lambda match: self.values[match[1]], str(value))
+
+
+@pytest.fixture
+def server(page: PageRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
+    github(monkeypatch, tmp_path / "summary.md", page.pytester.path)
+    return Server(page, tmp_path / "stored")
+
+
+def test_a_pull_request_is_compared_with_the_main_branch(server: Server, tmp_path: Path) -> None:
+    job = WORKFLOWS[".github/workflows/benchmarks.yml"]["jobs"]["recorded"]
+    for number in range(2):
+        server.values = {"github.ref": "refs/heads/main", "github.run_id": str(number)}
+        shutil.rmtree(server.stored / "benchmarks", ignore_errors=True)
+        assert set(server.job(job)) == {0}
+    assert len(list((server.stored / "benchmarks-1" / "support").glob("01*"))) == 2
+    (server.page.pytester.path / "target_support.py").write_text(BROKEN, encoding="utf-8")
+    shutil.rmtree(server.stored / "benchmarks")
+    server.values = {"github.ref": "refs/pull/1/merge", "github.run_id": "2"}
+    assert server.job(job) == [0, 0, 1]
+    assert not (server.stored / "benchmarks-2").exists()
+    output = server.page.output
+    assert any(line.startswith("baseline: 2 regressed, 0 improved, 2 new failures") for line in output)
+    # two cases, and the gate that they fail
+    assert sum(line.startswith("::error file=storage/benchmarks/support/") for line in output) == 3
+    summary = (tmp_path / "summary.md").read_text("utf-8")
+    assert summary.count("# packbench: support - PASSED") == 2
+    assert "- baseline: 2 regressed" in summary.partition("# packbench: support - FAILED")[2]
+
+
+def test_shards_are_merged(server: Server, tmp_path: Path) -> None:
+    jobs = WORKFLOWS[".github/workflows/sharded.yml"]["jobs"]
+    shards = jobs["shard"]["strategy"]["matrix"]["shard"]
+    for shard in shards:
+        server.values["matrix.shard"] = str(shard)
+        assert server.job(jobs["shard"]) == [0]
+    assert len(list(server.stored.iterdir())) == len(shards)
+    assert server.job(jobs["merge"]) == [0, 0]
+    assert "2 cases: 2 passed" in server.page.output
+    assert "2 of 2 judged cases passed" in (tmp_path / "summary.md").read_text("utf-8").rpartition("# packbench")[2]
+
+
+def script(page: PageRunner, job: dict[str, Any], **variables: str) -> list[int]:
+    """Run the script of a GitLab job until a command fails."""
+    page.output = []
+    codes: list[int] = []
+    for text in job["script"]:
+        line = re.sub(r"\$(\w+)", lambda match: variables.get(match[1], match[0]), text.strip())
+        codes.append(page.command(line))
+        if codes[-1]:
+            break
+    return [*codes, *map(page.command, job.get("after_script", []))]
+
+
+def test_gitlab_runs_the_same_jobs(page: PageRunner) -> None:
+    jobs = WORKFLOWS[".gitlab-ci.yml"]
+    # no server answers here: the first run of the main branch
+    api = "http://127.0.0.1:9"
+    assert set(script(page, jobs["benchmarks"], CI_API_V4_URL=api)) == {0}
+    assert "no run of the main branch yet" in page.output
+    assert (page.pytester.path / "junit.xml").is_file()
+    shutil.rmtree(page.pytester.path / "reports")
+    number = jobs["shard"]["parallel"]
+    for index in range(1, number + 1):
+        assert script(page, jobs["shard"], CI_NODE_INDEX=str(index), CI_NODE_TOTAL=str(number)) == [0]
+    assert script(page, jobs["merge"]) == [0]
+    assert "2 cases: 2 passed" in page.output
+    assert {job["stage"] for job in jobs.values() if isinstance(job, dict) and "stage" in job} == set(jobs["stages"])
+
+
+def test_the_nightly_run_has_its_caps(page: PageRunner) -> None:
+    # the target of the suite calls no model, so that all but the model is tested
+    steps = WORKFLOWS[".github/workflows/nightly.yml"]["jobs"]["live"]["steps"]
+    (step,) = [step for step in steps if "env" in step]
+    for line in (step["run"], WORKFLOWS[".gitlab-ci.yml"]["nightly"]["script"][0]):
+        assert script(page, {"script": [line]}) == [0]
+        assert "2 cases: 2 passed" in page.output
+        (caps,) = [line for line in page.output if line.startswith("packbench: caps:")]
+        assert all(cap in caps for cap in ("tokens 2,000,000", "10", "3600"))
+
+
+def test_all_workflows_of_the_page_are_tested() -> None:
+    names = {".gitlab-ci.yml", *(f".github/workflows/{name}.yml" for name in ("benchmarks", "nightly", "sharded"))}
+    assert set(FILES) == names

@@ -1,0 +1,392 @@
+"""`--packbench-suite`, `packbench_root` and paths as arguments: which cases are found and run."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.conftest import CASES, MANY, toy_case
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import ExpectedTexts
+    from tests.integration.conftest import Project
+
+TOY = "--packbench-suite=toy"
+ONE = f"{CASES}/one"
+ALPHA = f"{ONE}/alpha.json"
+MARKED = """
+import pytest
+
+@pytest.mark.packbench_cases("toy")
+def test_toy(packbench_case, packbench_check):
+    packbench_check({"points": packbench_case.input.get("points", 1.0)})
+"""
+
+
+@pytest.fixture
+def filled(project: Project) -> Project:
+    """Three cases in files of their own, in two folders, and four in one file."""
+    project.case("alpha", case_type="one", difficulty="hard", notes={"tags": ["x", "y"]})
+    project.case("beta", case_type="one")
+    project.case("gamma", case_type="two", notes={"tags": ["y"]})
+    escaped = json.dumps(toy_case("escaped", id="b")).replace('"escaped"', '"\\u0065scaped"')
+    hard = toy_case("c", difficulty="hard", notes={"tags": ["x", "z"]})
+    project.case_lines(toy_case("a"), "", toy_case("b"), "  ", escaped, hard)
+    return project
+
+
+SELECTIONS = {
+    "suite": ((TOY,), "a alpha b beta c escaped gamma"),
+    "suite twice": ((TOY, "--packbench-suite=toy,toy"), "a alpha b beta c escaped gamma"),
+    "folder of suites": (("storage/benchmarks",), "a alpha b beta c escaped gamma"),
+    "folder of the suite": (("storage/benchmarks/toy",), "a alpha b beta c escaped gamma"),
+    "folder of cases": ((ONE,), "alpha beta"),
+    "file": ((ALPHA,), "alpha"),
+    "node id": ((f"{ALPHA}::alpha",), "alpha"),
+    "suite and node id": ((TOY, f"{ALPHA}::alpha"), "alpha"),
+    "name": ((TOY, "-k", "gamma or escaped"), "escaped gamma"),
+    "case type": ((TOY, "-m", "packbench(case_type='two')"), "gamma"),
+    "difficulty and tag": ((TOY, "-m", "packbench(difficulty='hard', tag='y')"), "alpha"),
+    "any tag of a case": ((TOY, "-m", "packbench(tag='x')"), "alpha c"),
+    "suite without a tag": ((TOY, "-m", "packbench(suite='toy') and not packbench(tag='y')"), "a b beta c escaped"),
+    "all but a file": ((TOY, "--deselect", ALPHA), "a b beta c escaped gamma"),
+    "all but a line": ((TOY, "--deselect", f"{MANY}::b"), "a alpha beta c escaped gamma"),
+    "line": ((f"{MANY}::b",), "b"),
+    "two lines": ((f"{MANY}::b", f"{MANY}::c"), "b c"),
+    "line and its file": ((f"{MANY}::b", MANY), "a b c escaped"),
+    "line and its folder": ((f"{MANY}::b", f"{CASES}/plain"), "a b c escaped"),
+    "line with an escaped id": ((f"{MANY}::escaped", TOY), "escaped"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "expected"), SELECTIONS.values(), ids=SELECTIONS)
+def test_cases_are_selected_as_tests_are(filled: Project, arguments: tuple[str, ...], expected: str) -> None:
+    names = expected.split()
+    deselecting = {"-k", "-m", "--deselect"} & set(arguments)
+    filled.run(*arguments).assert_outcomes(passed=len(names), deselected=7 - len(names) if deselecting else 0)
+    assert sorted(filled.records()) == names
+    assert filled.partial() == ("" if len(names) == 7 else f"{len(names)} of 7 cases selected")
+
+
+def test_only_a_request_runs_a_suite(filled: Project) -> None:
+    path = filled.pytester.makepyfile(test_own="def test_own(): pass")
+    filled.run().assert_outcomes(passed=1)
+    assert not (filled.root / "reports").exists()
+    filled.run(TOY, str(path)).assert_outcomes(passed=8)
+
+
+def test_last_failed_runs_files_and_lines_again(project: Project) -> None:
+    project.case("good")
+    project.case("bad", points=0.0)
+    project.case_lines(toy_case("a"), toy_case("b", points=0.0))
+    project.run_toy("-p", "cacheprovider").assert_outcomes(passed=2, failed=2)
+    project.run_toy("-p", "cacheprovider", "--lf").assert_outcomes(failed=2)
+
+
+def test_collect_only_writes_nothing(filled: Project) -> None:
+    result = filled.run_toy("--collect-only", "-q")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines([f"{ALPHA}::alpha", f"{MANY}::escaped", "*7 tests collected*"])
+    assert filled.folders() == []
+
+
+def test_pytest_may_start_in_another_folder(filled: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    (filled.root / "deep" / "er").mkdir(parents=True)
+    monkeypatch.chdir(filled.root / "deep" / "er")
+    result = filled.run(TOY, f"--rootdir={filled.root}")
+    result.assert_outcomes(passed=7)
+    result.stdout.fnmatch_lines(["reports: ../../reports/benchmarks/toy/*"])
+    filled.run(f"../../{ALPHA}::alpha", f"--rootdir={filled.root}").assert_outcomes(passed=1)
+
+
+RULES = {
+    "unknown key": "pack: toy\nthreshold: 1\n",
+    "duplicate key": "pack: toy\npack: toy\n",
+    "duplicate gates": "pack: toy\ngates: [{metric: pass_rate, min: 1.0}]\ngates: []\n",
+    "huge number": "pack: toy\nthresholds: {accept: " + "9" * 5000 + "}\n",
+    "deep nesting": "pack: toy\nthresholds: " + "[" * 5000,
+    "empty file": "",
+    "unknown pack": "pack: nothing\n",
+}
+UNKNOWN = {
+    "unknown suite": ("--packbench-suite=tou",),
+    "one of two": ("--packbench-suite=toy,tou",),
+    "path as a name": ("--packbench-suite=../toy",),
+    "no rules": ("--packbench-suite=bare",),
+    "misnamed rules": ("--packbench-suite=misnamed",),
+    "no file": (f"{CASES}/plain/none.json",),
+    "no such line": (f"{MANY}::a", f"{MANY}::c"),
+    "no such bad line": (f"{MANY}::a", f"{MANY}::many.line-1"),
+    "no such case in a file": (f"{MANY}::a", f"{CASES}/plain/alone.json::other"),
+}
+
+
+def usage_error(project: Project, *arguments: str) -> str:
+    result = project.run(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR, arguments
+    line = " ".join(line for line in result.stderr.lines if line).replace(str(project.root), "<ROOT>")
+    # what pytest adds to an argument that it can't find
+    return re.sub(r" \(no (match|name) .*\)", "", line)
+
+
+def test_a_suite_that_can_not_be_used_is_a_usage_error_of_one_line(project: Project, expected: ExpectedTexts) -> None:
+    project.case("alone")
+    project.case_lines(toy_case("a"), "no json")
+    project.write("storage/benchmarks/bare/notes.md", "")
+    project.write("storage/benchmarks/misnamed/suite.yml", "pack: toy\n")
+    errors = {name: usage_error(project, *arguments) for name, arguments in UNKNOWN.items()}
+    for name, rules in RULES.items():
+        project.suite(text=rules)
+        errors[name] = usage_error(project, TOY)
+    expected.check("".join(f"{name}: {error}\n" for name, error in errors.items()))
+    assert project.folders() == []
+
+
+def test_a_date_in_the_rules_is_text(project: Project) -> None:
+    project.suite(text="pack: toy\ndescription: 2026-13-45\n")
+    project.case("good")
+    project.run_toy().assert_outcomes(passed=1)
+
+
+def test_a_suite_without_cases_fails(filled: Project) -> None:
+    filled.suite("empty")
+    result = filled.run("--packbench-suite=empty")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines(['*suite "empty" has no case under*', "*empty: FAILED*"])
+    result = filled.run("--packbench-suite=toy,empty")
+    result.assert_outcomes(passed=7)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert filled.folders("empty") == []
+
+
+def test_several_suites_share_a_run_id_and_have_a_folder_each(filled: Project) -> None:
+    filled.suite("more", "pack: toy\ngates: [{metric: mean_score, min: 0.9}]\n")
+    filled.case("low", suite="more", points=0.85)
+    result = filled.run(TOY, "--packbench-suite=more")
+    result.assert_outcomes(passed=8)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert filled.left("toy").name == filled.left("more").name
+    report = filled.report("more")
+    assert [test["nodeid"] for test in report["tests"]] == ["storage/benchmarks/more/cases/plain/low.json::low"]
+    assert report["summary"]["total"] == 1
+
+
+def test_bundled_suites_are_used_where_the_project_has_none(
+    project: Project, bundled: Path, expected: ExpectedTexts
+) -> None:
+    (project.root / "conftest.py").unlink()
+    (project.root / "storage" / "benchmarks").rename(project.root / "elsewhere")
+    (path,) = bundled.glob("tariff/cases/*/nos_07*.json")
+    nodeid = f"{path}::{path.stem}"
+    result = project.run("--packbench-suite=tariff", "-k", "nos_07", "-rA")
+    result.stdout.fnmatch_lines(["packbench: suite tariff (bundled)*", f"PASSED {nodeid}"])
+    assert [record["packbench"]["bundled"] for record in project.records("tariff").values()] == [True]
+    shutil.rmtree(project.root / "reports")
+    # without an ini file the argument makes the folder of the package the rootdir
+    (project.root / "tox.ini").unlink()
+    project.run(nodeid).assert_outcomes(passed=1)
+    assert project.records("tariff").keys() == {path.stem}
+    assert not list(bundled.rglob("reports"))
+    unknown = usage_error(project, TOY)
+    (project.root / "storage" / "benchmarks").mkdir(parents=True)
+    expected.check(f"{unknown}\n{usage_error(project, '--packbench-suite=tariff')}\n")
+
+
+@pytest.mark.parametrize("ini", ["", "norecursedirs = build two"])
+def test_folders_of_cases_may_have_any_name_that_is_not_hidden(project: Project, ini: str) -> None:
+    for name in ("build", "dist", "node_modules", "venv", "two", ".hidden", "__pycache__"):
+        project.case(f"in_{name.replace('.', '_')}", case_type=name)
+    project.pytester.makeini(f"[pytest]\n{ini}\n")
+    project.run_toy().assert_outcomes(passed=5)
+    assert project.partial() == ""
+
+
+IGNORED = {
+    "option for a file": ((f"--ignore={ALPHA}",), ""),
+    "option for a folder": ((f"--ignore={ONE}/deep",), ""),
+    "option with a pattern": (("--ignore-glob=*alph*",), ""),
+    "list in conftest": ((), "collect_ignore = ['alpha.json', 'deep']"),
+    "patterns in conftest": ((), "collect_ignore_glob = ['al*', '*deep*']"),
+    "hook in conftest": (
+        (),
+        "def pytest_ignore_collect(collection_path): return 'alpha' in collection_path.name or None",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "conftest"), IGNORED.values(), ids=IGNORED)
+def test_what_is_ignored_is_not_collected(project: Project, arguments: tuple[str, ...], conftest: str) -> None:
+    alpha = project.case("alpha", case_type="one")
+    project.case("beta", case_type="one")
+    if "deep" in "".join(arguments):
+        (alpha.parent / "deep").mkdir()
+        alpha.rename(alpha.parent / "deep" / "alpha.json")
+    project.write(f"{ONE}/conftest.py", conftest)
+    project.run_toy(*arguments).assert_outcomes(passed=1)
+    assert set(project.records()) == {"beta"}
+    assert project.partial() == "1 of 2 cases selected"
+
+
+def test_linked_folders_are_run_and_counted_alike(project: Project) -> None:
+    project.case("alpha", case_type="one")
+    (project.root / CASES / "one").rename(project.root / "outside")
+    delta = project.write("outside/deep/delta.json", json.dumps(toy_case("delta")))
+    project.case("gamma")
+    cases = project.root / CASES
+    (delta.parent / "back").symlink_to(project.root / "outside")
+    (cases / "linked").symlink_to("../../../../outside")
+    (cases / "same").symlink_to(delta.parent)
+    (cases / "up").symlink_to(cases)
+    (cases / "plain" / "self.json").symlink_to("self.json")
+    expected = {
+        (TOY,): ({"passed": 3, "errors": 1}, ""),
+        (TOY, "-k", "not gamma"): ({"passed": 2, "errors": 1, "deselected": 1}, "3 of 4 cases selected"),
+        (f"{CASES}/same/delta.json::delta",): ({"passed": 1}, "1 of 4 cases selected"),
+    }
+    for arguments, (outcomes, partial) in expected.items():
+        project.run(*arguments).assert_outcomes(**outcomes)
+        assert project.partial() == partial
+        shutil.rmtree(project.root / "reports")
+
+
+def test_a_folder_of_cases_may_contain_other_files(project: Project) -> None:
+    alpha = project.case("alpha", case_type="one")
+    project.case("beta", case_type="one")
+    (alpha.parent / "deep").mkdir()
+    alpha.rename(alpha.parent / "deep" / "alpha.json")
+    project.write(f"{ONE}/notes.md", "no case")
+    project.write(f"{ONE}/test_words.py", "def test_one(): pass\n")
+    (alpha.parent / "lost.json").symlink_to(alpha.parent / "nowhere.json")
+    (alpha.parent / "lost.jsonl").symlink_to(alpha.parent / "nowhere.jsonl")
+    project.run_toy().assert_outcomes(passed=3, errors=2)
+    messages = [error["message"] for error in project.lines("errors.jsonl")]
+    assert [message.partition(": ")[2] for message in messages] == [
+        "cannot be read: No such file or directory; expected a file of cases"
+    ] * 2
+
+
+def test_a_case_model_that_raises_for_one_case_hides_no_other(project: Project) -> None:
+    project.extend_conftest("""
+        from pydantic import field_validator
+        from pytest_packbench import Case
+
+        class Fragile(Case):
+            @field_validator("input", mode="before")
+            @classmethod
+            def divide(cls, value):
+                return {**value, "half": 1 / value.get("n", 1)}
+
+        Toy.case_model = Fragile
+        """)
+    project.case("alpha", n=0)
+    project.case("beta")
+    project.run_toy().assert_outcomes(passed=1, errors=1)
+    error = project.errors()["alpha"]
+    assert error["kind"] == "case_unreadable"
+    assert "alpha.json: the pack's Fragile raised ZeroDivisionError: division by zero" in error["message"]
+
+
+def test_cases_are_exempt_from_garbage_collection_while_they_run(project: Project) -> None:
+    before = gc.get_threshold()
+    project.case("alpha", python="import gc; assert gc.get_freeze_count() > 1000")
+    project.run_toy().assert_outcomes(passed=1)
+    assert gc.get_threshold() == before
+    gc.collect()
+    assert gc.get_freeze_count() == 0
+
+
+def test_a_conftest_applies_to_the_cases_of_its_folder(project: Project) -> None:
+    project.case("alpha", case_type="one")
+    project.case("gamma", case_type="two")
+    project.write(f"{ONE}/deep/beta.json", json.dumps(toy_case("beta")))
+    hook = "def pytest_runtest_setup(item): item.user_properties.append((__file__.split('/')[-2], 1))\n"
+    for folder in (ONE, f"{ONE}/deep"):
+        project.write(f"{folder}/conftest.py", hook)
+    project.extend_conftest("""
+        def pytest_runtest_logreport(report):
+            if report.when == "call":
+                folders = sorted(name for name, _ in report.user_properties if name in {"one", "deep"})
+                with open("folders.txt", "a") as file:
+                    print(report.nodeid.rpartition("::")[2], *folders, file=file)
+        """)
+    project.run_toy()
+    assert (project.root / "folders.txt").read_text("utf-8").splitlines() == ["alpha one", "beta deep one", "gamma"]
+
+
+# files with one case per line
+
+
+def test_a_case_in_a_line_is_named_with_its_line(project: Project) -> None:
+    project.case("alone")
+    project.case_lines(toy_case("first"), "", toy_case("low", points=0.5), "  ", toy_case("last"))
+    for elsewhere in ("fixtures/many.jsonl", "more.jsonl"):
+        project.case_lines(toy_case("elsewhere"), path=f"storage/benchmarks/toy/{elsewhere}")
+    result = project.run_toy()
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(
+        [f"case:     {MANY}:3", f"re-run:   pytest {MANY}::low", f"FAILED {MANY}::low - score 0.50 < 0.80*"]
+    )
+    files = {case_id: record["packbench"]["file"] for case_id, record in project.records().items()}
+    lines = {"first": f"{MANY}:1", "low": f"{MANY}:3", "last": f"{MANY}:5"}
+    assert files == {"alone": f"{CASES}/plain/alone.json", **lines}
+    assert project.partial() == ""
+
+
+def test_bad_lines_are_errors_of_their_own(project: Project, expected: ExpectedTexts) -> None:
+    project.case("across")
+    project.case_lines(
+        toy_case("many-line-2"),  # its id is like the name of a bad line
+        '{"id": "torn", ',
+        "no json",
+        json.dumps(toy_case("wrong")).replace('"easy"', '"simple"'),
+        toy_case("bad one"),
+        toy_case("twin"),
+        toy_case("across"),
+        toy_case("twin"),
+        toy_case("twin"),
+    )
+    result = project.run_toy()
+    result.assert_outcomes(passed=1, errors=9)
+    assert project.partial() == ""
+    names = {row["case_id"] for row in project.report()["packbench"]["cases"]}
+    assert names == {"many-line-2", *project.errors()}
+    rerun = [line for line in result.outlines if line.startswith("re-run: ")]
+    errors = project.lines("errors.jsonl")
+    assert all(error["message"].startswith(f"{error['file']}: ") for error in errors)
+    lines = [f"{error['test_id']} {error['message']}" for error in errors]
+    expected.check("\n".join([*sorted(lines), *sorted(rerun), ""]))
+
+
+def test_one_line_is_run_without_reading_the_others(project: Project) -> None:
+    path = project.case_lines(toy_case("a"), '{"id": "torn", ', toy_case("b", points=0.0), "no json", toy_case("a"))
+    project.run(f"{path}::b").assert_outcomes(failed=1)
+    assert {row["case_id"] for row in project.report()["packbench"]["cases"]} == {"b"}
+    assert project.partial() == "1 of 5 cases selected"
+    for name in ("many.line-4", "a", "many.line-5"):
+        # a bad line, and two with one id
+        project.run(f"{MANY}::{name}").assert_outcomes(errors=1)
+
+
+def test_lines_that_did_not_run_keep_their_location(project: Project) -> None:
+    project.case_lines(*(toy_case(f"c{number}", points=0.0) for number in range(4)))
+    project.run_toy("-x")
+    files = {name: error["file"] for name, error in project.errors().items()}
+    assert files == {f"c{number}": f"{MANY}:{number + 1}" for number in range(1, 4)}
+
+
+def test_marked_tests_run_lines(project: Project) -> None:
+    project.case_lines(toy_case("a"), toy_case("b", points=0.0), "{", toy_case("twin"), toy_case("twin"))
+    project.write("test_own.py", MARKED)
+    result = project.run("test_own.py")
+    result.assert_outcomes(passed=1, failed=1, errors=3)
+    result.stdout.fnmatch_lines([f"case:   {MANY}:2"])
+    messages = {error["message"] for error in project.lines("errors.jsonl")}
+    for line, other in ((4, 5), (5, 4)):
+        assert f'{MANY}:{line}: /id: duplicate id "twin", also in {MANY}:{other}; use a unique id' in messages
