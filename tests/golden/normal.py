@@ -1,6 +1,6 @@
-"""Takes out of texts what is different in each run, and lays out JSON so that a difference can be read.
+"""Replaces what differs in each run, and lays out JSON so that a difference can be read.
 
-Tokens of JSON stay as they were written: only the white space between them is ours, and its kind is told in a first line.
+Tokens of JSON stay as they were written: only the white space between them changes, and a first line names its kind.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Normal:
         """Normalise a file's content.
 
         Args:
-            name: the file's name, which tells its kind.
+            name: the file's name, which shows its kind.
             raw: the content.
             hashing: keep of each line the case and a hash only.
             workers: leave out in which order workers were ready.
@@ -102,15 +102,15 @@ class Normal:
         text = raw.decode("utf-8")
         if name.endswith(".jsonl"):
             lines = text.split("\n")
-            told = f"({len(lines) - 1} lines, {_spaces(text)}, {'ended' if lines[-1] == '' else 'not ended'})"
+            remark = f"({len(lines) - 1} lines, {_spaces(text)}, {'ended' if lines[-1] == '' else 'not ended'})"
             shown = _hashed if hashing else _laid_out
-            return "\n".join([told, *(shown(self.text(line)) for line in lines if line)]) + "\n"
+            return "\n".join([remark, *(shown(self.text(line)) for line in lines if line)]) + "\n"
         if name.endswith(".json"):
-            told = f"({_spaces(text)}, {'ended' if text.endswith(chr(10)) else 'not ended'})"
+            remark = f"({_spaces(text)}, {'ended' if text.endswith(chr(10)) else 'not ended'})"
             node = _read(self.text(text))
             if name == "report.json":
                 node = _without_pytest(node, workers=workers)
-            return f"{told}\n{_shown(node, '')}\n"
+            return f"{remark}\n{_shown(node, '')}\n"
         text = self.text(text)
         return text.replace("><", ">\n<") if name.endswith(".xml") else text
 
@@ -149,7 +149,7 @@ def _parsed(tokens: list[str], at: int) -> tuple[Node, int]:
         members.append(node)
     if first == "[":
         return members, at + 1
-    assert len(set(keys)) == len(keys), f"a key stands twice: {keys}"
+    assert len(set(keys)) == len(keys), f"repeated key: {keys}"
     return dict(zip(keys, members, strict=True)), at + 1
 
 
@@ -177,14 +177,14 @@ def _spaces(text: str) -> str:
 def _without_pytest(node: Node, *, workers: bool) -> Node:
     """Keep of pytest-json-report's part what is ours: ids, outcomes, properties."""
     assert isinstance(node, dict)
-    kept = {key: value for key, value in node.items() if key not in {'"collectors"', '"warnings"'}}
-    tests, summary = kept.get('"tests"'), kept.get('"summary"')
+    shared = {key: value for key, value in node.items() if key not in {'"collectors"', '"warnings"'}}
+    tests, summary = shared.get('"tests"'), shared.get('"summary"')
     if isinstance(tests, list):
         shown = [_without_phases(test) for test in tests]
-        kept['"tests"'] = sorted(shown, key=str) if workers else shown
+        shared['"tests"'] = sorted(shown, key=str) if workers else shown
     if isinstance(summary, dict) and workers:
-        kept['"summary"'] = dict(sorted(summary.items()))
-    return kept
+        shared['"summary"'] = dict(sorted(summary.items()))
+    return shared
 
 
 def _without_phases(test: Node) -> Node:

@@ -1,4 +1,4 @@
-"""What the scenarios' projects are made of: a desk that sorts messages, by rules of the generic pack."""
+"""The project of the scenarios: a desk that sorts messages, by rules of the generic pack."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ REFUND = "a refund for order 1017"
 
 
 def case(case_id: str, message: str, queue: str, order: int, *, hard: bool = False, **more: Any) -> dict[str, Any]:
-    """Make a case of the desk."""
+    """Return a case of the desk."""
     return {
         "id": case_id,
         "pack_id": "generic",
@@ -72,13 +72,13 @@ def case(case_id: str, message: str, queue: str, order: int, *, hard: bool = Fal
     }
 
 
-def put(project: Project, given: dict[str, Any], suite: str = "desk") -> None:
-    """Put a case into a suite."""
-    project.write(f"storage/benchmarks/{suite}/cases/{given['case_type']}/{given['id']}.json", given)
+def put(project: Project, case: dict[str, Any], suite: str = "desk") -> None:
+    """Write a case of a suite."""
+    project.write(f"storage/benchmarks/{suite}/cases/{case['case_type']}/{case['id']}.json", case)
 
 
 def desk(project: Project, rules: str = RULES, suite: str = "desk") -> None:
-    """Give a project the desk: two cases that pass and one that fails."""
+    """Write the desk: two cases that pass and one that fails."""
     project.write("desk.py", DESK)
     project.write(f"storage/benchmarks/{suite}/suite.yaml", rules)
     put(project, case("refund", REFUND, "billing", 1017), suite)
@@ -87,7 +87,7 @@ def desk(project: Project, rules: str = RULES, suite: str = "desk") -> None:
 
 
 def broken(project: Project) -> None:
-    """Add cases that break in all ways, and such as are held back."""
+    """Add cases with every kind of error, and quarantined ones."""
     put(project, case("raises", "please raise 5", "general", 5))
     folder = "storage/benchmarks/desk/cases/plain"
     project.write(f"{folder}/no_json.json", "{\n")

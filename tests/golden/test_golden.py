@@ -1,7 +1,7 @@
-"""Today's behaviour, held fast: what commands print, how they exit, and what they leave.
+"""What commands print, how they exit, and what they write.
 
-Each test is a scenario: real commands in a project of its own, held against `expected/<scenario>`. A change that is meant:
-`PACKBENCH_UPDATE_GOLDEN=1 pytest tests/golden`, and the difference in git is part of the review.
+Each test is a scenario: real commands in a project of its own, compared with `expected/<scenario>`. After an intended
+change: `PACKBENCH_UPDATE_GOLDEN=1 pytest tests/golden`, and the difference in git is part of the review.
 """
 
 from __future__ import annotations
@@ -396,6 +396,6 @@ def test_api(project: Project) -> None:
 
 
 def test_each_scenario_is_run() -> None:
-    """What is expected of a scenario that is no more would never be looked at."""
+    """The expected files of a removed scenario would never be read."""
     scenarios = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
     assert {path.name for path in EXPECTED.iterdir()} <= scenarios

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.analysis.gates import check_run
 from pytest_packbench.cli import main
-from pytest_packbench.model.gate import Gate
-from pytest_packbench.runs.stored import find_baseline, load_run
+from pytest_packbench.runs.stored import find_baseline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,13 +158,6 @@ def test_a_run_of_another_kind_is_no_baseline(run_twice: Project, capsys: pytest
         assert message in output
 
 
-def test_gates_and_descriptions_change_no_comparison(run_twice: Project) -> None:
-    run_twice.suite("toy", "pack: toy\ndescription: other words\ngates:\n  - {metric: pass_rate, min: 0.1}\n")
-    run_twice.run_toy()
-    _, before, after = map(str, run_twice.folders())
-    assert main(["compare", "--baseline", before, "--current", after, "--out", "-"]) == 0
-
-
 def test_a_gate_against_the_last_run_is_judged_in_a_run(project: Project) -> None:
     project.suite("toy", RATIO)
     for name in ("a", "b"):
@@ -182,20 +172,6 @@ def test_a_gate_against_the_last_run_is_judged_in_a_run(project: Project) -> Non
         result = project.run_toy(LATEST)
         assert result.ret == exit_code
         result.stdout.fnmatch_lines([line])
-
-
-def test_a_stored_run_is_judged_by_its_baseline(run_twice: Project) -> None:
-    first, last = run_twice.folders()
-    stored = load_run(last)
-    gates = (Gate(metric="mean_score", max_ratio_to_baseline=1.0),)
-    baseline = find_baseline(str(first), last)
-    for run, earlier, message in (
-        (stored.run, baseline, ": PASS"),
-        (replace(stored.run, mode="live"), baseline, "can't be the baseline: mode: 'fixture' before, 'live' now"),
-        (stored.run, find_baseline("latest", last.parent / "nowhere" / "x"), "there is no earlier complete run"),
-    ):
-        (result,) = check_run(run, stored.results, gates, earlier)
-        assert (message in result.text, result.passed) == (True, message == ": PASS")
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"", b"../../..", b"/etc"])

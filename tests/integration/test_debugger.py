@@ -37,8 +37,7 @@ def debug(project: Project, keys: str, target: str, *options: str) -> subprocess
     project.pytester.makepyfile(pipeline=PIPELINE)
     for text in ("ab", "cd"):
         project.case(text, text=text)
-    # one at a time: of two that stop at once either could read the keys
-    options = ("--packbench-suite=toy", f"--packbench-target=pipeline:{target}", "--packbench-concurrency=1", *options)
+    options = ("--packbench-suite=toy", f"--packbench-target=pipeline:{target}", *options)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
     return subprocess.run(
         command, cwd=project.root, input=keys, capture_output=True, text=True, timeout=120, check=False
@@ -56,6 +55,8 @@ def test_a_breakpoint_stops_one_case_at_a_time(
     result = debug(project, f"p value\n{keys}c\np value\nc\n", target, *options)
     assert result.returncode == 0, result.stdout
     assert result.stdout.index("'abab'") < result.stdout.index("'cdcd'")
+    if options:
+        assert "concurrent attempts: 1, no timeout; " in result.stdout
     if target == "stop":
         assert result.stdout.splitlines().count("(Pdb) printed in the debugger") == 1
 
@@ -68,7 +69,8 @@ def test_a_debugger_opens_where_the_target_raised(project: Project, mode: str) -
 
 @pytest.mark.parametrize("mode", ["live", "fixture"])
 def test_quitting_a_debugger_ends_the_run(project: Project, mode: str) -> None:
-    result = debug(project, "q\n", "stop", f"--packbench-mode={mode}")
+    # of two that stop at once either could read the key
+    result = debug(project, "q\n", "stop", f"--packbench-mode={mode}", "--packbench-concurrency=1")
     assert result.returncode == pytest.ExitCode.INTERRUPTED, result.stdout
     assert "Quitting debugger" in result.stdout
 
@@ -77,5 +79,5 @@ def test_a_tool_that_traces_is_no_debugger(project: Project) -> None:
     project.pytester.makepyfile(
         traced="import sys\nclass Tracer:\n    def trace(self, *_): pass\nsys.settrace(Tracer().trace)\n"
     )
-    result = debug(project, "", "fail", "-p", "traced", LIVE, "--packbench-case-timeout=9")
-    assert "concurrent attempts: 1, timeout 9 s per attempt" in result.stdout
+    result = debug(project, "", "fail", "-p", "traced", LIVE)
+    assert "concurrent attempts: 8, timeout 300 s per attempt" in result.stdout

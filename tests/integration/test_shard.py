@@ -141,23 +141,15 @@ def test_an_interrupted_shard_fails(project: Project) -> None:
     assert [gate["passed"] for gate in report["gates"]] == [False]
 
 
-@pytest.mark.parametrize("value", ["2/0", "0/3", "4/3", "x"])
-def test_a_wrong_shard_is_a_usage_error(project: Project, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_a_wrong_shard_is_a_usage_error_with_its_source(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.case("a")
-    message = f"got '{value}'; expected I/N with I from 1 to N, such*"
-    by_option = project.run_toy(f"--packbench-shard={value}")
+    message = "got '4/3'; expected I/N with I from 1 to N, such*"
+    by_option = project.run_toy("--packbench-shard=4/3")
     by_option.stderr.fnmatch_lines([f"ERROR: --packbench-shard: {message}"])
-    monkeypatch.setenv("PACKBENCH_SHARD", value)
+    monkeypatch.setenv("PACKBENCH_SHARD", "4/3")
     by_variable = project.run_toy()
     by_variable.stderr.fnmatch_lines([f"ERROR: environment variable PACKBENCH_SHARD: {message}"])
     assert by_option.ret == by_variable.ret == pytest.ExitCode.USAGE_ERROR
-
-
-def test_a_shard_may_be_set_in_the_ini_file(project: Project) -> None:
-    project.case("a")
-    project.pytester.makeini(f"[pytest]\npackbench_shard = {3 - shard_of('a', 2)}/2\n")
-    assert project.run_toy().ret == pytest.ExitCode.OK
-    assert project.report()["packbench"]["cases"] == []
 
 
 @pytest.mark.parametrize("name", [FILES[0], LINES[0]])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.integration.model_server import all_text, prepare, replayable
 from tests.servers.fake import FakeServer, Received, Reply
 
@@ -111,17 +109,6 @@ def test_an_invalid_record_is_an_error_of_the_result_or_of_the_pack(project: Pro
     }.items():
         assert errors[name][0] == kind
         assert part in errors[name][1]
-
-
-@pytest.mark.parametrize("tokens", ["2 ** 70", "9 * 10 ** 4299"])
-def test_an_impossible_number_of_tokens_ends_no_run(project: Project, tokens: str) -> None:
-    usage = f"{{'tokens_input': {tokens}, 'tokens_output': {tokens}}}"
-    result = f"{{'points': 1.0, 'llm_backend': 'openai', 'llm_model': 'x', 'usage': {usage}}}"
-    project.pytester.makepyfile(counting=f"def count(request):\n    return {result}\n")
-    project.case("one")
-    run = project.run_toy("--packbench-mode=live", "--packbench-target=counting:count")
-    run.assert_outcomes(passed=1)
-    assert (run.ret, "Traceback" in run.stderr.str()) == (pytest.ExitCode.OK, False)
 
 
 def test_control_characters_reach_no_terminal_and_no_page(project: Project) -> None:
