@@ -134,7 +134,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
             yield node, "break"
         case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.Constant) or value.value:
             yield node, "return None"
-        case ast.If(test=test) | ast.IfExp(test=test):
+        case ast.If(test=test) | ast.IfExp(test=test) if ast.unparse(test) != "TYPE_CHECKING":
             yield test, f"(not ({ast.unparse(test)}))"
         case ast.expr() if (changed := _changed(node)) is not None:
             yield node, f"({changed})"

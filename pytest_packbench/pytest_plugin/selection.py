@@ -131,10 +131,8 @@ def show_suites(config: pytest.Config) -> int:
         listed = [suite for suite in suites if suite.bundled is bundled]
         if not listed and (bundled or not root.is_dir()):
             continue
-        folder = plugin.SUITES if bundled else root
-        lines.append(
-            f"suites under {os.path.relpath(folder)}{' (bundled)' if bundled else ''}: {len(listed) or 'none'}"
-        )
+        heading = "bundled suites" if bundled else f"suites under {os.path.relpath(root)}"
+        lines.append(f"{heading}: {len(listed) or 'none'}")
         for found in listed:
             try:
                 config_of = read_suite(config, found, packs).config

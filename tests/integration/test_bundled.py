@@ -132,7 +132,7 @@ def test_the_list_has_both(own: pytest.Pytester) -> None:
         [
             "suites under storage/benchmarks: 2",
             "  harmbench: 1 case (standard 1); pack agent_safety: *",
-            "suites under * (bundled): 4",
+            "bundled suites: 4",
             "  bundled/harmbench: 12 cases (contextual 3, copyright 1, standard 8); pack agent_safety: *",
         ]
     )

@@ -18,7 +18,6 @@ from pytest_packbench.model.finding import FiledCase, Finding
 from pytest_packbench.model.pack import LintOption
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs import agent_safety
-from pytest_packbench.packs import registry as known
 from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.testing import case as plain
 from tests.unit.small_tariff_suite import GARLIC, REPORT, SmallSuite, small_suite
@@ -269,7 +268,6 @@ def test_the_command_prints_findings_and_returns_1_if_one_is_an_error(
     small: SmallSuite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, expected: ExpectedTexts
 ) -> None:
     monkeypatch.chdir(small.folder.parent)
-    monkeypatch.setattr(known, "builtin", lambda: {"tariff": TariffPack(), "other": OtherPack()})
     text = ""
 
     def run(*arguments: str) -> None:
@@ -289,7 +287,10 @@ def test_the_command_prints_findings_and_returns_1_if_one_is_an_error(
     run("suite/cases", "--root", ".")
     run("suite", "--root", ".", "--hts", "none.tsv")
     run("suite", "--root", ".", "--hts", "suite/suite.yaml")
+    packs = "def pytest_packbench_packs():\n    from tests.unit.test_lint import OtherPack\n    return [OtherPack()]\n"
+    Path("conftest.py").write_text(packs, encoding="utf-8")
     run("suite", "--root", ".", "--other-data", "x")
+    Path("conftest.py").unlink()
     small.rules("scored_cod: final\n")
     run("suite", "--root", ".")
     expected.check(text.replace(str(small.folder.parent), "FOLDER"))
