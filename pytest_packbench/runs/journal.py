@@ -223,7 +223,7 @@ def _lock(descriptor: int) -> None:
         if not lock_descriptor(descriptor, blocking=False):
             raise BlockingIOError(descriptor)
     else:
-        # importing that library would take as long as reading twenty cases
+        # filelock imports asyncio, which a run in fixture mode does without
         from fcntl import LOCK_EX, LOCK_NB, flock
 
         flock(descriptor, LOCK_EX | LOCK_NB)
