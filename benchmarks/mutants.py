@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import os
 import subprocess
 import sys
 import time
@@ -198,6 +199,7 @@ def noticed(mutant: Mutant, data: Path) -> str | None:
     path = HOME / mutant.path
     source = path.read_bytes()
     begin, end = mutant.span
+    env = {**os.environ, "HYPOTHESIS_PROFILE": "first_failure"}
     path.write_bytes(source[:begin] + mutant.after.encode() + source[end:])
     try:
         for tests in tests_of(mutant, data):
@@ -207,7 +209,7 @@ def noticed(mutant: Mutant, data: Path) -> str | None:
                 command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", f"@{listed.name}"]
                 try:
                     ran = subprocess.run(
-                        command, cwd=HOME, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+                        command, cwd=HOME, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
                     )
                 except subprocess.TimeoutExpired:
                     return "no end"

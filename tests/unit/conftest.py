@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings
+import os
+
+from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile("packbench", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("packbench")
+settings.register_profile(
+    "first_failure",  # for measurements: the smallest example is of no use there, and takes minutes
+    settings.get_profile("packbench"),
+    phases=[Phase.explicit, Phase.generate],
+    database=None,
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "packbench"))
