@@ -199,7 +199,8 @@ def noticed(mutant: Mutant, data: Path) -> str | None:
     path = HOME / mutant.path
     source = path.read_bytes()
     begin, end = mutant.span
-    env = {**os.environ, "HYPOTHESIS_PROFILE": "first_failure"}
+    # compiled files are recognized by size and second, which a change may share
+    env = {**os.environ, "HYPOTHESIS_PROFILE": "first_failure", "PYTHONDONTWRITEBYTECODE": "1"}
     path.write_bytes(source[:begin] + mutant.after.encode() + source[end:])
     try:
         for tests in tests_of(mutant, data):
