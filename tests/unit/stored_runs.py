@@ -1,4 +1,4 @@
-"""Runs of a suite `toy` written to folders as sessions leave them, and merged."""
+"""Records, their lines and files, and runs of a suite `toy` written to folders as sessions leave them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.analysis.tally import Tally
 from pytest_packbench.api import load_suite
 from pytest_packbench.atomic import write_atomic
 from pytest_packbench.cli import main
+from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.reports.markdown import summary_markdown
 from pytest_packbench.runs.folder import SUMMARY
-from pytest_packbench.runs.lines import open_jsonl
+from pytest_packbench.runs.lines import RecordSource, open_jsonl, read_records
 from pytest_packbench.runs.writer import RunWriter, sort_results
 from pytest_packbench.testing import write_suite
-from tests.unit.record_lines import record
-from tests.unit.run_builders import conclusion_of, document, run
+from tests.unit.run_builders import conclusion_of, data, document, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,6 +27,68 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
+
+
+FIELDS: dict[str, Any] = data("usual.yaml")["record"]
+RUN = FIELDS["run_id"]
+
+
+def record(**changes: Any) -> EvalRecord:
+    """Return a record that passed."""
+    return EvalRecord(**{**FIELDS, **changes})
+
+
+def line(**changes: Any) -> bytes:
+    """Return the line of a record."""
+    return record(**changes).to_json_line().encode() + b"\n"
+
+
+def lines_of(rows: Iterable[dict[str, Any]]) -> bytes:
+    """Return the lines of the records that `data/reports.yaml` describes."""
+    content: list[bytes] = []
+    number = 0
+    for row in rows:
+        changes = dict(row)
+        number, count = changes.pop("from", number), changes.pop("n", 1)
+        name = changes.get("test_suite", "agentdojo")
+        content += [line(**{"test_id": f"{name}:{n}", **changes}) for n in range(number, number + count)]
+        number += count
+    return b"".join(content)
+
+
+def error(verdict: str = "error", **changes: Any) -> dict[str, Any]:
+    """Return a line of errors.jsonl."""
+    return {**data("usual.yaml")["error"], "verdict": verdict, **changes}
+
+
+def file_of(folder: Path, content: bytes, name: str = "in.jsonl") -> str:
+    """Write a file of lines and return its name."""
+    path = folder / name
+    path.write_bytes(content)
+    return str(path)
+
+
+def folder_of(folder: Path, content: bytes, *errors: dict[str, Any]) -> str:
+    """Write the folder of a run, with error lines if there are any, and return its name."""
+    folder.mkdir(parents=True)
+    file_of(folder, content, "records.jsonl")
+    if errors:
+        file_of(folder, b"".join(json.dumps(error).encode() + b"\n" for error in errors), "errors.jsonl")
+    return str(folder)
+
+
+def tally_of(records: Iterable[EvalRecord]) -> Tally:
+    """Count records."""
+    tally = Tally()
+    for each in records:
+        tally.add_record(each)
+    return tally
+
+
+def read(path: str, **options: Any) -> list[EvalRecord]:
+    """Read the records of a file."""
+    return list(read_records(RecordSource(path), **options))
+
 
 GATES = [{"metric": "pass_rate", "min": 0.5, "by": "case_type"}, {"metric": "mean_score", "min": 0.3}]
 

@@ -23,8 +23,8 @@ from pytest_packbench.model.record import (
     strict_problem,
     wire_record,
 )
-from tests.unit.record_lines import FIELDS, record
 from tests.unit.run_builders import data
+from tests.unit.stored_runs import FIELDS, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable

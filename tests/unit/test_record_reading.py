@@ -16,7 +16,7 @@ from pytest_packbench.analysis.tally import MAX_DUPLICATES, MAX_FAILING, RecordK
 from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES
 from pytest_packbench.reports.document import overview_document
 from pytest_packbench.runs.lines import RecordLineError, RecordSource, SkippedLines, read_errors, record_source
-from tests.unit.record_lines import RUN, error, file_of, folder_of, line, read, record, tally_of
+from tests.unit.stored_runs import RUN, error, file_of, folder_of, line, read, record, tally_of
 
 if TYPE_CHECKING:
     from pathlib import Path

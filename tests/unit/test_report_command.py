@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pytest_packbench.analysis.overview import overview
 from pytest_packbench.cli import main
 from pytest_packbench.reports.overview_markdown import overview_markdown
-from tests.unit.record_lines import RUN, error, file_of, folder_of, line, lines_of, record, tally_of
 from tests.unit.run_builders import data
+from tests.unit.stored_runs import RUN, error, file_of, folder_of, line, lines_of, record, tally_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,9 +19,8 @@ from pytest_packbench.packs.registry import Packs
 from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.report import open_report
 from pytest_packbench.runs.stored import load_run
-from tests.unit.record_lines import line
 from tests.unit.run_builders import any_results, case_result, data
-from tests.unit.stored_runs import recorded_result, run_of, suite, write
+from tests.unit.stored_runs import line, recorded_result, run_of, suite, write
 
 if TYPE_CHECKING:
     from pathlib import Path

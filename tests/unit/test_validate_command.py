@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.cli import main
 from pytest_packbench.runs.journal import Journal
 from pytest_packbench.testing import case
-from tests.unit.record_lines import error, lines_of
 from tests.unit.run_builders import case_result, data, run
-from tests.unit.stored_runs import run_of, suite, write
+from tests.unit.stored_runs import error, lines_of, run_of, suite, write
 
 if TYPE_CHECKING:
     from pathlib import Path
