@@ -34,12 +34,10 @@ RUN = FIELDS["run_id"]
 
 
 def record(**changes: Any) -> EvalRecord:
-    """Return a record that passed."""
     return EvalRecord(**{**FIELDS, **changes})
 
 
 def line(**changes: Any) -> bytes:
-    """Return the line of a record."""
     return record(**changes).to_json_line().encode() + b"\n"
 
 
@@ -57,7 +55,6 @@ def lines_of(rows: Iterable[dict[str, Any]]) -> bytes:
 
 
 def error(verdict: str = "error", **changes: Any) -> dict[str, Any]:
-    """Return a line of errors.jsonl."""
     return {**data("usual.yaml")["error"], "verdict": verdict, **changes}
 
 
@@ -78,7 +75,6 @@ def folder_of(folder: Path, content: bytes, *errors: dict[str, Any]) -> str:
 
 
 def tally_of(records: Iterable[EvalRecord]) -> Tally:
-    """Count records."""
     tally = Tally()
     for each in records:
         tally.add_record(each)
@@ -86,7 +82,6 @@ def tally_of(records: Iterable[EvalRecord]) -> Tally:
 
 
 def read(path: str, **options: Any) -> list[EvalRecord]:
-    """Read the records of a file."""
     return list(read_records(RecordSource(path), **options))
 
 
@@ -102,7 +97,6 @@ def suite(root: Path, case_ids: Sequence[str] = (), **rules: Any) -> Path:
 
 
 def run_of(root: Path, **changes: Any) -> Run:
-    """Return a run of that suite."""
     pack = builtin()["generic"]
     facts = {"pack": pack.name, "pack_version": pack.version, "suite_sha256": load_suite(root / "toy").sha256}
     return run(**{**facts, **changes})
@@ -113,17 +107,12 @@ def recorded_result(result: CaseResult, run_id: str) -> CaseResult:
     if not result.counted:
         return result
     names = ("score", "threshold", "verdict", "case_id", "trial")
+    same = {name: getattr(result, name) for name in ("test_id", "llm_backend", "timestamp")}
     recorded = record(
-        test_suite=result.suite,
-        test_id=result.test_id,
-        attack_category=result.case_type,
-        agent_decision="comply_safe",
-        expected="comply_safe",
+        **{**same, "test_suite": result.suite, "attack_category": result.case_type, "run_id": run_id},
+        **dict.fromkeys(("agent_decision", "expected"), "comply_safe"),
         passed=result.verdict == "passed",
         wall_clock_ms=result.duration_ms,
-        llm_backend=result.llm_backend,
-        run_id=run_id,
-        timestamp=result.timestamp,
         packbench={"version": 1, "terms": [], **{name: getattr(result, name) for name in names}},
     )
     return replace(result, record=recorded.as_json(), payload={"said": f"{result.case_id} \ud800 ü"})
@@ -145,14 +134,12 @@ def write(output: Path, of: Run, results: Sequence[CaseResult], root: Path) -> P
 
 
 def write_jsonl(path: Path, lines: Iterable[dict[str, Any]]) -> None:
-    """Write objects in JSON Lines as a run does."""
     with open_jsonl(path) as write_line:
         for line in lines:
             write_line(line)
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """Read objects from JSON Lines."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
