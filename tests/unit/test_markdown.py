@@ -92,33 +92,34 @@ PIECES = (
     *("\n", "\r\n", "\t", "\x00", "\x1b[31m", "\u202e", "\u2028", "\ud800"),
 )
 NASTY = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=12).map("".join)
-CELLS = {
-    "plain text, 6404.11.90": "plain text, 6404.11.90",
-    "case_001_usb": "case_001_usb",
-    "_x_ a__b": r"\_x\_ a\_\_b",
-    "a|b": r"a\|b",
-    "a\\|b": r"a\\\|b",
-    "`rm`": r"\`rm\`",
-    "<img src=x>&nbsp;": "&lt;img src=x&gt;&amp;nbsp;",
-    "[click](http://e.com)": r"\[click\](http:/\/e.com)",
-    "![x](y)": r"!\[x\](y)",
-    "Www.e.com": r"Www\.e.com",
-    "me@e.com @ noon": "me@\u200ae.com @ noon",
-    "**b** ~~s~~ $m$": r"\*\*b\*\* \~\~s\~\~ \$m\$",
-    "# title": r"\# title",
-    "a\r\nb\tc\u2028d": "a b c d",
-    "\x1b[31m\u202e\x00": r"\\x1b\[31m\\u202e\\x00",
-    "\ud800": r"\\ud800",
-    "": "",
-    None: "-",
+RENDERED = data("rendered.yaml")
+LONG_CELLS = {
     "x" * 1_000_000: "x" * 119 + "…",
     "|" * 120: r"\|" * 120,
     "|" * 121: r"\|" * 119 + "…",
 }
 
 
-def test_a_cell_is_harmless() -> None:
-    assert {text: escape_markdown(text) for text in CELLS} == CELLS
+def test_texts_and_numbers_are_rendered_as_in_their_table() -> None:
+    for text, cell in [*RENDERED["cells"], *LONG_CELLS.items()]:
+        assert escape_markdown(text) == cell
+    for text, escaped in RENDERED["printable"]:
+        assert printable(text) == escaped
+    for text, shortened in RENDERED["shortened"]:
+        assert one_line(text, 3) == shortened
+    for (count, total), percent in RENDERED["shares"]:
+        assert format_percent(count, total) == percent
+    for (score, threshold), texts in RENDERED["scores"]:
+        assert format_score(score, threshold) == tuple(texts)
+    for ends, interval in RENDERED["intervals"]:
+        assert format_interval(ends) == interval
+
+
+def test_terms_have_their_effect_and_if_wanted_their_detail() -> None:
+    assert format_terms([{}]) == ""
+    assert format_terms(TERMS) == "match +1.00; order -0.10; limit -0.05; nothing_ran; forbidden =0"
+    details = "match +1.00 (whole); order -0.10; limit -0.05 (to 1); nothing_ran (no trace); forbidden =0 (by name)"
+    assert format_terms(TERMS, details=True) == details
 
 
 def as_shown(cell: str) -> str:
@@ -195,19 +196,6 @@ def test_a_long_table_ends_with_its_length() -> None:
     assert "shown" not in summary(case_results(MAX_ROWS))
 
 
-PRINTABLE = {
-    "plain ü 日本 🙂": "plain ü 日本 🙂",
-    "two\nlines": "two\nlines",
-    "\x1b[2J\x9b1m\x07": r"\x1b[2J\x9b1m\x07",
-    "a\rb\x08\x7f": r"a\rb\x08\x7f",
-    "a\u202eb\u2066\u200f": r"a\u202eb\u2066\u200f",
-    "\u200b\ufeff\U000e0041": r"\u200b\ufeff\U000e0041",
-    "\ud800\u2028": r"\ud800\u2028",
-    "a\tb\xa0c\u3000d": "a b c d",
-}
-SHORTENED = {"abc": "abc", "abcd": "ab…", " a \n b ": "a b", "a" + " " * 100 + "b": "a…"}
-
-
 @given(st.text(), st.integers(1, 40))
 def test_escaped_text_is_printable_and_a_line_is_short(text: str, limit: int) -> None:
     escaped = printable(text)
@@ -256,41 +244,6 @@ def test_no_text_of_a_case_or_a_model_reaches_the_terminal_raw(text: str) -> Non
     assert all(line.isprintable() for line in printed)
 
 
-SHARES = {
-    (0, 0): "-",
-    (0, 3): "0.0 %",
-    (3, 3): "100.0 %",
-    (1, 3): "33.3 %",
-    (23, 24): "95.8 %",
-    (2499, 2500): "99.96 %",
-    (99_999, 100_000): "99.999 %",
-    (1, 10_000): "0.01 %",
-}
-SCORES = {
-    (0.25, 0.8): ("0.25", "0.80"),
-    (0.7999, 0.8): ("0.7999", "0.8000"),
-    (0.8 - 1e-12, 0.8): ("0.80", "0.80"),
-    (0.9996, 0.8): ("0.9996", "0.8000"),
-    (0.5, 0.875): ("0.500", "0.875"),
-    (None, 0.8): ("-", "0.80"),
-    (0.5, None): ("0.50", "-"),
-    (None, None): ("-", "-"),
-}
-INTERVALS = {None: "-", (0.1234, 1.0): "12.3 % to 100.0 %"}
-
-
-def test_text_is_escaped_and_shortened_and_numbers_have_the_decimals_that_tell_them_apart() -> None:
-    assert {text: printable(text) for text in PRINTABLE} == PRINTABLE
-    assert {text: one_line(text, 3) for text in SHORTENED} == SHORTENED
-    assert {share: format_percent(*share) for share in SHARES} == SHARES
-    assert {score: format_score(*score) for score in SCORES} == SCORES
-    assert {ends: format_interval(ends) for ends in INTERVALS} == INTERVALS
-    assert format_terms([{}]) == ""
-    assert format_terms(TERMS) == "match +1.00; order -0.10; limit -0.05; nothing_ran; forbidden =0"
-    details = "match +1.00 (whole); order -0.10; limit -0.05 (to 1); nothing_ran (no trace); forbidden =0 (by name)"
-    assert format_terms(TERMS, details=True) == details
-
-
 NEARLY = st.sampled_from([0.0, 1e-12, 9.99e-10, 1e-9, 1.001e-9, 2e-9, 1e-7, 5e-4])
 
 
@@ -334,9 +287,7 @@ def test_a_command_is_written_as_github_documents_it() -> None:
 
 
 def test_gates_come_before_errors_and_worse_cases_before_better_ones(expected: ExpectedTexts) -> None:
-    worse = case_result(
-        "worse", "failed", score=0.1, terms=({"name": "x", "effect": "add", "value": 0.1, "detail": ""},)
-    )
+    worse = case_result("worse", "failed", score=0.1, terms=({**TERMS[0], "value": 0.1},))
     annotations = run_annotations([finished([*ONE_OF_EACH, worse], COMPLETE, gate("pass_rate", min=0.9))])
     expected.check("".join(f"{annotation.command(annotation.file, 1)}\n" for annotation in annotations))
     # a failing case is a warning where gates decide
@@ -365,9 +316,8 @@ def test_the_page_lists_failures_first() -> None:
     assert page.split("\n\n")[2] == "- 3 regressed \\| 0 improved"
 
 
-LONG = finished(
-    [case_result(f"case_{n:04}", "failed", answer="é" * 90, tags=(f"t{n}",)) for n in range(1200)], COMPLETE
-)
+MANY = [case_result(f"case_{n:04}", "failed", answer="é" * 90, tags=(f"t{n}",)) for n in range(1200)]
+LONG = finished(MANY, COMPLETE)
 
 
 @pytest.mark.parametrize(("least", "limit"), [(80_000, 400_000), (15_000, 60_000), (50, 3_000), (50, 200)])
