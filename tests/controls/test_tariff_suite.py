@@ -245,7 +245,7 @@ def answers() -> Iterator[list[RightAnswer]]:
 
 def check(summary: ControlSummary) -> None:
     assert summary.total or summary.name in UNUSED, f"no case has a control: {summary.name}"
-    assert summary.missed == ()
+    assert summary.missed == []
 
 
 def test_every_right_answer_scores_in_full(answers: list[RightAnswer]) -> None:

@@ -138,15 +138,6 @@ def test_a_resumed_run_starts_with_prior_results_and_carries_over_the_rest(write
     assert results.carry_over() == []
 
 
-def test_a_folder_that_cannot_be_written_is_reported_once(tmp_path: Path) -> None:
-    (tmp_path / "toy").write_text("a file", encoding="utf-8")
-    results = RunResults(RunWriter(tmp_path, "toy", "01RUN"), lambda: RUN)
-    results.add_case((GOOD,))
-    results.add_case((BAD,))
-    (problem,) = results.problems
-    assert problem.startswith(f"cannot write reports to {tmp_path / 'toy' / '01RUN'}: ")
-
-
 DAMAGES = data("damaged_runs.yaml")
 EXTENSION: dict[str, Any] = DAMAGES["extension"]
 RECORDED = ("suite", "test_id", "case_id", "trial", "verdict", "score", "threshold", "llm_backend")
