@@ -213,7 +213,7 @@ BEST = {
     "of equals the first": ("horse, cow, cow, sheep", "one cow, two cows", "0101"),
     "a rare word": (f"{'cow hide, ' * 3}{'sheep wool, ' * 16}bell", "a cow with a bell", "0119"),
     "a word of half the lines": ("cow, cow, sheep, goat", "a cow", "0100"),
-    "no common word": ("cow, cow, cow, sheep", "a cow", None),
+    "no common word": ("cow, cow, cow, sheep, goat", "a cow", None),
     "no word at all": ("", "anything", None),
 }
 
