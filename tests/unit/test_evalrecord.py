@@ -194,9 +194,9 @@ def test_the_open_reader_knows_any_suite_and_the_last_of_repeated_keys_of_the_pa
         assert read(text).packbench == {"a": 2}
 
 
-def result_or_error(make: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+def result_or_error(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     try:
-        return make(*arguments, **options)
+        return call(*arguments, **options)
     except RecordError as error:
         return str(error)
 
@@ -270,8 +270,8 @@ def test_plain_json_is_checked_as_a_record_is(
     del plain["schema_version"]
     for values in (plain, plain | changes, plain | {"packbench": packbench}, plain | {"hook_decisions": hooks}):
         wire = result_or_error(wire_record, values)
-        made = result_or_error(EvalRecord.from_json, values)
-        assert wire == (made if isinstance(made, str) else made.as_json())
+        parsed = result_or_error(EvalRecord.from_json, values)
+        assert wire == (parsed if isinstance(parsed, str) else parsed.as_json())
         if isinstance(wire, dict):
             assert EvalRecord.from_json(wire).as_json() == wire
             assert json.loads(json.dumps(wire)) == wire

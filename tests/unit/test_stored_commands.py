@@ -221,16 +221,15 @@ def journal_of(folder: Path, *case_ids: str, head: bool = False) -> bytes:
 
 
 def test_each_file_is_named_with_its_kind_or_its_first_problem(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], expected: ExpectedTexts
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packbench: Run, expected: ExpectedTexts
 ) -> None:
     monkeypatch.chdir(tmp_path)
     texts = []
 
     def validate(title: str, path: str) -> None:
-        code = main(["validate", path])
-        out, err = capsys.readouterr()
-        assert ("NOT VALID" in out) is (code == 2)
-        texts.append(f"{title}: {code}\n  {out}{err}")
+        code, output = packbench("validate", path)
+        assert ("NOT VALID" in output) is (code == 2)
+        texts.append(f"{title}: {code}\n  {output}")
 
     journal = journal_of(tmp_path, "a", "b")
     journals = {
