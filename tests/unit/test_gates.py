@@ -18,11 +18,9 @@ from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun
 from tests.unit.run_builders import (
-    any_case_result,
     any_of,
     case_result,
     case_results,
-    check,
     data,
     gate,
     results_of,
@@ -106,17 +104,6 @@ def test_a_bound_may_be_missed_by_a_billionth() -> None:
 def test_an_unknown_metric_is_an_error() -> None:
     with pytest.raises(ValueError, match=r'unknown metric "speed"; expected one of .*completeness, pass_rate'):
         judge(case_results(1), gate("pass_rate", min=0.5).model_copy(update={"metric": "speed"}))
-
-
-@given(st.lists(any_case_result(), max_size=20), st.sampled_from([None, "case_type", "difficulty", "tag", "colour"]))
-def test_the_order_of_results_makes_no_difference_and_every_gate_decides(
-    results: list[CaseResult], by: str | None
-) -> None:
-    metrics = ("completeness", "pass_rate", "mean_score", "over_refusal_rate")
-    rules = [gate(metric, min=0.5, by=by) for metric in metrics]
-    gate_results = check(results, rules)
-    assert {result.metric for result in gate_results} == {*metrics}
-    assert check(results[::-1], rules) == gate_results
 
 
 NORTH = Metric(among=lambda result: result.counted, counts=lambda result, _: result.backend == "north", safety=True)

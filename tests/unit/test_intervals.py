@@ -100,19 +100,6 @@ def test_many_pairs_get_the_normal_interval_which_agrees_with_the_bootstrap() ->
     assert resampled.detectable == pytest.approx((norm.ppf(0.975) + norm.ppf(0.8)) * stdev(values) / len(values) ** 0.5)
 
 
-@settings(max_examples=25)
-@given(st.lists(CHANGES, min_size=2, max_size=12), st.integers(1, 4))
-def test_a_pair_that_is_repeated_in_its_cluster_adds_nothing(values: list[float], times: int) -> None:
-    once = mean_of(values)
-    repeated = mean_of(
-        [value for value in values for _ in range(times)], [str(n) for n in range(len(values)) for _ in range(times)]
-    )
-    assert (repeated.n, repeated.clusters) == (once.n * times, once.clusters)
-    assert ends(repeated) == pytest.approx(ends(once), abs=1e-12)
-    if (once.detectable or 0) > 1e-9:
-        assert repeated.detectable == pytest.approx(once.detectable)
-
-
 @settings(max_examples=15)
 @given(st.lists(st.lists(CHANGES, min_size=1, max_size=3), min_size=2, max_size=4))
 def test_the_interval_is_that_of_all_possible_draws_of_clusters(groups: list[list[float]]) -> None:
