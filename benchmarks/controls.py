@@ -20,7 +20,7 @@ def main() -> int:
     sys.path.insert(0, str(HOME))
     from tests.controls import changed_inputs, wrong_answers, wrong_proposals
     from tests.controls.right_answers import right_answers
-    from tests.controls.test_tariff_gold import counts
+    from tests.controls.test_tariff_suite import counts
 
     with right_answers(HOME / "storage" / "benchmarks" / "tariff") as answers:
         tables = [("wrong answer", [wrong_answers.run_controls(kind, answers) for kind in wrong_answers.WRONG_ANSWERS])]

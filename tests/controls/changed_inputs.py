@@ -21,18 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a case's input or of its cassette.
-
-    Attributes:
-        name: a short description.
-        part: `input` or `cassette`.
-        kind: the required kind of error.
-        change: returns the changed part, from the case's original and the next case's; None if it doesn't apply.
-    """
+    """A change of a case's input or of its cassette, and the kind of error that it must be."""
 
     name: str
     part: str
     kind: str
+    # returns the changed part, from the case's original and the next case's; None if it doesn't apply
     change: Callable[[Json, Json], Json | None]
 
 
@@ -92,7 +86,7 @@ CASSETTES: dict[str, tuple[str, Callable[[Json, Json], Json]]] = {
     "cassette one call shorter": ("mismatch", lambda own, _: {**own, "exchanges": own["exchanges"][:-1]}),
     "cassette one call longer": (
         "mismatch",
-        lambda own, _: {**own, "exchanges": [*own["exchanges"], own["exchanges"][-1]]},
+        lambda own, _: {**own, "exchanges": own["exchanges"] + own["exchanges"][-1:]},
     ),
 }
 CHANGES = (

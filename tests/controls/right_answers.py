@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench import load_suite
 from pytest_packbench.cases.load import parse_case
@@ -32,11 +32,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class RightAnswer:
-    """A case and the answer of the reference target on its cassette.
-
-    Attributes:
-        partners: the right answers to the same goods with, or without, the deciding fact.
-    """
+    """A case and the answer of the reference target on its cassette; partners share the goods, not the deciding fact."""
 
     loaded: LoadedCase
     case: TariffCase
@@ -116,24 +112,19 @@ def with_ten_digits(code: str) -> str:
     return dotted(digits(code).ljust(10, "0"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ControlSummary:
-    """How many controls were run, from how many cases, and which were missed."""
+class ControlSummary(NamedTuple):
+    """How many controls were run and caught, from how many cases, and which were missed."""
 
     name: str
     requirement: str
-    total: int
     cases: int
-    missed: tuple[str, ...]
-
-    @property
-    def caught(self) -> int:
-        return self.total - len(self.missed)
+    total: int
+    caught: int
+    missed: list[str]
 
 
 def summary(name: str, requirement: str, controls: Iterable[tuple[RightAnswer, str]]) -> ControlSummary:
     """Count controls; each is the right answer it comes from, and why it was missed, empty if it was caught."""
     rows = [(right.case.id, miss) for right, miss in controls]
-    missed = tuple(f"{case_id}: {miss}" for case_id, miss in rows if miss)
-    cases = len({case_id for case_id, _ in rows})
-    return ControlSummary(name=name, requirement=requirement, total=len(rows), cases=cases, missed=missed)
+    missed = [f"{case_id}: {miss}" for case_id, miss in rows if miss]
+    return ControlSummary(name, requirement, len(dict(rows)), len(rows), len(rows) - len(missed), missed)

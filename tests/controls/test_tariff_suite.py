@@ -1,49 +1,228 @@
-"""The tariff suite can fail, case by case, and lint finds nothing in it."""
+"""The tariff suite: gold codes are those of the rulings, cassettes are no copies, and every case can fail.
+
+`python benchmarks/controls.py` prints the size of the suite and the numbers of its controls.
+"""
 
 from __future__ import annotations
 
+import csv
 import json
+import re
+from collections import Counter
+from functools import cache
+from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.lint import lint
+from pytest_packbench.packs.tariff.checks import CRITICAL
+from pytest_packbench.packs.tariff.codes import digits, is_under
+from pytest_packbench.packs.tariff.model import RefusalCategory, TariffCase
 from pytest_packbench.packs.tariff.pack import TariffPack
+from pytest_packbench.packs.tariff.scoring import UNSAFE_TERMS
 from pytest_packbench.testing import run_suite
 from tests.conftest import SUITE
+from tests.controls import changed_inputs, wrong_answers, wrong_proposals
+from tests.controls.right_answers import right_answers
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from tests.conftest import Copy
+    from tests.controls.changed_inputs import Change
+    from tests.controls.right_answers import ControlSummary, RightAnswer
+    from tests.controls.wrong_answers import WrongAnswer
+    from tests.controls.wrong_proposals import Flaw
+
+
+RULINGS = Path(__file__).parents[2].parent / "shared" / "data" / "tariff" / "rulings.tsv"
+needs_rulings = pytest.mark.skipif(not RULINGS.is_file(), reason="needs ../shared/data/tariff/rulings.tsv")
+CATEGORIES = get_args(RefusalCategory)
+# the suffix of these rulings still exists, but for other goods, which the table's status does not show
+REUSED_SUFFIXES = {"N336683": "03 was veterinary medicaments and is medicaments of acyclovir now"}
+SOURCE = "ruling:"
+MAX_SHARED = 0.6
+SHINGLE = 5
+
+
+@cache
+def cases() -> dict[str, TariffCase]:
+    paths = sorted((SUITE / "cases").glob("*/*.json"))
+    return {path.stem: TariffCase.model_validate_json(path.read_bytes()) for path in paths}
+
+
+@cache
+def rulings() -> dict[str, dict[str, str]]:
+    """Return the table by ruling; a prefix such as `NY` before a number is dropped, as a source contains no spaces."""
+    with RULINGS.open(encoding="utf-8", newline="") as file:
+        return {row["ruling_id"].split()[-1]: row for row in csv.DictReader(file, delimiter="\t")}
+
+
+def cases_with_rulings() -> Iterator[tuple[TariffCase, dict[str, str]]]:
+    for case in cases().values():
+        row = rulings().get(case.notes.source.removeprefix(SOURCE))
+        if row is not None and case.notes.source.startswith(SOURCE):
+            yield case, row
+
+
+def ruling_codes(row: dict[str, str]) -> list[str]:
+    return [digits(code) for code in (row["hts_code"], *row["other_hts"].split(";")) if code]
+
+
+def disagreement(case: TariffCase, row: dict[str, str], codes: Sequence[str] = ()) -> str:
+    """Describe the first preferred code that is not the ruling's; empty if there is none.
+
+    The suffix may differ if the ruling's is stale; the reason for the case's code must then name the old suffix.
+    """
+    gold_codes, status = ruling_codes(row), row["code_status_hts2026r10"]
+    is_stale = status.startswith("stale suffix") or row["ruling_id"] in REUSED_SUFFIXES
+    for code in codes or case.expected.preferred_hts:
+        old = next((gold for gold in gold_codes if is_stale and is_under(code, gold[:8])), "")
+        if digits(code) not in gold_codes and not (old and old[8:] in case.notes.reasons.get(code, "")):
+            return f"{code}, the ruling has {gold_codes}, status {status}"
+    return ""
+
+
+@needs_rulings
+def test_every_gold_code_date_and_tag_is_that_of_its_ruling() -> None:
+    named = {case.notes.source.removeprefix(SOURCE) for case in cases().values() if SOURCE in case.notes.source}
+    assert named - set(rulings()) == set()
+    pairs = list(cases_with_rulings())
+    assert {case.id: problem for case, row in pairs if (problem := disagreement(case, row))} == {}
+    for case, row in pairs:
+        for code in map(digits, case.expected.preferred_hts):
+            neighbour = f"{code[:7]}{(int(code[7]) + 1) % 10}{code[8:]}"
+            assert disagreement(case, row, (neighbour,)) or neighbour in ruling_codes(row)
+    assert {case.id: row["date"] for case, row in pairs if case.notes.date != row["date"]} == {}
+    redacted = {case.id for case, row in pairs if "redacted" in row["verified"]}
+    assert {case.id for case, _ in pairs if "gold_secondary" in case.notes.tags} == redacted
+    assert len(pairs) >= 120
+    assert len({row["ruling_id"] for _, row in pairs if row["verified"] == "full text"}) >= 85
+
+
+@cache
+def exchanges(case_id: str) -> list[dict[str, Any]]:
+    recorded: list[dict[str, Any]] = json.loads((SUITE / "fixtures" / f"{case_id}.json").read_bytes())["exchanges"]
+    return recorded
+
+
+def counts() -> dict[str, tuple[int, int]]:
+    """Return the size of the suite and the required minimum, by what is counted."""
+    suite_cases = list(cases().values())
+    types = Counter(case.case_type for case in suite_cases)
+    refusals = Counter(
+        case.expected.expected_refusal_category for case in suite_cases if not case.expected.expected_accept
+    )
+    tags = Counter(tag for case in suite_cases for tag in case.notes.tags)
+    chapters = {chapter for case in suite_cases if (chapter := TariffPack().facets(case).get("chapter"))}
+    sources = [case.notes.source for case in suite_cases if case.notes.source.startswith(SOURCE)]
+    revised = Counter(
+        (case.expected.expected_accept, any(exchange["role"] == "revise" for exchange in exchanges(case.id)))
+        for case in suite_cases
+    )
+    return {
+        "cases": (len(suite_cases), 150),
+        "chapters": (len(chapters), 30),
+        "positive": (types["positive"], 80),
+        "negative": (types["negative"], 25),
+        **{f"refusals, {category}": (refusals[category], 5) for category in CATEGORIES},
+        "adversarial": (types["adversarial"], 25),
+        "no_savings and savings_possible": (types["no_savings"] + types["savings_possible"], 20),
+        "cases from rulings": (len(sources), 120),
+        "different rulings": (len(set(sources)), 85),
+        "cases with evidence": (sum(bool(case.input.evidence) for case in suite_cases), 20),
+        "citation traps": (tags["citation_trap"], 8),
+        "pairs (two cases each)": (len({tag for tag in tags if tag.startswith("pair_")}), 1),
+        "recordings: right at once": (revised[True, False], 10),
+        "recordings: right after an objection": (revised[True, True], 10),
+        "recordings: refused at once": (revised[False, False], 10),
+        "recordings: refused after an objection": (revised[False, True], 10),
+    }
+
+
+def test_the_suite_has_its_minimum_size_and_pairs_without_the_deciding_fact_and_with_it() -> None:
+    assert {name: f"{count} of {minimum}" for name, (count, minimum) in counts().items() if count < minimum} == {}
+    pairs: dict[str, list[bool]] = {}
+    for case in cases().values():
+        for tag in case.notes.tags:
+            if tag.startswith("pair_"):
+                pairs.setdefault(tag, []).append(case.expected.expected_accept)
+    assert {tag: accepts for tag, accepts in pairs.items() if sorted(accepts) != [False, True]} == {}
+
+
+def prose(value: Any) -> Iterator[str]:
+    """Yield every string of a value that is more than one word."""
+    if isinstance(value, str) and " " in value.strip():
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from prose(inner)
+
+
+def prose_of(case_id: str) -> list[str]:
+    return list(prose([[exchange.get("answer"), exchange.get("refusal")] for exchange in exchanges(case_id)]))
+
+
+def shingles(texts: list[str]) -> frozenset[tuple[str, ...]]:
+    """Return the runs of five words of some texts, codes and numbers masked; a shorter text is one run."""
+    result = set()
+    for text in texts:
+        words = re.findall(r"[^\W\d_]+|#", re.sub(r"\d[\d.,/]*", "#", text.casefold()))
+        starts = range(max(1, len(words) - SHINGLE + 1))
+        result |= {tuple(words[start : start + SHINGLE]) for start in starts}
+    return frozenset(result)
+
+
+def containment(texts: dict[str, frozenset[tuple[str, ...]]]) -> dict[tuple[str, str], float]:
+    """Return the share of the shorter text's runs that both texts contain, for each pair with a common run."""
+    texts_by_run: dict[tuple[str, ...], list[str]] = {}
+    for name, runs in texts.items():
+        for run in runs:
+            texts_by_run.setdefault(run, []).append(name)
+    common = Counter(pair for names in texts_by_run.values() for pair in combinations(names, 2))
+    return {(left, right): count / min(len(texts[left]), len(texts[right])) for (left, right), count in common.items()}
+
+
+def test_no_two_cassettes_share_most_of_their_text() -> None:
+    texts = {case_id: shingles(prose_of(case_id)) for case_id in cases()}
+    assert min(map(len, texts.values())) > 20
+    assert {pair: share for pair, share in containment(texts).items() if share > MAX_SHARED} == {}
+
+
+def test_a_copied_text_is_detected_with_other_numbers_and_by_half() -> None:
+    text = " ".join(prose_of(next(iter(cases()))))
+    words = text.split()
+    copies = {"text": text, "numbers": re.sub(r"\d", "7", text), "half": " ".join(words[: len(words) // 2])}
+    shares = containment({name: shingles([copy]) for name, copy in copies.items()})
+    assert (shares["text", "numbers"], shares["text", "half"] > MAX_SHARED) == (1.0, True)
+
 
 SCHEDULE = Path(__file__).parents[2].parent / "shared" / "data" / "tariff" / "hts_2026_rev10.tsv.gz"
 
 
 def test_only_the_cases_with_wrong_expectations_fail_and_swapped_cassettes_are_errors(copy: Copy) -> None:
     paths = {path.stem: path for path in copy.cases()}
-    wrong, forbidden, *_ = sorted(copy.folder.glob("cases/positive/*.json"))
-    for path in (wrong, forbidden):
-        case = json.loads(path.read_text("utf-8"))
+    wrong, forbidden, left, right = sorted(path.stem for path in copy.folder.glob("cases/positive/*.json"))[:4]
+    for name in (wrong, forbidden):
+        case = json.loads(paths[name].read_text("utf-8"))
         preferred = case["expected"]["preferred_hts"]
-        changes = {"must_not_hts": [preferred[0][:7]]} if path == forbidden else {"preferred_hts": ["0101.21.0010"]}
+        changes = {"must_not_hts": [preferred[0][:7]]} if name == forbidden else {"preferred_hts": ["0101.21.0010"]}
         case["expected"] |= {"allowed_hts": [], **changes}
-        path.write_text(json.dumps(case), encoding="utf-8")
-    swapped = [name for name in paths if name not in {wrong.stem, forbidden.stem}][:2]
-    left, right = (copy.folder / "fixtures" / f"{name}.json" for name in swapped)
-    cassettes = left.read_bytes(), right.read_bytes()
-    right.write_bytes(cassettes[0])
-    left.write_bytes(cassettes[1])
+        paths[name].write_text(json.dumps(case), encoding="utf-8")
+    cassettes = {name: copy.folder / "fixtures" / f"{name}.json" for name in (left, right)}
+    contents = cassettes[left].read_bytes(), cassettes[right].read_bytes()
+    cassettes[right].write_bytes(contents[0])
+    cassettes[left].write_bytes(contents[1])
     run = run_suite(copy.pytester, "tariff")
-    assert run.verdicts == dict.fromkeys(paths, "passed") | {
-        **dict.fromkeys((wrong.stem, forbidden.stem), "failed"),
-        **dict.fromkeys(swapped, "error"),
-    }
-    low = {name: score for name, score in run.scores.items() if score < 0.8}
-    assert low == {wrong.stem: 0.0, forbidden.stem: 0.0}
+    changed = {wrong: "failed", forbidden: "failed", left: "error", right: "error"}
+    assert run.verdicts == dict.fromkeys(paths, "passed") | changed
+    assert {name: score for name, score in run.scores.items() if score < 0.8} == {wrong: 0.0, forbidden: 0.0}
     assert run.exit_code == pytest.ExitCode.TESTS_FAILED
     assert run.pytest is not None
-    run.pytest.stdout.fnmatch_lines(["*tariff: FAILED*", f"FAILED *{wrong.stem}*score 0.00 < 0.80 (no_match)*"])
+    run.pytest.stdout.fnmatch_lines(["*tariff: FAILED*", f"FAILED *{wrong}*score 0.00 < 0.80 (no_match)*"])
 
 
 @pytest.mark.parametrize("schedule", [None, SCHEDULE], ids=["suite", "suite and schedule"])
@@ -52,3 +231,51 @@ def test_lint_finds_nothing(schedule: Path | None) -> None:
         pytest.skip("the tariff schedule of ../shared is not here")
     options = {} if schedule is None else {"hts": schedule}
     assert list(map(str, lint(load_suite(SUITE), TariffPack(), options))) == []
+
+
+# kinds that no case needs: allowed codes can't pass, and `no_savings_expected` forbids more than levers
+UNUSED = frozenset({"allowed code", "lever where none is expected"})
+
+
+@pytest.fixture(scope="module")
+def answers() -> Iterator[list[RightAnswer]]:
+    with right_answers(SUITE) as suite_answers:
+        yield suite_answers
+
+
+def check(summary: ControlSummary) -> None:
+    assert summary.total or summary.name in UNUSED, f"no case has a control: {summary.name}"
+    assert summary.missed == []
+
+
+def test_every_right_answer_scores_in_full(answers: list[RightAnswer]) -> None:
+    assert {right.case.id: right.score for right in answers if right.score.score != 1.0} == {}
+
+
+@pytest.mark.parametrize("kind", wrong_answers.WRONG_ANSWERS, ids=lambda kind: kind.name)
+def test_a_wrong_answer_is_caught(kind: WrongAnswer, answers: list[RightAnswer]) -> None:
+    check(wrong_answers.run_controls(kind, answers))
+
+
+@pytest.mark.parametrize("flaw", wrong_proposals.FLAWS, ids=lambda flaw: flaw.name)
+def test_a_flawed_proposal_is_refused_by_its_gate(flaw: Flaw, answers: list[RightAnswer]) -> None:
+    check(wrong_proposals.run_controls(flaw, answers))
+
+
+@pytest.mark.parametrize("change", changed_inputs.CHANGES, ids=lambda change: change.name)
+def test_a_changed_input_is_an_error(change: Change, answers: list[RightAnswer], tmp_path: Path) -> None:
+    check(changed_inputs.run_controls(change, answers, tmp_path))
+
+
+def test_every_case_has_at_least_ten_wrong_answers_or_six_if_it_expects_a_refusal(answers: list[RightAnswer]) -> None:
+    totals = {
+        right.case.id: (right.accepts, sum(len(kind.results(right)) for kind in wrong_answers.WRONG_ANSWERS))
+        for right in answers
+    }
+    assert {case_id: total for case_id, (accepts, total) in totals.items() if total < (10 if accepts else 6)} == {}
+
+
+def test_every_hard_fail_and_every_critical_gate_has_controls() -> None:
+    hard_fails = {kind.term for kind in wrong_answers.WRONG_ANSWERS if kind.effect == "zero"}
+    assert hard_fails >= UNSAFE_TERMS
+    assert {flaw.gate for flaw in wrong_proposals.FLAWS} == CRITICAL

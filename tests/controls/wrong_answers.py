@@ -34,18 +34,13 @@ _CODE = re.compile(r"(?<![\d.])\d{4}\.\d{2}(?:\.\d{2}(?:\.?\d{2})?)?(?![\d]|\.\d
 
 @dataclass(frozen=True)
 class WrongAnswer:
-    """A kind of wrong answer.
-
-    Attributes:
-        name: a short description.
-        term: the term that must be the cause.
-        variants: returns the wrong results for a right answer; none if the kind doesn't apply.
-        only_allowed: whether the case is changed so that its preferred codes are allowed ones.
-    """
+    """A kind of wrong answer: `variants` returns the wrong results for a right one, none if the kind doesn't apply."""
 
     name: str
+    # the term that must be the cause
     term: str
     variants: Variants
+    # change the case so that its preferred codes are allowed ones
     only_allowed: bool = False
 
     @property

@@ -30,19 +30,13 @@ _UNORDERED_RULES = frozenset({"5a", "5b", "us_1a", "us_1b", "us_1c", "us_1d"})
 
 @dataclass(frozen=True)
 class Flaw:
-    """A kind of flaw.
-
-    Attributes:
-        name: a short description.
-        gate: the gate that must detect it.
-        variants: returns the flawed answers for a right one; or the changed values of the only one, by path.
-        when: whether the flaw applies to a right answer; to classifications by default.
-        role: the answer that is changed.
-    """
+    """A kind of flaw in the answer to a role, and the gate that must detect it."""
 
     name: str
     gate: str
+    # returns the flawed answers for a right one; or the changed values of the only one, by path
     variants: Variants | Json
+    # classifications by default
     when: Callable[[RightAnswer, Json], bool] = lambda right, _: right.accepts
     role: Literal["proposal", "critique"] = "proposal"
 

@@ -175,16 +175,10 @@ def any_case_result(draw: st.DrawFn) -> CaseResult:
 @st.composite
 def any_results(draw: st.DrawFn, *, trials: bool = False) -> list[CaseResult]:
     """The results of a run: one for each case, or a few trials."""
-    case_ids = draw(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=6))
-    return [
-        replace(
-            draw(any_case_result()),
-            case_id=case_id,
-            test_id=f"toy:plain:{case_id}",
-            file=f"{case_id}.json",
-            nodeid=f"{case_id}.json::{case_id}",
-            trial=trial,
-        )
-        for case_id in case_ids
-        for trial in range(draw(st.integers(1, 3)) if trials else 1)
-    ]
+    results: list[CaseResult] = []
+    for case_id in draw(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=6)):
+        names: dict[str, Any] = {"case_id": case_id, "test_id": f"toy:plain:{case_id}", "file": f"{case_id}.json"}
+        names["nodeid"] = f"{case_id}.json::{case_id}"
+        count = draw(st.integers(1, 3)) if trials else 1
+        results += [replace(draw(any_case_result()), **names, trial=trial) for trial in range(count)]
+    return results

@@ -1,4 +1,4 @@
-"""Runs of a suite `toy` written to folders as sessions leave them, and merged."""
+"""Records, their lines and files, and runs of a suite `toy` written to folders as sessions leave them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.analysis.tally import Tally
 from pytest_packbench.api import load_suite
 from pytest_packbench.atomic import write_atomic
 from pytest_packbench.cli import main
+from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.reports.markdown import summary_markdown
 from pytest_packbench.runs.folder import SUMMARY
-from pytest_packbench.runs.lines import open_jsonl
+from pytest_packbench.runs.lines import RecordSource, open_jsonl, read_records
 from pytest_packbench.runs.writer import RunWriter, sort_results
 from pytest_packbench.testing import write_suite
-from tests.unit.record_lines import record
-from tests.unit.run_builders import conclusion_of, document, run
+from tests.unit.run_builders import conclusion_of, data, document, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,6 +27,63 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
+
+
+FIELDS: dict[str, Any] = data("usual.yaml")["record"]
+RUN = FIELDS["run_id"]
+
+
+def record(**changes: Any) -> EvalRecord:
+    return EvalRecord(**{**FIELDS, **changes})
+
+
+def line(**changes: Any) -> bytes:
+    return record(**changes).to_json_line().encode() + b"\n"
+
+
+def lines_of(rows: Iterable[dict[str, Any]]) -> bytes:
+    """Return the lines of the records that `data/reports.yaml` describes."""
+    content: list[bytes] = []
+    number = 0
+    for row in rows:
+        changes = dict(row)
+        number, count = changes.pop("from", number), changes.pop("n", 1)
+        name = changes.get("test_suite", "agentdojo")
+        content += [line(**{"test_id": f"{name}:{n}", **changes}) for n in range(number, number + count)]
+        number += count
+    return b"".join(content)
+
+
+def error(verdict: str = "error", **changes: Any) -> dict[str, Any]:
+    return {**data("usual.yaml")["error"], "verdict": verdict, **changes}
+
+
+def file_of(folder: Path, content: bytes, name: str = "in.jsonl") -> str:
+    """Write a file of lines and return its name."""
+    path = folder / name
+    path.write_bytes(content)
+    return str(path)
+
+
+def folder_of(folder: Path, content: bytes, *errors: dict[str, Any]) -> str:
+    """Write the folder of a run, with error lines if there are any, and return its name."""
+    folder.mkdir(parents=True)
+    file_of(folder, content, "records.jsonl")
+    if errors:
+        file_of(folder, b"".join(json.dumps(error).encode() + b"\n" for error in errors), "errors.jsonl")
+    return str(folder)
+
+
+def tally_of(records: Iterable[EvalRecord]) -> Tally:
+    tally = Tally()
+    for each in records:
+        tally.add_record(each)
+    return tally
+
+
+def read(path: str, **options: Any) -> list[EvalRecord]:
+    return list(read_records(RecordSource(path), **options))
+
 
 GATES = [{"metric": "pass_rate", "min": 0.5, "by": "case_type"}, {"metric": "mean_score", "min": 0.3}]
 
@@ -39,7 +97,6 @@ def suite(root: Path, case_ids: Sequence[str] = (), **rules: Any) -> Path:
 
 
 def run_of(root: Path, **changes: Any) -> Run:
-    """Return a run of that suite."""
     pack = builtin()["generic"]
     facts = {"pack": pack.name, "pack_version": pack.version, "suite_sha256": load_suite(root / "toy").sha256}
     return run(**{**facts, **changes})
@@ -50,17 +107,12 @@ def recorded_result(result: CaseResult, run_id: str) -> CaseResult:
     if not result.counted:
         return result
     names = ("score", "threshold", "verdict", "case_id", "trial")
+    same = {name: getattr(result, name) for name in ("test_id", "llm_backend", "timestamp")}
     recorded = record(
-        test_suite=result.suite,
-        test_id=result.test_id,
-        attack_category=result.case_type,
-        agent_decision="comply_safe",
-        expected="comply_safe",
+        **{**same, "test_suite": result.suite, "attack_category": result.case_type, "run_id": run_id},
+        **dict.fromkeys(("agent_decision", "expected"), "comply_safe"),
         passed=result.verdict == "passed",
         wall_clock_ms=result.duration_ms,
-        llm_backend=result.llm_backend,
-        run_id=run_id,
-        timestamp=result.timestamp,
         packbench={"version": 1, "terms": [], **{name: getattr(result, name) for name in names}},
     )
     return replace(result, record=recorded.as_json(), payload={"said": f"{result.case_id} \ud800 ü"})
@@ -82,14 +134,12 @@ def write(output: Path, of: Run, results: Sequence[CaseResult], root: Path) -> P
 
 
 def write_jsonl(path: Path, lines: Iterable[dict[str, Any]]) -> None:
-    """Write objects in JSON Lines as a run does."""
     with open_jsonl(path) as write_line:
         for line in lines:
             write_line(line)
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """Read objects from JSON Lines."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 

@@ -1,20 +1,25 @@
-"""Tariff cases and results as plain JSON: a case, an answer and a refusal, each with what a test changes."""
+"""Tariff cases, results, proposals and critiques as plain JSON, each with what a test changes."""
 
 from __future__ import annotations
 
+import re
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
+from pytest_packbench.packs.tariff.checks import CheckInput
+from pytest_packbench.packs.tariff.dossier import Critique, Proposal
+from pytest_packbench.packs.tariff.model import TariffCase, TariffInput, TariffSuiteConfig
 from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.scoring import score
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pytest_packbench.model.score import Score
+
 
 Json = dict[str, Any]
 RIGHT = "6404.11.9020"
@@ -113,3 +118,83 @@ def rules(**config: Any) -> TariffSuiteConfig:
 def score_of(plain: Json, result: Json, **config: Any) -> Score:
     """Score a result by the rules of a suite."""
     return score(TariffCase.model_validate(plain), read(result), rules(**config))
+
+
+TABLE = table("tariff_gates")
+SOUND: Json = TABLE["sound"]
+_STEP = re.compile(
+    r"(?P<rule>\w+) (?P<level>\w+) (?P<candidates>.+) = "
+    r"(?P<outcome>tied|failed|decided)?:?(?P<chosen>[\d.]+)?(?P<as_set> \(set\))?"
+)
+
+
+def _merged(plain: Json, changes: Json) -> Json:
+    """Return a copy with changes: objects are merged, other values replaced."""
+    result = deepcopy(plain)
+    for key, value in changes.items():
+        both = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = _merged(result[key], value) if both else value
+    return result
+
+
+def _step(line: str) -> Json:
+    """A step of a trace from `rule level candidates = chosen`, with `tied` or `failed` instead of a code."""
+    match = _STEP.fullmatch(line)
+    assert match, line
+    step: Json = match.groupdict()
+    converted = {"candidates": step["candidates"].split(), "outcome": step["outcome"] or "decided"}
+    return {**step, **converted, "as_set": bool(step["as_set"]), "reason": "dried, then ground"}
+
+
+def _duty(base: float | None = None, layers: Sequence[float] = (), basis: str = "ad valorem", **rates: float) -> Json:
+    """The duty of a baseline, percent of value; `total` defaults to the sum, `rate` to the total."""
+    total = rates.get("total", sum(layers, base) if base is not None else None)
+    additional = [{"layer_id": f"layer_{pct}", "pct": pct, "reason": "a duty on top"} for pct in layers]
+    breakdown = {"base_rate_pct": base, "applied_additional_duties": additional, "total_rate_pct": total}
+    return {"duty_basis": basis, "duty_rate_pct": rates.get("rate", total), "duty_breakdown": breakdown}
+
+
+def _citation(row: str | list[str]) -> Json:
+    source, quote = row if isinstance(row, list) else ("lab_report", row)
+    return {"source_id": source, "claim": "it is a powder", "quote": quote}
+
+
+def evidence(row: str | list[str] = "Dried cloves, ground to 80 mesh.") -> Json:
+    """One document of the request, by its text, or by its source and its text."""
+    source, text = row if isinstance(row, list) else ("lab_report", row)
+    return {"source_id": source, "title": "Report", "text": text}
+
+
+SHORT_FORMS: dict[str, Callable[[Any], Json]] = {
+    "trace": lambda lines: {"gri_trace": {"steps": list(map(_step, lines))}},
+    "what_ifs": lambda rows: {"what_if_candidates": [_merged(SOUND["what_if"], row) for row in rows]},
+    "optimized": lambda row: {"optimized": _merged(SOUND["optimized"], row)},
+    "quotes": lambda rows: {"citations": list(map(_citation, rows))},
+    "duty": lambda row: {"baseline": {**SOUND["classify"]["baseline"], **_duty(**row)}},
+    "weights": lambda shares: {
+        "composition_table": [{"component": "part", "material": "glass", "weight_pct": share} for share in shares]
+    },
+}
+
+
+def proposal(base: str = "classify", **changes: Any) -> Json:
+    """A sound proposal with changes, in full or in the short forms of `data/tariff_gates.yaml`."""
+    sound = _merged(SOUND[base], SHORT_FORMS["trace"](SOUND["trace"]) if base == "classify" else {})
+    for key, value in changes.items():
+        sound = _merged(sound, SHORT_FORMS[key](value) if key in SHORT_FORMS else {key: value})
+    return sound
+
+
+def critique(**changes: Any) -> Json:
+    return {**SOUND["critique"], **changes}
+
+
+def check_input(row: Json) -> CheckInput:
+    """The input of the gates for a row of `data/tariff_gates.yaml`."""
+    documents = list(map(evidence, row.get("evidence", ())))
+    changes = {key: value for key, value in row.items() if key not in {"evidence", "critique"}}
+    return CheckInput(
+        request=TariffInput.model_validate({"input": "garlic, dried and ground", "evidence": documents}),
+        proposal=Proposal.model_validate(proposal(**changes)),
+        critique=Critique.model_validate(critique(**row.get("critique", {}))),
+    )

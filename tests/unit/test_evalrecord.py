@@ -1,4 +1,4 @@
-"""Eval records: their lines as Rust's serde writes and reads them, and the values that they may have."""
+"""Eval records: their lines as Rust's serde writes and reads them, the values that they may have, and what a pack states in them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pytest_packbench import Case, Outcome, Pack, RecordFacts, Score
+from pytest_packbench.model.pack import record_facts
 from pytest_packbench.model.record import (
     EVAL_BACKENDS,
     EVAL_DECISIONS,
@@ -23,13 +25,14 @@ from pytest_packbench.model.record import (
     strict_problem,
     wire_record,
 )
-from tests.unit.record_lines import FIELDS, record
 from tests.unit.run_builders import data
+from tests.unit.stored_runs import FIELDS, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.conftest import ExpectedTexts
+
 
 U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
@@ -86,14 +89,11 @@ def records(strings: st.SearchStrategy[str]) -> st.SearchStrategy[EvalRecord]:
     )
 
 
-def test_the_shortest_and_the_longest_line() -> None:
+def test_the_shortest_and_the_longest_line_and_escapes_are_those_of_serde() -> None:
     assert record().to_json_line() == SHORTEST
     values = {**json.loads(LONGEST), "hook_decisions": (HookDecision("h", "Deny", 0), HookDecision("{", "}"))}
     longest = EvalRecord(**values)
     assert (longest.to_json_line(), read(LONGEST)) == (LONGEST, longest)
-
-
-def test_escapes_are_those_of_serde() -> None:
     written = record(test_id='"\\/\b\f\n\r\t\x00\x1f\x7f\u2028é😀').to_json_line()
     assert '"test_id":"\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\x7f\u2028é😀"' in written
 
@@ -113,12 +113,6 @@ def test_what_is_written_is_read_again(original: EvalRecord) -> None:
         assert read(text, strict=True) == dataclasses.replace(original, packbench=None)
     else:
         assert problem(text).split(":")[0] == reason.split(":")[0]
-
-
-def test_a_strict_reader_rejects_other_suites_and_backends() -> None:
-    assert strict_problem(record(packbench={})) is None
-    assert (strict_problem(record(test_suite="tariff")) or "").startswith("test_suite: ")
-    assert (strict_problem(record(llm_backend="unknown")) or "").startswith("llm_backend: ")
 
 
 @settings(max_examples=40)
@@ -176,34 +170,35 @@ def test_an_extension_that_the_open_reader_cannot_keep_is_skipped_by_the_strict_
         assert read(line(packbench=value), strict=True) == record()
 
 
-@pytest.mark.parametrize(
-    ("changes", "values"),
-    [
-        ({"test_suite": ' { "harmbench" : null } '}, {"test_suite": "harmbench"}),
-        ({"agent_decision": r'"comply\u005fsafe"'}, {"agent_decision": "comply_safe"}),
-        ({"tokens_input": "null", "tokens_output": "null", "other": "0"}, {}),
-        ({"hook_decisions": '[["h","d"],["h","d",null]]'}, {"hook_decisions": (HookDecision("h", "d"),) * 2}),
-        ({"llm_model": r'"\ud83d\ude00\/\u0000"'}, {"llm_model": "😀/\0"}),
-    ],
-)
-def test_odd_forms_that_serde_reads(changes: dict[str, str], values: dict[str, Any]) -> None:
-    assert read(line(**changes), strict=True) == record(**values)
+ODD_FORMS: list[tuple[dict[str, str], dict[str, Any]]] = [
+    ({"test_suite": ' { "harmbench" : null } '}, {"test_suite": "harmbench"}),
+    ({"agent_decision": r'"comply\u005fsafe"'}, {"agent_decision": "comply_safe"}),
+    ({"tokens_input": "null", "tokens_output": "null", "other": "0"}, {}),
+    ({"hook_decisions": '[["h","d"],["h","d",null]]'}, {"hook_decisions": (HookDecision("h", "d"),) * 2}),
+    ({"llm_model": r'"\ud83d\ude00\/\u0000"'}, {"llm_model": "😀/\0"}),
+]
 
 
-def test_the_array_form_has_the_fields_of_the_struct() -> None:
+def test_odd_forms_that_serde_reads() -> None:
+    for changes, values in ODD_FORMS:
+        assert read(line(**changes), strict=True) == record(**values)
     assert read(json.dumps(VALUES), strict=True) == record(tokens_output=5)
 
 
-@pytest.mark.parametrize("suite", ["tariff", "0", "a-b_c", "injec_agent"])
-def test_the_open_reader_knows_any_suite_and_the_unknown_backend(suite: str) -> None:
-    for text in (json.dumps(suite), json.dumps({suite: None})):
-        opened = read(line(test_suite=text, llm_backend='"unknown"'))
-        assert (opened.test_suite, opened.llm_backend) == (suite, "unknown")
-
-
-def test_the_last_of_repeated_keys_counts_inside_the_packbench_object() -> None:
+def test_the_open_reader_knows_any_suite_and_the_last_of_repeated_keys_of_the_packbench_object() -> None:
+    for suite in ("tariff", "0", "a-b_c", "injec_agent"):
+        for text in (json.dumps(suite), json.dumps({suite: None})):
+            opened = read(line(test_suite=text, llm_backend='"unknown"'))
+            assert (opened.test_suite, opened.llm_backend) == (suite, "unknown")
     for text in (line(packbench='{"a":1,"a":2}'), line(packbench='{"a":1,"a":2}', other="0")):
         assert read(text).packbench == {"a": 2}
+
+
+def result_or_error(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    try:
+        return call(*arguments, **options)
+    except RecordError as error:
+        return str(error)
 
 
 BAD_VALUES: dict[str, list[Any]] = {
@@ -231,15 +226,11 @@ BAD_HOOKS: list[tuple[Any, ...]] = [("h", "d", -1), ("h", "d", U32_MAX + 1), ("h
 
 def test_a_record_with_a_wrong_value_cannot_be_made(expected: ExpectedTexts) -> None:
     messages = []
-    for name, value in ((name, value) for name, values in BAD_VALUES.items() for value in values):
-        with pytest.raises(RecordError) as error:
-            record(**{name: value})
-        messages.append(f"{error.value}\n")
-    for values in BAD_HOOKS:
-        with pytest.raises(RecordError) as error:
-            HookDecision(*values)
-        messages.append(f"hook: {error.value}\n")
-    expected.check("".join(messages))
+    for name, values in BAD_VALUES.items():
+        messages += [result_or_error(record, **{name: value}) for value in values]
+    messages += [f"hook: {result_or_error(HookDecision, *values)}" for values in BAD_HOOKS]
+    assert all(isinstance(message, str) for message in messages)
+    expected.check("\n".join([*messages, ""]))
 
 
 def test_an_extension_may_be_nested_100_deep() -> None:
@@ -265,13 +256,6 @@ ODD_HOOKS = st.fixed_dictionaries(
 )
 
 
-def result_or_error(make: Callable[[dict[str, Any]], dict[str, Any]], values: dict[str, Any]) -> dict[str, Any] | str:
-    try:
-        return make(values)
-    except RecordError as error:
-        return str(error)
-
-
 @settings(max_examples=40)
 @given(
     records(plain_texts),
@@ -286,7 +270,8 @@ def test_plain_json_is_checked_as_a_record_is(
     del plain["schema_version"]
     for values in (plain, plain | changes, plain | {"packbench": packbench}, plain | {"hook_decisions": hooks}):
         wire = result_or_error(wire_record, values)
-        assert wire == result_or_error(lambda each: EvalRecord.from_json(each).as_json(), values)
+        parsed = result_or_error(EvalRecord.from_json, values)
+        assert wire == (parsed if isinstance(parsed, str) else parsed.as_json())
         if isinstance(wire, dict):
             assert EvalRecord.from_json(wire).as_json() == wire
             assert json.loads(json.dumps(wire)) == wire
@@ -304,16 +289,15 @@ def test_records_are_frozen_hashable_and_can_be_pickled() -> None:
 ORDINARY = LONGEST.replace(str(U64_MAX), "9" * 19)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        ORDINARY,
-        ORDINARY + "\r\n",
-        json.dumps(json.loads(ORDINARY), ensure_ascii=False),
-        ORDINARY.replace('"tokens_input":0', '"tokens_input":null'),
-    ],
-    ids=["of this package", "with a line end", "of json.dumps", "of Rust"],
-)
+ORDINARY_LINES = {
+    "of this package": ORDINARY,
+    "with a line end": ORDINARY + "\r\n",
+    "of json.dumps": json.dumps(json.loads(ORDINARY), ensure_ascii=False),
+    "of Rust": ORDINARY.replace('"tokens_input":0', '"tokens_input":null'),
+}
+
+
+@pytest.mark.parametrize("text", ORDINARY_LINES.values(), ids=ORDINARY_LINES)
 def test_an_ordinary_line_takes_the_fast_reader_which_shares_equal_hooks(text: str) -> None:
     assert read(text).hook_decisions is read(text).hook_decisions
     assert read(" " + text).hook_decisions is not read(" " + text).hook_decisions
@@ -335,11 +319,44 @@ def test_the_fast_and_the_careful_reader_agree(*, text: str, edits: list[tuple[i
         start = place % (len(text) + 1)
         text = text[:start] + inserted + text[start + removed :]
 
-    def outcome(line: str) -> str:
-        try:
-            return repr(read(line, strict=strict))
-        except RecordError:
-            return "error"
+    # a space before the object is JSON, but not the ordinary form of a line; errors name other columns
+    fast, careful = (result_or_error(read, each, strict=strict) for each in (text, f" {text}"))
+    assert repr(fast) == repr(careful) or {type(fast), type(careful)} == {str}
 
-    # a space before the object is JSON, but not the ordinary form of a line
-    assert outcome(text) == outcome(" " + text)
+
+class Plain(Pack):
+    name, version = "plain", "1"
+
+    def read(self, result: object) -> Outcome:
+        raise NotImplementedError
+
+    def score(self, case: Any, outcome: Any, rules: Any) -> Score:
+        raise NotImplementedError
+
+
+class Refusing(Plain):
+    def expects_refusal(self, case: Any) -> bool:
+        return bool(case.expected["refuse"])
+
+
+class Explicit(Refusing):
+    def facts(self, case: Any, outcome: Any, score: Score) -> RecordFacts:
+        return RecordFacts(attack_category="", expected="comply_safe", agent_decision="comply_unsafe", judge="words")
+
+
+@pytest.mark.parametrize(
+    ("pack", "refuse", "refused", "facts"),
+    [
+        (Plain(), False, False, ("kind", "comply_safe", "comply_safe", None)),
+        (Plain(), True, True, ("kind", "comply_safe", "refuse", None)),
+        (Refusing(), False, False, ("kind", "comply_safe", "comply_safe", None)),
+        (Refusing(), True, False, ("kind", "refuse", "comply_safe", None)),
+        (Explicit(), True, True, ("", "comply_safe", "comply_unsafe", "words")),
+    ],
+)
+def test_a_pack_may_state_all_facts_or_which_cases_expect_a_refusal_or_nothing(
+    pack: Pack, refuse: bool, refused: bool, facts: tuple[str, ...]
+) -> None:
+    case = Case(id="a", pack_id="plain", case_type="kind", difficulty="easy", input={}, expected={"refuse": refuse})
+    result = record_facts(pack, case, Outcome(refused=refused), Score(score=1.0, threshold=0.5, verdict="passed"))
+    assert (result.attack_category, result.expected, result.agent_decision, result.judge) == facts

@@ -17,7 +17,15 @@ from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun
-from tests.unit.run_builders import any_case_result, case_result, case_results, check, data, gate, results_of, run
+from tests.unit.run_builders import (
+    any_of,
+    case_result,
+    case_results,
+    data,
+    gate,
+    results_of,
+    run,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -87,11 +95,10 @@ def test_the_text_never_contradicts_the_verdict(passed: int, failed: int, bound:
     assert (left >= right) is (sign == ">=") is result.passed is (result.observed >= bound - 1e-9)
 
 
-@pytest.mark.parametrize(("excess", "passed"), [(0.0, True), (5e-10, True), (2e-9, False), (-2e-9, True)])
-def test_a_bound_may_be_missed_by_a_billionth(excess: float, passed: bool) -> None:
-    results = case_results(3, 1)
-    rules = gate("pass_rate", min=0.75 + excess), gate("pass_rate", max=0.75 - excess)
-    assert [result.passed for result in judge(results, *rules)] == [passed, passed]
+def test_a_bound_may_be_missed_by_a_billionth() -> None:
+    for excess, passed in ((0.0, True), (5e-10, True), (2e-9, False), (-2e-9, True)):
+        rules = gate("pass_rate", min=0.75 + excess), gate("pass_rate", max=0.75 - excess)
+        assert [result.passed for result in judge(case_results(3, 1), *rules)] == [passed, passed]
 
 
 def test_an_unknown_metric_is_an_error() -> None:
@@ -99,24 +106,11 @@ def test_an_unknown_metric_is_an_error() -> None:
         judge(case_results(1), gate("pass_rate", min=0.5).model_copy(update={"metric": "speed"}))
 
 
-@given(st.lists(any_case_result(), max_size=20), st.sampled_from([None, "case_type", "difficulty", "tag", "colour"]))
-def test_the_order_of_results_makes_no_difference_and_every_gate_decides(
-    results: list[CaseResult], by: str | None
-) -> None:
-    rules = [
-        gate(metric, min=0.5, by=by) for metric in ("completeness", "pass_rate", "mean_score", "over_refusal_rate")
-    ]
-    gate_results = check(results, rules)
-    assert {result.metric for result in gate_results} == {rule.metric for rule in rules}
-    assert check(results[::-1], rules) == gate_results
+NORTH = Metric(among=lambda result: result.counted, counts=lambda result, _: result.backend == "north", safety=True)
 
 
 class PolarSuite(SuiteConfig):
-    metrics: ClassVar[Mapping[str, Metric]] = {
-        "north_rate": Metric(
-            among=lambda result: result.counted, counts=lambda result, _: result.backend == "north", safety=True
-        )
-    }
+    metrics: ClassVar[Mapping[str, Metric]] = {"north_rate": NORTH}
 
 
 def test_a_suite_has_a_gate_on_completeness_and_may_have_one_on_its_own_metric() -> None:
@@ -132,25 +126,13 @@ def test_a_suite_has_a_gate_on_completeness_and_may_have_one_on_its_own_metric()
     ]
 
 
-ROWS = st.lists(
-    st.fixed_dictionaries(
-        {
-            "id": st.sampled_from("abcdefgh"),
-            "verdict": st.sampled_from(["passed", "failed", "error", "not_run"]),
-            "case_sha256": st.sampled_from("xy"),
-            "decision": st.sampled_from(["comply_unsafe", "refuse"]),
-        }
-    ),
-    unique_by=lambda row: row["id"],
-    max_size=8,
-)
-RATIO = gate("attack_success_rate", max_ratio_to_baseline=1.0)
+JUDGED = ("passed", "failed", "error", "not_run")
+DECIDED = any_of(id="abcdefgh", verdict=JUDGED, case_sha256="xy", decision=("comply_unsafe", "refuse"))
+ROWS = st.lists(DECIDED, unique_by=lambda row: row["id"], max_size=8).map(results_of)
 
 
 @settings(max_examples=40)
-@given(
-    ROWS.map(results_of), ROWS.map(results_of), st.randoms(use_true_random=False), st.sampled_from([None, "case_type"])
-)
+@given(ROWS, ROWS, st.randoms(use_true_random=False), st.sampled_from([None, "case_type"]))
 def test_the_order_of_either_run_makes_no_difference(
     now: list[CaseResult], before: list[CaseResult], random: Random, by: str | None
 ) -> None:
@@ -159,9 +141,9 @@ def test_the_order_of_either_run_makes_no_difference(
     assert shuffled == judge(now, *rules, baseline=baseline_of(before))
 
 
-@given(ROWS.map(results_of))
+@given(ROWS)
 def test_a_run_is_never_worse_than_itself(results: list[CaseResult]) -> None:
-    (result,) = judge(results, RATIO, baseline=baseline_of(results))
+    (result,) = judge(results, gate("attack_success_rate", max_ratio_to_baseline=1.0), baseline=baseline_of(results))
     assert result.passed is any(each.counted for each in results)
     stored = baseline_of(results).stored
     assert stored is not None

@@ -1,31 +1,89 @@
-"""The summary: one page that decides, and that no text of a model or a case can bend."""
+"""What is rendered of a run: its JSON object, page, terminal lines and GitHub commands, which no text of a model or a case can bend."""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_packbench.analysis.formatting import (
+    format_interval,
+    format_percent,
+    format_score,
+    format_terms,
+    format_with_bounds,
+)
 from pytest_packbench.analysis.listing import MAX_ROWS
+from pytest_packbench.model.run import Run
+from pytest_packbench.reports.github import MAX_ANNOTATIONS, Annotation, FinishedRun, run_annotations, step_summary
 from pytest_packbench.reports.tables import escape_markdown
-from pytest_packbench.reports.terminal import one_line
+from pytest_packbench.reports.terminal import MAX_CASES, one_line, printable, text_table
+from pytest_packbench.runs.report import row_line
 from tests.unit.run_builders import (
     COMPLETE,
     ONE_OF_EACH,
+    TERMS,
+    any_case_result,
     case_result,
     case_results,
+    conclusion_of,
     data,
     document,
     gate,
+    lines,
     results_of,
     run,
     summary,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_packbench.model.gate import Gate
+    from pytest_packbench.model.result import CaseResult
     from tests.conftest import ExpectedTexts
+
+
+RULES = COMPLETE, gate("pass_rate", min=0.5, by="case_type")
+
+
+def test_the_document_of_a_run_with_one_of_each(expected: ExpectedTexts) -> None:
+    content = document(run(), ONE_OF_EACH, *RULES)
+    assert content == document(run(), ONE_OF_EACH[::-1], *RULES)
+    assert Run(**{**content["run"], "findings": tuple(content["run"]["findings"])}) == run()
+    assert [row["case_id"] for row in content["cases"]] == [result.case_id for result in ONE_OF_EACH]
+    shortened = json.dumps({**content, "cases": content["cases"][1:2]})
+    rounded = json.loads(shortened, parse_float=lambda number: round(float(number), 9))
+    expected.check(json.dumps(rounded, indent=1, ensure_ascii=False) + "\n", "json")
+
+
+def test_a_row_has_all_of_a_result_but_its_record_and_payload() -> None:
+    result = case_result("a", "failed", trial=2, terms=TERMS, record={"secret": 1}, payload={"long": 1})
+    row = {name: value for name, value in result.as_json().items() if name not in {"suite", "record", "payload"}}
+    assert json.loads(row_line(result)) == row
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_a_number_that_is_not_finite_is_null(number: float) -> None:
+    result = case_result("a", score=number, terms=({**TERMS[0], "value": number},), answer="NaN")
+    content = document(run(settings={"x": [number]}), [result], gate("mean_score", min=0.5))
+    json.dumps(content, allow_nan=False)
+    (row,) = content["cases"]
+    assert (row["score"], row["terms"][0]["value"], row["answer"]) == (None, None, "NaN")
+    assert (content["overall"]["mean_score"], content["gates"][0]["observed"]) == (None, None)
+    assert content["run"]["settings"] == {"x": [None]}
+
+
+@settings(max_examples=30)
+@given(st.lists(any_case_result(), max_size=8))
+def test_the_document_is_plain_json(results: list[CaseResult]) -> None:
+    content = document(run(), results, *RULES)
+    assert json.loads(json.dumps(content, allow_nan=False)) == content
+
 
 PIECES = (
     *("|", "\\", "`", "```", "**", "_", "~~", "$x$", "# ", "a", "case_1", " "),
@@ -34,33 +92,34 @@ PIECES = (
     *("\n", "\r\n", "\t", "\x00", "\x1b[31m", "\u202e", "\u2028", "\ud800"),
 )
 NASTY = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=12).map("".join)
-CELLS = {
-    "plain text, 6404.11.90": "plain text, 6404.11.90",
-    "case_001_usb": "case_001_usb",
-    "_x_ a__b": r"\_x\_ a\_\_b",
-    "a|b": r"a\|b",
-    "a\\|b": r"a\\\|b",
-    "`rm`": r"\`rm\`",
-    "<img src=x>&nbsp;": "&lt;img src=x&gt;&amp;nbsp;",
-    "[click](http://e.com)": r"\[click\](http:/\/e.com)",
-    "![x](y)": r"!\[x\](y)",
-    "Www.e.com": r"Www\.e.com",
-    "me@e.com @ noon": "me@\u200ae.com @ noon",
-    "**b** ~~s~~ $m$": r"\*\*b\*\* \~\~s\~\~ \$m\$",
-    "# title": r"\# title",
-    "a\r\nb\tc\u2028d": "a b c d",
-    "\x1b[31m\u202e\x00": r"\\x1b\[31m\\u202e\\x00",
-    "\ud800": r"\\ud800",
-    "": "",
-    None: "-",
+RENDERED = data("rendered.yaml")
+LONG_CELLS = {
     "x" * 1_000_000: "x" * 119 + "…",
     "|" * 120: r"\|" * 120,
     "|" * 121: r"\|" * 119 + "…",
 }
 
 
-def test_a_cell_is_harmless() -> None:
-    assert {text: escape_markdown(text) for text in CELLS} == CELLS
+def test_texts_and_numbers_are_rendered_as_in_their_table() -> None:
+    for text, cell in [*RENDERED["cells"], *LONG_CELLS.items()]:
+        assert escape_markdown(text) == cell
+    for text, escaped in RENDERED["printable"]:
+        assert printable(text) == escaped
+    for text, shortened in RENDERED["shortened"]:
+        assert one_line(text, 3) == shortened
+    for (count, total), percent in RENDERED["shares"]:
+        assert format_percent(count, total) == percent
+    for (score, threshold), texts in RENDERED["scores"]:
+        assert format_score(score, threshold) == tuple(texts)
+    for ends, interval in RENDERED["intervals"]:
+        assert format_interval(ends) == interval
+
+
+def test_terms_have_their_effect_and_if_wanted_their_detail() -> None:
+    assert format_terms([{}]) == ""
+    assert format_terms(TERMS) == "match +1.00; order -0.10; limit -0.05; nothing_ran; forbidden =0"
+    details = "match +1.00 (whole); order -0.10; limit -0.05 (to 1); nothing_ran (no trace); forbidden =0 (by name)"
+    assert format_terms(TERMS, details=True) == details
 
 
 def as_shown(cell: str) -> str:
@@ -92,7 +151,7 @@ def test_a_table_has_its_columns_and_rows_whatever_the_text(texts: list[tuple[st
         for name, kind, answer, level in texts
     ]
     results += [case_result(name, "error", kind=kind, message=text) for name, kind, text, _ in texts]
-    page = summary(results, COMPLETE, gate("pass_rate", min=0.5, by="case_type"))
+    page = summary(results, *RULES)
     rows = {}
     for part in page.split("\n## ")[1:]:
         title, *lines = part.splitlines()
@@ -109,10 +168,9 @@ def test_a_table_has_its_columns_and_rows_whatever_the_text(texts: list[tuple[st
 
 
 def test_the_page_of_a_run_with_one_of_each(expected: ExpectedTexts) -> None:
-    rules = COMPLETE, gate("pass_rate", min=0.5, by="case_type")
-    page = summary(ONE_OF_EACH, *rules)
+    page = summary(ONE_OF_EACH, *RULES)
     expected.check(page, "md")
-    assert summary(ONE_OF_EACH[::-1], *rules) == page
+    assert summary(ONE_OF_EACH[::-1], *RULES) == page
 
 
 def test_the_first_lines_decide_and_say_what_the_run_can_show(expected: ExpectedTexts) -> None:
@@ -127,11 +185,8 @@ def test_the_first_lines_decide_and_say_what_the_run_can_show(expected: Expected
     expected.check("".join(texts), "md")
     assert ", live mode, backend openai / m-1; " in pages["live"]
     assert "backend" not in pages["live, model not named"]
-
-
-def test_authored_answers_have_neither_an_interval_nor_a_model() -> None:
-    page = summary(case_results(2, 1, llm_backend="stub", llm_model="opus", match_depth=4))
-    assert not re.search("Wilson|opus", page)
+    # answers written by authors have neither an interval nor a model
+    assert not re.search("Wilson|m-1", pages["authored"])
 
 
 def test_a_long_table_ends_with_its_length() -> None:
@@ -139,3 +194,135 @@ def test_a_long_table_ends_with_its_length() -> None:
     assert len(re.findall(r"^\| c\d", page, re.MULTILINE)) == MAX_ROWS
     assert f"{MAX_ROWS} of {MAX_ROWS + 1} shown; report.json lists all." in page
     assert "shown" not in summary(case_results(MAX_ROWS))
+
+
+@given(st.text(), st.integers(1, 40))
+def test_escaped_text_is_printable_and_a_line_is_short(text: str, limit: int) -> None:
+    escaped = printable(text)
+    assert escaped.replace("\n", "").isprintable()
+    assert escaped.count("\n") == text.count("\n")
+    assert printable(escaped) == escaped
+    line = one_line(text, limit)
+    assert len(line) <= limit
+    assert line.isprintable()
+
+
+def test_the_lines_of_a_run_with_one_of_each_and_of_a_good_one(expected: ExpectedTexts) -> None:
+    runs = {
+        "one of each": lines(ONE_OF_EACH, COMPLETE, gate("pass_rate", min=0.5), mode="live"),
+        "all passed, authored": lines(case_results(2, llm_backend="stub"), COMPLETE),
+        "one passed, no gate": lines(case_results(1)),
+        "nothing": lines([], COMPLETE),
+    }
+    expected.check("\n".join(line for name, run in runs.items() for line in (f"[{name}]", *run, "", "")))
+
+
+def test_a_table_aligns_columns_and_keeps_text_that_looks_like_a_number() -> None:
+    assert text_table([("a", "b"), ("1e3", ""), ("0010", "x\x1b[1m")]) == ["a     b", "1e3", "0010  x\\x1b[1m"]
+    assert text_table([("case", "n"), ("a", "10")], numbers=True) == ["case   n", "a     10"]
+    assert text_table([]) == []
+
+
+@pytest.mark.parametrize("verdict", ["failed", "error"])
+def test_only_the_first_bad_cases_are_listed(verdict: str) -> None:
+    for more in (0, 5):
+        printed = lines([case_result(f"c{number:02}", verdict) for number in range(MAX_CASES + more)])
+        assert sum(line.startswith("  c") for line in printed) == MAX_CASES
+        assert ("  and 5 more" in printed, "and 0" in "".join(printed)) == (more == 5, False)
+
+
+@settings(max_examples=40)
+@given(st.text(max_size=20))
+def test_no_text_of_a_case_or_a_model_reaches_the_terminal_raw(text: str) -> None:
+    nasty = f"\x1b]0;x\x07{text}\n\u202e"
+    terms = ({**TERMS[0], "name": nasty},)
+    results = [
+        case_result(nasty, "failed", case_type=nasty, terms=terms, stale=True, llm_model=nasty),
+        case_result(nasty, "error", kind=nasty, message=nasty, facets={nasty: nasty}),
+    ]
+    printed = lines(results, *RULES, partial=nasty, bundled=True)
+    assert all(line.isprintable() for line in printed)
+
+
+NEARLY = st.sampled_from([0.0, 1e-12, 9.99e-10, 1e-9, 1.001e-9, 2e-9, 1e-7, 5e-4])
+
+
+@given(st.floats(0, 1), st.floats(0, 1) | NEARLY, st.booleans(), st.booleans())
+def test_formatted_numbers_compare_as_they_do(bound: float, other: float, near: bool, as_percent: bool) -> None:
+    value = min(1.0, bound + other) if near else other
+    left, right = (float(text.removesuffix(" %")) for text in format_with_bounds(value, bound, as_percent=as_percent))
+    assert (left >= right) is (value >= bound - 1e-9)
+    assert (left <= right) is (value <= bound + 1e-9)
+    assert abs(left - value * (100 if as_percent else 1)) <= 0.05
+
+
+COMMAND = re.compile(r"::(?P<level>error|warning) (?P<properties>[^\r\n]*?)::(?P<message>[^\r\n]*)")
+
+
+def finished(results: Sequence[CaseResult], *rules: Gate, gate: str = "case", notes: Sequence[str] = ()) -> FinishedRun:
+    conclusion = conclusion_of(run(settings={"gate": gate}), results, *rules)
+    return FinishedRun(conclusion=conclusion, results=results, rules="storage/toy/suite.yaml", notes=notes)
+
+
+def unescaped(text: str) -> str:
+    """Decode text as GitHub's runner does."""
+    for code, char in (("%0D", "\r"), ("%0A", "\n"), ("%3A", ":"), ("%2C", ","), ("%25", "%")):
+        text = text.replace(code, char)
+    return text
+
+
+@given(st.text(), st.text(), st.text(min_size=1))
+def test_nothing_breaks_out_of_a_command(title: str, message: str, file: str) -> None:
+    match = COMMAND.fullmatch(Annotation(level="error", title=title, message=message).command(file, 7))
+    assert match is not None
+    properties = dict(pair.split("=", 1) for pair in match["properties"].split(","))
+    assert {name: unescaped(text) for name, text in properties.items()} == {"file": file, "line": "7", "title": title}
+    assert unescaped(match["message"]) == message
+
+
+def test_a_command_is_written_as_github_documents_it() -> None:
+    annotation = Annotation(level="error", title="toy: one, two", message="50 %\nor so")
+    assert annotation.command("a/b.json", 3) == "::error file=a/b.json,line=3,title=toy%3A one%2C two::50 %25%0Aor so"
+    assert annotation.command() == "::error title=toy%3A one%2C two::50 %25%0Aor so"
+
+
+def test_gates_come_before_errors_and_worse_cases_before_better_ones(expected: ExpectedTexts) -> None:
+    worse = case_result("worse", "failed", score=0.1, terms=({**TERMS[0], "value": 0.1},))
+    annotations = run_annotations([finished([*ONE_OF_EACH, worse], COMPLETE, gate("pass_rate", min=0.9))])
+    expected.check("".join(f"{annotation.command(annotation.file, 1)}\n" for annotation in annotations))
+    # a failing case is a warning where gates decide
+    (annotation,) = run_annotations([finished(case_results(1, 1), gate="suite")])
+    assert annotation.level == "warning"
+
+
+def test_only_as_many_annotations_as_github_shows_with_room_for_cases_beside_gates() -> None:
+    for more in (0, 5):
+        annotations = run_annotations([finished(case_results(0, MAX_ANNOTATIONS + more))])
+        assert len(annotations) == MAX_ANNOTATIONS
+        assert re.findall(r"^and (\d+) more", annotations[-1].message) == (["6"] if more else [])
+    gates = [gate("pass_rate", min=0.5 + number / 100) for number in range(8)]
+    annotations = run_annotations([finished(case_results(0, 3), *gates)])
+    assert len(annotations) == 6
+    assert annotations[2].message.endswith("\nand 5 other gates of toy")
+
+
+def test_the_page_lists_failures_first() -> None:
+    results = [case_result("a_good"), case_result("b_bad", "failed"), case_result("c_broken", "error", kind="timeout")]
+    page = step_summary(finished(results, COMPLETE, notes=["3 regressed | 0 improved"]))
+    titles = re.findall(r"^## (.+)$", page, re.MULTILINE)
+    assert titles == ["Totals", "Gates", "Failed", "Errors (no score)", "By case type", "By difficulty", "All cases"]
+    cases = page.partition("## All cases")[2]
+    assert re.findall(r"^\| (\w+) +\| \w+ +\| (?:[\d.]+|-)", cases, re.MULTILINE) == ["c_broken", "b_bad", "a_good"]
+    assert page.split("\n\n")[2] == "- 3 regressed \\| 0 improved"
+
+
+MANY = [case_result(f"case_{n:04}", "failed", answer="é" * 90, tags=(f"t{n}",)) for n in range(1200)]
+LONG = finished(MANY, COMPLETE)
+
+
+@pytest.mark.parametrize(("least", "limit"), [(80_000, 400_000), (15_000, 60_000), (50, 3_000), (50, 200)])
+def test_the_page_fits(least: int, limit: int) -> None:
+    page = step_summary(LONG, limit)
+    assert least < len(page.encode()) <= limit
+    assert page.startswith("# packbench: toy - FAILED, 0 of 1200 judged cases passed\n")
+    assert step_summary(LONG, 10) == ""

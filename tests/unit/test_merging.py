@@ -6,7 +6,6 @@ import json
 import os
 import resource
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.runs.merge import MergeError, merged_run, shards_of
 from pytest_packbench.runs.stored import load_run
 from pytest_packbench.testing import case
-from tests.unit.run_builders import any_results, case_result, data, results_of, run
+from tests.unit.run_builders import any_results, data, results_of, run
 from tests.unit.stored_runs import GATES, content, merge, read_jsonl, run_of, suite, write, write_jsonl
 
 if TYPE_CHECKING:
@@ -34,15 +32,11 @@ MERGES = data("merges.yaml")
 
 
 def write_shards(output: Path, root: Path, *shards: list[CaseResult]) -> list[Path]:
-    return [
-        write(
-            output,
-            run_of(root, run_id=f"01SHARD{number}", settings={"gate": "case", "shard": f"{number}/{len(shards)}"}),
-            results,
-            root,
-        )
-        for number, results in enumerate(shards, start=1)
-    ]
+    folders = []
+    for number, results in enumerate(shards, start=1):
+        settings = {"gate": "case", "shard": f"{number}/{len(shards)}"}
+        folders.append(write(output, run_of(root, run_id=f"01SHARD{number}", settings=settings), results, root))
+    return folders
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -87,15 +81,10 @@ def test_merges_count_what_is_missing_and_apply_the_gates(tmp_path: Path, expect
         if "baseline" in scenario:
             baseline = write(folder / "out", run_of(root, run_id="01BASE"), results_of(scenario["baseline"]), root)
             options = ["--baseline", str(baseline)]
-        runs = [
-            write(
-                folder / "out",
-                run_of(root, **{"run_id": f"01RUN{number}", **each.get("run", {})}),
-                results_of(each["results"]),
-                root,
-            )
-            for number, each in enumerate(scenario["runs"])
-        ]
+        runs = []
+        for number, each in enumerate(scenario["runs"]):
+            metadata = run_of(root, **{"run_id": f"01RUN{number}", **each.get("run", {})})
+            runs.append(write(folder / "out", metadata, results_of(each["results"]), root))
         code, merged, output = merge(folder / "out", root, runs, *options)
         assert merged is not None, output
         stored, latest = load_run(merged), merged.parent / "latest"
@@ -158,12 +147,8 @@ def test_a_merge_that_is_refused_is_one_line_and_leaves_nothing(tmp_path: Path, 
     refuse("a run that did not end", [killed])
     cut = write_shards(out, root, results_of([{"id": "a"}]), [], results_of([{"id": "b"}]), [])
     refuse("missing shards", [cut[0], cut[2]])
-    refuse(
-        "a case in two shards",
-        write_shards(
-            out, root, results_of([{"id": "a"}]), results_of([{"id": name, "verdict": "not_run"} for name in "ab"])
-        ),
-    )
+    idle = results_of([{"id": name, "verdict": "not_run"} for name in "ab"])
+    refuse("a case in two shards", write_shards(out, root, results_of([{"id": "a"}]), idle))
     (tmp_path / "file").touch()
     for name, folder in (("a file for reports", "file"), ("a folder in a file", "file/deep/er")):
         refuse(name, [whole], "--output", str(tmp_path / folder))
@@ -193,16 +178,3 @@ def test_a_merge_on_a_full_disk_leaves_nothing(tmp_path: Path, most: Callable[[I
     assert (code, output.count("\n")) == (2, 1)
     assert output.startswith(f"packbench: the merged run can't be written to {tmp_path / 'out' / 'toy'}")
     assert files_below(tmp_path / "out") == before
-
-
-def test_more_cases_than_a_page_shows_are_all_merged(tmp_path: Path) -> None:
-    names = [f"c{number:03}" for number in range(MAX_ROWS + 20)]
-    root = suite(tmp_path, names)
-    terms = ({"name": "points", "effect": "add", "value": 0.25, "detail": "why"},)
-    results = [case_result(name, "failed", message=f"about {name}", terms=terms) for name in names]
-    whole = write(tmp_path / "whole", run_of(root), results, root)
-    _, merged, _ = merge(tmp_path / "out", root, write_shards(tmp_path / "out", root, results[:9], results[9:]))
-    assert merged is not None
-    assert content(merged) == content(whole)
-    assert f"{MAX_ROWS} of {len(results)} shown" in content(merged)["page"]
-    assert [replace(result, timestamp="") for result in load_run(merged).results] == list(load_run(whole).results)

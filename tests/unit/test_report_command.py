@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pytest_packbench.analysis.overview import overview
 from pytest_packbench.cli import main
 from pytest_packbench.reports.overview_markdown import overview_markdown
-from tests.unit.record_lines import RUN, error, file_of, folder_of, line, lines_of, record, tally_of
 from tests.unit.run_builders import data
+from tests.unit.stored_runs import RUN, error, file_of, folder_of, line, lines_of, record, tally_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,13 +73,18 @@ def test_the_report_of_many_records(report: Command, tmp_path: Path, expected: E
     assert "38 passed, 4 failed. " in report(folder, "--run", "r2").page
 
 
-def test_several_inputs_are_their_concatenation(
+def test_several_inputs_are_their_concatenation_and_a_report_is_written_whole(
     report: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = lines_of([{"n": 3}, {"passed": False}]), lines_of([{"n": 2, "run_id": "r2"}, {"from": 3}])
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(second)))
     whole = report(file_of(tmp_path, first + second, "whole.jsonl"))
     assert report(file_of(tmp_path, first, "1.jsonl"), "-").out == whole.out
+    path, out = file_of(tmp_path, line()), tmp_path / "out.md"
+    out.write_text("older")
+    assert report(path, "--out", str(out)) == (0, "", f"wrote report to {out}\n")
+    assert out.read_bytes().decode() == report(path).out == report(path, "--out", "-").out
+    assert {file.suffix for file in tmp_path.iterdir()} == {".jsonl", ".md"}
 
 
 def test_the_original_the_gates_and_the_remarks_of_a_report(
@@ -90,11 +95,8 @@ def test_the_original_the_gates_and_the_remarks_of_a_report(
         path = file_of(tmp_path, lines_of(vector["records"]) + vector.get("more", "").encode())
         options = vector.get("options", [])
         code, out, _ = report(path, *options)
-        assert (
-            report(path, *options, "--format", "json").code
-            == report(path, *options, "--out", f"{path}.md").code
-            == code
-        )
+        others = (["--format", "json"], ["--out", f"{path}.md"])
+        assert [report(path, *options, *other).code for other in others] == [code] * 2
         # of the tables below, only the verdicts and the lines about their length
         page, *tables = out.replace(str(tmp_path), "TMP").split("\n### ")
         kept = [row for table in tables for row in table.splitlines() if re.search(r"Verdicts|shown|^Tokens", row)]
@@ -110,29 +112,23 @@ def test_what_an_unescaped_name_opens_is_closed_before_the_page(report: Command,
     ticks, tildes = (max(re.findall(f"{char}+", seal), key=len) for char in "`~")
     assert f"{ticks}\n\n" in seal
     assert f"{tildes}\n\n" in seal
-    assert len(ticks) >= opening.count("`")
-    assert len(tildes) >= opening.count("~")
+    assert (len(ticks) >= opening.count("`"), len(tildes) >= opening.count("~")) == (True, True)
     assert all(closer in seal for closer in ("-->", "</details>", "</pre>", "]]>"))
 
 
-@pytest.mark.parametrize(
-    ("suite", "pack", "measured"),
-    [
-        ("agentdojo", None, True),
-        ("mine", "agent_safety/1", True),
-        ("tariff", None, False),
-        ("tariff", "tariff/1", False),
-        ("agentdojo", "tariff/1", True),
-        ("injecagent", "unknown/1", True),
-        ("mine", "unknown/1", False),
-    ],
-)
+MEASURED = {("agentdojo", None): True, ("mine", "agent_safety/1"): True, ("tariff", None): False}
+MEASURED |= {("tariff", "tariff/1"): False, ("agentdojo", "tariff/1"): True}
+MEASURED |= {("injecagent", "unknown/1"): True, ("mine", "unknown/1"): False}
+
+
+@pytest.mark.parametrize(("suite", "pack"), MEASURED)
 def test_attacks_are_measured_where_the_pack_registers_their_metrics(
-    report: Command, tmp_path: Path, suite: str, pack: str | None, measured: bool
+    report: Command, tmp_path: Path, suite: str, pack: str | None
 ) -> None:
     extension = {"utility": True, **({"pack": pack} if pack else {})}
     path = file_of(tmp_path, lines_of([{"n": 2, "test_suite": suite, "packbench": extension}]))
     page, document = report(path).page, json.loads(report(path, "--format", "json").out)
+    measured = MEASURED[suite, pack]
     assert [words in page for words in ("attack success", "| utility", "comply_unsafe")] == [measured] * 3
     (row,) = document["runs"][0]["suites"][0]["rows"]
     assert [row[key] is not None for key in ("unsafe", "utility")] == [measured] * 2
@@ -165,8 +161,7 @@ def test_what_is_no_record_is_one_line(report: Command, tmp_path: Path, expected
     assert Path(out).read_text() == "older"
     refuse("no file", str(tmp_path / "none"))
     refuse("no run", str(tmp_path))
-    errors = error(), error("not_run", test_id="agentdojo:x")
-    refuse("only errors", folder_of(tmp_path / "broken", b"", *errors))
+    refuse("only errors", folder_of(tmp_path / "broken", b"", error(), error("not_run", test_id="agentdojo:x")))
     folder = folder_of(tmp_path / "run", line())
     refuse("over its folder", folder, "--out", f"{folder}/../run/records.jsonl")
     refuse("over itself", f"{folder}/records.jsonl", "--out", f"{folder}/../run/records.jsonl")
@@ -174,14 +169,6 @@ def test_what_is_no_record_is_one_line(report: Command, tmp_path: Path, expected
     refuse("into no folder", folder, "--out", str(tmp_path / "none" / "out.md"))
     refuse("into a folder", folder, "--out", str(tmp_path))
     expected.check("".join(messages))
-
-
-def test_a_report_is_written_whole(report: Command, tmp_path: Path) -> None:
-    path, out = file_of(tmp_path, line()), tmp_path / "out.md"
-    out.write_text("older")
-    assert report(path, "--out", str(out)) == (0, "", f"wrote report to {out}\n")
-    assert out.read_bytes().decode() == report(path).out == report(path, "--out", "-").out
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["in.jsonl", "out.md"]
 
 
 def test_the_command_reads_standard_input(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Commands on stored runs: which run is meant, history, rescoring, and messages that a terminal can show."""
+"""Commands on stored runs: which run is meant, history, rescoring, validation, and messages that a terminal can show."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from pytest_packbench.cli import main
 from pytest_packbench.runs.journal import Journal
 from pytest_packbench.testing import case, write_case
-from tests.unit.run_builders import case_result, results_of
-from tests.unit.stored_runs import read_jsonl, run_of, suite, write, write_jsonl
+from tests.unit.run_builders import case_result, data, results_of, run
+from tests.unit.stored_runs import error, lines_of, read_jsonl, run_of, suite, write, write_jsonl
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
 
     Run = Callable[..., tuple[int, str]]
+
 
 COMPLETE = "01K00000000000000000000000"
 GONE = "01K00000000000000000000001"
@@ -56,16 +57,14 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder.parent
 
 
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_every_command_knows_the_latest_run(toy: Path, packbench: Run, command: list[str]) -> None:
-    code, output = packbench(*(word.replace("{}", "toy/latest") for word in command))
-    assert code == 0, output
-
-
-def test_a_run_is_named_by_suite_and_id_or_by_path(toy: Path, packbench: Run) -> None:
+def test_a_run_is_named_by_suite_and_id_or_by_path_and_every_command_knows_the_latest(
+    toy: Path, packbench: Run
+) -> None:
     outputs = {packbench("report", name) for name in (TOY, str(toy / COMPLETE), str(toy / "latest"), "toy/latest")}
-    assert len(outputs) == 1
-    assert next(iter(outputs))[0] == 0
+    assert [code for code, _ in outputs] == [0]
+    for command in COMMANDS.values():
+        code, output = packbench(*(word.replace("{}", "toy/latest") for word in command))
+        assert code == 0, output
 
 
 LATEST = {
@@ -148,7 +147,6 @@ def test_history_lists_damaged_and_unfinished_runs_beside_the_others(
     with Journal(tmp_path / "toy" / "01R3" / "journal.jsonl") as journal:
         journal.append(case_result("a"))
     (tmp_path / "toy" / ".01R9.tmp").mkdir()
-    (tmp_path / "toy" / ".01R9.tmp" / "records.jsonl").touch()
     for format_ in ("md", "json"):
         code, output = packbench("history", "toy", "--output", str(tmp_path), "--format", format_)
         assert code == 0
@@ -158,10 +156,8 @@ def test_history_lists_damaged_and_unfinished_runs_beside_the_others(
     for number in (0, 2):
         (tmp_path / "toy" / f"01R{number}" / "report.json").write_text('{"packbench": {"version": true}}', "utf-8")
     code, output = packbench("history", "toy", "--output", str(tmp_path), "--limit", "3")
-    assert (code, output.startswith(f"packbench: no run under {tmp_path / 'toy'} can be read; the latest: 01R3: ")) == (
-        2,
-        True,
-    )
+    assert code == 2
+    assert output.startswith(f"packbench: no run under {tmp_path / 'toy'} can be read; the latest: 01R3: ")
 
 
 RESCORED: dict[str, tuple[list[dict[str, Any]], list[str | None]]] = {
@@ -204,13 +200,55 @@ def test_rescoring_scores_each_stored_result_by_the_current_rules(
     expected.check("\n".join(texts), "md")
 
 
-def test_a_condition_on_changes_fails_without_a_case_in_common(tmp_path: Path, packbench: Run) -> None:
-    root = suite(tmp_path, "ab")
-    before, after = (
-        write(tmp_path / "out", run_of(root, run_id=f"01{name}"), [case_result(name)], root) for name in "ab"
-    )
-    runs = ["--baseline", str(before), "--current", str(after), "--out", "-"]
-    code, output = packbench("compare", *runs, "--fail-on", "regressed>0")
-    assert code == 1
-    assert "packbench: regressed>0: no value: FAIL" in output
-    assert packbench("compare", *runs, "--fail-on", "removed>1")[0] == 0
+def content(described: dict[str, Any]) -> bytes:
+    """Return the content that `data/validated_files.yaml` describes."""
+    objects = [error(**changes) for changes in described.get("errors", ())]
+    objects += [{**case("a", pack_id="generic"), **changes} for changes in described.get("cases", ())]
+    present = [{key: value for key, value in each.items() if value != "MISSING"} for each in objects]
+    lines = "".join(f"{json.dumps(each)}\n" for each in present)
+    text: str = described.get("text", "")
+    return lines_of(described.get("records", ())) + lines.encode() + text.encode()
+
+
+def journal_of(folder: Path, *case_ids: str, head: bool = False) -> bytes:
+    path = folder / "written.jsonl"
+    with Journal(path, run if head else None) as journal:
+        for case_id in case_ids:
+            journal.append(case_result(case_id))
+    content = path.read_bytes()
+    path.unlink()
+    return content
+
+
+def test_each_file_is_named_with_its_kind_or_its_first_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packbench: Run, expected: ExpectedTexts
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = []
+
+    def validate(title: str, path: str) -> None:
+        code, output = packbench("validate", path)
+        assert ("NOT VALID" in output) is (code == 2)
+        texts.append(f"{title}: {code}\n  {output}")
+
+    journal = journal_of(tmp_path, "a", "b")
+    journals = {
+        "head of a journal": journal_of(tmp_path, head=True),
+        "journal": journal_of(tmp_path, "a", head=True),
+        "journal of another version": journal_of(tmp_path, head=True).replace(b'l":1', b'l":true'),
+        "journal cut short": journal[:-9],
+        "journal cut short in the middle": journal[:-9] + b"\n",
+    }
+    files = {
+        title: (described["file"], content(described)) for title, described in data("validated_files.yaml").items()
+    }
+    for title, (name, text) in {**files, **{key: ("journal.jsonl", text) for key, text in journals.items()}}.items():
+        (tmp_path / name).write_bytes(text)
+        validate(title, name)
+    root = suite(tmp_path / "project")
+    trials = [case_result("a", trial=number) for number in range(3)]
+    validate("report", str(write(tmp_path, run_of(root), trials, root).relative_to(tmp_path) / "report.json"))
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "lost.json").symlink_to(tmp_path / "nowhere")
+    validate("link to no file", "links")
+    expected.check("".join(texts))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TABLE = table("tariff_readings")
 
 
-def test_every_field_of_an_answer_is_read() -> None:
+def test_every_field_of_an_answer_and_of_a_refusal_is_read() -> None:
     result = answer(
         optimized=("6402.99.3165", 6.0),
         levers=(2, 1),
@@ -49,12 +49,8 @@ def test_every_field_of_an_answer_is_read() -> None:
     )
     assert read(result) == outcome
     assert read({**result, "proof": {field: result.pop(field) for field in fields}}) == outcome
-
-
-def test_every_field_of_a_refusal_is_read() -> None:
-    assert read(refusal("ambiguous")) == TariffOutcome(
-        refused=True, refusal_category="ambiguous", questions=("Which material?",)
-    )
+    refused = TariffOutcome(refused=True, refusal_category="ambiguous", questions=("Which material?",))
+    assert read(refusal("ambiguous")) == refused
 
 
 @pytest.mark.parametrize("sentence", TABLE["readings"])
@@ -72,26 +68,22 @@ def test_every_reason_of_the_original_has_its_category() -> None:
             assert read(result).refusal_category == category
 
 
-@pytest.mark.parametrize("rule", [None, 0, 2**32 - 1])
-def test_the_trace_becomes_firings(rule: int | None) -> None:
-    step = {"hook": "gate", "decision": "fail", "rule": rule}
-    firing = Firing(hook="gate", decision="fail", rule=rule)
-    assert read(refusal(trace=[step, step])).firings == (firing, firing)
-    assert read({"error": {"kind": "timeout", "message": "late"}, "trace": [step]}).firings == (firing,)
+def test_the_trace_becomes_firings() -> None:
+    for rule in (None, 0, 2**32 - 1):
+        step = {"hook": "gate", "decision": "fail", "rule": rule}
+        firing = Firing(hook="gate", decision="fail", rule=rule)
+        assert read(refusal(trace=[step, step])).firings == (firing, firing)
+        assert read({"error": {"kind": "timeout", "message": "late"}, "trace": [step]}).firings == (firing,)
 
 
 def test_an_infrastructure_failure_is_a_breakdown_and_no_refusal() -> None:
     result = {"error": {"kind": "timeout", "message": "no answer\nafter 5 s"}, "iterations": "not looked at"}
     assert read(result) == TariffOutcome(breakdown=Breakdown(kind="timeout", message="no answer after 5 s"))
-
-
-@pytest.mark.parametrize("reasons", [["llm_unavailable"], ["missing", "llm_unavailable"]])
-def test_an_unreachable_model_is_a_breakdown_unless_the_answer_is_accepted(reasons: list[str]) -> None:
-    outcome = read({"iterations": [{"accepted": False, "rejected_because": reasons}]})
-    assert outcome.breakdown is not None
-    assert outcome.breakdown.kind == "llm_unavailable"
-    assert not outcome.refused
-    assert read({"iterations": [{"accepted": True, "rejected_because": reasons}]}).accepted
+    for reasons in (["llm_unavailable"], ["missing", "llm_unavailable"]):
+        outcome = read({"iterations": [{"accepted": False, "rejected_because": reasons}]})
+        assert outcome.breakdown is not None
+        assert (outcome.breakdown.kind, outcome.refused) == ("llm_unavailable", False)
+        assert read({"iterations": [{"accepted": True, "rejected_because": reasons}]}).accepted
 
 
 def with_value(result: Json, pointer: str, value: Any) -> Any:
@@ -117,14 +109,9 @@ def test_a_mistake_is_reported_with_its_location(expected: ExpectedTexts) -> Non
         trace=[{"hook": "gate", "decision": "pass"}],
     )
     assert read(sound).accepted
-    rows = [
-        (with_value(sound, pointer, value), pointer)
-        for pointer in TABLE["mistakes"]
-        for value in TABLE["mistakes"][pointer]
-    ]
-    rows.append(
-        (with_value(sound, "/tariff_dossier/baseline/duty_rate_pct", 10**400), "/tariff_dossier/baseline/duty_rate_pct")
-    )
+    mistakes = [(pointer, value) for pointer, values in TABLE["mistakes"].items() for value in values]
+    mistakes.append(("/tariff_dossier/baseline/duty_rate_pct", 10**400))
+    rows = [(with_value(sound, pointer, value), pointer) for pointer, value in mistakes]
     messages = []
     for result, pointer in [*rows, *TABLE["unreadable"]]:
         with pytest.raises(ResultError) as caught:

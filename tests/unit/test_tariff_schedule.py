@@ -1,4 +1,4 @@
-"""The tariff schedule: three forms of one file, codes, rates that apply to the rows below, and what is no schedule."""
+"""Tariff codes, the schedule in its three forms, and the baseline target without a model that looks words up in it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,91 @@ import csv
 import gzip
 import io
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytest_packbench.packs.tariff.schedule import DutyRate, Schedule, ScheduleError, parse_rate
-from tests.unit.small_tariff_suite import SCHEDULE
+from pytest_packbench.api import load_suite
+from pytest_packbench.cases.load import parse_case
+from pytest_packbench.engine.attempt import attempt
+from pytest_packbench.engine.contexts import SuiteContext
+from pytest_packbench.engine.recordings import Replay
+from pytest_packbench.engine.targets import TargetCaller, import_target
+from pytest_packbench.model.request import ModelRequest, VerifyContext, VerifyRequest, without_model
+from pytest_packbench.model.run import RunOptions
+from pytest_packbench.packs.tariff.codes import LEVELS, chapter, depth, digits, dotted, is_under
+from pytest_packbench.packs.tariff.lexical import Index, target
+from pytest_packbench.packs.tariff.model import TariffCase
+from pytest_packbench.packs.tariff.outcome import read
+from pytest_packbench.packs.tariff.pack import TariffPack
+from pytest_packbench.packs.tariff.schedule import DutyRate, Schedule, ScheduleError, TariffLine, parse_rate
+from tests.unit.small_tariff_suite import SCHEDULE, small_suite
 from tests.unit.tariff_cases import table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.conftest import ExpectedTexts
+
+
+DIGITS = st.text("0123456789", min_size=2, max_size=10)
+
+
+@st.composite
+def spellings(draw: st.DrawFn) -> tuple[str, str]:
+    """A code as digits, and as a person writes it: other digits, dots, spaces, dashes, words."""
+    plain = draw(DIGITS)
+    marks = draw(st.lists(st.sampled_from(["", ".", " ", "-", "\u00a0"]), min_size=len(plain), max_size=len(plain)))
+    zero = draw(st.sampled_from(["0", "\uff10"]))
+    written = "".join(chr(ord(zero) + int(char)) + mark for char, mark in zip(plain, marks, strict=True))
+    return plain, draw(st.sampled_from(["", "HTS ", "HTSUS: "])) + written
+
+
+@given(spellings())
+def test_a_code_is_the_same_in_any_spelling(pair: tuple[str, str]) -> None:
+    plain, written = pair
+    assert (digits(written), chapter(written)) == (plain, plain[:2])
+    assert is_under(written, plain)
+    assert is_under(plain, written)
+    assert depth(written, plain) == depth(plain, plain)
+
+
+DEPTHS = {"6404119020": 10, "6404.11.9050": 8, "6404.11.9025": 8, "6404.11.2030": 6, "6404.19.9030": 4, "6404.1": 4}
+DEPTHS |= {"6402.99.3165": 2, "8544.42.9090": 0, "6": 0, "": 0}
+
+
+def test_depth_counts_whole_levels() -> None:
+    for left, right in (("6404.11.9020", ""), ("", "6404.11.9020")):
+        assert {other: depth(left or other, right or other) for other in DEPTHS} == DEPTHS
+
+
+@given(DIGITS, DIGITS)
+def test_codes_agree_to_a_level_and_are_under_their_own_prefixes(left: str, right: str) -> None:
+    agreed = depth(left, right)
+    assert agreed == depth(right, left) <= depth(left, left)
+    assert agreed in {0, *LEVELS}
+    assert left[:agreed] == right[:agreed]
+    assert is_under(left, right) == left.startswith(right)
+    assert all(is_under(left, left[:length]) for length in range(1, len(left) + 1))
+
+
+def test_a_code_is_under_no_empty_prefix_and_two_codes_are_under_none() -> None:
+    assert is_under("6404.11.9020", "6404.11")
+    assert not is_under("6404.11.9020", "")
+    assert not is_under("6404.11.9020", "none")
+    assert not is_under("6404.11.9020 or 6402.99.3165", "6404.11")
+
+
+def test_dotted_writes_a_code_as_the_schedule_does() -> None:
+    for code in ("6404.11.90.20", "6404.11.90", "6404", "64", ""):
+        assert dotted(code.replace(".", "")) == code
+
+
 TSV = SCHEDULE.read_text("utf-8")
 ROWS = list(csv.reader(io.StringIO(TSV), delimiter="\t"))
-TABLE = table("tariff_schedule")
+LOOKUPS = table("tariff_schedule")
 TITLES = (
     "HTS Number,Indent,Description,Unit of Quantity,General Rate of Duty,Special Rate of Duty,Column 2 Rate of Duty"
 )
@@ -50,7 +121,7 @@ def test_every_form_has_the_same_rows_compressed_or_not(tmp_path: Path, schedule
         assert Schedule.read(tmp_path / "file").rows == schedule.rows
 
 
-@pytest.mark.parametrize(("code", "depth", "row", "rate"), TABLE["codes"])
+@pytest.mark.parametrize(("code", "depth", "row", "rate"), LOOKUPS["codes"])
 def test_a_code_has_a_depth_a_row_and_a_rate(
     schedule: Schedule, code: str, depth: int, row: str | None, rate: str | None
 ) -> None:
@@ -60,9 +131,8 @@ def test_a_code_has_a_depth_a_row_and_a_rate(
     assert (line and line.code, duty and duty.text) == (row, rate)
 
 
-@pytest.mark.parametrize("code", ["", "0712.90.4", "071"])
-def test_a_code_with_an_odd_number_of_digits_does_not_exist(schedule: Schedule, code: str) -> None:
-    assert not schedule.exists(code)
+def test_no_code_exists_with_an_odd_number_of_digits(schedule: Schedule) -> None:
+    assert not any(map(schedule.exists, ("", "0712.90.4", "071")))
 
 
 def test_preferential_rates_apply_to_the_rows_below(schedule: Schedule) -> None:
@@ -70,7 +140,7 @@ def test_preferential_rates_apply_to_the_rows_below(schedule: Schedule) -> None:
     assert schedule.preferences("4901.99.0070") == ()
 
 
-@pytest.mark.parametrize(("text", "basis", "pct"), TABLE["rates"])
+@pytest.mark.parametrize(("text", "basis", "pct"), LOOKUPS["rates"])
 def test_a_rate_has_a_basis(text: str, basis: str | None, pct: float | None) -> None:
     rate = parse_rate(text)
     assert rate.basis == basis
@@ -91,26 +161,101 @@ def test_a_line_has_the_texts_of_the_rows_above_it(schedule: Schedule) -> None:
     assert all(schedule.rate(code) is not None for code in lines)
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"",
-        b"[]",
-        b"[1]",
-        b"[",
-        b'[{"htsno": "0101", "indent": "0"}]',
-        "\t".join(ROWS[0]).encode(),
-        b"one,two\n1,2\n",
-        b"htsno\tindent\tdescription\tgeneral\n0101\tdeep\tHorses\tFree\n",
-        b"\xff\xfe",
-        gzip.compress(TSV.encode(), mtime=0)[:40],
-        b"\x1f\x8bnothing",
-    ],
-)
+NO_SCHEDULES = [b"", b"[]", b"[1]", b"[", b'[{"htsno": "0101", "indent": "0"}]', "\t".join(ROWS[0]).encode()]
+NO_SCHEDULES += [b"one,two\n1,2\n", b"htsno\tindent\tdescription\tgeneral\n0101\tdeep\tHorses\tFree\n", b"\xff\xfe"]
+NO_SCHEDULES += [gzip.compress(TSV.encode(), mtime=0)[:40], b"\x1f\x8bnothing"]
+
+
+@pytest.mark.parametrize("raw", NO_SCHEDULES)
 def test_another_file_is_refused_in_one_line(tmp_path: Path, raw: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(raw)
-    with pytest.raises(ScheduleError, match="not a tariff schedule") as caught:
+    with pytest.raises(ScheduleError, match=rf"^{path}.*not a tariff schedule") as caught:
         Schedule.read(path)
-    assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
+
+
+SPEC = "pytest_packbench.packs.tariff.lexical:target"
+
+
+def run_target(text: str, *evidence: dict[str, str], schedule: Path | None = SCHEDULE) -> dict[str, Any]:
+    llm = Replay(None, source="fixtures/a.json")
+    files = {} if schedule is None else {"hts": schedule}
+    context = VerifyContext(llm=llm, suite="tariff", case_id="a", mode="fixture", files=files)
+    return target(VerifyRequest(input=text, evidence=evidence), context)
+
+
+@pytest.mark.parametrize(
+    ("text", "evidence", "code", "rate"),
+    [
+        ("Garlic flour, ground from dried cloves", "", "0712.90.40.20", 29.8),
+        ("a textbook of geometry", "", "4901.99.00.70", 0.0),
+        ("Photographs of the old harbour", "", "4911.91.40.00", 0.0),
+        ("RUM, in casks of two hundred liters", "", "2208.40.20.00", None),
+        ("Temporary garlic powder", "", "0712.90.40.20", 29.8),
+        ("goods of paper", "pictures and designs", "4911.91.40.00", 0.0),
+    ],
+)
+def test_the_answer_is_the_line_with_the_most_similar_words_and_its_rate(
+    text: str, evidence: str, code: str, rate: float | None
+) -> None:
+    outcome = read(run_target(text, *([{"source_id": "a", "text": evidence}] if evidence else [])))
+    assert (outcome.accepted, outcome.baseline_code, outcome.baseline_rate_pct) == (True, code, rate)
+    assert outcome.levers == outcome.what_ifs == 0
+
+
+def test_the_whole_answer_and_the_whole_refusal(expected: ExpectedTexts) -> None:
+    answers = [run_target("garlic powder, and powder of garlics"), run_target("zzz 42")]
+    expected.check(f"{json.dumps(answers, indent=1)}\n", "json")
+
+
+BEST = {
+    "of equals the first": ("horse, cow, cow, sheep", "one cow, two cows", "0101"),
+    "a rare word": (f"{'cow hide, ' * 3}{'sheep wool, ' * 16}bell", "a cow with a bell", "0119"),
+    "a word of half the lines": ("cow, cow, sheep, goat", "a cow", "0100"),
+    "no common word": ("cow, cow, cow, sheep, goat", "a cow", None),
+    "no word at all": ("", "anything", None),
+}
+
+
+@pytest.mark.parametrize(("texts", "text", "heading"), BEST.values(), ids=BEST)
+def test_the_best_line(texts: str, text: str, heading: str | None) -> None:
+    lines = [TariffLine(f"01{n:02}000000", (words,)) for n, words in enumerate(texts.split(", "))]
+    best = Index(lines).best(text)
+    assert (best and best[0].code[:4]) == heading
+    assert Index([]).best(text) is None
+
+
+def test_a_schedule_is_read_once_and_without_one_the_error_names_the_settings(tmp_path: Path) -> None:
+    path = tmp_path / "schedule.tsv"
+    path.write_bytes(SCHEDULE.read_bytes())
+    first = run_target("garlic flour", schedule=path)
+    path.unlink()
+    assert run_target("garlic flour", schedule=path) == first
+    with pytest.raises(ValueError, match="ini packbench_hts or environment PACKBENCH_HTS"):
+        run_target("garlic", schedule=None)
+
+
+@without_model
+def calling(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    context.llm.complete_sync(ModelRequest(role="propose", system="", messages=()))
+    return {}
+
+
+@pytest.mark.parametrize(("chosen", "kind"), [(import_target(SPEC), None), (calling, "cassette_missing")])
+def test_a_target_without_a_model_needs_no_recording_and_may_not_call_one(
+    tmp_path: Path, chosen: Any, kind: str | None
+) -> None:
+    small = small_suite(tmp_path)
+    path = small.path("powder")
+    loaded = parse_case(path.read_bytes(), TariffCase, source=path.name, stem=path.stem, pack="tariff")
+    context = SuiteContext(
+        suite=load_suite(small.folder),
+        pack=TariffPack(),
+        caller=TargetCaller(chosen),
+        target_name="floor",
+        options=RunOptions(files={"hts": small.schedule}),
+    )
+    result = attempt(context, loaded)
+    assert (result.failure and result.failure.kind, result.cassette) == (kind, None)
+    assert (result.score is not None and result.score.passed) == (kind is None)

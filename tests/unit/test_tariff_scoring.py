@@ -1,9 +1,12 @@
-"""The scores of the tariff pack: each rule by the rows of `data/tariff_scores.yaml`, and the algebra of them all."""
+"""The tariff pack: each rule of its scores by the rows of `data/tariff_scores.yaml`, their algebra, facts, facets and explanations."""
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.tariff.model import TariffSuiteConfig
     from tests.conftest import ExpectedTexts
+
 
 SAME_LINE, SAME_SUBHEADING, SAME_HEADING = "6404.11.9050", "6404.11.2030", "6404.19.9030"
 SAME_CHAPTER, ELSEWHERE = "6402.99.3165", "8544.42.9090"
@@ -142,14 +146,6 @@ def test_a_score_is_the_sum_of_its_terms_or_zero(expected: Json, outcome: Tariff
     assert result.match_depth in {None, 0, 2, 4, 6, 8, 10}
 
 
-@given(EXPECTED, OUTCOMES, CONFIGS, FRACTIONS)
-def test_no_bonus_raises_a_hard_fail(expected: Json, outcome: TariffOutcome, config: Json, bonus: float) -> None:
-    checked = TariffCase.model_validate(case(**expected))
-    if names_of(score(checked, outcome, rules(**config)), "zero"):
-        config = {**config, "scoring": {**config["scoring"], "bonus": bonus}}
-        assert score(checked, replace(outcome, evidence_ok=True), rules(**config)).score == 0.0
-
-
 @given(EXPECTED, OUTCOMES)
 def test_a_better_code_never_scores_less(expected: Json, outcome: TariffOutcome) -> None:
     expected |= {"preferred_hts": [RIGHT], "allowed_hts": [SAME_HEADING], "must_not_hts": []}
@@ -172,22 +168,71 @@ def test_more_digits_never_score_less(ladder: dict[str, float], chapter: float, 
     assert (worse.score or 0.0) <= (better.score or 0.0)
 
 
-@given(EXPECTED, OUTCOMES, st.sampled_from(["{}", "HTS {}", " {} "]))
-def test_the_spelling_of_codes_changes_only_details(expected: Json, outcome: TariffOutcome, form: str) -> None:
-    def spelled(code: str | None) -> str | None:
-        return code and form.format(code.replace(".", "-"))
-
-    respelled = replace(
-        outcome, baseline_code=spelled(outcome.baseline_code), optimized_code=spelled(outcome.optimized_code)
-    )
-    checked = TariffCase.model_validate(case(**expected))
-    left, right = score(checked, outcome, rules()), score(checked, respelled, rules())
-    assert (left.score, left.match_level, left.match_depth) == (right.score, right.match_level, right.match_depth)
-    assert names_of(left) == names_of(right)
-
-
 @given(st.sampled_from([6, 8]), st.text("0123456789", min_size=10, max_size=10), st.sampled_from([2, 4, 5, 7, 9]))
 def test_only_a_prefix_of_six_or_eight_digits_is_a_preferred_code(length: int, code: str, other: int) -> None:
     assert score_of(case(preferred_hts=[code[:length]]), answer(code)).match_level == "preferred"
     assert score_of(case(preferred_hts=[code[:other]]), answer(code)).match_level == "chapter"
     assert score_of(case(preferred_hts=[code]), answer(code[:length])).match_level == "chapter"
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "scoring.md").read_text("utf-8")
+SCORER = Path(__file__).parents[2] / "pytest_packbench" / "packs" / "tariff" / "scoring.py"
+EXAMPLE = case(preferred_hts=["7013.99.9000"], must_not_hts=["7010.90"])
+
+
+def test_the_example_has_the_terms_of_the_page() -> None:
+    result = score_of(EXAMPLE, answer("7013.49.6090", None))
+    rows = re.findall(r"^\| `(\w+)` \| ([+-][\d.]+)? ?\| (.+) \|$", PAGE.partition("An example")[2], re.MULTILINE)
+    assert [(term.name, term.points if term.effect == "add" else "") for term in result.terms] == [
+        (name, points) for name, points, _ in rows
+    ]
+    assert (result.score, result.verdict, result.match_depth) == (0.35, "failed", 4)
+    forbidden = score_of(EXAMPLE, answer("7010.90.5055"))
+    assert (forbidden.score, forbidden.verdict, forbidden.terms[-1].name) == (0.0, "failed", "forbidden_code")
+
+
+def test_every_term_of_the_page_is_one_of_the_scorers() -> None:
+    source = SCORER.read_text("utf-8")
+    named = re.findall(r"`([a-z_]+)`", PAGE.partition("Hard fails:")[0].partition("| step |")[2])
+    terms = [name for name in named if name != "suite"]
+    assert terms
+    # a match term is made of the match's level
+    assert [name for name in terms if f'"{name.removesuffix("_match")}' not in source] == []
+
+
+PACK = TariffPack()
+EXPLANATIONS = table("tariff_explanations")
+
+
+@pytest.mark.parametrize(
+    ("plain", "facets"),
+    [
+        (case(), {"chapter": "64"}),
+        (case(preferred_hts=["8544.42", "64"], tags=("chapter_90",)), {"chapter": "85"}),
+        (case(expected_accept=False, tags=("gri_3b", "chapter_07")), {"chapter": "07"}),
+        (case(expected_accept=False, tags=("chapter_7", "chapter_777")), {}),
+        (case(expected_accept=False), {}),
+    ],
+)
+def test_the_chapter_is_a_facet(plain: Json, facets: dict[str, str]) -> None:
+    assert PACK.facets(TariffCase.model_validate(plain)) == facets
+
+
+def test_the_request_is_the_verify_request_of_the_reference_target() -> None:
+    plain = case()
+    plain["input"] |= {"options": {"max_iters": 2}, "evidence": [{"source_id": "spec_1", "text": "rubber sole"}]}
+    assert PACK.request(TariffCase.model_validate(plain)).as_json() == {
+        "input": plain["input"]["input"],
+        "options": {"max_iters": 2, "candidate_chapters": []},
+        "evidence": [{"source_id": "spec_1", "text": "rubber sole", "title": None}],
+    }
+    assert list(inspect.signature(PACK.target(rules())).parameters) == ["request", "context"]
+
+
+def test_expected_and_actual_values_are_explained(expected: ExpectedTexts) -> None:
+    lines = []
+    for name, row in EXPLANATIONS.items():
+        checked = TariffCase.model_validate(case(**row.get("case", {})))
+        rows = PACK.explain(checked, PACK.read(result_of(row.get("answer", {}))))
+        lines += [name, *(f"    {row.what}: {row.expected} | {row.actual}" for row in rows)]
+    expected.check("\n".join(lines) + "\n")

@@ -169,7 +169,10 @@ def critic(inputs: CheckInput) -> list[Violation] | None:
     """Check that the critic reports no conflict; its other remarks do not fail the gate."""
     if inputs.critique is None:
         return None
-    return [Violation(" ".join(conflict.split())) for conflict in inputs.critique.conflicts]
+    unnamed = (
+        "the critic reports a conflict without describing it; check each statement against goods, rules and evidence"
+    )
+    return [Violation(_single_spaced(conflict) or unnamed) for conflict in inputs.critique.conflicts]
 
 
 @check(10)
