@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 import math
 import queue
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.engine.metering import Ledger
-from pytest_packbench.engine.scheduler import Throttle
+from pytest_packbench.engine.scheduler import AttemptKey, Throttle
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer
 from pytest_packbench.model.run import Caps
@@ -239,6 +237,19 @@ async def stop_the_loop(_: VerifyRequest) -> dict[str, Any]:
     return ONE_POINT
 
 
+async def ignore_a_failed_call(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    with pytest.raises(RuntimeError):
+        await context.llm.complete(model_request())
+    return ONE_POINT
+
+
+def deep_answer(_: object) -> ModelAnswer:
+    content: Any = "end"
+    for _level in range(5000):
+        content = [content]
+    return ModelAnswer(content=content)
+
+
 async def call_without_await(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
     return {"points": context.llm.complete_sync(model_request()).content}
 
@@ -257,6 +268,8 @@ class ExitingPack(EchoPack):
         (stop_the_loop, {}, "", ""),
         (call_model, {}, "no_backend", "no backend is set"),
         (call_without_await, {"backend": FakeBackend()}, "target_error", "await context.llm.complete"),
+        (ignore_a_failed_call, {"backend": FakeBackend(answer=lambda _: 1 / 0)}, "backend_error", "ZeroDivisionError"),
+        (ignore_a_failed_call, {"backend": FakeBackend(answer=deep_answer)}, "answer_unreadable", ""),
         (succeed, {"pack": ExitingPack()}, "scorer_error", "SystemExit"),
         (lambda request: succeed(request), {}, "", ""),  # noqa: PLW0108 - a sync function that returns an awaitable
     ],
@@ -265,7 +278,8 @@ def test_a_target_that_harms_the_loop_ends_no_other_case(
     tmp_path: Path, target: Target, options: dict[str, Any], kind: str, words: str
 ) -> None:
     with RunnerContext() as runner:
-        failure = runner.attempt(job(context(tmp_path, target, **options), "bad")).failure
+        redactor = Redactor({}, ["planted-to-be-hidden"])
+        failure = runner.attempt(job(context(tmp_path, target, redactor=redactor, **options), "bad")).failure
         assert (failure.kind if failure else "") == kind
         assert words in (failure.message if failure else "")
         good = context(tmp_path, succeed)
@@ -299,50 +313,60 @@ async def end_when_cancelled(_: VerifyRequest) -> dict[str, Any]:
     return ONE_POINT
 
 
-SLOW_TARGETS = (
-    wait_forever,
-    ignore_cancellation,
-    wait_in_a_thread,
-    lambda _: hang(),
-    hang_in_a_pool,
-    end_when_cancelled,
-)
-
-
-def time_out_all(folder: Path) -> list[str]:
-    """Return the messages of the failures of targets that take too long."""
-    with RunnerContext(limit_s=0.1) as runner:
-        attempts = [runner.attempt(job(context(folder, target), "bad")) for target in SLOW_TARGETS]
-        assert runner.failures(job(context(folder, succeed), "good")) == [""]
-    return [f"{attempt.failure.kind}: {attempt.failure.message}" for attempt in attempts if attempt.failure]
-
-
-TOO_LONG = "timeout: the target took longer than 0.1 s and was abandoned (--packbench-case-timeout)"
-
-
 def test_a_target_that_takes_too_long_is_abandoned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert time_out_all(tmp_path) == [TOO_LONG] * len(SLOW_TARGETS)
+    slow = (wait_forever, ignore_cancellation, wait_in_a_thread, lambda _: hang(), hang_in_a_pool, end_when_cancelled)
+    with RunnerContext(limit_s=0.1) as runner:
+        failures = [runner.attempt(job(context(tmp_path, target), "bad")).failure for target in slow]
+        assert runner.failures(job(context(tmp_path, succeed), "good")) == [""]
+    message = "the target took longer than 0.1 s and was abandoned (--packbench-case-timeout)"
+    assert [failure and (failure.kind, failure.message) for failure in failures] == [("timeout", message)] * len(slow)
     # asyncio logs what a callback raises
     assert "Exception in callback" not in caplog.text
 
 
-def test_the_interpreter_ends_although_targets_hang() -> None:
-    script = (
-        "from pathlib import Path; from tests.unit.test_runner import time_out_all; print(time_out_all(Path('.'))[0])"
-    )
-    # the targets hang for an hour
-    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
-    assert process.stdout.strip() == TOO_LONG
+def test_a_discarded_attempt_makes_room_although_it_ignores_its_cancellation_and_may_be_made_again(
+    tmp_path: Path,
+) -> None:
+    backend = FakeBackend(hold=asyncio.Event())
 
+    async def target(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+        if backend.calls == 0:
+            with contextlib.suppress(asyncio.CancelledError):
+                await call_model(request, context)
+            await ignore_cancellation(request)
+        return ONE_POINT
 
-def test_a_discarded_attempt_that_ignores_its_cancellation_makes_room(tmp_path: Path) -> None:
-    bad, good = job(context(tmp_path, ignore_cancellation), "bad"), job(context(tmp_path, succeed), "good")
+    bad, good = job(context(tmp_path, target, backend=backend), "bad"), job(context(tmp_path, succeed), "good")
     with RunnerContext(most=1) as runner:
         runner.plan([bad, good])
-        while not runner.progress().in_flight:
+        while not backend.busy:
             time.sleep(0.001)
+        runner.discard([bad.key, AttemptKey("unknown", 0)])
+        assert runner.failures(good, bad) == ["", ""]
         runner.discard([bad.key])
-        assert runner.failures(good) == [""]
+    assert backend.calls == 1
+
+
+class InterruptedPack(EchoPack):
+    def score(self, case: Any, outcome: Any, rules: Any) -> Any:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_scoring_ends_the_run(tmp_path: Path) -> None:
+    with RunnerContext() as runner, pytest.raises(KeyboardInterrupt):
+        runner.attempt(job(context(tmp_path, succeed, pack=InterruptedPack())))
+
+
+def test_an_attempt_whose_target_closed_the_loop_is_an_error(tmp_path: Path) -> None:
+    async def target(_: VerifyRequest) -> None:
+        loop: Any = asyncio.get_running_loop()
+        loop.run_forever = loop.close
+        loop.stop()
+
+    with RunnerContext(waits={"tick_s": 0.01}) as runner:
+        failure = runner.attempt(job(context(tmp_path, target))).failure
+    assert failure is not None
+    assert (failure.kind, failure.message) == ("loop_blocked", "the event loop ended: a target stopped it")
 
 
 def test_a_target_that_blocks_the_loop_is_an_error_and_its_late_answer_does_not_count(tmp_path: Path) -> None:
@@ -368,21 +392,16 @@ def test_a_target_that_blocks_the_loop_is_an_error_and_its_late_answer_does_not_
 
 
 def test_a_long_time_between_two_cases_is_no_blocked_loop(tmp_path: Path) -> None:
-    passed_s = 0.0
-    release: list[Callable[[], object]] = []
+    passed_s, ticks, go = 0.0, [], threading.Event()
 
     async def target(_: VerifyRequest) -> dict[str, Any]:
-        go, loop = asyncio.Event(), asyncio.get_running_loop()
-        release.append(lambda: loop.call_soon_threadsafe(go.set))
-        await go.wait()
+        await asyncio.to_thread(go.wait)
         return ONE_POINT
-
-    ticks: list[int] = []
 
     def tick() -> None:
         ticks.append(1)
-        if len(ticks) >= 3 and release:
-            release[0]()
+        if len(ticks) >= 3:
+            go.set()
 
     waits = {"blocked_s": 0.5, "tick_s": 0.01}
     with RunnerContext(limit_s=3600, waits=waits, clock=lambda: time.monotonic() + passed_s) as runner:
@@ -476,6 +495,23 @@ def test_closing_cancels_what_is_in_flight_and_starts_nothing(tmp_path: Path) ->
     runner.close()
 
 
+def test_closing_does_not_wait_for_a_blocked_loop(tmp_path: Path) -> None:
+    started, closed = threading.Event(), []
+
+    async def target(_: VerifyRequest) -> None:
+        started.set()
+        hang()
+
+    async def close() -> None:
+        closed.append(1)
+
+    runner = RunnerContext(waits={"close_s": 0.05})
+    runner.plan([job(context(tmp_path, target))])
+    assert started.wait(60)
+    runner.close(close)
+    assert not closed
+
+
 def test_a_runner_that_was_never_used_runs_its_closers_and_leaves_no_thread() -> None:
     before, closed = threading.active_count(), []
 
@@ -507,55 +543,6 @@ def test_a_sync_target_may_have_its_own_loop_and_threads(tmp_path: Path, target:
         attempt = runner.attempt(job(context(tmp_path, target, backend=backend)))
     assert (attempt.failure, attempt.payload, attempt.calls) == (None, ONE_POINT, 2)
     assert len(backend.loops) == 1
-
-
-def fail_in_the_client(_: object) -> str:
-    raise ZeroDivisionError("in the client")
-
-
-def deep_answer(_: object) -> ModelAnswer:
-    content: Any = "end"
-    for _level in range(5000):
-        content = [content]
-    return ModelAnswer(content=content)
-
-
-@pytest.mark.parametrize(
-    ("answer", "kind"), [(fail_in_the_client, "backend_error"), (deep_answer, "answer_unreadable")]
-)
-def test_a_failed_call_is_an_error_although_the_target_ignores_it(
-    tmp_path: Path, answer: Callable[[object], Any], kind: str
-) -> None:
-    async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-        with pytest.raises(RuntimeError):
-            await context.llm.complete(model_request())
-        return ONE_POINT
-
-    backend, redactor = FakeBackend(answer=answer), Redactor({}, ["planted-to-be-hidden"])
-    with RunnerContext() as runner:
-        assert runner.failures(job(context(tmp_path, target, backend=backend, redactor=redactor))) == [kind]
-
-
-def test_for_a_debugger_sync_targets_run_in_the_waiting_thread_one_at_a_time(tmp_path: Path) -> None:
-    threads = []
-
-    def target(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-        if request.input:
-            raise KeyboardInterrupt
-        threads.append(threading.current_thread())
-        return {"points": float(context.llm.complete_sync(model_request(text="0.5")).content)}
-
-    shared = context(tmp_path, target, backend=FakeBackend())
-    jobs = [job(shared, str(number)) for number in range(3)]
-    with RunnerContext(most=1, lookahead=0, use_threads=False, limit_s=None) as runner:
-        runner.plan(jobs)
-        for count, each in enumerate(jobs, 1):
-            assert runner.failures(each) == [""]
-            assert len(threads) == count
-        # an interrupt ends the run
-        with pytest.raises(KeyboardInterrupt):
-            runner.attempt(job(shared, "bad", interrupt=True))
-    assert set(threads) == {threading.main_thread()}
 
 
 def test_a_limit_that_was_removed_does_not_apply_to_attempts_in_flight(tmp_path: Path) -> None:
