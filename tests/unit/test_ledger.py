@@ -49,14 +49,6 @@ def test_the_shares_of_workers_never_add_up_to_more_than_the_cap(
     assert share.seconds == 7.0
 
 
-def test_no_call_of_any_thread_is_lost() -> None:
-    ledger = Ledger(Caps())
-    with ThreadPoolExecutor(8) as pool:
-        for _ in range(2000):
-            pool.submit(ledger.add_call, Usage(tokens_input=2, tokens_output=1), PRICE)
-    assert (ledger.calls, ledger.tokens) == (2000, 6000)
-
-
 @pytest.mark.parametrize(
     ("caps", "parts", "kind", "message"),
     [
@@ -82,8 +74,12 @@ def test_a_cap_is_reached_exactly_at_its_value(caps: Caps, parts: int, kind: str
     assert ledger.exhausted() == (kind, message.format(share=share))
 
 
-def test_a_cap_on_cost_is_reached_where_a_price_is_unknown() -> None:
+def test_no_call_of_any_thread_is_lost_and_one_without_a_price_reaches_the_cap() -> None:
     ledger = Ledger(Caps(cost=100.0))
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(2000):
+            pool.submit(ledger.add_call, Usage(tokens_input=2, tokens_output=1), PRICE)
+    assert (ledger.calls, ledger.tokens, ledger.exhausted()) == (2000, 6000, ("", ""))
     ledger.add_call(Usage(tokens_input=1, tokens_output=1), None)
     kind, message = ledger.exhausted()
     assert (kind, ledger.as_json()["cost"]) == ("max_cost", None)
