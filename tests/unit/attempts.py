@@ -56,7 +56,6 @@ class EchoPack(Pack):
 
 
 def case(name: str = "a", notes: dict[str, Any] | None = None, **inputs: Any) -> LoadedCase:
-    """A case with this input."""
     plain = testing.case(name, pack_id="echo", input=inputs, expected=None, notes=notes or {})
     return check_case(plain, Case, source=name, stem=name, pack="echo")
 
@@ -67,27 +66,17 @@ def model_request(role: str = "ask", text: str = "?") -> ModelRequest:
 
 @dataclass
 class FakeBackend:
-    """A backend that answers in this process and counts its calls.
-
-    Attributes:
-        answer: returns the answer to a request, or raises.
-        rounds: turns of the loop until it answers.
-        hold: where it is set, no call is answered before it.
-        busy: calls in flight.
-        most: the maximum of calls in flight.
-        calls: number of calls.
-        loops: the event loops of the calls.
-    """
+    """A backend that answers in this process, after some turns of the loop and not before `hold` is set."""
 
     answer: Callable[[ModelRequest], Any] = lambda request: request.messages[0]["content"]
     rounds: int = 0
+    hold: asyncio.Event | None = None
     name: str = "openai"
     model: str = "fake"
+    temperature: float | None = 0.0
     busy: int = 0
     most: int = 0
     calls: int = 0
-    temperature: float | None = 0.0
-    hold: asyncio.Event | None = None
     loops: set[asyncio.AbstractEventLoop] = field(default_factory=set)
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
@@ -125,7 +114,6 @@ def context(
     redactor: Redactor | None = None,
     pack: Pack | None = None,
 ) -> SuiteContext:
-    """The context of a suite in a folder."""
     price = Prices(input_per_million=1.0, output_per_million=1.0)
     primary = PricedBackend(backend=backend, price=price) if backend is not None else None
     live = LiveModels(primary=primary, ledger=ledger or Ledger(Caps()), redactor=redactor or Redactor({}))
@@ -147,12 +135,7 @@ def job(context: SuiteContext, name: str = "a", **inputs: Any) -> Job:
 
 
 class RunnerContext(Runner):
-    """A runner for the duration of a block.
-
-    Attributes:
-        settled: the attempts that ended, in order.
-        throttle: limits the attempts in flight.
-    """
+    """A runner for the duration of a block; `settled` are the attempts that ended, in order."""
 
     def __init__(
         self,
@@ -185,7 +168,6 @@ class RunnerContext(Runner):
         self.close()
 
     def attempt(self, job: Job, tick: Callable[[], None] = lambda: None) -> Attempt:
-        """Wait for an attempt that is made."""
         finished = self.wait_for(job, tick)
         assert finished.job.key == job.key
         assert finished.attempt is not None, f"{finished.kind}: {finished.message}"
