@@ -9,6 +9,7 @@ import queue
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -129,8 +130,7 @@ def test_discarded_attempts_make_room_and_are_not_made(tmp_path: Path) -> None:
         assert go[request.input["number"] // 10].wait(60)
         return ONE_POINT
 
-    shared = context(tmp_path, target)
-    jobs = [job(shared, str(number), number=number) for number in range(40)]
+    jobs = [job(context(tmp_path, target), str(number), number=number) for number in range(40)]
     with RunnerContext(most=1, lookahead=2) as runner:
         runner.plan(jobs)
         for ten in range(4):
@@ -181,7 +181,6 @@ ERRORS = (
     asyncio.CancelledError(),
     GeneratorExit(),
     StopIteration(1),
-    TimeoutError(),
     UnreadableError(),
 )
 
@@ -189,47 +188,43 @@ ERRORS = (
 @pytest.mark.parametrize("is_async", [False, True])
 def test_whatever_a_target_raises_is_the_error_of_its_case_alone(tmp_path: Path, is_async: bool) -> None:
     def target(request: VerifyRequest) -> Any:
-        if request.input:
-            raise ERRORS[request.input["error"]]
-        return ONE_POINT
+        raise ERRORS[request.input["error"]]
 
     async def async_target(request: VerifyRequest) -> Any:
         await asyncio.sleep(0)
         return target(request)
 
-    shared = context(tmp_path, async_target if is_async else target)
-    bad = [job(shared, f"bad_{number}", error=number) for number in range(len(ERRORS))]
-    good = [job(shared, f"good_{number}") for number in range(len(ERRORS))]
+    bad_context, good_context = context(tmp_path, async_target if is_async else target), context(tmp_path, succeed)
+    bad = [job(bad_context, f"bad_{number}", error=number) for number in range(len(ERRORS))]
+    good = [job(good_context, f"good_{number}") for number in range(len(ERRORS))]
     with RunnerContext() as runner:
         runner.plan(job for pair in zip(bad, good, strict=True) for job in pair)
-        assert runner.failures(*bad) == ["target_error"] * len(ERRORS)
+        failures = [runner.attempt(each).failure for each in bad]
         assert runner.failures(*good) == [""] * len(ERRORS)
-        again = runner.attempt(job(shared, "again", error=len(ERRORS) - 1)).failure
-    assert again is not None
-    assert again.message == "the target raised UnreadableError: (its message cannot be read)"
+    assert [failure and failure.kind for failure in failures] == ["target_error"] * len(ERRORS)
+    assert failures[-1] is not None
+    assert failures[-1].message == "the target raised UnreadableError: (its message cannot be read)"
 
 
-async def cancel_itself(_: VerifyRequest) -> dict[str, Any]:
+async def cancel_itself(_: VerifyRequest) -> None:
     task = asyncio.current_task()
     assert task is not None
     task.cancel()
     await asyncio.sleep(0)
-    return ONE_POINT
 
 
-async def cancel_everything(_: VerifyRequest) -> dict[str, Any]:
+async def cancel_everything(_: VerifyRequest) -> None:
     for task in asyncio.all_tasks():
         task.cancel()
     await asyncio.sleep(0)
-    return ONE_POINT
 
 
-async def exit_in_a_task(_: VerifyRequest) -> dict[str, Any]:
-    async def leave() -> None:
-        raise SystemExit(3)
+async def leave() -> None:
+    raise SystemExit(3)
 
+
+async def exit_in_a_task(_: VerifyRequest) -> None:
     await asyncio.gather(asyncio.create_task(leave()))
-    return ONE_POINT
 
 
 async def stop_the_loop(_: VerifyRequest) -> dict[str, Any]:
@@ -254,9 +249,12 @@ async def call_without_await(_: VerifyRequest, context: VerifyContext) -> dict[s
     return {"points": context.llm.complete_sync(model_request()).content}
 
 
-class ExitingPack(EchoPack):
+@dataclass
+class RaisingPack(EchoPack):
+    error: BaseException
+
     def score(self, case: Any, outcome: Any, rules: Any) -> Any:
-        raise SystemExit(3)
+        raise self.error
 
 
 @pytest.mark.parametrize(
@@ -270,7 +268,7 @@ class ExitingPack(EchoPack):
         (call_without_await, {"backend": FakeBackend()}, "target_error", "await context.llm.complete"),
         (ignore_a_failed_call, {"backend": FakeBackend(answer=lambda _: 1 / 0)}, "backend_error", "ZeroDivisionError"),
         (ignore_a_failed_call, {"backend": FakeBackend(answer=deep_answer)}, "answer_unreadable", ""),
-        (succeed, {"pack": ExitingPack()}, "scorer_error", "SystemExit"),
+        (succeed, {"pack": RaisingPack(SystemExit(3))}, "scorer_error", "SystemExit"),
         (lambda request: succeed(request), {}, "", ""),  # noqa: PLW0108 - a sync function that returns an awaitable
     ],
 )
@@ -298,10 +296,6 @@ async def wait_forever(_: VerifyRequest) -> None:
     await asyncio.sleep(3600)
 
 
-async def wait_in_a_thread(_: VerifyRequest) -> None:
-    await asyncio.to_thread(hang)
-
-
 def hang_in_a_pool(_: VerifyRequest) -> None:
     with ThreadPoolExecutor(2) as pool:
         pool.submit(hang).result()
@@ -314,7 +308,8 @@ async def end_when_cancelled(_: VerifyRequest) -> dict[str, Any]:
 
 
 def test_a_target_that_takes_too_long_is_abandoned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    slow = (wait_forever, ignore_cancellation, wait_in_a_thread, lambda _: hang(), hang_in_a_pool, end_when_cancelled)
+    in_a_thread = lambda _: asyncio.to_thread(hang)  # noqa: E731 - one of a row
+    slow = (wait_forever, ignore_cancellation, in_a_thread, lambda _: hang(), hang_in_a_pool, end_when_cancelled)
     with RunnerContext(limit_s=0.1) as runner:
         failures = [runner.attempt(job(context(tmp_path, target), "bad")).failure for target in slow]
         assert runner.failures(job(context(tmp_path, succeed), "good")) == [""]
@@ -347,14 +342,9 @@ def test_a_discarded_attempt_makes_room_although_it_ignores_its_cancellation_and
     assert backend.calls == 1
 
 
-class InterruptedPack(EchoPack):
-    def score(self, case: Any, outcome: Any, rules: Any) -> Any:
-        raise KeyboardInterrupt
-
-
 def test_an_interrupt_while_scoring_ends_the_run(tmp_path: Path) -> None:
     with RunnerContext() as runner, pytest.raises(KeyboardInterrupt):
-        runner.attempt(job(context(tmp_path, succeed, pack=InterruptedPack())))
+        runner.attempt(job(context(tmp_path, succeed, pack=RaisingPack(KeyboardInterrupt()))))
 
 
 def test_an_attempt_whose_target_closed_the_loop_is_an_error(tmp_path: Path) -> None:
@@ -545,6 +535,23 @@ def test_a_sync_target_may_have_its_own_loop_and_threads(tmp_path: Path, target:
     assert len(backend.loops) == 1
 
 
+def test_for_a_debugger_sync_targets_run_in_the_waiting_thread_and_an_interrupt_ends_the_run(tmp_path: Path) -> None:
+    threads = []
+
+    def target(request: VerifyRequest) -> dict[str, Any]:
+        if request.input:
+            raise KeyboardInterrupt
+        threads.append(threading.current_thread())
+        return ONE_POINT
+
+    shared = context(tmp_path, target)
+    with RunnerContext(most=1, lookahead=0, use_threads=False, limit_s=None) as runner:
+        assert runner.failures(job(shared, "1"), job(shared, "2")) == ["", ""]
+        with pytest.raises(KeyboardInterrupt):
+            runner.attempt(job(shared, "bad", interrupt=True))
+    assert threads == [threading.main_thread()] * 2
+
+
 def test_a_limit_that_was_removed_does_not_apply_to_attempts_in_flight(tmp_path: Path) -> None:
     started, go = threading.Event(), threading.Event()
 
@@ -571,14 +578,14 @@ def test_the_throttle_stays_between_one_and_its_maximum(most: int, events: list[
     throttle = Throttle(most, clock=lambda: now)
     for event in events:
         before = throttle.limit
-        if event == "overload":
+        if isinstance(event, float):
+            now += event
+        elif event == "overload":
             throttle.overloaded()
             assert throttle.limit <= before
-        elif event == "success":
+        else:
             throttle.succeeded()
             assert before <= throttle.limit <= before + 1
-        else:
-            now += float(event)
         assert 1 <= throttle.limit <= most
 
 
