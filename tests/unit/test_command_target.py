@@ -118,22 +118,13 @@ def wait_until_gone(*pids: int) -> None:
             time.sleep(0.002)
 
 
-UNICODE = "Größe 🪑\u2028\u0085\n"
-ANY_JSON: tuple[Any, ...] = (None, 0, "", [], {"result": None, "error": None})
-RAW_TEXT = """\
-sys.stdout.reconfigure(encoding='utf-8')
-print('\\n\\r')
-line = json.dumps({**reply, 'result': value}, ensure_ascii=False) + '\\r'
-"""
-FLOOD = "sys.stderr.write('x' * 10_000_000 + '\\n'); [print('y' * 1000, file=sys.stderr) for _ in range(5000)]"
+UNICODE = DATA["values"]["text"]
+LARGE = "x" * 3_000_000
 RESULTS: dict[str, tuple[str, Any, Any]] = {
-    **{f"result {value!r}": (ECHO, value, value) for value in ANY_JSON},
-    "escaped text": (ECHO, UNICODE, UNICODE),
-    "raw text after blank lines": (RAW_TEXT, UNICODE, UNICODE),
-    "error null": ("reply.update(result=1, error=None)", None, 1),
-    "large result": ("reply['result'] = 'x' * 3_000_000", None, "x" * 3_000_000),
-    "large request": ("reply['result'] = len(value)", "x" * 3_000_000, 3_000_000),
-    "flood on standard error": (FLOOD, None, None),
+    **{name: (ECHO, value, value) for name, value in DATA["values"].items()},
+    **{name: (code, UNICODE, result) for name, (code, result) in DATA["results"].items()},
+    "large result": ("reply['result'] = 'x' * 3_000_000", None, LARGE),
+    "large request": ("reply['result'] = len(value)", LARGE, len(LARGE)),
 }
 
 
