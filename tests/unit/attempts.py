@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.attempt import Attempt
 
 
+PRICE = Prices(input_per_million=1.0, output_per_million=1.0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EchoOutcome(Outcome):
     """The points of a result."""
@@ -114,9 +117,12 @@ def context(
     redactor: Redactor | None = None,
     pack: Pack | None = None,
 ) -> SuiteContext:
-    price = Prices(input_per_million=1.0, output_per_million=1.0)
-    primary = PricedBackend(backend=backend, price=price) if backend is not None else None
-    live = LiveModels(primary=primary, ledger=ledger or Ledger(Caps()), redactor=redactor or Redactor({}))
+    live = LiveModels(
+        primary=None if backend is None else PricedBackend(backend=backend, price=PRICE),
+        ledger=ledger or Ledger(Caps()),
+        redactor=redactor or Redactor({}),
+    )
+    named: dict[str, Any] = {} if backend is None else {"backend": backend.name, "model": backend.model}
     return SuiteContext(
         suite=suite(folder),
         pack=pack or EchoPack(),
@@ -124,13 +130,11 @@ def context(
         target_name="t",
         options=RunOptions(mode=mode),
         live=None if mode == "fixture" else live,
-        backend=backend.name if backend is not None else "",
-        model=backend.model if backend is not None else "",
+        **named,
     )
 
 
 def job(context: SuiteContext, name: str = "a", **inputs: Any) -> Job:
-    """The first attempt at a case with this input."""
     return Job(key=AttemptKey(name, 0), context=context, loaded=case(name, **inputs))
 
 
@@ -150,16 +154,11 @@ class RunnerContext(Runner):
     ) -> None:
         self.settled: list[FinishedAttempt] = []
         self.throttle = Throttle(most)
-        scheduler_options = SchedulerOptions(
-            throttle=self.throttle,
-            lookahead=2 * most if lookahead is None else lookahead,
-            limit_s=limit_s,
-            ledger=ledger or Ledger(Caps()),
-            # a target that ignores its cancellation is left behind soon
-            waits=WaitTimes(**{"cancel_s": 0.05, **(waits or {})}),
-            **options,
-        )
-        super().__init__(scheduler_options, on_settled=on_settled or self.settled.append)
+        options["throttle"], options["limit_s"], options["ledger"] = self.throttle, limit_s, ledger or Ledger(Caps())
+        options["lookahead"] = 2 * most if lookahead is None else lookahead
+        # a target that ignores its cancellation is left behind soon
+        options["waits"] = WaitTimes(**{"cancel_s": 0.05, **(waits or {})})
+        super().__init__(SchedulerOptions(**options), on_settled=on_settled or self.settled.append)
 
     def __enter__(self) -> Self:
         return self
@@ -178,12 +177,10 @@ class RunnerContext(Runner):
         return [attempt.failure.kind if attempt.failure else "" for attempt in map(self.attempt, jobs)]
 
 
-def ignore_tick() -> None:
-    """Do nothing at a tick."""
+def ignore_tick() -> None: ...
 
 
 def hang() -> None:
-    """Hang, until the process ends."""
     threading.Event().wait()
 
 

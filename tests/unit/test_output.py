@@ -114,11 +114,9 @@ sys.exit(0 if "".join(output.out) == "slow and more\\n" * 20 else "something got
 
 
 @pytest.mark.parametrize(
-    ("other", "changed"),
-    [("Context()", "io.StringIO()"), ("capturing_context(CapturedOutput())", "old")],
-    ids=["by a capture", "by a case"],
+    ("other", "changed"), [("Context()", "io.StringIO()"), ("capturing_context(CapturedOutput())", "old")]
 )
-def test_a_stream_that_is_printed_to_stays_while_it_is_replaced(other: str, changed: str) -> None:
+def test_a_stream_that_is_printed_to_stays_while_a_capture_or_a_case_replaces_it(other: str, changed: str) -> None:
     script = PRINTING.replace("OTHER", other).replace("CHANGED", changed)
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -120,22 +120,6 @@ def test_attempts_that_end_in_a_burst_are_settled_together(
         runner.failures(*planned[1:])
 
 
-def test_no_attempt_starts_once_a_cap_is_reached_and_those_in_flight_end(tmp_path: Path) -> None:
-    ledger = Ledger(Caps(tokens=20))
-    backend = FakeBackend(rounds=2)
-    shared = context(tmp_path, call_model, backend=backend, ledger=ledger)
-    jobs = [job(shared, str(number)) for number in range(30)]
-    with RunnerContext(most=3, ledger=ledger) as runner:
-        runner.plan(jobs)
-        finished = [runner.wait_for(each, lambda: None) for each in jobs]
-    attempts = [each.attempt for each in finished if each.attempt is not None]
-    # five tokens per attempt, and those in flight beyond the cap
-    assert 4 <= len(attempts) <= 4 + 3
-    assert backend.calls == len(attempts)
-    assert {attempt.failure for attempt in attempts} == {None}
-    assert {each.kind for each in finished if each.attempt is None} == {"max_tokens"}
-
-
 def test_successful_attempts_raise_the_throttles_limit_again(tmp_path: Path) -> None:
     def target(request: VerifyRequest) -> dict[str, Any]:
         return {"points": 1 / request.input["number"]}
