@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 class GuardedPack(EchoPack):
-    """A pack with a guard of its echo_suite."""
-
     def guards(self) -> dict[str, Any]:
         return {"wall": lambda: "wall"}
 
