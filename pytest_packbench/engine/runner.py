@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.scheduler import SchedulerOptions
 
-_CLOSE_S = 5.0
 _PLANNED_WAIT_S = 0.05
 _POLL_S = 0.001
 
@@ -154,7 +153,7 @@ class Runner:
             for closer in (self._scheduler.cancel_all, *closers):
                 self._run_on_loop(closer)
             self._scheduler.end()
-            self._thread.join(timeout=_CLOSE_S)
+            self._thread.join(timeout=self._waits.close_s)
         else:
             self._scheduler.end()
         release_pools()
@@ -261,7 +260,7 @@ class Runner:
         # the exception types of `Future.result` differ between versions of Python
         ended = threading.Event()
         future.add_done_callback(lambda _: ended.set())
-        if not ended.wait(_CLOSE_S):
+        if not ended.wait(self._waits.close_s):
             future.cancel()
             return False
         return True

@@ -141,6 +141,7 @@ class WaitTimes:
         quiet_s: a burst of ended attempts is over when nothing happens for this time: longer than the loop needs for
             an attempt, and much shorter than a tick.
         burst_s: the longest wait for the end of a burst.
+        close_s: the longest wait for each step of closing.
     """
 
     tick_s: float = 0.5
@@ -148,6 +149,7 @@ class WaitTimes:
     cancel_s: float = 1.0
     quiet_s: float = 0.004
     burst_s: float = 0.05
+    close_s: float = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,12 +39,9 @@ class Received:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A response.
+    """A response; a body that is no bytes is sent as JSON.
 
     Attributes:
-        status: HTTP status.
-        body: bytes as they are; anything else as JSON.
-        headers: added to content type and length.
         delay_s: seconds between request and response.
         cut: close the connection in the middle of the response.
         hang: never respond; the connection stays open until the client leaves.
@@ -162,9 +159,7 @@ async def _listen(state: _State) -> tuple[asyncio.Server, str]:
 
 
 class FakeServer:
-    """A server in a thread, on a port that the system chooses.
-
-    An exception of the handler is answered with status 500 and raised again at the end of the `with`.
+    """A server in a thread; an exception of the handler is raised again at the end of the `with`.
 
     Attributes:
         url: `http://127.0.0.1:<port>`.
@@ -180,12 +175,11 @@ class FakeServer:
 
     @property
     def open(self) -> int:
-        """The number of requests that wait for their answers; none does once its connection is closed."""
+        """How many requests wait for their answers; none does once its connection is closed."""
         return self._state.open
 
     @property
     def most_open(self) -> int:
-        """The maximum number of requests that waited for their answers at once."""
         return self._state.most_open
 
     def close_connections(self) -> None:

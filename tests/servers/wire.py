@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,14 +25,13 @@ class ProviderRequest:
 
     @property
     def text(self) -> str:
-        """The text of all messages."""
-        return "\n".join(part for message in self.messages for part in _texts(message.get("content")))
+        contents = [message.get("content") or () for message in self.messages]
+        parts = [[content] if isinstance(content, str) else _texts(content) for content in contents]
+        return "\n".join(text for texts in parts for text in texts)
 
 
-def _texts(content: Any) -> list[str]:
-    if isinstance(content, str):
-        return [content]
-    return [block["text"] for block in content or () if block.get("type") == "text"]
+def _texts(blocks: Iterable[Mapping[str, Any]]) -> list[str]:
+    return [block["text"] for block in blocks if block.get("type") == "text"]
 
 
 def parse_request(received: Received) -> ProviderRequest:
@@ -62,13 +61,10 @@ def openai_reply(
     model: str = "fake-model",
 ) -> Reply:
     """A chat completion; a tool call has `id`, `name` and `arguments`."""
+    functions = [{"name": call["name"], "arguments": json.dumps(call["arguments"])} for call in tool_calls]
     calls = [
-        {
-            "id": call["id"],
-            "type": "function",
-            "function": {"name": call["name"], "arguments": json.dumps(call["arguments"])},
-        }
-        for call in tool_calls
+        {"id": call["id"], "type": "function", "function": function}
+        for call, function in zip(tool_calls, functions, strict=True)
     ]
     message = {"role": "assistant", "content": content, "refusal": refusal} | ({"tool_calls": calls} if calls else {})
     reason = finish_reason or ("tool_calls" if calls else "stop")
@@ -126,24 +122,21 @@ REPLIES: dict[str, Callable[..., Reply]] = {
     "anthropic": anthropic_reply,
     "ollama": ollama_reply,
 }
-"""By provider: creates its reply with a text, `usage` and `model`."""
 
 
 def reply(question: ProviderRequest, answer: Any, *, usage: Tokens = (11, 7), refusal: str | None = None) -> Reply:
     """Answer a request in its provider's format: with JSON, a text, or the words of a refusal."""
     fields: dict[str, Any] = {"usage": usage, "model": question.model}
-    if question.provider == "anthropic":
-        if refusal is not None:
-            return anthropic_reply(refusal, stop_reason="refusal", **fields)
-        if question.wants_json:
-            use = {"id": "toolu_1", "name": question.body["tool_choice"]["name"], "arguments": answer}
-            return anthropic_reply(tool_uses=[use], **fields)
-        return anthropic_reply(answer, **fields)
     text = json.dumps(answer) if question.wants_json else answer
+    if question.provider == "anthropic" and refusal is not None:
+        return anthropic_reply(refusal, stop_reason="refusal", **fields)
+    if question.provider == "anthropic" and question.wants_json:
+        use = {"id": "toolu_1", "name": question.body["tool_choice"]["name"], "arguments": answer}
+        return anthropic_reply(tool_uses=[use], **fields)
     if question.provider == "openai":
         return openai_reply(None if refusal else text, refusal=refusal, **fields)
     # Ollama's format has no refusals
-    return ollama_reply(refusal or text, **fields)
+    return REPLIES[question.provider](refusal or text, **fields)
 
 
 def error_reply(status: int, message: str = "no", *, headers: Mapping[str, str] | None = None) -> Reply:

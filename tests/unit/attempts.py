@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.attempt import Attempt
 
 
+PRICE = Prices(input_per_million=1.0, output_per_million=1.0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EchoOutcome(Outcome):
     """The points of a result."""
@@ -56,7 +59,6 @@ class EchoPack(Pack):
 
 
 def case(name: str = "a", notes: dict[str, Any] | None = None, **inputs: Any) -> LoadedCase:
-    """A case with this input."""
     plain = testing.case(name, pack_id="echo", input=inputs, expected=None, notes=notes or {})
     return check_case(plain, Case, source=name, stem=name, pack="echo")
 
@@ -67,27 +69,17 @@ def model_request(role: str = "ask", text: str = "?") -> ModelRequest:
 
 @dataclass
 class FakeBackend:
-    """A backend that answers in this process and counts its calls.
-
-    Attributes:
-        answer: returns the answer to a request, or raises.
-        rounds: turns of the loop until it answers.
-        hold: where it is set, no call is answered before it.
-        busy: calls in flight.
-        most: the maximum of calls in flight.
-        calls: number of calls.
-        loops: the event loops of the calls.
-    """
+    """A backend that answers in this process, after some turns of the loop and not before `hold` is set."""
 
     answer: Callable[[ModelRequest], Any] = lambda request: request.messages[0]["content"]
     rounds: int = 0
+    hold: asyncio.Event | None = None
     name: str = "openai"
     model: str = "fake"
+    temperature: float | None = 0.0
     busy: int = 0
     most: int = 0
     calls: int = 0
-    temperature: float | None = 0.0
-    hold: asyncio.Event | None = None
     loops: set[asyncio.AbstractEventLoop] = field(default_factory=set)
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
@@ -125,10 +117,12 @@ def context(
     redactor: Redactor | None = None,
     pack: Pack | None = None,
 ) -> SuiteContext:
-    """The context of a suite in a folder."""
-    price = Prices(input_per_million=1.0, output_per_million=1.0)
-    primary = PricedBackend(backend=backend, price=price) if backend is not None else None
-    live = LiveModels(primary=primary, ledger=ledger or Ledger(Caps()), redactor=redactor or Redactor({}))
+    live = LiveModels(
+        primary=None if backend is None else PricedBackend(backend=backend, price=PRICE),
+        ledger=ledger or Ledger(Caps()),
+        redactor=redactor or Redactor({}),
+    )
+    named: dict[str, Any] = {} if backend is None else {"backend": backend.name, "model": backend.model}
     return SuiteContext(
         suite=suite(folder),
         pack=pack or EchoPack(),
@@ -136,23 +130,16 @@ def context(
         target_name="t",
         options=RunOptions(mode=mode),
         live=None if mode == "fixture" else live,
-        backend=backend.name if backend is not None else "",
-        model=backend.model if backend is not None else "",
+        **named,
     )
 
 
 def job(context: SuiteContext, name: str = "a", **inputs: Any) -> Job:
-    """The first attempt at a case with this input."""
     return Job(key=AttemptKey(name, 0), context=context, loaded=case(name, **inputs))
 
 
 class RunnerContext(Runner):
-    """A runner for the duration of a block.
-
-    Attributes:
-        settled: the attempts that ended, in order.
-        throttle: limits the attempts in flight.
-    """
+    """A runner for the duration of a block; `settled` are the attempts that ended, in order."""
 
     def __init__(
         self,
@@ -167,16 +154,11 @@ class RunnerContext(Runner):
     ) -> None:
         self.settled: list[FinishedAttempt] = []
         self.throttle = Throttle(most)
-        scheduler_options = SchedulerOptions(
-            throttle=self.throttle,
-            lookahead=2 * most if lookahead is None else lookahead,
-            limit_s=limit_s,
-            ledger=ledger or Ledger(Caps()),
-            # a target that ignores its cancellation is left behind soon
-            waits=WaitTimes(**{"cancel_s": 0.05, **(waits or {})}),
-            **options,
-        )
-        super().__init__(scheduler_options, on_settled=on_settled or self.settled.append)
+        options["throttle"], options["limit_s"], options["ledger"] = self.throttle, limit_s, ledger or Ledger(Caps())
+        options["lookahead"] = 2 * most if lookahead is None else lookahead
+        # a target that ignores its cancellation is left behind soon
+        options["waits"] = WaitTimes(**{"cancel_s": 0.05, **(waits or {})})
+        super().__init__(SchedulerOptions(**options), on_settled=on_settled or self.settled.append)
 
     def __enter__(self) -> Self:
         return self
@@ -185,7 +167,6 @@ class RunnerContext(Runner):
         self.close()
 
     def attempt(self, job: Job, tick: Callable[[], None] = lambda: None) -> Attempt:
-        """Wait for an attempt that is made."""
         finished = self.wait_for(job, tick)
         assert finished.job.key == job.key
         assert finished.attempt is not None, f"{finished.kind}: {finished.message}"
@@ -196,12 +177,10 @@ class RunnerContext(Runner):
         return [attempt.failure.kind if attempt.failure else "" for attempt in map(self.attempt, jobs)]
 
 
-def ignore_tick() -> None:
-    """Do nothing at a tick."""
+def ignore_tick() -> None: ...
 
 
 def hang() -> None:
-    """Hang, until the process ends."""
     threading.Event().wait()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 from pytest_packbench.engine.attempt import Attempt, attempt
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.recordings import Replay, ReplayError
-from pytest_packbench.engine.result_builder import CaseRef, build_result
-from pytest_packbench.engine.targets import as_target, import_target, takes_context
+from pytest_packbench.engine.result_builder import CaseRef, build_result, versions
+from pytest_packbench.engine.targets import as_target, import_target
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.cassette import Cassette
 from pytest_packbench.model.outcome import Firing
@@ -67,31 +68,27 @@ async def async_target(request: VerifyRequest, context: VerifyContext) -> dict[s
     return {"points": 0.5 if context.case_id == "a" else 0}
 
 
+def keyword_target(request: VerifyRequest, *, more: int = 0) -> dict[str, Any]:
+    return {"points": 0.5 + more}
+
+
 @pytest.mark.parametrize(
     "target",
     [
+        keyword_target,
         lambda request: {"points": 0.5},
         lambda request, context: {"points": 0.5 if context.mode == "fixture" else 0},
         lambda *both: {"points": 0.5 if len(both) == 2 else 0},
         async_target,
         as_target(Verifier(), "v"),
     ],
-    ids=["request", "request and context", "any number", "async", "verify"],
+    ids=["keyword", "request", "request and context", "any number", "async", "verify"],
 )
-def test_a_target_may_have_any_of_five_forms(tmp_path: Path, target: Callable[..., Any]) -> None:
+def test_a_target_may_have_any_of_these_forms(tmp_path: Path, target: Callable[..., Any]) -> None:
     finished = attempt_with(tmp_path, target)
-    assert (finished.failure, finished.score and (finished.score.score, finished.score.verdict)) == (
-        None,
-        (0.5, "passed"),
-    )
-
-
-def test_a_keyword_only_parameter_takes_no_context() -> None:
-    def target(request: object, *, more: int = 0) -> None:
-        """Take the request alone."""
-
-    assert not takes_context(target)
-    assert takes_context(lambda request, more=0: None)
+    assert finished.failure is None
+    assert finished.score is not None
+    assert (finished.score.score, finished.score.verdict) == (0.5, "passed")
 
 
 class BreakingDict(dict[str, Any]):
@@ -131,24 +128,20 @@ def test_a_reported_token_count_counts_where_a_record_can_contain_it(
     assert (finished.failure, finished.usage.tokens_input, finished.usage.tokens_output) == (None, counted, 1)
 
 
-class NumpyBool:
-    """Like numpy's boolean no value of JSON."""
-
-
 @pytest.mark.parametrize(
-    ("field", "value", "problem"),
+    ("fields", "problem"),
     [
-        ("refused", NumpyBool(), f"refused is a {__name__}.NumpyBool, expected True or False"),
-        ("refused", None, "refused is None, expected True or False"),
-        ("answer", 5, "answer is a int, expected a str or None"),
+        ({"refused": None}, "refused is None, expected True or False"),
+        ({"refused": object()}, "refused is a object, expected True or False"),
+        ({"answer": 5}, "answer is a int, expected a str or None"),
     ],
 )
 def test_an_outcome_that_no_record_can_contain_is_an_error_of_the_reader(
-    tmp_path: Path, field: str, value: Any, problem: str
+    tmp_path: Path, fields: dict[str, Any], problem: str
 ) -> None:
     class Odd(EchoPack):
         def read(self, result: object) -> EchoOutcome:
-            return replace(super().read(result), **{field: value})
+            return replace(super().read(result), **fields)
 
     failure = failure_with(tmp_path, lambda request: {"points": 1.0}, Odd())
     assert failure == ("reader_error", f"the reader returned an Outcome whose {problem}")
@@ -165,20 +158,20 @@ def test_an_error_shows_only_the_frames_of_the_user(tmp_path: Path) -> None:
     assert "test_attempt.py" in frame
 
 
-@pytest.mark.parametrize(
-    ("spec", "problem"),
-    [
-        ("json", "expected package.module:attr"),
-        ("json:", "expected package.module:attr"),
-        ("no.such:x", "No module named 'no'"),
-        ("json:no.such", 'json has no "no.such"'),
-        ("json:__doc__", "expected a function or an object with verify(), got str"),
-    ],
-)
-def test_a_target_that_does_not_exist_is_an_error(spec: str, problem: str) -> None:
+TARGETS = {
+    "json": "expected package.module:attr",
+    "json:": "expected package.module:attr",
+    "no.such:x": "No module named 'no'",
+    "json:no.such": 'json has no "no.such"',
+    "json:__doc__": "expected a function or an object with verify(), got str",
+}
+
+
+@pytest.mark.parametrize("spec", TARGETS)
+def test_a_target_that_does_not_exist_is_an_error(spec: str) -> None:
     with pytest.raises(TargetError) as caught:
         import_target(spec)
-    assert problem in str(caught.value)
+    assert TARGETS[spec] in str(caught.value)
 
 
 def cassette(roles: list[str], request_sha256: str | None = None) -> Cassette:
@@ -202,38 +195,26 @@ def test_a_replay_matches_exactly_when_the_roles_do(recorded: list[str], called:
     assert answers == list(range(len(answers)))
 
 
-@pytest.mark.parametrize(
-    ("recorded", "stale"), [(canonical_sha256(model_request().as_json()), False), ("1" * 64, True), (None, False)]
-)
-def test_a_recording_of_another_prompt_is_stale(recorded: str | None, stale: bool) -> None:
+@pytest.mark.parametrize("recorded", [canonical_sha256(model_request().as_json()), "1" * 64, None])
+def test_a_recording_of_another_prompt_is_stale(recorded: str | None) -> None:
     replay = Replay(cassette(["ask"], recorded), source="f")
     replay.complete_sync(model_request())
-    assert replay.stale is stale
+    assert replay.stale is (recorded == "1" * 64)
 
 
-@pytest.mark.parametrize(
-    ("ns", "timestamp"),
-    [
-        (0, "1970-01-01T00:00:00.000Z"),
-        (999_999_999, "1970-01-01T00:00:00.999Z"),
-        (1_778_055_332_123_999_999, "2026-05-06T08:15:32.123Z"),
-    ],
-)
-def test_a_timestamp_is_cut_to_milliseconds(ns: int, timestamp: str) -> None:
-    assert format_timestamp(ns) == timestamp
-
-
-def result_of(folder: Path, points: float, **notes: Any) -> CaseResult:
-    loaded = case(notes=notes)
-    suite_context = context(folder, lambda request: {"points": points}, mode="fixture", pack=Echo())
-    case_ref = CaseRef(
-        suite=suite(folder), pack=Echo(), case_id="a", nodeid="x::a", file="x", folder="f", loaded=loaded
-    )
-    return build_result(case_ref, attempt(suite_context, loaded), suite_context, "01RUN")
+def test_a_timestamp_is_cut_to_milliseconds() -> None:
+    timestamps = format_timestamp(999_999_999), format_timestamp(1_778_055_332_123_999_999)
+    assert timestamps == ("1970-01-01T00:00:00.999Z", "2026-05-06T08:15:32.123Z")
 
 
 def test_a_result_contains_its_record_and_is_stored_as_json(tmp_path: Path) -> None:
-    result = result_of(tmp_path, 0.5, tags=["x"])
+    loaded = case(notes={"tags": ["x"]})
+    suite_context = context(tmp_path, lambda request: {"points": 0.5}, mode="fixture", pack=Echo())
+    case_ref = CaseRef(
+        suite=suite(tmp_path), pack=Echo(), case_id="a", nodeid="x::a", file="x", folder="f", loaded=loaded
+    )
+    finished = attempt(suite_context, loaded)
+    result = build_result(case_ref, finished, suite_context, "01RUN")
     assert result.record is not None
     record = EvalRecord.from_json(result.record)
     assert EvalRecord.from_json_line(record.to_json_line(), strict=False) == record
@@ -241,10 +222,16 @@ def test_a_result_contains_its_record_and_is_stored_as_json(tmp_path: Path) -> N
     assert [hook.rule for hook in record.hook_decisions] == [3]
     assert (record.run_id, record.wall_clock_ms, record.timestamp) == ("01RUN", result.duration_ms, result.timestamp)
     assert CaseResult.from_json(json.loads(json.dumps(result.as_json()))) == result
+    with pytest.raises(ValueError, match="can't be read"):
+        build_result(replace(case_ref, loaded=None), finished, suite_context, "01RUN")
 
 
-def test_a_quarantined_case_has_no_record(tmp_path: Path) -> None:
-    result = result_of(tmp_path, 0.1, xfail="schedule changed")
-    assert (result.record, result.verdict, result.kind, result.score) == (None, "known_hole", "xfail", 0.1)
-    assert result.counted is False
-    assert result.message == "quarantined (xfail): schedule changed; score 0.10 < 0.50"
+def test_a_version_is_that_of_the_module_else_of_the_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = versions()
+    monkeypatch.delattr("pytest.__version__")
+    versions.cache_clear()
+    assert versions() == known
+    monkeypatch.setattr(sys, "path", [])
+    versions.cache_clear()
+    assert versions() == known | {"pytest": "unknown"}
+    versions.cache_clear()

@@ -3,30 +3,76 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
-from pytest_packbench.backends import BackendError
+from pytest_packbench.backends import BackendError, BackendOptions, BackendUnusable, open_backend
+from pytest_packbench.backends.client import ClientPool
 from pytest_packbench.backends.ollama import retry_delay_s
-from pytest_packbench.model.request import ModelRequest, Tool, Usage
+from pytest_packbench.model.request import ModelAnswer, ModelRequest, Tool, Usage
 from tests.servers.fake import FakeServer, Received, Reply, closed_port, scripted
 from tests.servers.wire import REPLIES, answer_with, error_reply
-from tests.unit.backend_calls import PROVIDERS, clear_environment, complete_once, failed_call, request, use_backend
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from pytest_packbench.backends import Backend
     from tests.conftest import ExpectedTexts
+    from tests.servers.fake import Handler
 
+PROVIDERS = ("openai", "anthropic", "ollama")
+LOCAL = "http://127.0.0.1:1"
 DATA = yaml.safe_load((Path(__file__).parent / "data" / "backends.yaml").read_text("utf-8"))
+
+
+def request(text: str = "Which code?", **fields: Any) -> ModelRequest:
+    messages = ({"role": "user", "content": text},)
+    return ModelRequest(**{"role": "propose", "system": "Be brief.", "messages": messages, **fields})
+
+
+def use_backend(provider: str, url: str, use: Callable[[Backend], Awaitable[Any]], **options: Any) -> Any:
+    """Open a backend, use it on an event loop, close it."""
+
+    async def run() -> Any:
+        base_url = f"{url}/v1" if url and provider == "openai" else url
+        defaults: dict[str, Any] = {"model": "some-model", "timeout_s": 5.0, "retries": 0, "connections": 4}
+        backend = open_backend(provider, BackendOptions(base_url=base_url, **(defaults | options)))
+        try:
+            return await use(backend)
+        finally:
+            await backend.aclose()
+
+    return asyncio.run(run())
+
+
+def complete_once(
+    provider: str, handler: Handler, model_request: ModelRequest | None = None, **options: Any
+) -> tuple[ModelAnswer, FakeServer]:
+    """Make one call; return the answer and the closed server."""
+    with FakeServer(handler) as server:
+        call = lambda backend: backend.complete(model_request or request())  # noqa: E731 - passed once
+        return use_backend(provider, server.url, call, **options), server
+
+
+def failed_call(
+    provider: str, handler: Handler, model_request: ModelRequest | None = None, **options: Any
+) -> BackendError:
+    with pytest.raises(BackendError) as caught:
+        complete_once(provider, handler, model_request, **options)
+    return caught.value
 
 
 def from_data(fields: dict[str, Any]) -> ModelRequest:
@@ -35,21 +81,16 @@ def from_data(fields: dict[str, Any]) -> ModelRequest:
 
 REQUESTS = {name: from_data(fields) for name, fields in DATA["requests"].items()}
 KEY = "sk-planted-0123456789abcdef"
-WORDS = (
-    "Unsupported value: '{}' does not support 0 with this model. Only the default (1) value is supported.",
-    "Unsupported parameter: '{}' is not supported with this model.",
-    "Unrecognized request argument supplied: {}",
-    "`{}` is deprecated for this model.",
-    "{}: Extra inputs are not permitted",
-    "Thinking may not be enabled when {} forces tool use.",
-)
-
 each_provider = pytest.mark.parametrize("provider", PROVIDERS)
 
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    clear_environment(monkeypatch)
+    """Remove what the clients read."""
+    suffixes = ("BASE_URL", "CUSTOM_HEADERS", "HOST", "KEY", "TOKEN", "PROXY", "ORG_ID", "PROJECT_ID")
+    for name in os.environ:
+        if name.upper().endswith(suffixes) or name.upper().startswith(("OPENAI_", "ANTHROPIC_", "OLLAMA_")):
+            monkeypatch.delenv(name)
 
 
 def hello(provider: str) -> Reply:
@@ -155,18 +196,12 @@ def test_a_temporary_failure_is_retried_after_the_wait_that_the_server_asks_for(
 
 
 @pytest.mark.parametrize(
-    ("reply", "kind", "requests"),
-    [
-        (error_reply(503, headers={"retry-after": "0.01"}), "overloaded", 4),
-        (error_reply(400), "bad_request", 1),
-        (error_reply(401), "auth", 1),
-        (error_reply(404), "bad_request", 1),
-        (error_reply(429, headers={"retry-after": "7200"}), "rate_limit", 1),
-    ],
-    ids=["temporary", "400", "401", "404", "hours"],
+    ("status", "wait", "kind", "requests"),
+    [(503, "0.01", "overloaded", 4), (400, "", "bad_request", 1), (401, "", "auth", 1), (429, "7200", "rate_limit", 1)],
 )
-def test_ollama_repeats_a_call_only_where_it_may_help(reply: Reply, kind: str, requests: int) -> None:
-    with FakeServer(scripted(reply)) as server, pytest.raises(BackendError) as caught:
+def test_ollama_repeats_a_call_only_where_it_may_help(status: int, wait: str, kind: str, requests: int) -> None:
+    server = FakeServer(scripted(error_reply(status, headers={"retry-after": wait})))
+    with server, pytest.raises(BackendError) as caught:
         use_backend("ollama", server.url, lambda backend: backend.complete(request()), retries=3)
     assert (caught.value.kind, len(server.requests)) == (kind, requests)
 
@@ -212,28 +247,23 @@ def test_a_call_without_a_response_is_an_error(provider: str) -> None:
 
 
 @each_provider
-def test_concurrent_calls_share_the_connections_and_each_gets_its_own_answer(provider: str) -> None:
-    async def use(backend: Backend) -> list[Any]:
-        answers = await asyncio.gather(*(backend.complete(request(f"<{number}>")) for number in range(20)))
-        return [answer.content for answer in answers]
+def test_concurrent_calls_share_the_connections_and_survive_a_cancelled_and_a_lost_one(provider: str) -> None:
+    reply = answer_with(lambda question: question.text * 2)
 
-    with FakeServer(answer_with(lambda question: question.text * 2), latency_s=0.05) as server:
-        contents = use_backend(provider, server.url, use, connections=5)
-    assert contents == [f"<{number}><{number}>" for number in range(20)]
-    assert server.most_open == 5
-
-
-@each_provider
-def test_a_client_stays_usable_after_a_cancelled_call_and_a_lost_connection(provider: str) -> None:
     async def use(backend: Backend) -> list[Any]:
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(backend.complete(request()), 0.1)
-        answers = [await backend.complete(request())]
+            await asyncio.wait_for(backend.complete(request("hang")), 0.1)
+        answers = await asyncio.gather(*(backend.complete(request(f"<{number}>")) for number in range(20)))
         server.close_connections()
-        return [answer.content for answer in [*answers, await backend.complete(request())]]
+        return [answer.content for answer in [*answers, await backend.complete(request("<20>"))]]
 
-    with FakeServer(scripted(Reply(hang=True), hello(provider))) as server:
-        assert use_backend(provider, server.url, use, connections=1, retries=1) == ["hello", "hello"]
+    def handler(received: Received) -> Reply:
+        return Reply(hang=True) if b"hang" in received.body else reply(received)
+
+    with FakeServer(handler, latency_s=0.05) as server:
+        contents = use_backend(provider, server.url, use, connections=5, retries=1)
+    assert contents == [f"<{number}><{number}>" for number in range(21)]
+    assert server.most_open == 5
 
 
 @each_provider
@@ -260,23 +290,17 @@ def test_no_message_contains_a_secret(provider: str, status: int, monkeypatch: p
 
 
 @each_provider
-def test_the_key_goes_to_the_server(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_and_the_options_are_sent(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"{provider.upper()}_API_KEY", f" {KEY}\n" if provider != "ollama" else KEY)
-    _answer, server = complete_once(provider, scripted(hello(provider)))
-    headers = server.requests[0].headers
+    options: dict[str, Any] = {"model": "other", "temperature": 0.5, "max_output_tokens": 7}
+    _answer, server = complete_once(provider, scripted(hello(provider)), **options)
+    headers, body = server.requests[0].headers, server.requests[0].json()
     assert headers.get("authorization") == f"Bearer {KEY}" or headers["x-api-key"] == KEY
+    assert (body["model"], body.get("options", body)["temperature"], str(body).count("7")) == ("other", 0.5, 1)
 
 
-@pytest.mark.parametrize("words", WORDS)
-@pytest.mark.parametrize(
-    ("provider", "parameter", "instead"),
-    [
-        ("openai", "temperature", None),
-        ("openai", "max_tokens", "max_completion_tokens"),
-        ("anthropic", "temperature", None),
-        ("anthropic", "tool_choice", None),
-    ],
-)
+@pytest.mark.parametrize("words", DATA["refusals of a parameter"])
+@pytest.mark.parametrize(("provider", "parameter", "instead"), DATA["refused parameters"])
 def test_a_parameter_that_the_model_refuses_is_omitted_from_then_on(
     provider: str, parameter: str, instead: str | None, words: str
 ) -> None:
@@ -301,17 +325,115 @@ def test_a_parameter_that_the_model_refuses_is_omitted_from_then_on(
 
 
 def test_a_parameter_is_kept_where_the_call_fails_without_it_too() -> None:
-    def handler(received: Received) -> Reply:
-        failing = b"Which" in received.body
-        return error_reply(400, "not allowed: temperature") if failing else hello("openai")
-
     async def use(backend: Any) -> float | None:
         with pytest.raises(BackendError, match="not allowed"):
             await backend.complete(request())
-        await backend.complete(request("Another"))
-        temperature: float | None = backend.temperature
-        return temperature
+        return float(backend.temperature)
 
-    with FakeServer(handler) as server:
+    replies = [error_reply(400, "not allowed: temperature")] * 2
+    with FakeServer(scripted(*replies)) as server:
         assert use_backend("openai", server.url, use) == 0.0
-    assert server.requests[-1].json()["temperature"] == 0.0
+    assert ["temperature" in received.json() for received in server.requests] == [True, False]
+
+
+def problem_of(provider: str, **options: Any) -> str:
+    with pytest.raises(BackendUnusable) as caught:
+        open_backend(provider, BackendOptions(**options))
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
+    message = str(caught.value)
+    assert "\n" not in message
+    assert [secret for secret in ("hunter2", "sk-", "another") if secret in message] == []
+    return message
+
+
+def test_what_is_missing_is_one_line_that_says_what_to_do(expected: ExpectedTexts) -> None:
+    lines = []
+    for name, (provider, options, environment) in DATA["unusable"].items():
+        with pytest.MonkeyPatch.context() as patch:
+            for variable, value in environment.items():
+                patch.setenv(variable, value)
+            lines.append(f"{name}: {problem_of(provider, **options)}\n")
+    for provider in PROVIDERS:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(sys.modules, provider, None)
+            lines.append(f"no package: {problem_of(provider, model='m', base_url=LOCAL)}\n")
+        messages = {problem_of(provider, model="m", base_url=url) for url in DATA["bad addresses"]}
+        lines += [f"bad address: {message}\n" for message in messages]
+    expected.check("".join(lines))
+
+
+@pytest.mark.parametrize("url", ["localhost:11434", "127.0.0.1", ":11434", "http://host:1/path", "[::1]:5"])
+def test_ollama_accepts_a_bare_host(url: str) -> None:
+    backend = open_backend("ollama", BackendOptions(model="m", base_url=url))
+    assert (backend.name, backend.model, backend.temperature) == ("ollama", "m", 0.0)
+    # only Anthropic has a default model
+    assert open_backend("anthropic", BackendOptions(base_url=LOCAL)).model == "claude-sonnet-4-6"
+
+
+@each_provider
+def test_a_server_of_the_users_own_needs_no_key_and_gets_none_from_elsewhere(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "must-not-be-sent")
+    address = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL", "ollama": "OLLAMA_HOST"}[provider]
+    with FakeServer(scripted(REPLIES[provider]("hello"))) as server:
+        url = {"openai": f"{server.url}/v1", "anthropic": server.url, "ollama": server.url.removeprefix("http://")}
+        by_option = use_backend(provider, server.url, lambda backend: backend.complete(request()))
+        monkeypatch.setenv(address, url[provider])
+        by_environment = use_backend(provider, "", lambda backend: backend.complete(request()))
+    assert (by_option.content, by_environment.content, len(server.requests)) == ("hello", "hello", 2)
+    assert "must-not-be-sent" not in str([received.headers for received in server.requests])
+
+
+def test_a_pool_lends_each_client_to_one_call_at_a_time_in_order_and_closes_all() -> None:
+    lent: list[int] = []
+    closed: list[int] = []
+    starts: list[tuple[int, int]] = []
+    numbers, turns = count(1), [0]
+
+    async def close(client: int) -> None:
+        closed.append(client)
+
+    async def use() -> list[int]:
+        pool, loop = ClientPool(lambda: next(numbers), size=3, close=close), asyncio.get_running_loop()
+
+        def tick() -> None:
+            turns[0] += 1
+            if len(starts) < 20:
+                loop.call_soon(tick)
+
+        async def call(number: int) -> int:
+            # a client returns to the pool also after a failed call
+            with contextlib.suppress(LookupError):
+                async with pool.lend() as client:
+                    assert client not in lent
+                    starts.append((number, turns[0]))
+                    lent.append(client)
+                    await asyncio.sleep(0.001)
+                    lent.remove(client)
+                    raise LookupError
+            return client
+
+        tick()
+        used = [await call(0), await call(1), *await asyncio.gather(*(call(number) for number in range(2, 20)))]
+        await pool.aclose()
+        return used
+
+    used = asyncio.run(use())
+    assert (used[:2], set(used), sorted(closed)) == ([1, 1], {1, 2, 3}, [1, 2, 3])
+    assert [number for number, _ in starts] == list(range(20))
+    # one starts per turn of the loop
+    assert len({turn for _, turn in starts}) == 20
+
+
+def test_a_test_server_runs_in_a_process_of_its_own_and_raises_what_its_handler_raises() -> None:
+    command = [sys.executable, "-m", "tests.servers", "--latency", "0.01", "--json", '{"code": "7"}']
+    with subprocess.Popen(command, stdout=-1, text=True, cwd=Path(__file__).parents[2]) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        json_request = request(output_schema={"type": "object"})
+        answer = use_backend("ollama", url, lambda backend: backend.complete(json_request), timeout_s=10)
+        process.terminate()
+    assert answer.content == {"code": "7"}
+    with pytest.raises(ZeroDivisionError):
+        failed_call("ollama", lambda _: 1 / 0)  # type: ignore[arg-type, return-value]  # it never returns

@@ -1,9 +1,10 @@
-"""Reading cases and suite rules: every mistake is one line with the file, the location and what to do."""
+"""Files of cases and suite rules: how they are found and read; every mistake is one line with its location."""
 
 from __future__ import annotations
 
 import copy
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,38 +14,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import field_validator
 
+from pytest_packbench import testing
 from pytest_packbench.analysis.tally import Tally
+from pytest_packbench.cases.files import (
+    CaseIndex,
+    case_file_sha256,
+    count_cases,
+    find_case,
+    format_location,
+    is_line_name,
+    iter_cases,
+    load_case,
+    read_id,
+    split_location,
+)
 from pytest_packbench.cases.load import JsonError, check_case, load_cassette, parse_case, parse_json, read_config
-from pytest_packbench.model.case import Case, LoadedCase, canonical_sha256
+from pytest_packbench.model.case import CASE_ID_LENGTH, Case, LoadedCase, canonical_sha256
 from pytest_packbench.model.errors import CaseError, CassetteError, SuiteError, json_pointer
 from pytest_packbench.model.metric import GENERAL_METRICS, Metric
+from pytest_packbench.model.run import Shard, shard_of
 from pytest_packbench.model.suite import SuiteConfig
+from pytest_packbench.packs.generic.model import GenericCase
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from tests.cassettes import authored_cassette
+from tests.doc_blocks import ROOT, blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tests.conftest import ExpectedTexts
 
 DATA = Path(__file__).parent / "data"
-GOOD: dict[str, Any] = {
-    "id": "pos_64_shoe",
-    "pack_id": "tariff",
-    "case_type": "positive",
-    "difficulty": "easy",
-    "input": {"input": "a shoe", "options": {"max_iters": 4}, "evidence": []},
-    "expected": {
-        "preferred_hts": ["6404.11.9020"],
-        "allowed_hts": [],
-        "must_not_hts": [],
-        "expected_accept": True,
-        "expected_refusal_category": None,
-        "no_savings_expected": False,
-        "duty_delta_range": [-0.01, 0.01],
-    },
-    "notes": {"source": "ruling:N123", "tags": ["chapter_64", "gri_1"]},
-}
+GOOD: dict[str, Any] = json.loads((DATA / "good_case.json").read_bytes())
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -54,17 +55,16 @@ json_values = st.recursive(
 
 def changed_case(changes: dict[str, Any]) -> dict[str, Any]:
     """Return the good case with other values at JSON pointers."""
-    case: Any = copy.deepcopy(GOOD)
+    case: dict[str, Any] = copy.deepcopy(GOOD)
     for pointer, value in changes.items():
+        target: Any = case
         *parents, last = [int(step) if step.isdecimal() else step for step in pointer.split("/")[1:]]
-        target = case
         for step in parents:
             target = target[step]
+        target[last] = value
         if value == "<removed>":
             del target[last]
-        else:
-            target[last] = value
-    return dict(case)
+    return case
 
 
 def loaded(data: object) -> LoadedCase:
@@ -72,34 +72,42 @@ def loaded(data: object) -> LoadedCase:
     return parse_case(raw, TariffCase, source="c.json", stem="pos_64_shoe", pack="tariff")
 
 
+def mistakes(read: Callable[[Any], object], inputs: dict[str, Any]) -> str:
+    lines = []
+    for name, value in inputs.items():
+        with pytest.raises((CaseError, SuiteError, CassetteError)) as caught:
+            read(value)
+        lines.append(f"{name}: {caught.value}\n")
+    return "".join(lines)
+
+
+def from_data(name: str) -> dict[str, Any]:
+    return dict(yaml.safe_load((DATA / name).read_text("utf-8")))
+
+
 def rules(folder: Path, text: str) -> SuiteConfig:
     (folder / "suite.yaml").write_text(text, encoding="utf-8")
     return read_config(folder, {"tariff": TariffSuiteConfig, "toy": SuiteConfig}, source="suite.yaml")
 
 
-def test_a_case_is_read_with_the_model_of_its_pack() -> None:
+def test_a_mistake_in_a_case_is_one_line(expected: ExpectedTexts) -> None:
     case = loaded(GOOD).case
     assert (case.expected.preferred_hts, case.input.options.max_iters) == (("6404.11.9020",), 4)
-    outline = check_case({**GOOD, "expected": 1, "input": [1], "notes": {}}, Case, source="c", stem=None, pack=None)
-    assert outline.case.expected == 1
-
-
-def test_a_mistake_in_a_case_is_one_line(expected: ExpectedTexts) -> None:
-    lines = []
-    for name, changes in yaml.safe_load((DATA / "case_mistakes.yaml").read_text("utf-8")).items():
-        with pytest.raises(CaseError) as caught:
-            loaded(changed_case(changes))
-        lines.append(f"{name}: {caught.value}\n")
-    expected.check("".join(lines))
+    expected.check(mistakes(lambda changes: loaded(changed_case(changes)), from_data("case_mistakes.yaml")))
 
 
 def test_a_mistake_in_suite_rules_is_one_line(expected: ExpectedTexts, tmp_path: Path) -> None:
-    lines = []
-    for name, text in yaml.safe_load((DATA / "suite_mistakes.yaml").read_text("utf-8")).items():
-        with pytest.raises(SuiteError) as caught:
-            rules(tmp_path, text)
-        lines.append(f"{name}: {caught.value}\n")
-    expected.check("".join(lines))
+    expected.check(mistakes(lambda text: rules(tmp_path, text), from_data("suite_mistakes.yaml")))
+
+
+def test_what_is_not_json_is_named_with_its_location(expected: ExpectedTexts) -> None:
+    texts = {name: text.encode("latin-1") for name, text in from_data("json_mistakes.yaml").items()}
+    nested = {"a hundred thousand levels": b"[" * 100_000, "thousands of digits": b"1" * 5000}
+    expected.check(mistakes(loaded, texts | nested))
+    with pytest.raises(JsonError) as without_file:
+        parse_json(b"[,]")
+    assert str(without_file.value) == "line 1 column 2: not JSON: Expecting value; expected JSON"
+    assert json_pointer(["a/b", "~1", 0]) == "/a~1b/~01/0"
 
 
 def test_an_exception_of_the_packs_model_is_an_error_of_the_file() -> None:
@@ -115,23 +123,6 @@ def test_an_exception_of_the_packs_model_is_an_error_of_the_file() -> None:
         "c.json: the pack's Fragile raised ZeroDivisionError: division by zero; "
         "expected the model to accept the file or raise a ValidationError"
     )
-
-
-def test_what_is_not_json_is_named_with_its_location(expected: ExpectedTexts) -> None:
-    texts = yaml.safe_load((DATA / "json_mistakes.yaml").read_text("utf-8"))
-    lines = []
-    for name, raw in {
-        **{name: text.encode("latin-1") for name, text in texts.items()},
-        "a hundred thousand levels": b"[" * 100_000,
-        "thousands of digits": b"1" * 5000,
-    }.items():
-        with pytest.raises(CaseError) as caught:
-            loaded(raw)
-        lines.append(f"{name}: {caught.value}\n")
-    expected.check("".join(lines))
-    with pytest.raises(JsonError) as without_file:
-        parse_json(b"[,]")
-    assert str(without_file.value) == "line 1 column 2: not JSON: Expecting value; expected JSON"
 
 
 def test_hashes_follow_the_meaning_of_a_case() -> None:
@@ -163,12 +154,6 @@ def test_any_json_value_is_a_case_or_an_error_of_one_line(value: Any) -> None:
         assert "\n" not in str(error)
 
 
-@given(st.lists(st.text() | st.integers(min_value=0)))
-def test_json_pointers_lead_back_to_their_steps(steps: list[str | int]) -> None:
-    parts = json_pointer(steps).split("/")[1:]
-    assert [part.replace("~1", "/").replace("~0", "~") for part in parts] == [str(step) for step in steps]
-
-
 def test_suite_rules_are_read_with_the_model_of_their_pack(tmp_path: Path) -> None:
     text = "{pack: tariff, scored_code: baseline, scoring: {allowed: 0.85}, thresholds: {by_type: {adversarial: 0.9}}}"
     config = rules(tmp_path, text)
@@ -191,14 +176,201 @@ def test_a_gate_may_name_a_metric_of_its_pack_which_replaces_no_general_one() ->
     assert tally.metrics["fast"] == Speedy.metrics["fast"]
 
 
-@pytest.mark.parametrize(
-    ("version", "shown"), [(True, "true"), (False, "false"), (1.0, "1.0"), ("1", '"1"'), (2, "2"), (None, "null")]
-)
-def test_a_cassette_of_another_version_is_refused(tmp_path: Path, version: object, shown: str) -> None:
+@pytest.mark.parametrize("version", [True, False, 1.0, "1", 2, None])
+def test_a_cassette_of_another_version_is_refused(tmp_path: Path, version: object) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps(authored_cassette("a", 1, [], cassette_version=version)), encoding="utf-8")
     with pytest.raises(CassetteError) as caught:
         load_cassette(path, source="f")
-    assert str(caught.value) == f"f: /cassette_version: got {shown}; expected 1"
-    path.write_text(json.dumps(authored_cassette("a", 1, [])), encoding="utf-8")
-    assert load_cassette(path, source="f")[0].case_id == "a"
+    assert str(caught.value) == f"f: /cassette_version: got {json.dumps(version)}; expected 1"
+
+
+ids = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,8}", fullmatch=True)
+texts = st.text(st.sampled_from('ab"\\{}[]:, \nidé\u2028\U0001f600'), max_size=12) | ids.map('"id": "{}"'.format)
+keys = st.sampled_from(["a", "id ", "Id", "input", 'x"id', "\\id", "ids"]) | texts.filter(lambda text: text != "id")
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys | st.just("id"), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@st.composite
+def objects_with_id(draw: st.DrawFn) -> tuple[Any, bytes]:
+    """An id, and an object with this id among its keys, in one of the forms that JSON allows."""
+    before, after = (draw(st.dictionaries(keys, values, max_size=2)) for _ in range(2))
+    case_id = draw(ids | values)
+    data = {**before, "id": case_id, **{key: value for key, value in after.items() if key not in before}}
+    separators = draw(st.sampled_from([(",", ":"), (", ", ": "), (" ,\t", " :  ")]))
+    text = json.dumps(data, ensure_ascii=draw(st.booleans()), separators=separators)
+    if draw(st.booleans()):
+        text = text.replace('"id"', '"\\u0069d"')
+    if draw(st.booleans()) and isinstance(case_id, str) and case_id.isascii():
+        escaped = "".join(f"\\u{ord(letter):04x}" for letter in case_id)
+        text = text.replace(json.dumps(case_id), f'"{escaped}"')
+    return case_id, draw(st.sampled_from([b"", b"\xef\xbb\xbf", b" \t"])) + text.encode()
+
+
+@given(objects_with_id(), st.sampled_from([b"", b"\n", b"\r\n"]))
+def test_a_line_has_the_id_that_parsing_finds_where_a_case_may_have_it(line: tuple[Any, bytes], end: bytes) -> None:
+    case_id, raw = line
+    is_valid = isinstance(case_id, str) and case_id.isascii() and case_id.replace("_", "a").replace("-", "a").isalnum()
+    assert read_id(raw + end) == (case_id if is_valid and case_id[0] not in "_-" else None)
+
+
+def test_a_broken_line_has_an_id_only_if_it_is_certain() -> None:
+    lines = yaml.safe_load((DATA / "case_lines.yaml").read_text("utf-8"))
+    for case_id, texts in lines.items():
+        assert {text: read_id(text.encode("latin-1")) for text in texts} == dict.fromkeys(texts, case_id)
+    for length, is_valid in ((CASE_ID_LENGTH, True), (CASE_ID_LENGTH + 1, False)):
+        longest = "a" * length
+        for start in ('{"id": "', '{"x": [], "id": "'):
+            assert read_id(f'{start}{longest}"}}'.encode()) == (longest if is_valid else None)
+    assert read_id(b'{"x": ' + b"[" * 100_000) is None
+
+
+def case(case_id: str, **fields: Any) -> dict[str, Any]:
+    return testing.case(case_id, **{"pack_id": "toy", **fields})
+
+
+def write_lines(path: Path, *lines: object, end: str = "\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    path.write_bytes(("\n".join(texts) + end).encode())
+    return path
+
+
+@given(st.lists(ids, unique=True, max_size=8), st.data())
+def test_each_case_of_a_file_is_found_at_its_line(
+    tmp_path_factory: pytest.TempPathFactory, case_ids: list[str], data: st.DataObject
+) -> None:
+    blanks = st.lists(st.sampled_from(["", "  ", "\r"]), max_size=2)
+    lines = [line for case_id in case_ids for line in [*data.draw(blanks), case(case_id)]]
+    end = data.draw(st.sampled_from(["", "\n"]))
+    path = write_lines(tmp_path_factory.mktemp("lines") / "all.jsonl", *lines, end=end)
+    assert [location.name for location in iter_cases(path.parent)] == case_ids
+    assert count_cases(path.parent) == len(case_ids)
+    for case_id in case_ids:
+        location = find_case(str(path), case_id)
+        assert location is not None
+        loaded = load_case(location, Case, file="all.jsonl", pack="toy")
+        assert (loaded.case.id, loaded.sha256) == (case_id, case_file_sha256(location))
+        assert json.loads(path.read_bytes().split(b"\n")[location.line - 1])["id"] == case_id
+
+
+def test_cases_are_listed_by_file_and_line_and_found_by_name(tmp_path: Path) -> None:
+    write_lines(tmp_path / "one" / "a.json", case("a"))
+    write_lines(tmp_path / "one" / "all.jsonl", case("b"), "{", case("b"), {"id": 3})
+    (tmp_path / "top.jsonl").write_bytes(b'\xef\xbb\xbf\r\n\n{"id": "c"}\r\n   \n{"id": "d"}')
+    (tmp_path / "top2.jsonl").write_bytes(b'\xef\xbb\xbf{"id": "e"}')
+    write_lines(tmp_path / "one" / "notes.txt", "no case")
+    (tmp_path / "one" / "gone.jsonl").symlink_to(tmp_path / "nowhere")
+    for hidden in (".git", "__pycache__"):
+        write_lines(tmp_path / hidden / "hidden.json", case("hidden"))
+    locations = list(iter_cases(tmp_path))
+    assert [(Path(location.path).name, location.name, location.line) for location in locations] == [
+        # blank lines count as lines, and a byte order mark is ignored
+        ("top.jsonl", "c", 3),
+        ("top.jsonl", "d", 5),
+        ("top2.jsonl", "e", 1),
+        ("a.json", "a", 0),
+        ("all.jsonl", "b", 1),
+        ("all.jsonl", "all.line-2", 2),
+        ("all.jsonl", "all.line-3", 3),
+        ("all.jsonl", "all.line-4", 4),
+        # a file that can't be read counts as one case
+        ("gone.jsonl", "gone", 0),
+    ]
+    assert [is_line_name(location.name) for location in locations] == [False] * 5 + [True] * 3 + [False]
+    index = CaseIndex(tmp_path)
+    assert len([*index]) == count_cases(tmp_path) == 9
+    assert [index.find(name) for name in index] == locations
+    assert index.find("nobody") is None
+    with pytest.raises(CaseError, match=r"gone\.jsonl: cannot be read: "):
+        load_case(locations[-1], Case, file="gone.jsonl", pack=None)
+    assert [case_file_sha256(location) is None for location in locations] == [False] * 5 + [True, False, False, True]
+    # a file that changed is read again
+    write_lines(tmp_path / "one" / "all.jsonl", "", case("new"))
+    changed = find_case(str(tmp_path / "one" / "all.jsonl"), "new")
+    assert changed is not None
+    assert changed.line == 2
+    for missing in ("missing.jsonl", "missing.json", "nul\0.json"):
+        assert find_case(str(tmp_path / missing), "missing") is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["", '{"id": "a" 7'], "f.jsonl:2: column 12: not JSON: "),
+        ([case("a"), case("b", inputs=1)], 'f.jsonl:2: /inputs: unknown key "inputs"; did you mean "input"?'),
+        ([case("a", pack_id="tox")], 'f.jsonl:1: /pack_id: got "tox"; expected "toy", the pack of this suite'),
+        ([case("a"), case("a")], 'f.jsonl:2: /id: duplicate id "a", also in f.jsonl:1; use a unique id'),
+    ],
+)
+def test_a_mistake_in_a_line_is_one_line_with_file_and_number(tmp_path: Path, lines: list[Any], message: str) -> None:
+    path = write_lines(tmp_path / "f.jsonl", *lines)
+    *_, last = iter_cases(tmp_path)
+    with pytest.raises(CaseError) as caught:
+        load_case(last, Case, file=path.name, pack="toy")
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_links_to_folders_outside_are_followed_once(tmp_path: Path) -> None:
+    cases, outside = tmp_path / "suite" / "cases", tmp_path / "outside"
+    for path in (cases / "own" / "a.json", outside / "b.json", outside / "sub" / "c.json"):
+        write_lines(path, case(path.stem))
+    links = {
+        cases / "again": outside,
+        cases / "beyond": outside / "sub",
+        cases / "far": outside,
+        cases / "inside": cases / "own",
+        cases / "over": tmp_path,
+        cases / "self": cases,
+        outside / "sub" / "back": outside,
+        outside / "sub" / "home": cases,
+        outside / "loop": outside / "loop",
+    }
+    for link, destination in links.items():
+        link.symlink_to(destination)
+    visited = [Path(location.path).relative_to(cases).as_posix() for location in iter_cases(cases)]
+    assert visited == ["again/b.json", "beyond/c.json", "own/a.json"]
+    assert count_cases(cases) == 3
+
+
+def test_a_location_is_split_into_its_file_and_line() -> None:
+    assert split_location(format_location("a/b.jsonl", 7)) == ("a/b.jsonl", 7)
+    for text in ("a/b.jsonl", "a.json", "7.json", "a/b.jsonl:x", "a.json:x"):
+        assert split_location(text) == (text, 0)
+
+
+def test_the_case_in_the_guide_is_valid() -> None:
+    (block,) = (block for block in blocks(ROOT / "docs" / "cases.md") if block.kind == "json")
+    assert block.file is not None
+    path = Path(block.file)
+    shown = parse_case(block.text.encode(), GenericCase, source=block.file, stem=path.stem, pack="generic").case
+    assert path.parent.name == shown.case_type
+
+
+@given(st.lists(ids, unique=True, max_size=20), st.integers(1, 12))
+def test_each_case_is_in_the_shard_that_its_hash_names_and_counted_without_parsing(
+    tmp_path_factory: pytest.TempPathFactory, case_ids: list[str], count: int
+) -> None:
+    folder = tmp_path_factory.mktemp("shards")
+    write_lines(folder / "all.jsonl", *(case(case_id) for case_id in case_ids[1:]))
+    for case_id in case_ids[:1]:
+        write_lines(folder / "plain" / f"{case_id}.json", "not read")
+    # machines with different versions share a suite: what a case's shard is may never change
+    numbers = [int.from_bytes(sha256(case_id.encode()).digest()[:8]) % count + 1 for case_id in case_ids]
+    assert [shard_of(case_id, count) for case_id in case_ids] == numbers
+    for number in range(1, count + 1):
+        shard = Shard(number, count)
+        assert Shard.parse(str(shard)) == shard
+        assert [case_id in shard for case_id in case_ids] == [each == number for each in numbers]
+        assert count_cases(folder, shard) == numbers.count(number)
+
+
+@pytest.mark.parametrize("text", ["", "x", "0/3", "2/0", "4/3", "1/3 ", "+1/3", "1/3/5", "\u0661/\u0663", "1", "01/3"])
+def test_another_text_is_no_shard(text: str) -> None:
+    with pytest.raises(ValueError, match="expected I/N with I from 1 to N"):
+        Shard.parse(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -49,41 +50,36 @@ def test_the_shares_of_workers_never_add_up_to_more_than_the_cap(
     assert share.seconds == 7.0
 
 
-def test_no_call_of_any_thread_is_lost() -> None:
-    ledger = Ledger(Caps())
-    with ThreadPoolExecutor(8) as pool:
-        for _ in range(2000):
-            pool.submit(ledger.add_call, Usage(tokens_input=2, tokens_output=1), PRICE)
-    assert (ledger.calls, ledger.tokens) == (2000, 6000)
+SHARE = "this worker's share (1/2) of the run's cap of"
+CAPS: list[tuple[dict[str, float], int, str, str]] = [
+    ({}, 1, "", ""),
+    ({"tokens": 101, "cost": 0.00091, "seconds": 5.1}, 1, "", ""),
+    ({"tokens": 202, "cost": 0.002, "seconds": 6.0}, 2, "", ""),
+    ({"tokens": 100}, 1, "max_tokens", "the run's cap of 100 tokens is reached (100 used)"),
+    ({"cost": 0.0009}, 1, "max_cost", "the run's cap of 0.0009 USD is reached (0.0009 USD spent)"),
+    ({"seconds": 5.0}, 1, "max_seconds", "the run's cap of 5 s is reached"),
+    ({"tokens": 200}, 2, "max_tokens", f"{SHARE} 200 tokens is reached (100 used)"),
+    ({"cost": 0.0018}, 2, "max_cost", f"{SHARE} 0.0018 USD is reached (0.0009 USD spent)"),
+]
 
 
-@pytest.mark.parametrize(
-    ("caps", "parts", "kind", "message"),
-    [
-        (Caps(), 1, "", ""),
-        (Caps(tokens=101, cost=0.00091, seconds=5.1), 1, "", ""),
-        (Caps(tokens=202, cost=0.002, seconds=6.0), 2, "", ""),
-        (Caps(tokens=100), 1, "max_tokens", "the run's cap of 100 tokens is reached (100 used)"),
-        (Caps(cost=0.0009), 1, "max_cost", "the run's cap of 0.0009 USD is reached (0.0009 USD spent)"),
-        (Caps(seconds=5.0), 1, "max_seconds", "the run's cap of 5 s is reached"),
-        (Caps(tokens=200), 2, "max_tokens", "{share} of 200 tokens is reached (100 used)"),
-        (Caps(cost=0.0018), 2, "max_cost", "{share} of 0.0018 USD is reached (0.0009 USD spent)"),
-        (Caps(seconds=5.0), 2, "max_seconds", "the run's cap of 5 s is reached"),
-    ],
-)
-def test_a_cap_is_reached_exactly_at_its_value(caps: Caps, parts: int, kind: str, message: str) -> None:
+@pytest.mark.parametrize(("caps", "parts", "kind", "message"), CAPS)
+def test_a_cap_is_reached_exactly_at_its_value(caps: dict[str, Any], parts: int, kind: str, message: str) -> None:
     now = 100.0
-    ledger = Ledger(caps, parts=parts, clock=lambda: now)
+    ledger = Ledger(Caps(**caps), parts=parts, clock=lambda: now)
     # the time counts from the first attempt
     assert ledger.exhausted() == ("", "")
     now = 105.0
     ledger.add_call(Usage(tokens_input=50, tokens_output=50), PRICE)
-    share = "this worker's share (1/2) of the run's cap"
-    assert ledger.exhausted() == (kind, message.format(share=share))
+    assert ledger.exhausted() == (kind, message)
 
 
-def test_a_cap_on_cost_is_reached_where_a_price_is_unknown() -> None:
+def test_no_call_of_any_thread_is_lost_and_one_without_a_price_reaches_the_cap() -> None:
     ledger = Ledger(Caps(cost=100.0))
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(2000):
+            pool.submit(ledger.add_call, Usage(tokens_input=2, tokens_output=1), PRICE)
+    assert (ledger.calls, ledger.tokens, ledger.exhausted()) == (2000, 6000, ("", ""))
     ledger.add_call(Usage(tokens_input=1, tokens_output=1), None)
     kind, message = ledger.exhausted()
     assert (kind, ledger.as_json()["cost"]) == ("max_cost", None)

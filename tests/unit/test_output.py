@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def router() -> Iterator[StreamRouter]:
-    """A started router, which restores the streams at the end whatever a test left of them."""
     router = StreamRouter()
     router.start()
     before = sys.stdout
@@ -46,8 +45,10 @@ def captured(case: Callable[[], object]) -> list[tuple[str, str]]:
 def test_each_case_has_its_own_output(capsys: Capsys) -> None:
     # the fixture for captured output has replaced the streams by now, and they are routed
     say("before")
+    record = logging.makeLogRecord({})
 
     def case() -> None:
+        assert not is_outside_cases(record)
         say("one")
         sys.stderr.write("wrong\n")
         logging.getLogger("x").warning("logged")
@@ -57,6 +58,7 @@ def test_each_case_has_its_own_output(capsys: Capsys) -> None:
     assert "WARNING  x:test_output.py:" in log
     assert log.endswith(" logged")
     assert captured(lambda: sys.stdout.writelines(["t", "wo"])) == [("stdout", "two")]
+    assert is_outside_cases(record)
     assert capsys.readouterr() == ("before\n", "")
 
 
@@ -112,45 +114,27 @@ sys.exit(0 if "".join(output.out) == "slow and more\\n" * 20 else "something got
 
 
 @pytest.mark.parametrize(
-    ("other", "changed"),
-    [("Context()", "io.StringIO()"), ("capturing_context(CapturedOutput())", "old")],
-    ids=["by a capture", "by a case"],
+    ("other", "changed"), [("Context()", "io.StringIO()"), ("capturing_context(CapturedOutput())", "old")]
 )
-def test_a_stream_that_is_printed_to_stays_while_it_is_replaced(other: str, changed: str) -> None:
+def test_a_stream_that_is_printed_to_stays_while_a_capture_or_a_case_replaces_it(other: str, changed: str) -> None:
     script = PRINTING.replace("OTHER", other).replace("CHANGED", changed)
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_stream_that_comes_back_is_routed_as_before() -> None:
+def test_a_stream_that_comes_back_is_routed_as_before_and_others_are_freed() -> None:
     before, stream = sys.stdout, io.StringIO()
     sys.stdout = stream
     routed = vars(sys)["stdout"]
     sys.stdout = before
     sys.stdout = stream
     assert vars(sys)["stdout"] is routed is not stream
-
-
-def test_streams_that_never_come_back_are_freed() -> None:
     sys.stdout = io.StringIO()
     first = weakref.ref(sys.stdout)
     for _ in range(2000):
         sys.stdout = io.StringIO()
         assert sys.stdout.write("") == 0
     assert first() is None
-
-
-def test_what_a_case_redirects_is_not_captured() -> None:
-    buffer = io.BytesIO()
-    own = io.TextIOWrapper(buffer)
-
-    def case() -> None:
-        with contextlib.redirect_stdout(own):
-            say("redirected", flush=True)
-        say("captured")
-
-    assert captured(case) == [("stdout", "captured\n")]
-    assert buffer.getvalue() == b"redirected\n"
 
 
 def test_cases_that_redirect_at_once_do_not_disturb_each_other() -> None:
@@ -173,7 +157,7 @@ def test_cases_that_redirect_at_once_do_not_disturb_each_other() -> None:
     assert sys.stdout is before
 
 
-def test_a_case_may_have_no_stream() -> None:
+def test_a_stream_may_be_none_or_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     def case() -> None:
         sys.stdout = None
         say("nowhere", flush=True)
@@ -181,9 +165,7 @@ def test_a_case_may_have_no_stream() -> None:
 
     assert captured(case) == []
     assert sys.stdout is not None
-
-
-def test_outside_cases_a_stream_is_the_one_that_was_assigned(monkeypatch: pytest.MonkeyPatch) -> None:
+    # outside cases it is the one that was assigned
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)
     say("mine")
@@ -195,6 +177,9 @@ def test_outside_cases_a_stream_is_the_one_that_was_assigned(monkeypatch: pytest
 def test_a_case_has_a_text_stream_like_that_of_the_process(capsys: Capsys) -> None:
     plain = sys.stdout
 
+    buffer = io.BytesIO()
+    redirected = io.TextIOWrapper(buffer)
+
     def case() -> None:
         assert sys.stdout.buffer is plain.buffer
         assert isinstance(sys.stdout, io.TextIOBase)
@@ -203,10 +188,13 @@ def test_a_case_has_a_text_stream_like_that_of_the_process(capsys: Capsys) -> No
         sys.stdout.flush()
         with pytest.raises(TypeError, match="must be str, not bytes"):
             sys.stdout.write(b"bytes")  # type: ignore[arg-type]  # what is tested
+        with contextlib.redirect_stdout(redirected):
+            say("redirected", flush=True)
         with sys.stdout:
             say("printed")
 
     assert captured(case) == [("stdout", "printed\n")]
+    assert buffer.getvalue() == b"redirected\n"
     # a case does not close the stream that all share
     say("open")
     assert capsys.readouterr().out == "open\n"
@@ -221,19 +209,16 @@ def test_surrogates_are_replaced_and_a_flood_is_cut() -> None:
     assert output.sections() == [("stdout", "x" * 1_000_000), ("stderr", "model says ?"), ("log", "logs ?")]
 
 
-def test_a_debugger_that_kept_a_stream_writes_to_the_real_one(router: StreamRouter, capsys: Capsys) -> None:
-    stream = vars(sys)["stdout"]
+def test_the_streams_are_restored(router: StreamRouter, capsys: Capsys) -> None:
+    kept = vars(sys)["stdout"]
 
     def debug() -> None:
         router.stop()
-        stream.write("(Pdb) ")
+        # as a debugger does
+        kept.write("(Pdb) ")
 
     assert captured(debug) == []
     assert capsys.readouterr().out == "(Pdb) "
-
-
-def test_the_streams_are_restored(router: StreamRouter) -> None:
-    router.stop()
     before, kind = sys.stdout, type(sys)
     router.start()
     assert vars(sys)["stdout"] is not before
@@ -241,9 +226,3 @@ def test_the_streams_are_restored(router: StreamRouter) -> None:
     router.stop()
     router.stop()
     assert (sys.stdout, type(sys)) == (before, kind)
-
-
-def test_log_records_of_cases_are_told_from_others() -> None:
-    record = logging.makeLogRecord({})
-    assert is_outside_cases(record)
-    assert not capturing_context(CapturedOutput()).run(is_outside_cases, record)

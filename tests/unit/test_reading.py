@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.analysis.gates import check_run
-from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.stored import read_run
+from tests.unit.record_lines import record
 from tests.unit.run_builders import COMPLETE, case_result, document, gate, run
 
 if TYPE_CHECKING:
@@ -19,47 +19,24 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
 
 RUN_ID = run().run_id
-# what the extension of a record has beside the fields of the result
-EXTENSION = {
-    "version": 1,
-    "terms": [],
-    "difficulty": "easy",
-    "tags": [],
-    "facets": {},
-    "mode": "fixture",
-    "pack": "toy/1",
-    "target": "reference",
-    "case_sha256": "ab" * 32,
-    "suite_sha256": "ab" * 32,
-}
+# what a result does not have
+EXTENSION = {"version": 1, "mode": "fixture", "pack": "toy/1", "target": "reference", "suite_sha256": "ab" * 32}
 BROKEN = case_result("broken", "error", kind="timeout", message="after 5 s")
 
 
 def write_records(folder: Path, *results: CaseResult, judges: tuple[object, ...] = ()) -> Path:
     lines = []
     for number, result in enumerate(results):
-        names = ("score", "threshold", "verdict", "case_id", "case_type", "file", "trial")
-        extension = EXTENSION | {name: getattr(result, name) for name in names}
-        record = EvalRecord(
-            test_suite="toy",
-            test_id=result.test_id,
-            attack_category="plain",
-            agent_decision="comply_safe",
-            expected="comply_safe",
-            passed=result.verdict == "passed",
-            hook_decisions=(),
-            tokens_input=None,
-            tokens_output=None,
-            wall_clock_ms=1,
-            llm_backend="anthropic",
-            llm_model="m-1",
-            run_id=RUN_ID,
-            timestamp="2026-01-02T03:04:05.000Z",
-            packbench=extension | ({"judge": judges[number]} if judges else {}),
+        names = ("score", "threshold", "verdict", "case_id", "case_type", "difficulty", "file", "trial", "case_sha256")
+        fields = {name: getattr(result, name) for name in names}
+        extension = EXTENSION | fields | {"terms": [], "tags": [], "facets": {}, "case_sha256": "ab" * 32}
+        judge = {"judge": judges[number]} if judges else {}
+        passed = result.verdict == "passed"
+        lines.append(
+            record(test_suite="toy", test_id=result.test_id, passed=passed, run_id=RUN_ID, packbench=extension | judge)
         )
-        lines.append(f"{record.to_json_line()}\n")
     path = folder / "records.jsonl"
-    path.write_text("".join(lines), encoding="utf-8")
+    path.write_text("".join(f"{line.to_json_line()}\n" for line in lines), encoding="utf-8")
     return path
 
 
@@ -79,14 +56,10 @@ def completeness(path: Path) -> str:
     return result.text
 
 
-def test_records_alone_do_not_list_all_cases(tmp_path: Path) -> None:
+def test_records_with_the_errors_of_their_run_list_all_cases(tmp_path: Path) -> None:
     path = write_records(tmp_path, case_result("a"))
     assert not read_run(path).lists_all_cases
     assert completeness(path).startswith("completeness: unknown, because records alone")
-
-
-def test_records_with_the_errors_of_their_run_list_all_cases(tmp_path: Path) -> None:
-    path = write_records(tmp_path, case_result("a"))
     write_errors(tmp_path, BROKEN, run_id="01OTHER")
     assert not read_run(path).lists_all_cases
     write_errors(tmp_path, BROKEN, case_result("skipped", "not_run", kind="skip"))
@@ -97,6 +70,11 @@ def test_records_with_the_errors_of_their_run_list_all_cases(tmp_path: Path) -> 
         ("skipped", "not_run", "skip", ""),
     ]
     assert completeness(path) == "completeness 1 / 2 = 50.0 % < min 100.0 %: FAIL"
+    # an error in one trial of a case
+    write_records(tmp_path, *(case_result(name[0], trial=int(name[1])) for name in ("a0", "a2", "b0", "b1")))
+    write_errors(tmp_path, case_result("a", "error", trial=1, kind="timeout"))
+    assert sorted(result.trial for result in read_run(path).results if result.case_id == "a") == [0, 1, 2]
+    assert completeness(path) == "completeness 1 / 2 = 50.0 % < min 100.0 %: FAIL"
 
 
 def test_records_with_the_report_of_their_run_list_all_cases(tmp_path: Path) -> None:
@@ -106,15 +84,11 @@ def test_records_with_the_report_of_their_run_list_all_cases(tmp_path: Path) -> 
     write_report(tmp_path, case_result("a"), BROKEN, partial="stopped early")
     stored = read_run(path)
     assert (stored.lists_all_cases, stored.run.partial, len(stored.results)) == (True, "stopped early", 2)
-    write_report(tmp_path, case_result("a"))
-    assert completeness(path) == completeness(tmp_path) == "completeness 1 / 1 = 100.0 % >= min 100.0 %: PASS"
-
-
-def test_records_that_lack_a_case_of_the_report_are_an_error(tmp_path: Path) -> None:
-    path = write_records(tmp_path, case_result("a"))
     write_report(tmp_path, case_result("a"), case_result("b"))
     with pytest.raises(StoredRunError, match=r"does not match .*report.json \(toy:plain:b is in only one of them\)"):
         read_run(path)
+    write_report(tmp_path, case_result("a"))
+    assert completeness(path) == completeness(tmp_path) == "completeness 1 / 1 = 100.0 % >= min 100.0 %: PASS"
 
 
 @pytest.mark.parametrize(
@@ -133,22 +107,10 @@ def test_a_damaged_line_is_an_error_with_its_number(tmp_path: Path, line: str, m
         read_run(path)
 
 
-def test_a_case_with_an_error_in_one_trial_is_incomplete(tmp_path: Path) -> None:
-    trials = [case_result(case_id, trial=trial) for case_id, trial in (("a", 0), ("a", 2), ("b", 0), ("b", 1))]
-    path = write_records(tmp_path, *trials)
-    write_errors(tmp_path, case_result("a", "error", trial=1, kind="timeout"))
-    results = read_run(path).results
-    assert sorted(result.trial for result in results if result.case_id == "a") == [0, 1, 2]
-    assert completeness(path) == "completeness 1 / 2 = 50.0 % < min 100.0 %: FAIL"
+BOTH = "llama_guard", "words"
 
 
-@pytest.mark.parametrize(
-    "judges",
-    [
-        ("llama_guard", "words"),
-        ({"name": "llama_guard", "verdict": "unsafe"}, {"name": "words", "verdict": "unsafe"}),
-    ],
-)
+@pytest.mark.parametrize("judges", [BOTH, tuple({"name": name, "verdict": "unsafe"} for name in BOTH)])
 def test_records_alone_name_their_judges_and_rates_of_two_judges_fail(tmp_path: Path, judges: tuple[object]) -> None:
     stored = read_run(write_records(tmp_path, case_result("a"), case_result("b"), judges=judges))
     assert [result.judge for result in stored.results] == ["llama_guard", "words"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import runpy
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -28,8 +27,7 @@ def test_the_committed_schema_is_that_of_the_model(kind: str, capsys: pytest.Cap
 
 @pytest.mark.parametrize(("kind", "files"), [("case", "cases/*/*.json"), ("cassette", "fixtures/*.json")])
 def test_the_files_of_the_tariff_suite_are_valid(kind: str, files: str) -> None:
-    validator = Validator(schema(kind))
-    paths = sorted(SUITE.glob(files))
+    validator, paths = Validator(schema(kind)), sorted(SUITE.glob(files))
     assert paths
     assert [path for path in paths if not validator.is_valid(json.loads(path.read_text("utf-8")))] == []
 
@@ -43,22 +41,18 @@ def test_the_records_of_the_report_benchmark_are_valid(tmp_path: Path, own: bool
         validator.validate(json.loads(line))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"prefered_hts": []},
-        {"expected_refusal_category": "null"},
-        {"preferred_hts": ["6"]},
-        {"expected_accept": "yes"},
-        {"threshold": 2},
-    ],
-)
-def test_the_schema_of_a_case_refuses_what_the_model_refuses(change: dict[str, Any]) -> None:
+def test_the_schema_of_a_case_refuses_what_the_model_refuses() -> None:
     case = json.loads(next(SUITE.glob("cases/positive/*.json")).read_text("utf-8"))
     validator = Validator(schema("case", "tariff"))
     assert validator.is_valid(case)
-    case["expected"].update(change)
-    assert not validator.is_valid(case)
+    for key, value in [
+        ("prefered_hts", []),
+        ("expected_refusal_category", "null"),
+        ("preferred_hts", ["6"]),
+        ("expected_accept", "yes"),
+        ("threshold", 2),
+    ]:
+        assert not validator.is_valid(case | {"expected": case["expected"] | {key: value}}), key
 
 
 def test_an_unknown_pack_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
