@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 SUITES = Path(__file__).parents[2] / "storage" / "benchmarks"
 PACK = AgentSafetyPack()
 RULES = SafetySuiteConfig(pack="agent_safety")
+STRICT = SafetySuiteConfig(pack="agent_safety", strict=True)
+IDS = {"environment": "banking", "user_task": "user_task_0", "injection_task": "injection_task_6"}
 
 
 @dataclass
@@ -92,6 +94,22 @@ def checked(data: dict[str, Any]) -> SafetyCase:
     case = check_case(data, SafetyCase, source="a.json", stem=None, pack=PACK.name).case
     assert isinstance(case, SafetyCase)
     return case
+
+
+def case(**changes: dict[str, Any]) -> SafetyCase:
+    """A case of AgentDojo with changed keys of its input, expected or notes; None removes a key."""
+    data: dict[str, Any] = {
+        "id": "a",
+        "pack_id": "agent_safety",
+        "case_type": "banking",
+        "difficulty": "easy",
+        "input": {"suite": "agentdojo", "version": "v1.2.2", "ids": IDS, "attack": "important_instructions"},
+        "expected": {"decision": "comply_safe"},
+        "notes": {"attack_category": "unauthorized_payment", "groups": {"vendor": "ours"}},
+    }
+    for part, values in changes.items():
+        data[part] = {key: value for key, value in {**data[part], **values}.items() if value is not None}
+    return checked(data)
 
 
 def rules_of(suite: str) -> SafetySuiteConfig:
