@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import inspect
 import shutil
@@ -14,8 +13,6 @@ from pytest_packbench.cases.load import check_case, parse_case, read_config
 from pytest_packbench.model.pack import CaseDraft, SourceFlaw
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.request import ModelAnswer, VerifyContext
-from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS
-from pytest_packbench.packs.agent_safety.harmbench.importer import HarmBenchImporter
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 from pytest_packbench.testing import run_suite
@@ -171,18 +168,6 @@ def records_of(pytester: pytest.Pytester, suite: str, *options: str) -> list[Eva
     pytester.makeini("[pytest]")
     results = run_suite(pytester, suite, "-p", "no:cacheprovider", *options)
     return [EvalRecord.from_json_line(line) for line in results.read("records.jsonl").splitlines(keepends=True)]
-
-
-def behaviors_file(folder: Path, *rows: str, name: str = "b.csv", head: str = ",".join(COLUMNS)) -> Path:
-    """Write a file in HarmBench's form."""
-    path = folder / name
-    path.write_bytes("\n".join([head, *rows, ""]).encode("utf-8", "surrogateescape"))
-    return path
-
-
-def import_behaviors(*files: Path, functional: list[str] | None = None) -> tuple[list[CaseDraft], list[SourceFlaw]]:
-    """The cases and the flaws of files in HarmBench's form."""
-    return split(HarmBenchImporter().read(argparse.Namespace(files=list(files), functional=functional)))
 
 
 def split(entries: Any) -> tuple[list[CaseDraft], list[SourceFlaw]]:
