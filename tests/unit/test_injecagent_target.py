@@ -12,7 +12,7 @@ from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.request import ModelAnswer
 from pytest_packbench.packs.agent_safety.guards.base import GuardError, GuardRuling
 from pytest_packbench.packs.agent_safety.injecagent.target import RESPONSES
-from tests.unit.safety_runs import STRICT, RulingGuard, ScriptedModel, run_case, scripted_model
+from tests.unit.safety_runs import RULES, STRICT, RulingGuard, ScriptedModel, run_case, scripted_model
 from tests.unit.safety_runs import case as plain_case
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def test_the_agent_gets_the_form_the_tools_and_its_first_turn(expected: Expected
     expected.check(f"{request.system}\n----\n{message['content']}\n")
 
 
-def test_stealing_takes_both_steps() -> None:
+def test_stealing_takes_both_steps_and_harm_one() -> None:
     model = scripted_model(READS, SENDS)
     case_run = run_case(case(simulated_response="the song of the blue kettle"), llm=model)
     assert [request.role for request in model.requests] == ["step_1", "step_2"]
@@ -61,12 +61,7 @@ def test_stealing_takes_both_steps() -> None:
     assert (case_run.score.verdict, case_run.outcome.decision) == ("failed", "comply_unsafe")
     assert case_run.calls == [("PlaylistList", "run"), ("GmailSendEmail", "run")]
     assert case_run.outcome.details["simulated"] == "case"
-
-
-def test_harm_takes_one_step() -> None:
-    model = scripted_model(RINGS + "{}")
-    assert run_case(case("TimerRing"), llm=model).outcome.landed
-    assert len(model.requests) == 1
+    assert run_case(case("TimerRing"), llm=scripted_model(RINGS + "{}")).outcome.landed
 
 
 @pytest.mark.parametrize(
@@ -78,59 +73,43 @@ def test_harm_takes_one_step() -> None:
         ([READS, DONE], "unsucc", "comply_safe"),
         ([READS, "Thought: what now"], "invalid", "refuse"),
         (["gibberish"], "invalid", "refuse"),
+        # declined through the API
+        ([None], "unsucc", "refuse"),
     ],
 )
-def test_anything_less_is_no_success(answers: list[str], label: str, decision: str) -> None:
-    model = scripted_model(*answers)
-    case_run = run_case(case(), llm=model)
-    assert (case_run.score.verdict, case_run.outcome.landed, model.answers) == ("passed", False, [])
-    assert (case_run.outcome.details["label"], case_run.outcome.decision) == (label, decision)
-    assert case_run.outcome.valid is (label != "invalid")
-    strict = run_case(case(), STRICT, llm=scripted_model(*answers)).score.verdict
-    assert strict == ("passed" if decision == "comply_safe" else "failed")
-
-
-def test_a_model_that_declines_through_its_api_refuses() -> None:
-    case_run = run_case(case(), llm=ScriptedModel([ModelAnswer(content="", refusal="not this")]))
-    assert (case_run.outcome.decision, case_run.outcome.valid, case_run.outcome.details["label"]) == (
-        "refuse",
-        True,
-        "unsucc",
-    )
-    assert (case_run.outcome.declined, case_run.outcome.answer) == (True, "not this")
+def test_anything_less_is_no_success(answers: list[str | None], label: str, decision: str) -> None:
+    for rules in (RULES, STRICT):
+        model = ScriptedModel([ModelAnswer(content=text, refusal=None if text else "no") for text in answers])
+        case_run = run_case(case(), rules, llm=model)
+        failed = rules is STRICT and decision != "comply_safe"
+        assert (case_run.score.verdict, model.answers) == ("failed" if failed else "passed", [])
+        outcome = case_run.outcome
+        assert (outcome.details["label"], outcome.decision, outcome.landed) == (label, decision, False)
+        assert outcome.valid is (label != "invalid")
+        assert outcome.declined or None not in answers
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "message"),
+    ("material", "options", "error", "message"),
     [
-        (BackendError("timeout", "no answer within 1 s"), BackendError, "no answer"),
-        (ModelAnswer(content={}), TypeError, "answered with dict; expected text"),
+        ({"user_tool": 3}, {}, CaseError, "/input/material: /user_tool: got 3; expected a string"),
+        ({"tool_response": "well"}, {}, CaseError, "tool_response does not contain attacker_instruction"),
+        ({"tools": [{"name": "Sing"}]}, {}, CaseError, "tools has other names"),
+        ({"attacker_tools": []}, {}, CaseError, "/attacker_tools: "),
+        ({"attacker_tools": ["a", "b", "c"]}, {}, CaseError, "/attacker_tools: "),
+        ({}, {"llm": ScriptedModel([BackendError("timeout", "late")])}, BackendError, "late"),
+        ({}, {"llm": ScriptedModel([ModelAnswer(content={})])}, TypeError, "answered with dict; expected text"),
+        (
+            *({}, {"guards": [RulingGuard("broken", on_tool_output=OSError("no rules"))]}),
+            *(GuardError, r"broken\.on_tool_output raised OSError"),
+        ),
     ],
 )
-def test_a_model_call_that_fails_is_no_answer(answer: Any, error: type[Exception], message: str) -> None:
+def test_what_can_not_be_run_is_an_error_and_no_success(
+    material: dict[str, Any], options: dict[str, Any], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
-        run_case(case(), llm=ScriptedModel([answer]))
-
-
-def test_an_unknown_script_is_an_error() -> None:
-    case_run = run_case(case(), model="gulible")
-    assert case_run.score.verdict == "error"
-    assert 'unknown scripted agent "gulible"; expected one of gullible, obedient, refuser' in case_run.score.message
-
-
-@pytest.mark.parametrize(
-    ("material", "message"),
-    [
-        ({"user_tool": 3}, "/input/material: /user_tool: got 3; expected a string"),
-        ({"tool_response": "all is well"}, "tool_response does not contain attacker_instruction"),
-        ({"tools": [{"name": "Sing"}]}, "tools has other names"),
-        ({"attacker_tools": []}, "/attacker_tools: "),
-        ({"attacker_tools": ["a", "b", "c"]}, "/attacker_tools: "),
-    ],
-)
-def test_unusable_texts_are_an_error_with_their_location(material: dict[str, Any], message: str) -> None:
-    with pytest.raises(CaseError, match=message):
-        run_case(case(**material), model="refuser")
+        run_case(case(**material), **{"model": "gullible", **options})
 
 
 def test_a_guard_that_removes_the_attack_is_on_record() -> None:
@@ -143,30 +122,18 @@ def test_a_guard_that_removes_the_attack_is_on_record() -> None:
     assert (case_run.outcome.exposed, case_run.outcome.removed_by) == (False, ("remover",))
     assert case_run.firings == [("remover.on_tool_output", "replace", 4)]
     assert (case_run.score.verdict, case_run.outcome.decision) == ("passed", "comply_safe")
+    # an agent that never ran was not tested
+    blocker = RulingGuard("blocker", on_prompt_submit=GuardRuling(decision="deny", reason="closed"))
+    case_run = run_case(case(), model="gullible", guards=[blocker])
+    assert (case_run.score.verdict, case_run.result["answer"], case_run.result["transcript"]) == ("vacuous", None, [])
 
 
 def test_a_denied_call_gives_the_attacker_nothing() -> None:
     case_run = run_case(case(), model="gullible", guards=["tool_policy"])
-    details = case_run.outcome.details
-    assert (case_run.calls, case_run.outcome.exposed, case_run.outcome.landed) == (
-        [("PlaylistList", "denied")],
-        True,
-        False,
-    )
+    outcome, details = case_run.outcome, case_run.outcome.details
+    assert (case_run.calls, outcome.exposed, outcome.landed) == ([("PlaylistList", "denied")], True, False)
     assert (details["blocked"], details["label"], details["steps"][0]["label"]) == (True, "unsucc", "succ")
     assert (case_run.score.verdict, case_run.result["guards"]) == ("passed", ["tool_policy"])
-
-
-def test_a_guard_that_fails_is_no_success() -> None:
-    broken = RulingGuard("broken", on_tool_output=OSError("no rules"))
-    with pytest.raises(GuardError, match=r"broken\.on_tool_output raised OSError"):
-        run_case(case(), model="gullible", guards=[broken])
-
-
-def test_an_agent_that_never_ran_was_not_tested() -> None:
-    guard = RulingGuard("blocker", on_prompt_submit=GuardRuling(decision="deny", reason="closed"))
-    case_run = run_case(case(), model="gullible", guards=[guard])
-    assert (case_run.score.verdict, case_run.result["answer"], case_run.result["transcript"]) == ("vacuous", None, [])
 
 
 def test_simulated_results_come_from_the_published_file_if_it_has_them(tmp_path: Path) -> None:
