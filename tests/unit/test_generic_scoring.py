@@ -1,26 +1,33 @@
-"""The score of a generic case: weights, hard fails, functions of users, and what is an error."""
+"""Generic suites: weights, hard fails, functions of users, what `suite.yaml` may contain, and the errors."""
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.api import load_suite, score
 from pytest_packbench.cases.load import check_case
-from pytest_packbench.model.errors import CaseError
+from pytest_packbench.commands.schema import schema
+from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.model.finding import FiledCase
 from pytest_packbench.model.outcome import ResultError
 from pytest_packbench.packs.generic.criteria import CriterionError
 from pytest_packbench.packs.generic.pack import GenericPack
+from pytest_packbench.packs.generic.values import MISSING, compile_path
 from pytest_packbench.testing import write_suite
 from tests.unit.generic_suites import case, load, score_of, suite
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tests.conftest import ExpectedTexts
 
 
 def test_the_score_is_the_weighted_mean_of_its_terms() -> None:
@@ -183,3 +190,83 @@ def test_lint_finds_rules_that_can_not_decide() -> None:
         ("category_undecided", "/expected"),
     ]
     assert findings({"refuse": True, "never": ["x"]}) == findings() == []
+
+
+# What a generic `suite.yaml` may contain, in which forms, and the errors of its mistakes.
+DATA = Path(__file__).parent / "data"
+MISTAKES = (DATA / "generic_mistakes.txt").read_text("utf-8").splitlines()[1:]
+RULES = yaml.safe_load((DATA / "generic_rules.yaml").read_text("utf-8"))
+
+
+def suite_error(folder: Path, text: str) -> str:
+    (folder / "suite.yaml").write_text(f"pack: generic\n{text}", encoding="utf-8")
+    with pytest.raises(SuiteError) as caught:
+        load_suite(folder)
+    return str(caught.value).removeprefix(f"{folder / 'suite.yaml'}: ")
+
+
+def test_each_mistake_is_one_line_with_its_location(tmp_path: Path, expected: ExpectedTexts) -> None:
+    errors = [(text, suite_error(tmp_path, text)) for text in MISTAKES]
+    assert not [error for _, error in errors if "\n" in error]
+    expected.check("".join(f"{text}\n    {error}\n" for text, error in errors))
+
+
+@pytest.mark.parametrize("forms", RULES["valid"])
+def test_a_suite_is_valid_under_its_schema_and_means_the_same_in_all_forms(forms: list[str]) -> None:
+    for text in forms:
+        rules = {"pack": "generic", **(yaml.safe_load(text) or {})}
+        jsonschema.Draft202012Validator(schema("suite", "generic")).validate(rules)
+        assert suite(text).model_dump(mode="json") == suite(forms[0]).model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    ("text", "module", "extra"),
+    [
+        ("criteria: [{text: /a}]", "rapidfuzz.distance", "text"),
+        ("criteria: [{regex: /a}]", "regex", "generic"),
+        ("criteria: [{json_schema: /a}]", "jsonschema", "generic"),
+        ('criteria: [{exact: "$.missing_extra[*]"}]', "jsonpath", "generic"),
+        ("input_schema: {}", "jsonschema", "generic"),
+    ],
+)
+def test_a_missing_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, module: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    error = suite_error(tmp_path, text)
+    assert f"requires the library {module.partition('.')[0]}, which is not installed" in error
+    assert error.endswith(f'the extra "{extra}": pip install "pytest-packbench[{extra}]"')
+
+
+DOCUMENT: dict[str, Any] = {"a": {"b/c": [1, None], "~": 2}, "": 3, "items": [{"n": "x"}, {"n": "y"}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        *(("", DOCUMENT), ("/a/b~1c/0", 1), ("/a/b~1c/1", None), ("/a/~0", 2), ("/", 3)),
+        *((f"/a/b~1c/{index}", MISSING) for index in ("2", "-", "01", "-1")),
+        *((path, MISSING) for path in ("/x", "/items/0/n/0", "$.items[5].n", "$.none[*]")),
+        *(("$.items[*].n", ["x", "y"]), ("$.items[1].n", "y"), ("$", DOCUMENT)),
+    ],
+)
+def test_the_value_at_a_path(path: str, value: Any) -> None:
+    assert compile_path(path).find(DOCUMENT) == value
+
+
+def test_a_case_has_to_have_what_is_compared_with(expected: ExpectedTexts) -> None:
+    lines = []
+    for text, plain in RULES["refused"]:
+        with pytest.raises(CaseError) as caught:
+            load(suite(text), plain)
+        lines.append(f"{text or 'no rules'} and {json.dumps(plain)}\n    {caught.value}\n")
+    expected.check("".join(lines))
+
+
+def test_a_pack_is_prepared_once_per_suite() -> None:
+    rules = suite("criteria: [{json_schema: /a, value: {type: string}}, {regex: /b}]")
+    pack = GenericPack()
+    prepared = pack.for_suite(rules)
+    assert prepared is pack.for_suite(rules) is prepared.for_suite(rules)
+    assert pack.for_suite(suite("criteria: [exact]")) is not prepared
+    assert prepared.case_model is rules.case_model
