@@ -162,12 +162,6 @@ def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Any:
     raise AssertionError("it waits for something")
 
 
-def records_of(pytester: pytest.Pytester, suite: str, *options: str) -> list[EvalRecord]:
-    """Run pytest on a copy of a bundled suite and read its records as strictly as the reader in Rust."""
-    shutil.copytree(SUITES / suite, pytester.path / "storage" / "benchmarks" / suite)
-    pytester.makeini("[pytest]")
-    results = run_suite(pytester, suite, "-p", "no:cacheprovider", *options)
-    return [EvalRecord.from_json_line(line) for line in results.read("records.jsonl").splitlines(keepends=True)]
 
 
 def split(entries: Any) -> tuple[list[CaseDraft], list[SourceFlaw]]:
