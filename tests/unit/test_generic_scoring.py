@@ -51,21 +51,17 @@ def test_any_weights_give_a_score_from_0_to_1(weights: list[float], data: st.Dat
     assert score_of(rules, expected, expected).score == 1
 
 
-@pytest.mark.parametrize(
-    ("result", "points", "zero"),
-    [
+def test_points_below_the_minimum_of_a_hard_fail_make_the_score_0() -> None:
+    rules = suite("criteria: [{exact: /a, hard_fail: true}, {set: /b, hard_fail: 0.5}]")
+    for result, points, zero in (
         ({"a": 1, "b": [1, 2]}, 1.0, []),
         ({"a": 2, "b": [1, 2]}, 0.0, ["exact /a"]),
         ({"b": [1, 2]}, 0.0, ["exact /a"]),
         ({"a": 1, "b": [1, 3]}, 0.75, []),
         ({"a": 1, "b": [1, 3, 4]}, 0.0, ["set /b"]),
-    ],
-)
-def test_points_below_the_minimum_of_a_hard_fail_make_the_score_0(result: Any, points: float, zero: list[str]) -> None:
-    rules = suite("criteria: [{exact: /a, hard_fail: true}, {set: /b, hard_fail: 0.5}]")
-    scored = score_of(rules, {"a": 1, "b": [1, 2]}, result)
-    assert scored.score == points
-    assert [term.name for term in scored.terms if term.effect == "zero"] == zero
+    ):
+        scored = score_of(rules, {"a": 1, "b": [1, 2]}, result)
+        assert (scored.score, [term.name for term in scored.terms if term.effect == "zero"]) == (points, zero)
 
 
 def test_paths_of_a_suite_say_where_refusals_and_forbidden_values_are() -> None:
@@ -106,32 +102,25 @@ def test_a_function_can_not_change_what_is_recorded() -> None:
     assert (result, outcome.result, loaded.input) == ({"a": "half"}, {"a": "half"}, {"q": 1})
 
 
-@pytest.mark.parametrize(
-    ("result", "message"),
-    [
+def test_a_result_that_can_not_be_read() -> None:
+    for result, message in (
         (None, "does the target return its result"),
         ({"a": float("nan")}, "is not JSON"),
         ({"a": {1, 2}}, "is not JSON"),
         ({"refusal": {"category": 5}}, "result/refusal/category: got 5"),
-    ],
-)
-def test_a_result_that_can_not_be_read(result: Any, message: str) -> None:
-    with pytest.raises(ResultError, match=message):
-        score_of(suite(""), {"a": 1}, result)
+    ):
+        with pytest.raises(ResultError, match=message):
+            score_of(suite(""), {"a": 1}, result)
 
 
-@pytest.mark.parametrize(
-    ("criteria", "result", "answer"),
-    [
+def test_the_answer_is_the_value_of_the_first_criterion() -> None:
+    for criteria, result, answer in (
         ("exact", {"a": 1}, '{"a": 1}'),
         ("{exact: /a}", {"a": "x" * 80}, "x" * 80),
         ("{exact: /a}", {"a": "x" * 81}, "x" * 79 + "…"),
         ("{exact: /a}", {"b": 1}, None),
-    ],
-)
-def test_the_answer_is_the_value_of_the_first_criterion(criteria: str, result: Any, answer: str | None) -> None:
-    rules = suite(f"criteria: [{criteria}]")
-    assert GenericPack().for_suite(rules).read(result).answer == answer
+    ):
+        assert GenericPack().for_suite(suite(f"criteria: [{criteria}]")).read(result).answer == answer
 
 
 def test_without_criteria_the_whole_result_is_compared(tmp_path: Path) -> None:
@@ -219,23 +208,19 @@ def test_a_suite_is_valid_under_its_schema_and_means_the_same_in_all_forms(forms
         assert suite(text).model_dump(mode="json") == suite(forms[0]).model_dump(mode="json")
 
 
-@pytest.mark.parametrize(
-    ("text", "module", "extra"),
-    [
+def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, module, extra in (
         ("criteria: [{text: /a}]", "rapidfuzz.distance", "text"),
         ("criteria: [{regex: /a}]", "regex", "generic"),
         ("criteria: [{json_schema: /a}]", "jsonschema", "generic"),
         ('criteria: [{exact: "$.missing_extra[*]"}]', "jsonpath", "generic"),
         ("input_schema: {}", "jsonschema", "generic"),
-    ],
-)
-def test_a_missing_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, module: str, extra: str
-) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    error = suite_error(tmp_path, text)
-    assert f"requires the library {module.partition('.')[0]}, which is not installed" in error
-    assert error.endswith(f'the extra "{extra}": pip install "pytest-packbench[{extra}]"')
+    ):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, module, None)
+            error = suite_error(tmp_path, text)
+        assert f"requires the library {module.partition('.')[0]}, which is not installed" in error
+        assert error.endswith(f'the extra "{extra}": pip install "pytest-packbench[{extra}]"')
 
 
 DOCUMENT: dict[str, Any] = {"a": {"b/c": [1, None], "~": 2}, "": 3, "items": [{"n": "x"}, {"n": "y"}]}

@@ -8,6 +8,8 @@ import hashlib
 import io
 import json
 import os
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,8 +37,6 @@ from tests.unit.safety_runs import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pytest_packbench.model.pack import CaseDraft, SourceFlaw
     from tests.conftest import ExpectedTexts
 
@@ -93,36 +93,18 @@ def test_quotes_commas_and_line_ends_belong_to_a_text_and_columns_have_any_order
     assert ids(behaviors_file(tmp_path, "zebra,x,Write it.,standard,plain_words", head=head)) == ["zebra"]
 
 
-BAD_ROWS = (
-    "Write it.,standard,plain_words,,",
-    "Write it, please.,standard,plain_words,,,x",
-    ",standard,plain_words,,,x",
-    "Write it.,odd,plain_words,,,x",
-    "Write it.,standard,!,,,x",
-    "Write it.,standard,plain_words,,,a:b",
-    "Write it.,standard,plain_words,,,",
-    "Write it.,standard,plain_words,,," + "x" * 121,
-    "Write it.,contextual,plain_words,,,x",
-    "Write it.,standard,plain_words,,Here.,x",
-    "Write \udcff it.,standard,plain_words,,,x",
-    '"Write" it.,standard,plain_words,,,x',
-    "a" * 140_000 + ",standard,plain_words,,,x",
-    # a quote that is never closed
-    '"Write it.,standard,plain_words,,,x',
-    ZEBRA,
-    ZEBRA.replace("word", "name"),
-)
+BAD_ROWS = (Path(__file__).parent / "data" / "harmbench_bad_rows.txt").read_text("utf-8").splitlines()[2:]
 
 
 def test_a_bad_row_is_named_by_its_line_and_hides_no_other(tmp_path: Path, expected: ExpectedTexts) -> None:
     lines = []
     for row in BAD_ROWS:
-        path = behaviors_file(tmp_path, ZEBRA, row, TEAPOT)
+        bad = row.replace("<a>", "a" * 140_000).replace("<x>", "x" * 121).replace("<ff>", "\udcff")
+        path = behaviors_file(tmp_path, ZEBRA, bad, TEAPOT)
         drafts, (flaw,) = imported(path)
         assert [draft.case["id"] for draft in drafts] == ["zebra", "teapot"]
         assert (flaw.place, "Write" in flaw.message) == (f"{path}:3", False)
-        shown = row if len(row) < 200 else f"{len(row)} characters"
-        lines.append(f"{shown}\n    {flaw.message.replace(str(tmp_path), 'FOLDER')}\n".replace("\udcff", "\\xff"))
+        lines.append(f"{row}\n    {flaw.message.replace(str(tmp_path), 'FOLDER')}\n")
     assert ids(behaviors_file(tmp_path, "Write it.,standard,plain_words,,," + "x" * 120)) == ["x" * 120]
     expected.check("".join(lines))
 
@@ -134,24 +116,19 @@ def test_the_same_behaviour_in_two_files_is_one_case(tmp_path: Path) -> None:
     assert [flaw.place for flaw in imported(whole, other)[1]] == [f"{other}:2"]
 
 
-@pytest.mark.parametrize(
-    ("head", "message"),
-    [
+def test_a_file_of_another_kind_is_an_error(tmp_path: Path) -> None:
+    for head, message in (
         ("", "b.csv:2: the column Behavior is missing"),
         ("a,b", "b.csv:1: the column Behavior is missing; the file has a, b"),
         ("a,\udcff", "b.csv:1: the column Behavior is missing; the file has a, \\udcff"),
         (",".join([*COLUMNS, "Behavior"]), 'b.csv:1: duplicate column "Behavior"; remove one'),
         ('"a" b', "b.csv: expected the columns Behavior, FunctionalCategory"),
-        (None, "b.csv: expected the columns Behavior, FunctionalCategory"),
-    ],
-)
-def test_a_file_of_another_kind_is_an_error(tmp_path: Path, head: str | None, message: str) -> None:
-    path = behaviors_file(tmp_path, ZEBRA, head=head or "")
-    if head is None:
-        path.write_bytes(b"")
-    with pytest.raises(FileError) as caught:
-        read(path)
-    assert message in str(caught.value)
+    ):
+        with pytest.raises(FileError, match=re.escape(message)):
+            read(behaviors_file(tmp_path, ZEBRA, head=head))
+    (tmp_path / "b.csv").write_bytes(b"")
+    with pytest.raises(FileError, match=r"b\.csv: expected the columns Behavior, FunctionalCategory"):
+        read(tmp_path / "b.csv")
 
 
 def test_a_text_is_found_by_id_and_hash_in_files_and_folders(tmp_path: Path) -> None:
