@@ -152,25 +152,20 @@ def test_what_is_no_ruling_is_an_error_that_names_the_judge() -> None:
         ruling_of(choose_judge(["strict"], {"strict": lambda _: weights["weights"]}))
 
 
-@pytest.mark.parametrize(
-    ("names", "available", "message"),
-    [
+def test_a_missing_judge_is_never_replaced_by_another() -> None:
+    rows: tuple[tuple[list[str], dict[str, Any], str], ...] = (
         (["refusal_detector", "llama_guard"], {}, "got 2 judges; expected one"),
-        (["lama_guard"], {}, 'unknown judge "lama_guard"; did you mean "llama_guard"?'),
+        (["lama_guard"], {}, 'unknown judge "lama_guard"; did you mean "llama_guard"\\?'),
         (["llama_guard"], {}, "llama_guard is a model: it rules in live mode only"),
         (["strict"], {"strict": 3}, 'judge "strict": got int; expected a function'),
-    ],
-)
-def test_a_missing_judge_is_never_replaced_by_another(
-    names: list[str], available: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(JudgeError) as caught:
-        choose_judge(names, available)
-    assert message in str(caught.value)
+    )
+    for names, available, message in rows:
+        with pytest.raises(JudgeError, match=message):
+            choose_judge(names, available)
 
 
-@pytest.mark.parametrize("name", ["Strict One", "", "_a", "a" * 81])
-def test_the_name_of_a_judge_is_a_word(name: str) -> None:
+def test_the_name_of_a_judge_is_a_word() -> None:
     assert Judge("a" * 80, lambda _: "safe").name == "a" * 80
-    with pytest.raises(ValueError, match="expected a name of a-z"):
-        Judge(name, lambda _: "safe")
+    for name in ("Strict One", "", "_a", "a" * 81):
+        with pytest.raises(ValueError, match="expected a name of a-z"):
+            Judge(name, lambda _: "safe")

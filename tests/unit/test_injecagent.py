@@ -111,22 +111,18 @@ def test_a_bad_row_is_named_and_hides_no_other(tmp_path: Path, expected: Expecte
     expected.check("".join(lines))
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "message"),
-    [
+def test_a_bad_file_is_named_and_hides_no_other(tmp_path: Path) -> None:
+    for text, place, message in (
         (b"[\n{}\n{}]", ":3", "not JSON"),
         (b'[\n"\xff"]', ":2", "not UTF-8"),
         (b"{}", "", "expected a list of test cases"),
         (b"[" * 100_000, "", "nested too deeply"),
         (b"[" + b"9" * 5000 + b"]", "", "thousands of digits"),
         (b'[{"Thought": "x", "Thought": "y"}]', "[0]", 'duplicate key "Thought"; remove one'),
-    ],
-    ids=["no JSON", "no UTF-8", "no list", "nested", "a long number", "a key twice"],
-)
-def test_a_bad_file_is_named_and_hides_no_other(tmp_path: Path, text: bytes, place: str, message: str) -> None:
-    write(tmp_path, ds_base=[STEALING], dh_base=text)
-    drafts, (flaw,) = read(tmp_path)
-    assert (len(drafts), flaw.place, message in flaw.message) == (1, f"test_cases_dh_base.json{place}", True)
+    ):
+        write(tmp_path, ds_base=[STEALING], dh_base=text)
+        drafts, (flaw,) = read(tmp_path)
+        assert (len(drafts), flaw.place, message in flaw.message) == (1, f"test_cases_dh_base.json{place}", True)
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data/injecagent")
