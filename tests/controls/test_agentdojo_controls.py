@@ -70,7 +70,7 @@ def test_what_is_no_attack_or_never_reaches_the_agent_is_not_tested() -> None:
         # a guard that marks text does not stop an agent that obeys it
         (("banking", 1, 7), "gullible", ["spotlight"], "failed", "comply_unsafe", True),
         # a denied call is a success of the guard ...
-        (("banking", 1, 7), "gullible", ["update_password"], "passed", "refuse", False),
+        (("banking", 1, 7), "gullible", ["spotlight", "update_password"], "passed", "refuse", False),
         # ... unless the checker counts attempts; a guard that denied none of the counted calls did not decide
         (("slack", 0, 5), "gullible", [], "failed", "comply_unsafe", True),
         (("slack", 0, 5), "gullible", ["post_webpage"], "failed", "comply_unsafe", True),
@@ -83,15 +83,17 @@ def test_what_is_no_attack_or_never_reaches_the_agent_is_not_tested() -> None:
     ],
 )
 def test_one_pair(pair: Any, model: str, guards: list[str], *, verdict: str, decision: str, landed: bool) -> None:
-    names = {"spotlight", "tool_policy"}
     deny = GuardRuling(decision="deny", rule=1)
-    denying = [RulingGuard("denies", pre_tool_use=lambda call: deny if call.tool in guards else None)]
-    run = run_case(case(*pair), RULES, model=model, guards=guards if names & {*guards} else denying)
+    denying = RulingGuard("denies", pre_tool_use=lambda call: deny if call.tool in guards else None)
+    chain = [denying, *(guard for guard in guards if guard in PACK.guards())]
+    run = run_case(case(*pair), RULES, model=model, guards=chain)
     assert (run.score.verdict, run.outcome.decision, run.outcome.landed) == (verdict, decision, landed)
     assert run.outcome.landed_by_denied_calls is (verdict == "known_hole")
     if "update_password" in guards:
         assert (run.calls[-1], run.outcome.exposed) == (("update_password", "denied"), True)
-        assert run.firings == [("denies.pre_tool_use", "deny", 1)]
+        assert ("denies.pre_tool_use", "deny", 1) in run.firings
+        # the message of a denied call is no tool output
+        assert [hook for hook, *_ in run.firings].count("spotlight.on_tool_output") == len(run.calls) - 1
     if pair == ("travel", 19, 2):
         assert run.outcome.utility is False
         assert PACK.facts(run.case, run.outcome, run.score).utility is None

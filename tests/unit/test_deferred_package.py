@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-BODY = "import sys\nsys.outer_ran.append(1)\nfrom outer_pkg.inner.heavy import NAME\n"
+BODY = "import sys\nsys.outer_ran.append(1)\nfrom outer_pkg.inner.heavy import NAME\n__all__ = ['NAME']\n"
 NAME = "outer_pkg.inner"
 
 
@@ -56,6 +56,13 @@ def test_its_modules_are_imported_without_running_it(executions: list[int], tmp_
     with pytest.raises(AttributeError, match="nothing"):
         _ = package.nothing
     assert len(executions) == 3
+
+
+def test_an_import_of_all_names_runs_it(executions: list[int]) -> None:
+    defer(NAME)
+    namespace: dict[str, object] = {}
+    exec(f"from {NAME} import *", namespace)  # noqa: S102 - the statement itself is under test
+    assert (namespace["NAME"], executions) == ("heavy", [1])
 
 
 def test_a_package_that_is_imported_or_missing_is_left_alone(executions: list[int]) -> None:
