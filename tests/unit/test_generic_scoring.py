@@ -82,7 +82,7 @@ def points_of(value: Any, expected: Any, case_input: Any) -> Any:
     if expected == "change everything":
         value["a"] = case_input["q"] = "changed"
         return True
-    return {"half": 0.5}[value["a"]]
+    return {"half": 0.5, "over": 1.5}[value["a"]]
 
 
 PYTHON = suite(f'criteria: [{{python: "{__name__}:points_of", name: style}}]')
@@ -92,6 +92,8 @@ def test_a_function_that_fails_is_an_error_with_its_own_frames() -> None:
     with pytest.raises(CriterionError, match=r"criterion \"style\" raised KeyError: 'unknown'") as caught:
         score_of(PYTHON, {}, {"a": "unknown"})
     assert "points_of" in [frame.name for frame in caught.traceback]
+    with pytest.raises(CriterionError, match=r'criterion "style": .*points_of returned 1.5, expected a number from 0'):
+        score_of(PYTHON, {}, {"a": "over"})
 
 
 def test_a_function_can_not_change_what_is_recorded() -> None:

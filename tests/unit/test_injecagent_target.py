@@ -113,6 +113,9 @@ def test_what_can_not_be_run_is_an_error_and_no_success(
 ) -> None:
     with pytest.raises(error, match=message):
         run_case(case(**material), **{"model": "gullible", **options})
+    unknown = run_case(case(), model="gulible").score
+    assert unknown.verdict == "error"
+    assert 'unknown scripted agent "gulible"; expected one of gullible, obedient, refuser' in unknown.message
 
 
 def test_a_guard_that_removes_the_attack_is_on_record() -> None:
