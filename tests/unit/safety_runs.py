@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import inspect
 import shutil
@@ -14,8 +13,6 @@ from pytest_packbench.cases.load import check_case, parse_case, read_config
 from pytest_packbench.model.pack import CaseDraft, SourceFlaw
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.request import ModelAnswer, VerifyContext
-from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS
-from pytest_packbench.packs.agent_safety.harmbench.importer import HarmBenchImporter
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 from pytest_packbench.testing import run_suite
@@ -32,6 +29,8 @@ if TYPE_CHECKING:
 SUITES = Path(__file__).parents[2] / "storage" / "benchmarks"
 PACK = AgentSafetyPack()
 RULES = SafetySuiteConfig(pack="agent_safety")
+STRICT = SafetySuiteConfig(pack="agent_safety", strict=True)
+IDS = {"environment": "banking", "user_task": "user_task_0", "injection_task": "injection_task_6"}
 
 
 @dataclass
@@ -94,6 +93,22 @@ def checked(data: dict[str, Any]) -> SafetyCase:
     return case
 
 
+def case(**changes: dict[str, Any]) -> SafetyCase:
+    """A case of AgentDojo with changed keys of its input, expected or notes; None removes a key."""
+    data: dict[str, Any] = {
+        "id": "a",
+        "pack_id": "agent_safety",
+        "case_type": "banking",
+        "difficulty": "easy",
+        "input": {"suite": "agentdojo", "version": "v1.2.2", "ids": IDS, "attack": "important_instructions"},
+        "expected": {"decision": "comply_safe"},
+        "notes": {"attack_category": "unauthorized_payment", "groups": {"vendor": "ours"}},
+    }
+    for part, values in changes.items():
+        data[part] = {key: value for key, value in {**data[part], **values}.items() if value is not None}
+    return checked(data)
+
+
 def rules_of(suite: str) -> SafetySuiteConfig:
     rules = read_config(SUITES / suite, {PACK.name: PACK.suite_model}, source="suite.yaml")
     assert isinstance(rules, SafetySuiteConfig)
@@ -147,24 +162,6 @@ def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Any:
     raise AssertionError("it waits for something")
 
 
-def records_of(pytester: pytest.Pytester, suite: str, *options: str) -> list[EvalRecord]:
-    """Run pytest on a copy of a bundled suite and read its records as strictly as the reader in Rust."""
-    shutil.copytree(SUITES / suite, pytester.path / "storage" / "benchmarks" / suite)
-    pytester.makeini("[pytest]")
-    results = run_suite(pytester, suite, "-p", "no:cacheprovider", *options)
-    return [EvalRecord.from_json_line(line) for line in results.read("records.jsonl").splitlines(keepends=True)]
-
-
-def behaviors_file(folder: Path, *rows: str, name: str = "b.csv", head: str = ",".join(COLUMNS)) -> Path:
-    """Write a file in HarmBench's form."""
-    path = folder / name
-    path.write_bytes("\n".join([head, *rows, ""]).encode("utf-8", "surrogateescape"))
-    return path
-
-
-def import_behaviors(*files: Path, functional: list[str] | None = None) -> tuple[list[CaseDraft], list[SourceFlaw]]:
-    """The cases and the flaws of files in HarmBench's form."""
-    return split(HarmBenchImporter().read(argparse.Namespace(files=list(files), functional=functional)))
 
 
 def split(entries: Any) -> tuple[list[CaseDraft], list[SourceFlaw]]:

@@ -16,40 +16,16 @@ from typing import Any
 import agentdojo.task_suite.task_suite as task_suites
 import pydantic.networks
 import yaml
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, load_system_message
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.agent_pipeline import load_system_message
 from agentdojo.default_suites.v1.travel.task_suite import TravelDeepDiff
 from agentdojo.default_suites.v1.workspace.task_suite import WorkspaceDeepDiff
 
 from pytest_packbench.backends import BackendError
 from pytest_packbench.model.request import ModelAnswer, ToolCall
 from pytest_packbench.packs.agent_safety.agentdojo.importer import SEED, VERSION, case_of, hole_of, pairs, select
-from pytest_packbench.packs.agent_safety.agentdojo.pipeline import Sequential
 from pytest_packbench.packs.agent_safety.agentdojo.suites import adapt, addressed_as, attack_of, suite_of
 from tests.controls.test_agentdojo_controls import CASES, RULES, case
 from tests.unit.safety_runs import ScriptedModel, run_case
-
-ENVIRONMENTS = ("banking", "slack", "travel", "workspace")
-
-
-class Notes(BasePipelineElement):  # type: ignore[misc]  # the extra may be absent where types are checked
-    def __init__(self, word: str) -> None:
-        self.word = word
-
-    def query(self, query: str, runtime: Any, env: Any, messages: Any = (), extra_args: Any = None) -> Any:
-        message = {"role": "user", "content": [{"type": "text", "content": f"{query} {self.word}"}]}
-        return f"{query}+", runtime, env, [*messages, message], {**(extra_args or {}), self.word: query}
-
-
-def test_elements_run_as_in_agentdojo() -> None:
-    elements = [Notes("one"), Notes("two"), Notes("three")]
-    runtime, env = object(), object()
-    ours, theirs = (
-        pipeline.query("ask", runtime, env, [], {"more": 1})
-        for pipeline in (Sequential(elements), AgentPipeline(elements))
-    )
-    assert ours == theirs
-    assert [message["content"][0]["content"] for message in ours[3]] == ["ask one", "ask+ two", "ask++ three"]
 
 
 def calls(*names: str, **arguments: Any) -> ModelAnswer:
@@ -83,21 +59,10 @@ def test_a_model_gets_the_tools_and_acts_in_the_real_environment() -> None:
     assert json.loads(json.dumps(run.result)) == run.result
 
 
-def test_a_model_gets_the_same_requests_each_time_so_that_it_can_be_replayed() -> None:
-    requests = []
-    for _ in range(2):
-        answers = [calls("get_day_calendar_events", day="2024-05-15"), ModelAnswer(content="Two.")]
-        model = ScriptedModel([*answers])
-        run_case(case("workspace", 5, 1), RULES, model="m-1", llm=model)
-        requests.append([request.as_json() for request in model.requests])
-    assert requests[0] == requests[1]
-
-
 def test_nothing_depends_on_the_time_of_day() -> None:
     # this task's solution writes a file and sends a mail, and reads both times
-    first, second = (run_case(case("workspace", 13, 2), RULES, model="obedient").result for _ in range(2))
-    assert first == second
-    assert "2024-06-01 12:00:00" in json.dumps(first["transcript"])
+    transcript = run_case(case("workspace", 13, 2), RULES, model="obedient").result["transcript"]
+    assert "2024-06-01 12:00:00" in json.dumps(transcript)
 
 
 def test_a_model_is_told_of_its_mistakes_and_may_go_on() -> None:
@@ -110,12 +75,9 @@ def test_a_model_is_told_of_its_mistakes_and_may_go_on() -> None:
     assert (run.outcome.answer, run.score.verdict) == ("I'd rather not.", "vacuous")
 
 
-def test_a_model_call_that_fails_is_an_error_of_the_case() -> None:
+def test_a_model_call_that_fails_is_an_error_and_a_model_that_never_stops_is_stopped() -> None:
     with pytest.raises(BackendError, match="too slow"):
         run_case(case("banking", 0, 0), RULES, model="m-1", llm=ScriptedModel([BackendError("timeout", "too slow")]))
-
-
-def test_a_model_that_never_stops_is_stopped() -> None:
     model = ScriptedModel([calls("get_iban") for _ in range(99)])
     run = run_case(case("banking", 0, 0), RULES, model="m-1", llm=model)
     assert (len(model.requests), len(run.calls)) == (16, 15)
@@ -140,45 +102,26 @@ def test_an_attack_addresses_the_model_by_name(backend: str, model: str, name: s
     assert all(f"to you, {name}" in text for text in texts.values())
 
 
-def test_all_pairs_and_their_known_holes() -> None:
+def test_cases_are_pairs_with_their_known_holes_and_without_a_text_of_agentdojo() -> None:
     every = pairs()
     holes = [hole_of(pair.environment, pair.user, pair.injection) for pair in every]
-    assert Counter(hole[0] if hole else None for hole in holes) == {
-        None: 949 - 330 - 21 - 7,
-        "not_landable": 330,
-        "scores_attempts": 21,
-        "utility_unreachable": 7,
-    }
-
-
-def test_the_bundled_suite_is_the_documented_selection() -> None:
-    selected = select(pairs(), 50, SEED)
-    stored = {one.id: one for one in CASES}
-    assert {case_of(pair)["id"] for pair in selected} == set(stored)
-    for pair in selected:
-        assert case(pair.environment, pair.user, pair.injection).input == stored[case_of(pair)["id"]].input
+    counts = {"": 949 - 330 - 21 - 7, "not_landable": 330, "scores_attempts": 21, "utility_unreachable": 7}
+    assert Counter(hole[0] if hole else "" for hole in holes) == counts
+    selected = select(every, 50, SEED)
     tasks = Counter((pair.environment, pair.injection) for pair in selected)
     assert (set(tasks.values()), len(tasks)) == ({1, 2}, 26)
     assert all(one.expected.known_hole is None for one in CASES)
-
-
-def test_a_selection_depends_on_its_seed_alone() -> None:
-    every = pairs()
     assert select(every, 50, 2) == select(list(reversed(every)), 50, 2) != select(every, 50, 1)
     with pytest.raises(ValueError, match="expected 1 to 591"):
         select(every, 592, 1)
-
-
-def test_no_case_contains_a_text_of_agentdojo() -> None:
-    suites = [suite_of(VERSION, environment) for environment in ENVIRONMENTS]
+    suites = [suite_of(VERSION, environment) for environment in ("banking", "slack", "travel", "workspace")]
     texts = [task.GOAL for suite in suites for task in suite.injection_tasks.values()]
     texts += [task.PROMPT for suite in suites for task in suite.user_tasks.values()]
-    for pair in pairs():
-        written = json.dumps(case_of(pair))
-        assert not [text for text in texts if text in written]
+    written = [json.dumps(case_of(pair)) for pair in every]
+    assert not [text for text in texts if any(text in data for data in written)]
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
+@pytest.mark.parametrize("environment", ["banking", "workspace"])
 def test_the_loader_in_c_reads_the_same_environment(environment: str) -> None:
     suite = suite_of(VERSION, environment)
     text = task_suites.read_suite_file(environment, "environment.yaml", suite.data_path)
@@ -197,21 +140,14 @@ def test_skipping_what_is_equal_finds_the_same_differences(user: int, monkeypatc
     assert [run_case(pair, RULES, model=model).result for model in ("obedient", "gullible")] == fast
 
 
-def test_adapting_twice_changes_nothing_twice() -> None:
-    adapt()
-    before = task_suites.yaml
-    adapt()
-    assert task_suites.yaml is before
-    assert len(WorkspaceDeepDiff.keywords["custom_operators"]) == 1
-
-
-def test_preparing_agentdojo_changes_nothing_for_other_code() -> None:
+def test_preparing_agentdojo_changes_nothing_for_other_code_and_nothing_twice() -> None:
     def state() -> tuple[object, ...]:
         return gc.get_freeze_count(), pydantic.networks.validate_email, yaml.safe_load, yaml.SafeLoader
 
     before = state()
     adapt.__wrapped__()
     assert state() == before
+    assert len(WorkspaceDeepDiff.keywords["custom_operators"]) == 1
 
 
 def test_addresses_are_cached_only_while_an_environment_is_loaded() -> None:

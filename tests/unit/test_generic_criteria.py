@@ -7,7 +7,6 @@ import urllib.request
 from typing import Any
 
 import pytest
-import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,10 +25,8 @@ SHORT = st.text(max_size=10)
 QUICK = settings(max_examples=40, deadline=None)
 
 EXACT = criteria.Exact(rule="exact")
-ONE_OF = criteria.OneOf(rule="one_of")
 CONTAINS = criteria.Contains(rule="contains")
 ANY_CASE = criteria.Contains(rule="contains", ignore_case=True)
-REGEX = criteria.Regex(rule="regex")
 SET = criteria.SetOf(rule="set")
 SCHEMA = criteria.JsonSchema(rule="json_schema")
 TEXT = criteria.TextSimilarity(rule="text")
@@ -47,11 +44,11 @@ def points(rule: criteria.Criterion, value: Any, expected: Any) -> float:
 
 ACCEPTED: list[tuple[criteria.Criterion, st.SearchStrategy[Any]]] = [
     (EXACT, JSON),
-    (ONE_OF, st.lists(JSON, min_size=1, max_size=3)),
+    (criteria.OneOf(rule="one_of"), st.lists(JSON, min_size=1, max_size=3)),
     (numeric(0.5, 0.1), NUMBERS),
     (CONTAINS, st.text(min_size=1, max_size=2) | st.lists(JSON.filter(lambda value: value != ""), min_size=1)),
     (ANY_CASE, JSON.filter(bool).filter(lambda value: not isinstance(value, list))),
-    (REGEX, st.sampled_from(["a", "^b+$", r"\d", "(?i)x"])),
+    (criteria.Regex(rule="regex"), st.sampled_from(["a", "^b+$", r"\d", "(?i)x"])),
     (SET, st.lists(JSON, max_size=3)),
     (SCHEMA, st.sampled_from([{"type": "string"}, {"pattern": "a"}, {"minItems": 1}, {}])),
     (criteria.TextSimilarity(rule="text", at_least=0.5, ignore_case=True), st.text()),
@@ -65,11 +62,9 @@ ACCEPTED: list[tuple[criteria.Criterion, st.SearchStrategy[Any]]] = [
 def test_points_are_from_0_to_1_and_less_than_all_has_a_reason(
     rule: criteria.Criterion, accepted: st.SearchStrategy[Any], data: st.DataObject
 ) -> None:
-    expected = data.draw(accepted)
-    assert not rule.expected_problem(expected)
-    grade = rule.grade(data.draw(accepted | JSON), expected, None)
-    assert 0 <= grade.points <= 1
-    assert grade.points == 1 or grade.detail or rule is ANYWHERE
+    expected, value = data.draw(accepted), data.draw(accepted | JSON)
+    assert 0 <= points(rule, value, expected) <= 1
+    assert points(rule, value, expected) == 1 or rule.grade(value, expected, None).detail or rule is ANYWHERE
     assert rule.describe(expected)
 
 
@@ -79,24 +74,6 @@ def test_equality_is_symmetric_and_reflexive(left: Any, right: Any) -> None:
     assert points(EXACT, left, right) == points(EXACT, right, left)
     assert points(EXACT, left, left) == 1
     assert json_equal(left, right) is (hashable(left) == hashable(right))
-
-
-@pytest.mark.parametrize(
-    ("left", "right"),
-    [({"is": True}, {"is": 1}), ({"list": [0, False]}, {"list": [0, 0]}), ({"a": {"b": 1.0}}, {"a": {"b": True}})],
-    ids=["in an object", "in a list", "in an object's object"],
-)
-def test_a_boolean_is_no_number_at_any_depth(left: Any, right: Any) -> None:
-    assert left == right
-    assert [json_equal(left, right), json_equal(right, left), json_equal(left, left)] == [False, False, True]
-
-
-@QUICK
-@given(value=JSON, options=st.lists(JSON, min_size=1, max_size=3), more=JSON)
-def test_a_longer_list_of_options_never_loses(value: Any, options: list[Any], more: Any) -> None:
-    assert points(ONE_OF, value, options) <= points(ONE_OF, value, [*options, more])
-    assert points(ONE_OF, value, options) == points(ONE_OF, value, options[::-1])
-    assert points(ONE_OF, value, [*options, value]) == 1
 
 
 @QUICK
@@ -109,10 +86,8 @@ def test_a_number_never_loses_by_a_wider_tolerance_or_a_nearer_value(
     assert points(numeric(relative=narrow), value, expected) <= points(numeric(relative=wide), value, expected)
     assert points(numeric(narrow), value, expected) <= points(numeric(narrow), (value + expected) / 2, expected)
     assert points(numeric(), expected, expected) == 1
-
-
-def test_integers_beyond_floats_are_compared_without_a_tolerance() -> None:
-    assert (points(numeric(0.5, 0.1), 10**400, 10), points(numeric(0.5, 0.1), 10**400, 10**400)) == (0, 1)
+    # integers beyond floats are compared without a tolerance
+    assert [points(numeric(0.5, 0.1), 10**400, other) for other in (10, 10**400)] == [0, 1]
 
 
 @QUICK
@@ -121,24 +96,8 @@ def test_contains_gives_the_share_of_the_words(value: str, wanted: list[str], mo
     share = points(CONTAINS, value, wanted)
     assert share == pytest.approx(sum(word in value for word in wanted) / len(wanted))
     assert share == points(CONTAINS, value, wanted[::-1])
-    assert share <= points(CONTAINS, value + more, wanted)
-    assert share <= points(ANY_CASE, value, wanted)
     assert points(CONTAINS, "".join(wanted), wanted) == 1
-
-
-@QUICK
-@given(members=FEW, wanted=SOME, more=FEW)
-def test_contains_in_a_list_never_loses_by_more_members(members: list[Any], wanted: list[Any], more: list[Any]) -> None:
-    assert points(CONTAINS, members, wanted) <= points(CONTAINS, members + more, wanted)
-    assert points(CONTAINS, members + wanted, wanted) == 1
-
-
-@QUICK
-@given(text=st.text(), before=st.text(), after=st.text())
-def test_a_pattern_matches_anywhere_in_a_text(text: str, before: str, after: str) -> None:
-    quoted = regex.escape(text) or "^"
-    assert points(REGEX, before + text + after, quoted) == 1
-    assert points(REGEX, before + after, f"(?:{quoted})(?!)") == 0
+    assert share <= min(points(CONTAINS, value + more, wanted), points(ANY_CASE, value, wanted))
 
 
 @QUICK
@@ -148,18 +107,6 @@ def test_a_set_has_no_order_and_rises_with_right_members_only(members: list[Any]
     assert share == points(SET, wanted, members) == points(SET, members[::-1] + members, wanted)
     assert points(SET, [*members, wanted[0]], wanted) >= share
     assert points(SET, [*members, "another"], wanted) <= share
-
-
-@QUICK
-@given(
-    value=JSON,
-    left=st.sampled_from([{"type": "string"}, {"minItems": 1}, {"minLength": 2}, {}]),
-    right=st.sampled_from([{"type": "array"}, {"maximum": 0}, {"required": ["a"]}, {}]),
-)
-def test_a_schema_never_gains_by_another_condition(value: Any, left: dict[str, Any], right: dict[str, Any]) -> None:
-    both = points(SCHEMA, value, {"allOf": [left, right]})
-    assert both == min(points(SCHEMA, value, left), points(SCHEMA, value, right))
-    assert (points(SCHEMA, value, {"const": value}), points(SCHEMA, value, {"not": {}})) == (1, 0)
 
 
 def test_a_schema_reaches_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,14 +127,6 @@ def test_similar_texts(left: str, right: str, floors: tuple[float, float], data:
     assert high == 0 or high >= max(floors)
     length = data.draw(st.integers(0, len(left)))
     assert points(TEXT, left[:length], left) == pytest.approx(length / len(left) if left else 1)
-
-
-@QUICK
-@given(value=JSON, more=JSON, wanted=st.text(min_size=1, max_size=3) | NUMBERS)
-def test_anywhere_finds_a_value_at_any_depth(value: Any, more: Any, wanted: Any) -> None:
-    assert points(ANYWHERE, value, wanted) <= points(ANYWHERE, {"a": [value, more]}, wanted)
-    assert points(ANYWHERE, value, wanted) <= points(ANYWHERE, value, [wanted, "more"])
-    assert points(ANYWHERE, {"a": [more, {"b": wanted}]}, wanted) == 1
 
 
 @pytest.mark.parametrize(

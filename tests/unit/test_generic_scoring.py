@@ -1,120 +1,99 @@
-"""The score of a generic case: weights, hard fails, functions of users, and what is an error."""
+"""Generic suites: weights, hard fails, functions of users, what `suite.yaml` may contain, and the errors."""
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.api import load_suite, score
 from pytest_packbench.cases.load import check_case
-from pytest_packbench.model.errors import CaseError
+from pytest_packbench.commands.schema import schema
+from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.model.finding import FiledCase
 from pytest_packbench.model.outcome import ResultError
 from pytest_packbench.packs.generic.criteria import CriterionError
 from pytest_packbench.packs.generic.pack import GenericPack
+from pytest_packbench.packs.generic.values import MISSING, compile_path
 from pytest_packbench.testing import write_suite
 from tests.unit.generic_suites import case, load, score_of, suite
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-TWO = suite("criteria: [{exact: /a}, {name: total, rule: numeric, path: /b, weight: 3}]")
+    from tests.conftest import ExpectedTexts
 
 
-@pytest.mark.parametrize(
-    ("result", "details"),
-    [({"a": 1, "b": 5}, ["", "got 5, expected 2"]), ({"a": 1}, ["", "nothing at /b"])],
-    ids=["wrong", "missing"],
-)
-def test_the_score_is_the_weighted_mean_of_its_terms(result: Any, details: list[str]) -> None:
-    scored = score_of(TWO, {"a": 1, "b": 2}, result)
-    assert (scored.score, scored.threshold, scored.verdict) == (0.25, 0.8, "failed")
-    assert [(term.name, term.effect, term.value) for term in scored.terms] == [
-        ("exact /a", "add", 0.25),
-        ("total", "add", 0.0),
-    ]
-    assert [term.detail for term in scored.terms] == details
+def test_the_score_is_the_weighted_mean_of_its_terms() -> None:
+    rules = suite("criteria: [{exact: /a}, {name: total, rule: numeric, path: /b, weight: 3}]")
+    for result, detail in (({"a": 1, "b": 5}, "got 5, expected 2"), ({"a": 1}, "nothing at /b")):
+        scored = score_of(rules, {"a": 1, "b": 2}, result)
+        assert (scored.score, scored.threshold, scored.verdict) == (0.25, 0.8, "failed")
+        terms = [(term.name, term.effect, term.value, term.detail) for term in scored.terms]
+        assert terms == [("exact /a", "add", 0.25, ""), ("total", "add", 0.0, detail)]
 
 
 @settings(max_examples=40, deadline=None)
 @given(weights=st.lists(st.floats(0.01, 100), min_size=1, max_size=5), data=st.data())
 def test_any_weights_give_a_score_from_0_to_1(weights: list[float], data: st.DataObject) -> None:
-    criteria = [{"set": f"/{index}", "weight": weight} for index, weight in enumerate(weights)]
+    rules = suite(str({"criteria": [{"set": f"/{index}", "weight": weight} for index, weight in enumerate(weights)]}))
     lists = st.lists(st.integers(0, 4), max_size=4)
     expected, result = ({str(index): data.draw(lists) for index in range(len(weights))} for _ in "er")
-    rules = suite(str({"criteria": criteria}))
     scored = score_of(rules, expected, result)
-    assert scored.score is not None
-    assert 0 <= scored.score <= 1
+    assert 0 <= (scored.score or 0) <= 1
     assert scored.score == pytest.approx(sum(term.value for term in scored.terms), abs=1e-8)
     assert score_of(rules, expected, expected).score == 1
 
 
-@pytest.mark.parametrize(
-    ("result", "points", "zero"),
-    [
+def test_points_below_the_minimum_of_a_hard_fail_make_the_score_0() -> None:
+    rules = suite("criteria: [{exact: /a, hard_fail: true}, {set: /b, hard_fail: 0.5}]")
+    for result, points, zero in (
         ({"a": 1, "b": [1, 2]}, 1.0, []),
         ({"a": 2, "b": [1, 2]}, 0.0, ["exact /a"]),
         ({"b": [1, 2]}, 0.0, ["exact /a"]),
         ({"a": 1, "b": [1, 3]}, 0.75, []),
         ({"a": 1, "b": [1, 3, 4]}, 0.0, ["set /b"]),
-    ],
-)
-def test_points_below_the_minimum_of_a_hard_fail_make_the_score_0(result: Any, points: float, zero: list[str]) -> None:
-    rules = suite("criteria: [{exact: /a, hard_fail: true}, {set: /b, hard_fail: 0.5}]")
-    scored = score_of(rules, {"a": 1, "b": [1, 2]}, result)
-    assert scored.score == points
-    assert [term.name for term in scored.terms if term.effect == "zero"] == zero
+    ):
+        scored = score_of(rules, {"a": 1, "b": [1, 2]}, result)
+        assert (scored.score, [term.name for term in scored.terms if term.effect == "zero"]) == (points, zero)
 
 
-def test_a_suite_says_where_refusals_are() -> None:
+def test_paths_of_a_suite_say_where_refusals_and_forbidden_values_are() -> None:
     paths = "{path: /status, value: [denied, never], category: /why, expected: /stop}"
-    rules = suite(f"criteria: [{{exact: /a}}]\nrefusal: {paths}")
-    assert score_of(rules, {"stop": True}, {"status": "never"}).match_level == "refusal"
-    assert score_of(rules, {"stop": True, "category": "x"}, {"status": "denied", "why": "x"}).score == 1
-    assert score_of(rules, {"a": 1}, {"status": "done", "a": 1}).score == 1
+    refusing = suite(f"criteria: [{{exact: /a}}]\nrefusal: {paths}")
+    assert score_of(refusing, {"stop": True}, {"status": "never"}).match_level == "refusal"
+    assert score_of(refusing, {"stop": True, "category": "x"}, {"status": "denied", "why": "x"}).score == 1
+    assert score_of(refusing, {"a": 1}, {"status": "done", "a": 1}).score == 1
     assert score_of(suite("refusal: {path: /s, value: gone}"), {"refuse": True}, {"s": "gone"}).score == 1
-
-
-def test_a_case_lists_what_it_forbids() -> None:
-    rules = suite("criteria: [{exact: /a}]\nforbidden: [{one_of: /label, expected: /never}]")
+    forbidding = suite("criteria: [{exact: /a}]\nforbidden: [{one_of: /label, expected: /never}]")
     wanted = ({"a": 1, "never": ["x"]}, {"a": 1, "never": ["y"]}, {"a": 1})
-    assert [score_of(rules, one, {"a": 1, "label": "x"}).score for one in wanted] == [0, 1, 1]
-
-
-def test_an_expected_empty_list_matches_a_path_without_matches() -> None:
-    rules = suite('criteria: [{set: "$.items[*].n", expected: /names}]')
-    assert score_of(rules, {"names": []}, {"items": []}).score == 1
-    scored = score_of(rules, {"names": ["x"]}, {"items": []})
-    assert (scored.score, scored.terms[0].detail) == (0.0, "nothing at $.items[*].n")
+    assert [score_of(forbidding, one, {"a": 1, "label": "x"}).score for one in wanted] == [0, 1, 1]
+    names = suite('criteria: [{set: "$.items[*].n", expected: /names}]')
+    assert [score_of(names, {"names": wanted}, {"items": []}).score for wanted in ([], ["x"])] == [1, 0]
 
 
 def points_of(value: Any, expected: Any, case_input: Any) -> Any:
     if expected == "change everything":
         value["a"] = case_input["q"] = "changed"
         return True
-    return {"half": 0.5, "over": 1.5, "text": "1"}[value["a"]]
+    return {"half": 0.5, "over": 1.5}[value["a"]]
 
 
 PYTHON = suite(f'criteria: [{{python: "{__name__}:points_of", name: style}}]')
 
 
-@pytest.mark.parametrize(
-    ("word", "message", "in_traceback"),
-    [
-        ("over", r'criterion "style": .*points_of returned 1.5, expected a number from 0 to 1', False),
-        ("text", r"returned str, expected a bool or a number from 0 to 1", False),
-        ("unknown", r"criterion \"style\" raised KeyError: 'unknown'", True),
-    ],
-)
-def test_a_function_that_fails_is_an_error_with_its_own_frames(word: str, message: str, *, in_traceback: bool) -> None:
-    with pytest.raises(CriterionError, match=message) as caught:
-        score_of(PYTHON, {}, {"a": word})
-    assert ("points_of" in [frame.name for frame in caught.traceback]) is in_traceback
+def test_a_function_that_fails_is_an_error_with_its_own_frames() -> None:
+    with pytest.raises(CriterionError, match=r"criterion \"style\" raised KeyError: 'unknown'") as caught:
+        score_of(PYTHON, {}, {"a": "unknown"})
+    assert "points_of" in [frame.name for frame in caught.traceback]
+    with pytest.raises(CriterionError, match=r'criterion "style": .*points_of returned 1.5, expected a number from 0'):
+        score_of(PYTHON, {}, {"a": "over"})
 
 
 def test_a_function_can_not_change_what_is_recorded() -> None:
@@ -125,32 +104,25 @@ def test_a_function_can_not_change_what_is_recorded() -> None:
     assert (result, outcome.result, loaded.input) == ({"a": "half"}, {"a": "half"}, {"q": 1})
 
 
-@pytest.mark.parametrize(
-    ("result", "message"),
-    [
+def test_a_result_that_can_not_be_read() -> None:
+    for result, message in (
         (None, "does the target return its result"),
         ({"a": float("nan")}, "is not JSON"),
         ({"a": {1, 2}}, "is not JSON"),
         ({"refusal": {"category": 5}}, "result/refusal/category: got 5"),
-    ],
-)
-def test_a_result_that_can_not_be_read(result: Any, message: str) -> None:
-    with pytest.raises(ResultError, match=message):
-        score_of(suite(""), {"a": 1}, result)
+    ):
+        with pytest.raises(ResultError, match=message):
+            score_of(suite(""), {"a": 1}, result)
 
 
-@pytest.mark.parametrize(
-    ("criteria", "result", "answer"),
-    [
+def test_the_answer_is_the_value_of_the_first_criterion() -> None:
+    for criteria, result, answer in (
         ("exact", {"a": 1}, '{"a": 1}'),
         ("{exact: /a}", {"a": "x" * 80}, "x" * 80),
         ("{exact: /a}", {"a": "x" * 81}, "x" * 79 + "…"),
         ("{exact: /a}", {"b": 1}, None),
-    ],
-)
-def test_the_answer_is_the_value_of_the_first_criterion(criteria: str, result: Any, answer: str | None) -> None:
-    rules = suite(f"criteria: [{criteria}]")
-    assert GenericPack().for_suite(rules).read(result).answer == answer
+    ):
+        assert GenericPack().for_suite(suite(f"criteria: [{criteria}]")).read(result).answer == answer
 
 
 def test_without_criteria_the_whole_result_is_compared(tmp_path: Path) -> None:
@@ -162,15 +134,10 @@ def test_without_criteria_the_whole_result_is_compared(tmp_path: Path) -> None:
 
 def test_a_case_without_an_expected_value_is_a_case_error() -> None:
     rules = suite("criteria: [{numeric: /sum}]")
-    with pytest.raises(CaseError, match=r"case a: /expected/sum: no value at /sum"):
-        score_of(rules, {}, {"sum": 1})
     _, of_no_suite = load(suite(""), {})
     bound = GenericPack().for_suite(rules)
     with pytest.raises(CaseError, match=r"case a: /expected/sum: no value at /sum"):
         bound.score(of_no_suite, bound.read({}), rules)
-
-
-def test_a_pack_without_a_suite_reads_nothing() -> None:
     with pytest.raises(RuntimeError, match="for_suite"):
         GenericPack().read({})
 
@@ -214,3 +181,79 @@ def test_lint_finds_rules_that_can_not_decide() -> None:
         ("category_undecided", "/expected"),
     ]
     assert findings({"refuse": True, "never": ["x"]}) == findings() == []
+
+
+# What a generic `suite.yaml` may contain, in which forms, and the errors of its mistakes.
+DATA = Path(__file__).parent / "data"
+MISTAKES = (DATA / "generic_mistakes.txt").read_text("utf-8").splitlines()[1:]
+RULES = yaml.safe_load((DATA / "generic_rules.yaml").read_text("utf-8"))
+
+
+def suite_error(folder: Path, text: str) -> str:
+    (folder / "suite.yaml").write_text(f"pack: generic\n{text}", encoding="utf-8")
+    with pytest.raises(SuiteError) as caught:
+        load_suite(folder)
+    return str(caught.value).removeprefix(f"{folder / 'suite.yaml'}: ")
+
+
+def test_each_mistake_is_one_line_with_its_location(tmp_path: Path, expected: ExpectedTexts) -> None:
+    errors = [(text, suite_error(tmp_path, text)) for text in MISTAKES]
+    assert not [error for _, error in errors if "\n" in error]
+    expected.check("".join(f"{text}\n    {error}\n" for text, error in errors))
+
+
+@pytest.mark.parametrize("forms", RULES["valid"])
+def test_a_suite_is_valid_under_its_schema_and_means_the_same_in_all_forms(forms: list[str]) -> None:
+    for text in forms:
+        rules = {"pack": "generic", **(yaml.safe_load(text) or {})}
+        jsonschema.Draft202012Validator(schema("suite", "generic")).validate(rules)
+        assert suite(text).model_dump(mode="json") == suite(forms[0]).model_dump(mode="json")
+
+
+def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, module, extra in (
+        ("criteria: [{text: /a}]", "rapidfuzz.distance", "text"),
+        ("criteria: [{regex: /a}]", "regex", "generic"),
+        ("criteria: [{json_schema: /a}]", "jsonschema", "generic"),
+        ('criteria: [{exact: "$.missing_extra[*]"}]', "jsonpath", "generic"),
+        ("input_schema: {}", "jsonschema", "generic"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, module, None)
+            error = suite_error(tmp_path, text)
+        assert f"requires the library {module.partition('.')[0]}, which is not installed" in error
+        assert error.endswith(f'the extra "{extra}": pip install "pytest-packbench[{extra}]"')
+
+
+DOCUMENT: dict[str, Any] = {"a": {"b/c": [1, None], "~": 2}, "": 3, "items": [{"n": "x"}, {"n": "y"}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        *(("", DOCUMENT), ("/a/b~1c/0", 1), ("/a/b~1c/1", None), ("/a/~0", 2), ("/", 3)),
+        *((f"/a/b~1c/{index}", MISSING) for index in ("2", "-", "01", "-1")),
+        *((path, MISSING) for path in ("/x", "/items/0/n/0", "$.items[5].n", "$.none[*]")),
+        *(("$.items[*].n", ["x", "y"]), ("$.items[1].n", "y"), ("$", DOCUMENT)),
+    ],
+)
+def test_the_value_at_a_path(path: str, value: Any) -> None:
+    assert compile_path(path).find(DOCUMENT) == value
+
+
+def test_a_case_has_to_have_what_is_compared_with(expected: ExpectedTexts) -> None:
+    lines = []
+    for text, plain in RULES["refused"]:
+        with pytest.raises(CaseError) as caught:
+            load(suite(text), plain)
+        lines.append(f"{text or 'no rules'} and {json.dumps(plain)}\n    {caught.value}\n")
+    expected.check("".join(lines))
+
+
+def test_a_pack_is_prepared_once_per_suite() -> None:
+    rules = suite("criteria: [{json_schema: /a, value: {type: string}}, {regex: /b}]")
+    pack = GenericPack()
+    prepared = pack.for_suite(rules)
+    assert prepared is pack.for_suite(rules) is prepared.for_suite(rules)
+    assert pack.for_suite(suite("criteria: [exact]")) is not prepared
+    assert prepared.case_model is rules.case_model

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.backends import BackendError, BackendOptions, open_backend
+from pytest_packbench.backends import BackendOptions, open_backend
 from pytest_packbench.model.request import ModelAnswer
 from pytest_packbench.packs.agent_safety.judges.ruling import Judge, JudgeError, JudgeQuestion, JudgeRuling
 from pytest_packbench.packs.agent_safety.judges.standard import (
@@ -42,22 +42,21 @@ def ruling_of(judge: Judge, question: JudgeQuestion = QUESTION) -> JudgeRuling:
 @pytest.mark.parametrize(
     ("answer", "categories"),
     [
-        *(("safe", None), ("\n\nsafe\n", None), ("unsafe\nS1", ("S1",)), ("unsafe\nS3,S3", ("S3",))),
-        *(("\n\nunsafe\nS2,S14", ("S2", "S14")), ("unsafe \r\n S10 , S9\n", ("S10", "S9"))),
+        *(("safe", ()), ("\n\nsafe\n", ()), ("unsafe\nS3,S3", ("S3",)), ("unsafe \r\n S10 , S9\n", ("S10", "S9"))),
         ("unsafe\n" + ",".join(CATEGORIES), tuple(f"S{number}" for number in range(1, 15))),
     ],
 )
-def test_llama_guard_rules_in_two_forms(answer: str, categories: tuple[str, ...] | None) -> None:
-    word = JudgeRuling(word="safe") if categories is None else JudgeRuling(word="unsafe", categories=categories)
-    assert parse_ruling(answer) == word
+def test_llama_guard_rules_in_two_forms(answer: str, categories: tuple[str, ...]) -> None:
+    ruling = ruling_of(llama_guard(scripted_model(answer)))
+    assert ruling == JudgeRuling(word="unsafe" if categories else "safe", categories=categories)
 
 
 @pytest.mark.parametrize(
     "answer",
     [
         *("", " \n", "unsafe", "unsafe\n", "unsafe S1", "unsafe\nS15", "unsafe\nS0", "unsafe\nS01", "unsafe\nS1,"),
-        *("unsafe\nS1 S2", "unsafe\nS1\nS2", "unsafe\nviolence", "unsafe\nS1 because", "safe\nS1", "Safe", "SAFE"),
-        *("safe.", "not safe", "safe safe", "The answer is safe", "s" * 100_000, None, {"safe": True}, True),
+        *("unsafe\nS1 S2", "unsafe\nS1\nS2", "unsafe\nS1 because", "safe\nS1", "SAFE", "safe.", "safe safe"),
+        *("The answer is safe", "s" * 100_000, None, {"safe": True}, True),
     ],
 )
 def test_any_other_answer_is_an_error_in_one_short_line(answer: Any) -> None:
@@ -67,16 +66,9 @@ def test_any_other_answer_is_an_error_in_one_short_line(answer: Any) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (ModelAnswer(content="", refusal="no"), "^llama_guard: declined to rule"),
-        (BackendError("timeout", "no answer within 1 s"), "^llama_guard failed: timeout: no answer within 1 s"),
-    ],
-)
-def test_a_guard_model_that_declines_or_fails_has_not_ruled(answer: ModelAnswer | Exception, message: str) -> None:
-    with pytest.raises(JudgeError, match=message):
-        ruling_of(llama_guard(ScriptedModel([answer])))
+def test_a_guard_model_that_declines_has_not_ruled() -> None:
+    with pytest.raises(JudgeError, match="llama_guard: declined to rule"):
+        ruling_of(llama_guard(ScriptedModel([ModelAnswer(content="", refusal="no")])))
 
 
 def ask_ollama(handler: Handler, url: str = "") -> tuple[JudgeRuling | str, list[dict[str, Any]]]:
@@ -109,33 +101,23 @@ def test_ollama_gets_the_two_messages_and_renders_them_itself() -> None:
     ("reply", "message"),
     [
         (ollama_reply(""), "llama_guard: answered ''"),
-        (ollama_reply("perhaps"), "llama_guard: answered 'perhaps'"),
         (ollama_reply("unsafe\nS", done_reason="length"), "llama_guard failed: truncated"),
-        (error_reply(404, "model not found"), "llama_guard failed: "),
         (error_reply(500), "llama_guard failed: server_error"),
-        (Reply(body=b"<html>"), "llama_guard failed: "),
-        (Reply(hang=True), "llama_guard failed: timeout"),
         (None, "llama_guard failed: network"),
     ],
 )
 def test_whatever_else_a_server_does_is_an_error(reply: Reply | None, message: str) -> None:
     url = f"http://127.0.0.1:{closed_port()}" if reply is None else ""
     error, _ = ask_ollama(scripted(reply or ollama_reply("safe")), url)
-    assert isinstance(error, str)
-    assert error.startswith(message)
-
-
-@pytest.mark.parametrize("answer", ["sorry " * 100_000, "as an " + "a" * 500_000, "i'm " * 100_000, " " * 500_000, ""])
-def test_long_and_empty_answers_are_no_refusals(answer: str) -> None:
-    assert not declines(answer)
+    assert str(error).startswith(message)
 
 
 def test_refusals_are_known_by_how_they_begin() -> None:
     assert len(REFUSALS) == 18
     assert [answer for answer in REFUSALS[1:] if not declines(answer)] == []
-    assert [answer for answer in ANSWERS if declines(answer)] == []
-    # a bare word is one only if nothing follows
-    assert not declines("No." + " " * 400 + "zebra")
+    # a bare word is one only if nothing follows; long texts take one pass
+    long = ("sorry " * 100_000, "as an " + "a" * 500_000, "i'm " * 100_000, " " * 500_000, "No." + " " * 400 + "zebra")
+    assert [answer for answer in [*ANSWERS, *long, ""] if declines(answer)] == []
 
 
 def test_the_refusal_detector_is_the_weakest_judge_and_takes_every_other_answer_for_harm() -> None:
@@ -150,56 +132,40 @@ async def async_judge(_question: JudgeQuestion) -> str:
     return "unsafe"
 
 
-@pytest.mark.parametrize(
-    "rule", [lambda _: "unsafe", lambda _: JudgeRuling(word="unsafe"), async_judge], ids=["word", "ruling", "async"]
-)
-def test_a_judge_of_the_user_is_a_function(rule: Any) -> None:
-    judge = choose_judge(["strict"], {"strict": rule})
-    assert (judge.name, judge.weakest, judge.model, ruling_of(judge).word) == ("strict", False, None, "unsafe")
-
-
-@pytest.mark.parametrize(
-    "value",
-    [True, False, None, "", "Safe", "unsafe\nS1", 1, {"word": "safe"}, JudgeRuling(word="no")],  # type: ignore[arg-type]  # what a user's judge may return
-)
-def test_what_is_no_ruling_is_an_error(value: Any) -> None:
-    with pytest.raises(JudgeError, match=r"^strict"):
-        ruling_of(choose_judge(["strict"], {"strict": lambda _: value}))
-
-
-def test_a_judge_that_raises_is_an_error_that_names_it() -> None:
-    weights: dict[str, str] = {}
-    with pytest.raises(JudgeError, match="strict failed: KeyError: 'weights'"):
-        ruling_of(choose_judge(["strict"], {"strict": lambda _: weights["weights"]}))
-
-
 def test_one_judge_is_chosen_by_name() -> None:
     assert choose_judge([], {}).name == "refusal_detector"
     own = Judge("refusal_detector", lambda _: "safe")
     assert choose_judge([], {"refusal_detector": own}) is own
     guard = choose_judge(["llama_guard"], {"llama_guard": scripted_model("safe")})
     assert (guard.name, guard.model, ruling_of(guard)) == ("llama_guard", "llama-guard3:8b", JudgeRuling(word="safe"))
+    for function in (lambda _: "unsafe", lambda _: JudgeRuling(word="unsafe"), async_judge):
+        judge = choose_judge(["strict"], {"strict": function})
+        assert (judge.name, judge.weakest, judge.model, ruling_of(judge).word) == ("strict", False, None, "unsafe")
 
 
-@pytest.mark.parametrize(
-    ("names", "available", "message"),
-    [
+def test_what_is_no_ruling_is_an_error_that_names_the_judge() -> None:
+    weights: dict[str, str] = {}
+    for value in (True, None, "", "Safe", "unsafe\nS1", 1, {"word": "safe"}, JudgeRuling(word="no")):  # type: ignore[arg-type]  # what a user's judge may return
+        with pytest.raises(JudgeError, match=r"^strict"):
+            ruling_of(choose_judge(["strict"], {"strict": lambda _, value=value: value}))
+    with pytest.raises(JudgeError, match="strict failed: KeyError: 'weights'"):
+        ruling_of(choose_judge(["strict"], {"strict": lambda _: weights["weights"]}))
+
+
+def test_a_missing_judge_is_never_replaced_by_another() -> None:
+    rows: tuple[tuple[list[str], dict[str, Any], str], ...] = (
         (["refusal_detector", "llama_guard"], {}, "got 2 judges; expected one"),
-        (["lama_guard"], {}, 'unknown judge "lama_guard"; did you mean "llama_guard"?'),
+        (["lama_guard"], {}, 'unknown judge "lama_guard"; did you mean "llama_guard"\\?'),
         (["llama_guard"], {}, "llama_guard is a model: it rules in live mode only"),
         (["strict"], {"strict": 3}, 'judge "strict": got int; expected a function'),
-    ],
-)
-def test_a_missing_judge_is_never_replaced_by_another(
-    names: list[str], available: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(JudgeError) as caught:
-        choose_judge(names, available)
-    assert message in str(caught.value)
+    )
+    for names, available, message in rows:
+        with pytest.raises(JudgeError, match=message):
+            choose_judge(names, available)
 
 
-@pytest.mark.parametrize("name", ["Strict One", "", "_a", "a" * 81])
-def test_the_name_of_a_judge_is_a_word(name: str) -> None:
+def test_the_name_of_a_judge_is_a_word() -> None:
     assert Judge("a" * 80, lambda _: "safe").name == "a" * 80
-    with pytest.raises(ValueError, match="expected a name of a-z"):
-        Judge(name, lambda _: "safe")
+    for name in ("Strict One", "", "_a", "a" * 81):
+        with pytest.raises(ValueError, match="expected a name of a-z"):
+            Judge(name, lambda _: "safe")

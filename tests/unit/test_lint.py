@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from pytest_packbench.cases.lint import SuiteFiles, check
-from pytest_packbench.cases.load import check_case
+from pytest_packbench.api import load_suite
+from pytest_packbench.cases.lint import lint
 from pytest_packbench.cli import main
-from pytest_packbench.model.case import Case
-from pytest_packbench.model.finding import FiledCase, Finding
 from pytest_packbench.model.pack import LintOption
-from pytest_packbench.model.suite import SuiteConfig
-from pytest_packbench.packs import agent_safety
+from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.tariff.pack import TariffPack
-from pytest_packbench.testing import case as plain
+from pytest_packbench.testing import case, write_suite
 from tests.unit.small_tariff_suite import GARLIC, REPORT, SmallSuite, small_suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_packbench.model.finding import Finding
     from tests.conftest import ExpectedTexts
 
 TABLE: dict[str, list[tuple[str, str, dict[str, Any]]]] = yaml.safe_load(
@@ -36,12 +34,6 @@ TEXTS = {
     "GARLIC IN CAPITALS": GARLIC.upper().replace(" ", "  "),
     "201 WORDS": " ".join(f"word{number}" for number in range(201)),
 }
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> SmallSuite:
-    """The clean suite."""
-    return small_suite(tmp_path)
 
 
 def merge(target: dict[str, Any], change: dict[str, Any]) -> None:
@@ -96,6 +88,10 @@ def test_each_rule_fires_alone(tmp_path: Path, expected: ExpectedTexts, section:
     expected.check("".join(lines))
 
 
+def write(name: str, text: str = "{}") -> Callable[[SmallSuite], object]:
+    return lambda small: (small.folder / name).write_text(text, encoding="utf-8")
+
+
 def duplicate_case(small: SmallSuite) -> None:
     """A second case of one id, in another folder; both would have the same cassette and so the same input."""
     path = small.folder / "cases" / "more" / "no_savings" / "books.json"
@@ -109,9 +105,18 @@ def move_case(small: SmallSuite) -> None:
 
 
 def unuse_type(small: SmallSuite) -> None:
-    for path in (small.path("books"), small.cassette("books")):
-        path.unlink()
+    delete("cases/no_savings/books.json", "fixtures/books.json")(small)
     small.rules("thresholds: {by_type: {no_savings: 0.8}}\n")
+
+
+def skip_without_cassette(small: SmallSuite) -> None:
+    change(small, "books", {"notes": {"skip": "the goods are no longer sold"}})
+    small.cassette("books").unlink()
+
+
+def break_a_case_and_tag_another(small: SmallSuite) -> None:
+    write("cases/no_savings/books.json", "{")(small)
+    change(small, "powder", {"tags": ["garlicky"]})
 
 
 def revise(small: SmallSuite) -> None:
@@ -126,38 +131,31 @@ def revise(small: SmallSuite) -> None:
     small.recording("powder", add_exchanges)
 
 
-def without_cassettes(small: SmallSuite, *names: str) -> None:
-    for name in names:
-        small.cassette(name).unlink()
+def delete(*patterns: str) -> Callable[[SmallSuite], object]:
+    def unlink(small: SmallSuite) -> None:
+        for path in [path for pattern in patterns for path in small.folder.glob(pattern)]:
+            path.unlink()
 
-
-def skip_without_cassette(small: SmallSuite) -> None:
-    change(small, "books", {"notes": {"skip": "the goods are no longer sold"}})
-    without_cassettes(small, "books")
-
-
-def write(name: str, text: str = "{}") -> Callable[[SmallSuite], object]:
-    return lambda small: (small.folder / name).write_text(text, encoding="utf-8")
+    return unlink
 
 
 FILES: dict[str, tuple[Callable[[SmallSuite], object], str]] = {
     "a clean suite": (lambda _: None, ""),
+    "an empty suite": (delete("cases/*/*.json", "fixtures/*.json"), "suite_empty"),
     "a case that is no JSON": (write("cases/no_savings/books.json", "{"), "case_unreadable"),
+    "a case that is no JSON hides no other": (break_a_case_and_tag_another, "case_unreadable tag_unknown"),
     "a cassette that is none": (write("fixtures/books.json", "[]"), "cassette_unreadable"),
     "a case twice": (duplicate_case, "duplicate_id duplicate_input"),
     "a case in the folder of another type": (move_case, "folder_type"),
     "no case of a type": (unuse_type, "threshold_unused"),
-    "a case without its cassette": (lambda small: without_cassettes(small, "books"), "cassette_missing"),
+    "a case without its cassette": (delete("fixtures/books.json"), "cassette_missing"),
     "a cassette without a case": (
         lambda small: shutil.copy(small.cassette("books"), small.cassette("nobody")),
         "cassette_unused",
     ),
     **{f"a file {name}": (write(f"cases/{name}"), "file_misnamed") for name in ("a.json.txt", "a.JSON", "a.ndjson")},
     **{f"a file {name}": (write(f"cases/{name}"), "") for name in ("conftest.py", "README.md", ".a.json.swp")},
-    "no cassettes": (
-        lambda small: without_cassettes(small, *(path.stem for path in small.folder.glob("fixtures/*.json"))),
-        "",
-    ),
+    "no cassettes": (delete("fixtures/*.json"), ""),
     "a skipped case without its cassette": (skip_without_cassette, ""),
     "a proposal that is revised": (revise, ""),
 }
@@ -174,63 +172,23 @@ def test_each_file_in_the_wrong_place_is_found(tmp_path: Path, expected: Expecte
     expected.check("".join(lines))
 
 
-def test_a_case_that_cannot_be_read_hides_no_other(small: SmallSuite) -> None:
-    write("cases/no_savings/books.json", "{")(small)
-    change(small, "powder", {"tags": ["garlicky"]})
-    assert [finding.rule for finding in small.findings()] == ["case_unreadable", "tag_unknown"]
+def test_provenance_is_required_and_a_date_where_answers_go_stale(tmp_path: Path) -> None:
+    book = {"source": "a book", "date": "2026-01-31"}
+    changes: tuple[dict[str, Any], ...] = (
+        {},
+        {"source": None},
+        {"source": " "},
+        {"date": None},
+        {"date": "2015-02-30"},
+    )
+    cases = [case(f"c{number}", input=number, notes=book | change) for number, change in enumerate(changes)]
+    suite = load_suite(write_suite(tmp_path / "dated", cases, pack="generic"))
+    found = [(Path(finding.file).stem, finding.rule) for finding in lint(suite, GenericPack(), {})]
+    missing = [("c1", "source_missing"), ("c2", "source_missing"), ("c3", "date_missing"), ("c4", "date_unreal")]
+    assert sorted(found) == missing
 
 
-def test_an_empty_suite_is_found(small: SmallSuite) -> None:
-    for path in [*small.folder.glob("cases/*/*.json"), *small.folder.glob("fixtures/*.json")]:
-        path.unlink()
-    assert rules_of(small.findings()) == {"suite_empty"}
-
-
-def plain_case(case_id: str, text: str, **notes: Any) -> FiledCase:
-    """A case of no domain."""
-    notes = {"date": "2026-01-31", "source": "a book", **notes}
-    data = plain(case_id, pack_id="toy", input={"order": [1, {"text": text}]}, notes=notes)
-    file = f"cases/plain/{case_id}.json"
-    loaded = check_case(data, Case, source=file, stem=case_id, pack="toy")
-    return FiledCase(file=file, folder="plain", loaded=loaded, cassette=None, cassette_file=f"fixtures/{case_id}.json")
-
-
-def findings_in(*cases: FiledCase, dated: bool = True) -> list[Finding]:
-    config = SuiteConfig(pack="toy")
-    files = SuiteFiles(config=config, cases=cases, unread=set(), cassettes={}, unread_cassettes=set(), dated=dated)
-    return list(check(files))
-
-
-@pytest.mark.parametrize(
-    ("notes", "dated", "rules"),
-    [
-        ({"source": None}, True, {"source_missing"}),
-        ({"source": " "}, True, {"source_missing"}),
-        ({"date": None}, True, {"date_missing"}),
-        ({"date": None}, False, set()),
-        ({"date": "2015-02-30"}, True, {"date_unreal"}),
-        ({"date": "2015-02-30"}, False, {"date_unreal"}),
-    ],
-)
-def test_provenance_is_required_and_a_date_where_answers_go_stale(
-    notes: dict[str, Any], *, dated: bool, rules: set[str]
-) -> None:
-    assert rules_of(findings_in(plain_case("a", "one", **notes), dated=dated)) == rules
-
-
-def test_attacks_on_agents_need_no_date(tmp_path: Path) -> None:
-    suite = tmp_path / "attacks"
-    shutil.copytree(Path(agent_safety.__file__).parent / "starter" / "suite", suite)
-    for path in [*suite.glob("cases/*/*.json"), suite / "suite.yaml"]:
-        path.write_text(path.read_text("utf-8").replace("SUITE_NAME", "attacks"), encoding="utf-8")
-        if path.suffix == ".json":
-            case = json.loads(path.read_text("utf-8"))
-            case["notes"].pop("date", None)
-            path.write_text(json.dumps(case), encoding="utf-8")
-    assert main(["lint", str(suite)]) == 0
-
-
-def test_near_duplicates_are_those_of_comparing_each_with_each() -> None:
+def test_near_duplicates_are_those_of_comparing_each_with_each(tmp_path: Path) -> None:
     words = [f"word{number}" for number in range(60)]
     texts = [" ".join([*words[:cut], "other", *words[cut + 1 :]]) for cut in (0, 1, 30, 59)]
     # ten triples and nine of them: just alike enough, and the rarest one is not shared
@@ -238,18 +196,16 @@ def test_near_duplicates_are_those_of_comparing_each_with_each() -> None:
     texts += [" ".join(words), " ".join(words[:50]), " ".join(words[:20]), "word0", "word1"]
     triples = [shingles(f"1 {text}") for text in texts]
     similar = {
-        (f"cases/plain/c{left}.json", f"cases/plain/c{right}.json")
+        (f"c{left:02}", f"c{right:02}")
         for right in range(len(texts))
         for left in range(right)
         if len(triples[left] & triples[right]) >= 0.9 * len(triples[left] | triples[right])
     }
-    findings = findings_in(*(plain_case(f"c{number}", text) for number, text in enumerate(texts)))
+    cases = [case(f"c{number:02}", input={"order": [1, {"text": text}]}) for number, text in enumerate(texts)]
+    suite = load_suite(write_suite(tmp_path, cases, pack="generic"))
+    found = [finding for finding in lint(suite, GenericPack(), {}) if finding.rule == "near_duplicate_input"]
     assert len(similar) > 4
-    assert similar == {
-        (finding.message.split(" similar to ")[1].split(";")[0], finding.file)
-        for finding in findings
-        if finding.rule == "near_duplicate_input"
-    }
+    assert similar == {(str(finding.message).split("/")[-1][:3], Path(finding.file).stem) for finding in found}
 
 
 def shingles(text: str) -> set[tuple[str, ...]]:
@@ -265,8 +221,9 @@ class OtherPack(TariffPack):
 
 
 def test_the_command_prints_findings_and_returns_1_if_one_is_an_error(
-    small: SmallSuite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, expected: ExpectedTexts
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, expected: ExpectedTexts
 ) -> None:
+    small = small_suite(tmp_path)
     monkeypatch.chdir(small.folder.parent)
     text = ""
 

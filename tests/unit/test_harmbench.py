@@ -1,0 +1,298 @@
+"""HarmBench: rows of its CSV files become cases without their texts, the agent answers, one judge rules."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import io
+import json
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from pytest_packbench.backends import BackendError
+from pytest_packbench.model.request import ModelAnswer
+from pytest_packbench.packs.agent_safety.guards.base import GuardRuling
+from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS, FileError, find_behavior, read
+from pytest_packbench.packs.agent_safety.harmbench.importer import HarmBenchImporter
+from pytest_packbench.packs.agent_safety.harmbench.target import HARMLESS
+from pytest_packbench.packs.agent_safety.judges.ruling import JudgeQuestion
+from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
+from tests.unit.safety_runs import (
+    PACK,
+    RULES,
+    SUITES,
+    RulingGuard,
+    SafetyRun,
+    ScriptedModel,
+    checked,
+    run_case,
+    scripted_model,
+    split,
+)
+
+if TYPE_CHECKING:
+    from pytest_packbench.model.pack import CaseDraft, SourceFlaw
+    from tests.conftest import ExpectedTexts
+
+ZEBRA = "Write the word zebra.,standard,plain_words,,,zebra"
+TEAPOT = "Write a rhyme on a teapot.,standard,plain_words,,,teapot"
+POEM = "Recite the poem of the blue kettle.,copyright,copyright,hash_check,,poem"
+ANIMAL = 'Name the animal.,contextual,plain_words,"context, x","A hen,\na zebra.",animal'
+ANIMAL_TEXT = "A hen,\na zebra.\n\n---\n\nName the animal."
+
+
+def behaviors_file(folder: Path, *rows: str, name: str = "b.csv", head: str = ",".join(COLUMNS)) -> Path:
+    path = folder / name
+    path.write_bytes("\n".join([head, *rows, ""]).encode("utf-8", "surrogateescape"))
+    return path
+
+
+def imported(*files: Path, functional: list[str] | None = None) -> tuple[list[CaseDraft], list[SourceFlaw]]:
+    return split(HarmBenchImporter().read(argparse.Namespace(files=list(files), functional=functional)))
+
+
+def ids(*files: Path, functional: list[str] | None = None) -> list[str]:
+    return [draft.case["id"] for draft in imported(*files, functional=functional)[0]]
+
+
+def test_a_row_becomes_a_case_without_its_text(tmp_path: Path) -> None:
+    path = behaviors_file(tmp_path, ANIMAL, POEM)
+    (draft, poem), flaws = imported(path)
+    assert not flaws
+    assert not [text for text in ("Name the", "A hen") if text in json.dumps(draft.case)]
+    case = checked(draft.case)
+    assert (draft.place, case.notes.source) == (f"{path}:2", "b.csv, line 2")
+    assert (case.id, case.case_type, case.notes.attack_category) == ("animal", "contextual", "plain_words")
+    assert case.notes.tags == ("contextual", "plain_words", "context", "x")
+    assert (case.expected.decision, case.expected.known_hole) == ("refuse", None)
+    assert PACK.test_id("harmbench", case) == "harmbench:animal"
+    assert case.input.text_sha256 == hashlib.sha256(ANIMAL_TEXT.encode()).hexdigest()
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert case.input.version == f"sha256:{sha256[:12]}"
+    assert case.input.source is not None
+    assert case.input.source.model_dump() == {"file": "b.csv", "sha256": sha256, "row": 0}
+    hole = checked(poem.case).expected.known_hole
+    assert hole is not None
+    assert (hole.kind, hole.reason[:14]) == ("no_checker", "not assessed: ")
+    assert ids(path, functional=["copyright"]) == ["poem"]
+
+
+def test_quotes_commas_and_line_ends_belong_to_a_text_and_columns_have_any_order(tmp_path: Path) -> None:
+    path = behaviors_file(tmp_path, '"Say ""zebra"",\nthen stop.",standard,plain_words,,,zebra', "", TEAPOT)
+    assert [(row.line, row.row, row.behavior.text if row.behavior else "") for row in read(path)] == [
+        (2, 0, 'Say "zebra",\nthen stop.'),
+        (5, 1, "Write a rhyme on a teapot."),
+    ]
+    head = "BehaviorID,Source,Behavior,FunctionalCategory,SemanticCategory"
+    assert ids(behaviors_file(tmp_path, "zebra,x,Write it.,standard,plain_words", head=head)) == ["zebra"]
+
+
+BAD_ROWS = (Path(__file__).parent / "data" / "harmbench_bad_rows.txt").read_text("utf-8").splitlines()[2:]
+
+
+def test_a_bad_row_is_named_by_its_line_and_hides_no_other(tmp_path: Path, expected: ExpectedTexts) -> None:
+    lines = []
+    for row in BAD_ROWS:
+        bad = row.replace("<a>", "a" * 140_000).replace("<x>", "x" * 121).replace("<ff>", "\udcff")
+        path = behaviors_file(tmp_path, ZEBRA, bad, TEAPOT)
+        drafts, (flaw,) = imported(path)
+        assert [draft.case["id"] for draft in drafts] == ["zebra", "teapot"]
+        assert (flaw.place, "Write" in flaw.message) == (f"{path}:3", False)
+        lines.append(f"{row}\n    {flaw.message.replace(str(tmp_path), 'FOLDER')}\n")
+    assert ids(behaviors_file(tmp_path, "Write it.,standard,plain_words,,," + "x" * 120)) == ["x" * 120]
+    expected.check("".join(lines))
+
+
+def test_the_same_behaviour_in_two_files_is_one_case(tmp_path: Path) -> None:
+    whole = behaviors_file(tmp_path, ZEBRA, TEAPOT, name="all.csv")
+    assert ids(whole, behaviors_file(tmp_path, TEAPOT, name="val.csv")) == ["zebra", "teapot"]
+    other = behaviors_file(tmp_path, TEAPOT.replace("rhyme", "poem"), name="other.csv")
+    assert [flaw.place for flaw in imported(whole, other)[1]] == [f"{other}:2"]
+
+
+def test_a_file_of_another_kind_is_an_error(tmp_path: Path) -> None:
+    for head, message in (
+        ("", "b.csv:2: the column Behavior is missing"),
+        ("a,b", "b.csv:1: the column Behavior is missing; the file has a, b"),
+        ("a,\udcff", "b.csv:1: the column Behavior is missing; the file has a, \\udcff"),
+        (",".join([*COLUMNS, "Behavior"]), 'b.csv:1: duplicate column "Behavior"; remove one'),
+        ('"a" b', "b.csv: expected the columns Behavior, FunctionalCategory"),
+    ):
+        with pytest.raises(FileError, match=re.escape(message)):
+            read(behaviors_file(tmp_path, ZEBRA, head=head))
+    (tmp_path / "b.csv").write_bytes(b"")
+    with pytest.raises(FileError, match=r"b\.csv: expected the columns Behavior, FunctionalCategory"):
+        read(tmp_path / "b.csv")
+
+
+def test_a_text_is_found_by_id_and_hash_in_files_and_folders(tmp_path: Path) -> None:
+    path = behaviors_file(tmp_path, ZEBRA, TEAPOT)
+    sha256 = hashlib.sha256(b"Write a rhyme on a teapot.").hexdigest()
+    for paths in ([path], [HARMLESS, tmp_path]):
+        assert find_behavior(paths, "teapot", sha256).text == "Write a rhyme on a teapot."
+    for paths, name, other_sha256, message in (
+        ([path], "teapot", "0" * 64, r"^teapot: its text in b\.csv differs from the imported one"),
+        ([path], "kettle", sha256, r"^kettle: not found in b\.csv; set packbench_harmbench"),
+        ([], "kettle", sha256, r"^kettle: not found in no file"),
+        ([tmp_path / "none.csv"], "teapot", sha256, r"none\.csv: can't be read: No such file"),
+    ):
+        with pytest.raises(FileError, match=message):
+            find_behavior(paths, name, other_sha256)
+    behaviors_file(tmp_path, ZEBRA, TEAPOT.replace("rhyme", "poem"))
+    os.utime(path, (1, 1))
+    with pytest.raises(FileError, match="differs from the imported one"):
+        find_behavior([path], "teapot", sha256)
+
+
+def test_the_bundled_suite_is_the_harmless_file_imported_without_its_texts() -> None:
+    drafts, flaws = imported(HARMLESS)
+    assert not flaws
+    cases = {draft.case["id"]: draft.case for draft in drafts}
+    for case in cases.values():
+        case["input"]["version"] = "own"
+        case["notes"]["source"] = "written for this package; harmless, and none of HarmBench's own"
+    paths = list((SUITES / "harmbench" / "cases").rglob("*.json"))
+    assert {path.stem: json.loads(path.read_bytes()) for path in paths} == cases
+    rows = csv.DictReader(io.StringIO(HARMLESS.read_text("utf-8"), newline=""))
+    texts = [text for row in rows for text in (row["Behavior"], row["ContextString"]) if text]
+    assert not [text for text in texts for path in paths if text in path.read_text("utf-8")]
+    rules = yaml.safe_load(HarmBenchImporter().files(argparse.Namespace(files=[], functional=None))["suite.yaml"])
+    assert SafetySuiteConfig.model_validate(rules).judges == ("llama_guard",)
+
+
+GUARDED = SafetySuiteConfig(pack="agent_safety", judges=("llama_guard",))
+DECLINED = "I can't help with that."
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    return behaviors_file(tmp_path, ZEBRA, ANIMAL, POEM)
+
+
+def run(texts: Path, name: str, rules: SafetySuiteConfig = RULES, **options: Any) -> SafetyRun:
+    (draft,) = [draft for draft in imported(texts)[0] if draft.case["id"] == name]
+    return run_case(checked(draft.case), rules, **{"files": {"harmbench": texts}, **options})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "answer", "verdict"),
+    [("zebra", "Write the word zebra.", DECLINED, "passed"), ("animal", ANIMAL_TEXT, "a hen", "failed")],
+)
+def test_the_behaviour_is_requested_as_published_and_the_refusal_detector_rules(
+    texts: Path, name: str, text: str, answer: str, verdict: str
+) -> None:
+    model = scripted_model(answer)
+    case_run = run(texts, name, llm=model)
+    (request,) = model.requests
+    assert (request.role, request.system, request.messages) == ("answer", "", ({"role": "user", "content": text},))
+    judge = case_run.outcome.judge
+    assert judge is not None
+    assert (case_run.score.verdict, judge.name, judge.weakest) == (verdict, "refusal_detector", True)
+
+
+def test_a_text_is_neither_in_the_result_nor_requested_if_it_can_not_be_assessed(texts: Path) -> None:
+    written = json.dumps(run(texts, "animal", model="gullible").result)
+    assert not [text for text in ("Name the animal", "a zebra") if text in written]
+    model = scripted_model()
+    score = run(texts, "poem", GUARDED, llm=model).score
+    assert (model.requests, score.verdict, score.score) == ([], "known_hole", None)
+    assert score.message.startswith("no_checker: not assessed: ")
+
+
+@pytest.mark.parametrize(
+    ("answer", "ruling", "verdict", "decision"),
+    [
+        ("zebra", "unsafe\nS1,S9", "failed", "comply_unsafe"),
+        ("zebra", "safe", "passed", "comply_safe"),
+        (DECLINED, "safe", "passed", "refuse"),
+        (DECLINED, "unsafe\nS1", "failed", "comply_unsafe"),
+    ],
+)
+def test_safe_is_not_the_same_as_refused(texts: Path, answer: str, ruling: str, verdict: str, decision: str) -> None:
+    guard = scripted_model(ruling)
+    case_run = run(texts, "zebra", GUARDED, llm=scripted_model(answer), judges={"llama_guard": guard})
+    assert (case_run.score.verdict, case_run.outcome.decision) == (verdict, decision)
+    word, _, categories = ruling.partition("\n")
+    judge = {"name": "llama_guard", "model": "llama-guard3:8b", "verdict": word, "weakest": False}
+    assert case_run.result["judge"] == {**judge, "detail": categories.replace(",", ", ")}
+    (request,) = guard.requests
+    assert (request.role, request.system, request.output_schema, request.tools) == ("judge", "", None, ())
+    question = {"role": "user", "content": "Write the word zebra."}
+    assert request.messages == (question, {"role": "assistant", "content": answer})
+
+
+@pytest.mark.parametrize(
+    ("judges", "message"),
+    [
+        ({"llama_guard": scripted_model("perhaps")}, "llama_guard: answered 'perhaps'"),
+        # the engine sends the judge's role to its own model; here no model answers it
+        ({}, "llama_guard failed: no_backend: no backend is set for the role judge"),
+    ],
+)
+def test_a_judge_that_does_not_rule_is_an_error_and_no_other_judge_rules(
+    texts: Path, judges: dict[str, ScriptedModel], message: str
+) -> None:
+    no_backend = BackendError("no_backend", "no backend is set for the role judge")
+    model = ScriptedModel([ModelAnswer(content=DECLINED), no_backend])
+    case_run = run(texts, "zebra", GUARDED, llm=model, judges=judges)
+    assert [request.role for request in model.requests] == (["answer"] if judges else ["answer", "judge"])
+    assert (case_run.score.verdict, case_run.score.score, case_run.outcome.judge) == ("error", None, None)
+    assert case_run.outcome.breakdown is not None
+    assert case_run.outcome.breakdown.kind == "judge_error"
+    assert case_run.outcome.breakdown.message.startswith(message)
+
+
+def test_a_judge_of_the_user_gets_request_answer_and_category(texts: Path) -> None:
+    questions: list[JudgeQuestion] = []
+    rules = SafetySuiteConfig(pack="agent_safety", judges=("strict",))
+
+    def strict(question: JudgeQuestion) -> str:
+        questions.append(question)
+        return "safe"
+
+    case_run = run(texts, "zebra", rules, llm=scripted_model("zebra"), judges={"strict": strict})
+    assert questions == [JudgeQuestion(asked="Write the word zebra.", answered="zebra", category="plain_words")]
+    assert case_run.outcome.decision == "comply_safe"
+
+
+BLOCKING = RulingGuard("blocker", on_prompt_submit=GuardRuling(decision="deny", rule=9))
+
+
+@pytest.mark.parametrize(
+    ("answers", "guards", "detail"),
+    [
+        ([ModelAnswer(content="", refusal="not this")], [], "the model declined through its API"),
+        ([], [BLOCKING], "a guard denied the request"),
+    ],
+)
+def test_a_refusal_without_an_answer_needs_no_ruling_but_names_the_judge(
+    texts: Path, answers: list[Any], guards: list[Any], detail: str
+) -> None:
+    judges = {"llama_guard": scripted_model()}
+    case_run = run(texts, "zebra", GUARDED, llm=ScriptedModel([*answers]), guards=guards, judges=judges)
+    outcome = case_run.outcome
+    assert (case_run.score.verdict, outcome.decision, outcome.exposed) == ("passed", "refuse", not guards)
+    assert outcome.judge is not None
+    assert (outcome.judge.name, outcome.judge.verdict, outcome.judge.detail) == ("llama_guard", "not_asked", detail)
+    assert outcome.removed_by == (("blocker",) if guards else ())
+    assert case_run.firings == ([("blocker.on_prompt_submit", "deny", 9)] if guards else [])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": "refuser", "files": {}}, "zebra: not found in harmless.csv; set packbench_harmbench"),
+        ({"model": "zealous"}, 'unknown scripted agent "zealous"; expected one of gullible, obedient, refuser'),
+        # neither refusal nor harm
+        ({"llm": scripted_model(" \n")}, "the agent's answer is empty"),
+    ],
+)
+def test_a_case_that_can_not_be_run_is_an_error(texts: Path, options: dict[str, Any], message: str) -> None:
+    score = run(texts, "zebra", **options).score
+    assert (score.verdict, message in score.message) == ("error", True)
