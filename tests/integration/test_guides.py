@@ -61,7 +61,8 @@ def page(
 @pytest.mark.parametrize("name", GUIDES)
 def test_every_block_of_a_guide_works(page: PageRunner, name: str) -> None:
     (page.pytester.path / "questions.csv").write_text("id,text,currency,total\na,How much?,EUR,5\n", encoding="utf-8")
-    page.snippets = snippets = []
+    snippets: list[Block] = []
+    page.snippets = snippets
     page.page(DOCS / f"{name}.md")
     assert page.codes == GUIDES[name].codes
     assert [block.kind for block in snippets] == GUIDES[name].snippets
