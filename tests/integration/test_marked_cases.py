@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from tests.integration.conftest import CASES
 
@@ -30,6 +32,7 @@ def target(packbench_case):
 def test_toy(packbench_case, packbench_check, target):
     packbench_check(target(packbench_case.input))
 """
+DATA = yaml.safe_load((Path(__file__).parent / "data" / "marked_cases.yaml").read_text("utf-8"))
 CHECK = "packbench_check({'points': 1.0})"
 
 
@@ -98,22 +101,8 @@ def test_each_verdict_as_for_items_from_files(both: Project) -> None:
     result.stdout.fnmatch_lines(["XFAIL*toy[[]bad]*score 0.30 < 0.80*"])
 
 
-BODIES = {
-    "never": "pass",
-    "twice": f"{CHECK}\n{CHECK}",
-    "twice_swallowed": f"{CHECK}\ntry: {CHECK}\nexcept BaseException: pass",
-    "no_json": "packbench_check(object())",
-    "unreadable": "packbench_check({})",
-    "asserts_before": "assert packbench_case.id == 'other', 'not mine'",
-    "asserts_after": f"assert {CHECK}.score == 1.0\nassert False, 'not fit for use'",
-    "swallows_low": "try: packbench_check({'points': 0.3})\nexcept Exception: pass",
-    "swallows_full": f"try: {CHECK}\nexcept Exception: pass",
-    "changes_result": "result = {'points': 1.0}\npackbench_check(result)\nresult['points'] = 0",
-}
-
-
 def test_a_test_has_to_check_one_result_once(project: Project, expected: ExpectedTexts) -> None:
-    for name, body in BODIES.items():
+    for name, body in DATA["bodies"].items():
         project.case(name, case_type=name)
         project.write(f"test_{name}.py", marked(body, f'"toy", case_type="{name}"', name=name))
     result = project.run()
@@ -176,20 +165,12 @@ def test_variants_of_a_test_are_runs_of_their_own(project: Project) -> None:
     project.run("-k", "small").assert_outcomes(failed=1, deselected=1)
 
 
-MARKS = {
-    '"toy"': "a b broken lone",
-    '"toy", case_type="one"': "a b",
-    '"toy", tag=["x", "z"], difficulty="hard"': "a broken",
-    '"toy", case_type=("two", "three")': "broken lone",
-}
-
-
 def test_a_mark_selects_by_case_type_difficulty_and_tag(project: Project) -> None:
     project.case("a", case_type="one", difficulty="hard", notes={"tags": ["x", "y"]})
     project.case("b", case_type="one", notes={"tags": ["y"]})
     project.case("lone", case_type="two", difficulty="hard")
     project.case("broken", case_type="two").write_text("{", encoding="utf-8")
-    for mark, selected in MARKS.items():
+    for mark, selected in DATA["selecting"].items():
         project.write("test_own.py", marked(CHECK, mark))
         lines = project.run("--collect-only", "-q").outlines
         assert sorted(line.partition("[")[2][:-1] for line in lines if "[" in line) == selected.split(), mark
@@ -213,17 +194,6 @@ def test_several_suites_and_marks(project: Project) -> None:
     result = project.run("-v")
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines(["*test_toy[[]other-same] PASSED*"])
-
-
-def test_a_run_that_is_stopped_early_is_partial(project: Project) -> None:
-    project.write("test_own.py", MODULE)
-    for number in range(9):
-        project.case(f"c{number}", points=0.0)
-    assert project.run("-x").ret in {pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED}
-    errors = project.lines("errors.jsonl")
-    assert {error["verdict"] for error in errors} == {"not_run"}
-    assert len(errors) + len(project.lines("records.jsonl")) == 9
-    assert not (project.left().parent / "latest").exists()
 
 
 def test_a_worker_that_dies_costs_only_its_case(project: Project) -> None:
@@ -251,29 +221,24 @@ def test_groups_of_xdist_are_not_part_of_an_id(project: Project) -> None:
 
 
 ASYNC = """
-@pytest.mark.anyio
-@pytest.mark.packbench_cases("other")
-async def test_async(packbench_case, packbench_check):
-    import anyio
-    await anyio.sleep(0)
-    packbench_check(packbench_case.input)
+import pytest
 
 @pytest.fixture
 def anyio_backend():
     return "asyncio"
 
 class TestToy:
+    @pytest.mark.anyio
     @pytest.mark.packbench_cases("toy")
-    def test_method(self, packbench_request, packbench_check):
+    async def test_method(self, packbench_request, packbench_check):
         packbench_check(packbench_request.input)
 """
 
 
 def test_methods_and_async_functions_may_be_marked(project: Project) -> None:
-    project.write("test_own.py", f"import pytest\n{ASYNC}")
-    project.suite("other")
+    project.write("test_own.py", ASYNC)
     project.case("good", points=1.0)
-    project.case("bad", suite="other", points=0.3)
+    project.case("bad", points=0.3)
     project.run("-p", "anyio").assert_outcomes(passed=1, failed=1)
     assert project.records()["good"]["packbench"]["target"] == "test:test_own.py::TestToy::test_method"
 
@@ -298,20 +263,6 @@ def test_the_limit_of_a_run_stops_marked_tests(project: Project) -> None:
     assert (error["verdict"], error["kind"]) == ("not_run", "max_seconds")
 
 
-UNUSABLE: dict[str, dict[str, Any]] = {
-    "unknown_suite": {"mark": '"toyy"'},
-    "no_suite": {"mark": ""},
-    "no_text": {"mark": "5"},
-    "unknown_filter": {"mark": '"toy", kind="plain"'},
-    "no_value": {"mark": '"toy", tag=()'},
-    "wrong_value": {"mark": '"toy", tag=3'},
-    "wrong_values": {"mark": '"toy", tag=[3]'},
-    "no_case": {"mark": '"toy", tag="t", case_type=["p", "q"]'},
-    "bad_rules": {"mark": '"bad"'},
-    "no_fixture": {"takes": ""},
-}
-
-
 def collection_errors(result: pytest.RunResult) -> str:
     assert result.ret == pytest.ExitCode.INTERRUPTED
     return "".join(f"{line}\n" for line in result.outlines if ": packbench_cases: " in line)
@@ -320,10 +271,10 @@ def collection_errors(result: pytest.RunResult) -> str:
 def test_a_mark_that_can_not_be_used_is_an_error_of_one_line(project: Project, expected: ExpectedTexts) -> None:
     project.suite("bad", "pack: nothing\n")
     project.case("one")
-    for name, parts in UNUSABLE.items():
+    for name, parts in DATA["unusable"].items():
         project.write(f"test_{name}.py", marked("pass", name=name, **parts))
     result = project.run()
-    result.assert_outcomes(errors=len(UNUSABLE))
+    result.assert_outcomes(errors=len(DATA["unusable"]))
     assert project.folders() == []
     text = collection_errors(result)
     for options in (("--packbench-mode=record",), ("--packbench-mode=live", "--packbench-trials=2")):

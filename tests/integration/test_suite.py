@@ -6,23 +6,24 @@ import gc
 import json
 import re
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from pytest_packbench.cli import main
 from pytest_packbench.testing import SuiteResults, case
 from tests.integration.conftest import CASES, MANY, toy_case
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.conftest import ExpectedTexts
     from tests.integration.conftest import Project
 
 TOY = "--packbench-suite=toy"
 ONE = f"{CASES}/one"
 ALPHA = f"{ONE}/alpha.json"
+DATA = yaml.safe_load((Path(__file__).parent / "data" / "suite.yaml").read_text("utf-8").replace("{cases}", CASES))
 MARKED = """
 import pytest
 
@@ -44,32 +45,8 @@ def filled(project: Project) -> Project:
     return project
 
 
-SELECTIONS = {
-    "suite": ((TOY,), "a alpha b beta c escaped gamma"),
-    "suite twice": ((TOY, "--packbench-suite=toy,toy"), "a alpha b beta c escaped gamma"),
-    "folder of suites": (("storage/benchmarks",), "a alpha b beta c escaped gamma"),
-    "folder of the suite": (("storage/benchmarks/toy",), "a alpha b beta c escaped gamma"),
-    "folder of cases": ((ONE,), "alpha beta"),
-    "file": ((ALPHA,), "alpha"),
-    "node id": ((f"{ALPHA}::alpha",), "alpha"),
-    "suite and node id": ((TOY, f"{ALPHA}::alpha"), "alpha"),
-    "name": ((TOY, "-k", "gamma or escaped"), "escaped gamma"),
-    "case type": ((TOY, "-m", "packbench(case_type='two')"), "gamma"),
-    "difficulty and tag": ((TOY, "-m", "packbench(difficulty='hard', tag='y')"), "alpha"),
-    "any tag of a case": ((TOY, "-m", "packbench(tag='x')"), "alpha c"),
-    "suite without a tag": ((TOY, "-m", "packbench(suite='toy') and not packbench(tag='y')"), "a b beta c escaped"),
-    "all but a file": ((TOY, "--deselect", ALPHA), "a b beta c escaped gamma"),
-    "all but a line": ((TOY, "--deselect", f"{MANY}::b"), "a alpha beta c escaped gamma"),
-    "line": ((f"{MANY}::b",), "b"),
-    "two lines": ((f"{MANY}::b", f"{MANY}::c"), "b c"),
-    "line and its file": ((f"{MANY}::b", MANY), "a b c escaped"),
-    "line and its folder": ((f"{MANY}::b", f"{CASES}/plain"), "a b c escaped"),
-    "line with an escaped id": ((f"{MANY}::escaped", TOY), "escaped"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "expected"), SELECTIONS.values(), ids=SELECTIONS)
-def test_cases_are_selected_as_tests_are(filled: Project, arguments: tuple[str, ...], expected: str) -> None:
+@pytest.mark.parametrize(("arguments", "expected"), DATA["selections"].values(), ids=DATA["selections"])
+def test_cases_are_selected_as_tests_are(filled: Project, arguments: list[str], expected: str) -> None:
     names = expected.split()
     deselecting = {"-k", "-m", "--deselect"} & set(arguments)
     filled.run(*arguments).assert_outcomes(passed=len(names), deselected=7 - len(names) if deselecting else 0)
@@ -103,17 +80,6 @@ RULES = {
     "empty file": "",
     "unknown pack": "pack: nothing\n",
 }
-UNKNOWN = {
-    "unknown suite": ("--packbench-suite=tou",),
-    "one of two": ("--packbench-suite=toy,tou",),
-    "path as a name": ("--packbench-suite=../toy",),
-    "no rules": ("--packbench-suite=bare",),
-    "misnamed rules": ("--packbench-suite=misnamed",),
-    "no file": (f"{CASES}/plain/none.json",),
-    "no such line": (f"{MANY}::a", f"{MANY}::c"),
-    "no such bad line": (f"{MANY}::a", f"{MANY}::many.line-1"),
-    "no such case in a file": (f"{MANY}::a", f"{CASES}/plain/alone.json::other"),
-}
 
 
 def usage_error(project: Project, *arguments: str) -> str:
@@ -129,7 +95,7 @@ def test_a_suite_that_can_not_be_used_is_a_usage_error_of_one_line(project: Proj
     project.case_lines(toy_case("a"), "no json")
     project.write("storage/benchmarks/bare/notes.md", "")
     project.write("storage/benchmarks/misnamed/suite.yml", "pack: toy\n")
-    errors = {name: usage_error(project, *arguments) for name, arguments in UNKNOWN.items()}
+    errors = {name: usage_error(project, *arguments) for name, arguments in DATA["unknown"].items()}
     for name, rules in RULES.items():
         project.suite(text=rules)
         errors[name] = usage_error(project, TOY)
@@ -189,20 +155,7 @@ def test_folders_of_cases_may_have_any_name_that_is_not_hidden(project: Project)
     assert {SuiteResults(folder=folder).report["packbench"]["run"]["partial"] for folder in project.folders()} == {""}
 
 
-IGNORED = {
-    "option for a file": (f"--ignore={ALPHA}", ""),
-    "option for a folder": (f"--ignore={ONE}/deep", ""),
-    "option with a pattern": ("--ignore-glob=*alph*", ""),
-    "list in conftest": ("", "collect_ignore = ['alpha.json', 'deep']"),
-    "patterns in conftest": ("", "collect_ignore_glob = ['al*', '*deep*']"),
-    "hook in conftest": (
-        "",
-        "def pytest_ignore_collect(collection_path): return 'alpha' in collection_path.name or None",
-    ),
-}
-
-
-@pytest.mark.parametrize(("option", "conftest"), IGNORED.values(), ids=IGNORED)
+@pytest.mark.parametrize(("option", "conftest"), DATA["ignored"].values(), ids=DATA["ignored"])
 def test_what_is_ignored_is_not_collected(project: Project, option: str, conftest: str) -> None:
     alpha = project.case("alpha", case_type="one")
     project.case("beta", case_type="one")

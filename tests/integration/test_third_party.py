@@ -8,9 +8,11 @@ import re
 import shutil
 import sys
 import tomllib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from pytest_packbench import backends, load_suite, score
 from pytest_packbench.cli import main
@@ -18,7 +20,6 @@ from tests.doc_blocks import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.conftest import ExpectedTexts
     from tests.integration.conftest import Project
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 EXAMPLE = ROOT / "docs" / "examples" / "packbench-units"
 PACKS = "pytest_packbench.packs"
 UNITS = "--packbench-suite=units"
+DATA = yaml.safe_load((Path(__file__).parent / "data" / "third_party.yaml").read_text("utf-8"))
 
 
 @pytest.fixture(autouse=True)
@@ -77,21 +79,9 @@ def test_workers_find_the_example(project: Project, monkeypatch: pytest.MonkeyPa
     project.pytester.runpytest_subprocess("-n", "2", UNITS).assert_outcomes(passed=3)
 
 
-ANSWERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "near": ("cups_in_millilitres", {"value": 480.0}),
-    "far": ("cups_in_millilitres", {"value": 400.0}),
-    "forbidden": ("cups_in_millilitres", {"value": 568.3}),
-    "quantity": ("cups_in_millilitres", {"unit": "kg"}),
-    "refused": ("marathon_in_miles", {"refusal": "unknown_unit"}),
-    "other_reason": ("kilograms_of_metres", {"refusal": "unknown_unit"}),
-    "answered": ("kilograms_of_metres", {"refusal": None, "value": 3, "unit": "kg"}),
-    "unreadable": ("cups_in_millilitres", {"value": "many"}),
-}
-
-
 def test_each_branch_of_the_example_can_fail(project: Project, expected: ExpectedTexts) -> None:
     folder = install_units(project)
-    for name, (case_id, answer) in ANSWERS.items():
+    for name, (case_id, answer) in DATA["answers"].items():
         (path,) = folder.glob(f"cases/*/{case_id}.json")
         (path.parent / f"{name}.json").write_text(path.read_text("utf-8").replace(case_id, name), "utf-8")
         recording = json.loads((folder / "fixtures" / f"{case_id}.json").read_text("utf-8"))
@@ -134,26 +124,6 @@ def test_commands_and_functions_know_the_example(project: Project, capsys: pytes
     assert "answer_wrong: got 26.9, but the conversion gives 26.2188 mi" in capsys.readouterr().out
 
 
-BREAKING = {
-    "read_nothing": "def read(self, result): return None",
-    "read_raises": "def read(self, result): return 1 / 0",
-    "read_unreadable": "def read(self, result): raise Unreadable",
-    "score_nothing": "def score(self, *arguments): return None",
-    "score_raises": "def score(self, *arguments): return 1 / 0",
-    "score_high": "def score(self, *arguments): return Score(score=1.01, threshold=0.5, verdict='passed')",
-    "score_text": "def score(self, *arguments): return Score(score='1', threshold=0.5, verdict='passed')",
-    "score_set": "def score(self, *_): return Score(score=None, threshold=0, verdict='vacuous', match_level={1})",
-    "request_nothing": "def request(self, case): return None",
-    "facts_raise": "def facts(self, *arguments): return 1 / 0",
-    "facts_exit": "def facts(self, *arguments): raise SystemExit(3)",
-    "explain_raises": "def explain(self, *arguments): return 1 / 0",
-    "explain_unreadable": "def explain(self, *arguments): raise Unreadable",
-    "explain_numbers": "def explain(self, *arguments): return [5]",
-    "facets_raise": "def facets(self, case): return 1 / 0",
-    "facets_exit": "def facets(self, case): raise SystemExit(3)",
-    "facets_numbers": "def facets(self, case): return {'a': 5}",
-    "test_id_number": "def test_id(self, case, suite): return 5",
-}
 UNREADABLE = """
 class Unreadable(Exception):
     def __str__(self):
@@ -176,15 +146,15 @@ def write_packs(project: Project, methods: dict[str, str]) -> None:
 
 
 def test_a_method_that_fails_is_an_error_of_the_case(project: Project, expected: ExpectedTexts) -> None:
-    write_packs(project, BREAKING)
+    write_packs(project, DATA["methods"])
     project.case("good")
-    suites = ",".join(["toy", *BREAKING])
+    suites = ",".join(["toy", *DATA["methods"]])
     for concurrency in (1, 3):
         shutil.rmtree(project.root / "reports", ignore_errors=True)
         result = project.run(f"--packbench-suite={suites}", f"--packbench-concurrency={concurrency}")
-        result.assert_outcomes(passed=1, errors=len(BREAKING))
+        result.assert_outcomes(passed=1, errors=len(DATA["methods"]))
         assert "Traceback" not in result.stderr.str()
-        errors = {name: project.lines("errors.jsonl", name)[0] for name in BREAKING}
+        errors = {name: project.lines("errors.jsonl", name)[0] for name in DATA["methods"]}
         expected.check("".join(f"{name}: {error['kind']}: {error['message']}\n" for name, error in errors.items()))
 
 
@@ -196,13 +166,6 @@ def test_a_method_that_fails_before_any_case_is_a_usage_error(project: Project, 
     result.stderr.fnmatch_lines(['*suite "raising": the pack "raising" raised ZeroDivisionError: *'])
 
 
-UNLOADABLE = {
-    "missing import": "import nothing_like_it",
-    "raising": "raise SystemError('no')",
-    "number": "Broken = 5",
-    "abstract": "from pytest_packbench import Pack as Broken",
-    "other name": "from pytest_packbench.packs.generic.pack import GenericPack as Broken",
-}
 NO_PACKS = {"no module": "nowhere:Pack", "function": "json:dumps", "module": "json"}
 
 
@@ -213,7 +176,7 @@ def test_a_pack_that_can_not_be_loaded_is_an_error_of_one_line(
     install(project, "broken", {PACKS: {"broken": "broken_pack:Broken"}})
     project.suite("mine", "pack: broken\n")
     lines = []
-    for name, text in UNLOADABLE.items():
+    for name, text in DATA["modules"].items():
         project.write("site/broken_pack.py", text)
         sys.modules.pop("broken_pack", None)
         result = project.run("--packbench-suite=mine")
