@@ -108,11 +108,6 @@ def bundled(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     return folder
 
 
-@pytest.fixture
-def plain(project: Project) -> Project:
-    return project
-
-
 @pytest.fixture(params=[0, 2], ids=["plain", "xdist"])
 def both(request: pytest.FixtureRequest, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
     """The same, once without workers and once with two: for what passes between processes."""

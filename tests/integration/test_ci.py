@@ -128,8 +128,6 @@ def test_junit_has_properties_and_one_line_messages(project: Project, family: st
         assert 1000 * seconds[record["packbench"]["case_id"]] >= record["wall_clock_ms"] > 0
 
 
-# docs/ci.md
-
 FILES = {block.file: block.text for block in blocks(ROOT / "docs" / "ci.md") if block.file is not None}
 FIXED = """
 def answer(request):
@@ -139,18 +137,7 @@ def answer(request):
 BROKEN = 'def answer(request):\n    return {"queue": "other", "order": 0}\n'
 
 
-class Loader(yaml.SafeLoader):
-    """Reads `on` as a word, as GitHub does."""
-
-
-Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-WORKFLOWS: dict[str | None, dict[str, Any]] = {
-    name: yaml.load(text, Loader)  # noqa: S506 - a safe loader
-    for name, text in FILES.items()
-}
+WORKFLOWS: dict[str, dict[str, Any]] = {name: yaml.safe_load(text) for name, text in FILES.items()}
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
@@ -111,28 +111,13 @@ def test_gates_judge_stored_runs(ran: Project, capsys: pytest.CaptureFixture[str
     assert "the baseline is 0, so only 0 passes" in capsys.readouterr().out
 
 
-DAMAGES: list[dict[str, Any]] = [
-    {"score": "x"},
-    {"verdict": "great"},
-    {"test_id": 5},
-    {"terms": [1]},
-    {"trial": "0"},
-    {"facets": []},
-    {"score": 7},
-]
-
-
 def test_a_damaged_report_is_one_line_everywhere(ran: Project, capsys: pytest.CaptureFixture[str]) -> None:
     report = ran.report()
-    damaged = ran.root / "damaged.json"
-    for change in DAMAGES:
-        first, *others = report["packbench"]["cases"]
-        cases = [{**first, **change}, *others]
-        document = {**report, "packbench": {**report["packbench"], "cases": cases}}
-        damaged.write_text(json.dumps(document), encoding="utf-8")
-        assert main(["compare", "--baseline", str(damaged), "--current", LATEST]) == 2, change
-        assert "not a run document" in capsys.readouterr().err, change
-        assert main(["validate", str(damaged)]) == 2, change
+    report["packbench"]["cases"][0]["score"] = 7
+    damaged = ran.write("damaged.json", json.dumps(report))
+    assert main(["compare", "--baseline", str(damaged), "--current", LATEST]) == 2
+    assert "not a run document" in capsys.readouterr().err
+    assert main(["validate", str(damaged)]) == 2
     result = ran.run_toy(f"--packbench-baseline={damaged}", "--packbench-gate=suite")
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["baseline: not compared:*not a run document*"])
