@@ -73,7 +73,6 @@ def test_only_a_request_runs_a_suite(filled: Project, monkeypatch: pytest.Monkey
 
 RULES = {
     "unknown key": "pack: toy\nthreshold: 1\n",
-    "duplicate key": "pack: toy\npack: toy\n",
     "duplicate gates": "pack: toy\ngates: [{metric: pass_rate, min: 1.0}]\ngates: []\n",
     "huge number": "pack: toy\nthresholds: {accept: " + "9" * 5000 + "}\n",
     "deep nesting": "pack: toy\nthresholds: " + "[" * 5000,
