@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +13,7 @@ from pytest_packbench.model.errors import SuiteError
 from pytest_packbench.plugin import SUITES
 from pytest_packbench.runs.folder import is_run_id
 from pytest_packbench.testing import SuiteResults, run_folders
+from tests.doc_blocks import clean_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,9 +25,7 @@ BOTH = "--packbench-suite=harmbench,bundled/harmbench"
 @pytest.fixture
 def empty(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A folder without suites."""
-    for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("COLUMNS", "240")
+    clean_environment(monkeypatch)
     return pytester
 
 

@@ -21,7 +21,7 @@ import pytest
 from pytest_packbench.engine.command_target import CommandTarget
 from pytest_packbench.engine.targets import TargetCaller, import_target
 from pytest_packbench.model.request import ModelAnswer, VerifyContext, VerifyRequest
-from tests.doc_blocks import BLOCK, ROOT, blocks
+from tests.doc_blocks import BLOCK, ROOT, blocks, clean_environment
 from tests.servers.fake import closed_port
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ TARGETS = [shlex.split(target)[0] for target in re.findall(r"--packbench-target=
 @pytest.fixture
 def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project of the guide's files."""
-    for name in [name for name in os.environ if name.startswith("PACKBENCH_")]:
-        monkeypatch.delenv(name)
+    clean_environment(monkeypatch)
     pytester.makeini("[pytest]")
     for block in BLOCK.finditer(GUIDE):
         # the paragraph before a file names it
