@@ -16,8 +16,10 @@ import pytest_packbench.packs.generic.pack
 import pytest_packbench.packs.tariff.pack
 import pytest_packbench.packs.tariff.target
 import pytest_packbench.pytest_plugin.explain
+import pytest_packbench.pytest_plugin.marked
 import pytest_packbench.pytest_plugin.prefetch
 import pytest_packbench.pytest_plugin.resume
+import pytest_packbench.pytest_plugin.selection
 import pytest_packbench.pytest_plugin.session
 import pytest_packbench.pytest_plugin.xdist_worker
 import pytest_packbench.reports.document

@@ -36,7 +36,11 @@ class Block(NamedTuple):
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    for match in BLOCK.finditer(page.read_text("utf-8")):
+    return blocks_of(page.read_text("utf-8"))
+
+
+def blocks_of(text: str) -> Iterator[Block]:
+    for match in BLOCK.finditer(text):
         yield Block(match["file"], match["kind"], re.sub(f"^{match['indent']}", "", match["text"], flags=re.MULTILINE))
 
 
@@ -96,7 +100,10 @@ class PageRunner:
         """Run a line: ours here, anything else in a shell."""
         program, *words = shlex.split(line)
         if program not in {"pytest", "packbench"} or set(words) & {">", ">>", "|", "&&"}:
-            code = self.shell(line)
+            command = ["sh", "-c", line]
+            done = subprocess.run(command, cwd=self.pytester.path, capture_output=True, text=True, check=False)
+            code = done.returncode
+            self.output += [normalize(one) for one in (done.stdout + done.stderr).splitlines()]
         else:
             # a shell's own patterns
             words = [word for text in words for word in (sorted(glob.glob(text)) if "*" in text else [text])]  # noqa: PTH207
@@ -104,11 +111,6 @@ class PageRunner:
         captured = self.capsys.readouterr()
         self.output += [normalize(one) for text in captured for one in text.splitlines()]
         return code
-
-    def shell(self, line: str) -> int:
-        done = subprocess.run(["sh", "-c", line], cwd=self.pytester.path, capture_output=True, text=True, check=False)
-        self.output += [normalize(one) for one in (done.stdout + done.stderr).splitlines()]
-        return done.returncode
 
 
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:

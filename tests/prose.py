@@ -1,7 +1,7 @@
 """Lint every sentence that a user can read: messages, help, public docstrings, documentation, comments of suites.
 
-`python -m tests.prose` checks them with proselint and with the list `AVOID` below, and exits with 1 if it finds anything.
-`--list` prints the sentences instead, one per line. `--docstrings` adds the docstrings of private code.
+`python -m tests.prose` checks them with proselint and with the words to avoid in `prose.yaml`, and exits with 1 if it finds anything.
+`--list` prints the sentences instead, one per line.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import yaml
 from proselint.checks import __register__
 from proselint.config import DEFAULT
 from proselint.registry import CheckRegistry
@@ -29,68 +30,8 @@ YAML = ("storage/benchmarks/*/suite.yaml", "pytest_packbench/packs/*/starter/**/
 PUBLIC_DOCSTRINGS = re.compile(r"pytest_packbench/(hookspecs|testing|__init__|model/\w+)\.py|docs/examples/.+")
 """Modules with docstrings that users read: hooks, public names, and models that become descriptions in JSON Schemas."""
 
-OTHER_TEXTS = {
-    "pytest_packbench/packs/tariff/prompts.py": "prompts: recordings belong to their exact wording",
-    "pytest_packbench/packs/agent_safety/injecagent/react.py": "prompts in the published form",
-    "pytest_packbench/packs/agent_safety/injecagent/target.py": "prompts and the answers of scripted agents",
-    "pytest_packbench/packs/agent_safety/injecagent/upstream.py": "the published benchmark's own texts",
-    "pytest_packbench/packs/agent_safety/harmbench/target.py": "prompts in the published form",
-    "pytest_packbench/packs/agent_safety/guards/standard.py": "texts for the agent, which recordings depend on",
-    "pytest_packbench/packs/agent_safety/judges/standard.py": "the words that refusals begin with",
-    "pytest_packbench/packs/tariff/outcome.py": "phrases that are looked for in results",
-}
-"""Modules with strings that no user reads, each with the reason; their docstrings are linted all the same."""
-
-OFF = {
-    "typography.symbols.curly_quotes": "source text and terminals use straight quotes",
-    "typography.symbols.ellipsis": "three dots are ASCII, which every terminal can show",
-    "typography.symbols.multiplication": "`1.5 x` is ASCII as well",
-    "typography.diacritical_marks": "takes the verb to resume for a noun",
-}
-"""proselint's checks that are switched off, each with the reason; all others are on."""
-
-AVOID = {
-    r"from (a|the|its) threshold on|from \d(\.\d+)? on|passe[sd]? from": "at or above the threshold",
-    r"(records?|lines?|files?|folders?|objects?|rows?|reports?|entry|items?|message|seconds?|ms|KiB|memory|time|once|"
-    r"job|vote|way) an? (case|run|call|line|row|item|line|machine|group|suite|trial)": "per case, per run, per call",
-    r"free when": "no overhead when unused",
-    r"of ours": "name it: of pytest-packbench, of this package",
-    r"nobody|somebody|anybody": "name who or what acts",
-    r"what then": "what to do",
-    r"(stands?|stood|standing)(?! for\b| in for\b|-)": "is, appears, is listed",
-    r"(makes?|made) no \w+": "does not produce",
-    r"mend(s|ed|ing)?": "fix",
-    r"mood": "name the cause",
-    r"(go|goes|gone|going) on with|goes on": "resume, continue",
-    r"in vain": "for nothing; better, the cost",
-    r"\w+ times out of \w+": "with 80 % power",
-    r"tells?|told|telling": "shows, reports, describes",
-    r"(holds?|holding)(?! true\b)|held": "contains, keeps; a gate is met",
-    r"says|said|saying": "reports, states, shows",
-    r"whose target asks": "name what the target does",
-    r"house|room|rim": "the package's or the field's own word",
-    r"(the )?designs? \d+|the design": "the reason itself",
-    r"beside": "next to, alongside",
-    r"besides": "in addition",
-    r"anew": "again",
-    r"(is|are|was|were) due": "is expected",
-    r"(lies|lay|lie) (in|at|on|under|below|right|anywhere)": "is in",
-    r"the whole of": "all of",
-    r"came about|come about": "is computed",
-    r"hides? no others?": "the other cases still run",
-    r"at hand": "available",
-    r"and the like|or the like": "such as",
-    r"shall|lest|albeit|for want of|ought": "modern words",
-    r"own (matter|affair)": "name who decides",
-    r"of one's own": "your own",
-    r"is no part": "is not part",
-    r"is nothing that": "does not",
-    r"gives? back": "returns",
-    r"(one|ones) that (is|are) none": "name it",
-    r"far and wide|once and for all|so to speak": "leave it out",
-}
-"""Words and phrases to avoid (regular expressions for whole words, any case), each with what to write instead."""
-
+RULES = yaml.safe_load((ROOT / "tests" / "prose.yaml").read_text("utf-8"))
+OTHER_TEXTS: dict[str, str] = RULES["other_texts"]
 OPENING = re.compile(r"^(Gives?|Says?|Takes?|Puts?|Holds?|Tells?|Makes?) ")
 WORDS = re.compile(r"[A-Za-z]{2,}[^A-Za-z]{0,3} +[^A-Za-z]{0,3}[A-Za-z]{2,}")
 END = re.compile(r"(?<=[.!?:])[\"')*_]*\s+(?=[A-Z`\"'(*<{-])")
@@ -129,20 +70,14 @@ class Problem(NamedTuple):
         return f"{self.sentence.file}:{self.sentence.line}: {self.advice}: {self.sentence.text}"
 
 
-def sentences(root: Path, *, docstrings: bool = False) -> Iterator[Sentence]:
-    """Find every sentence that a user can read.
-
-    Args:
-        root: the repository.
-        docstrings: whether to include the docstrings of private code.
-    """
+def sentences(root: Path) -> Iterator[Sentence]:
+    """Find every sentence that a user can read."""
     for path in _paths(root, PAGES):
         yield from of_page(path.read_text("utf-8"), path.relative_to(root).as_posix())
     for path in _paths(root, YAML):
         yield from of_yaml(path.read_text("utf-8"), path.relative_to(root).as_posix())
     for path in _paths(root, CODE):
-        file = path.relative_to(root).as_posix()
-        yield from of_module(path.read_text("utf-8"), file, public_names(root), docstrings=docstrings)
+        yield from of_module(path.read_text("utf-8"), path.relative_to(root).as_posix(), public_names(root))
 
 
 def _paths(root: Path, patterns: Iterable[str]) -> list[Path]:
@@ -185,20 +120,17 @@ def of_yaml(text: str, file: str) -> Iterator[Sentence]:
             yield from _split([(number, prose[1] or prose[2])], file)
 
 
-def of_module(
-    source: str, file: str, public: frozenset[str] = frozenset(), *, docstrings: bool = False
-) -> Iterator[Sentence]:
+def of_module(source: str, file: str, public: frozenset[str] = frozenset()) -> Iterator[Sentence]:
     """Split the strings of a module into sentences: messages, and the docstrings that users read.
 
     Args:
         source: the module's code.
         file: its path from the repository's root.
         public: names with docstrings that users read.
-        docstrings: whether to include all docstrings.
     """
     tree = ast.parse(source)
     documented = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    readable = _public_docstrings(tree, public, every=docstrings or bool(PUBLIC_DOCSTRINGS.fullmatch(file)))
+    readable = _public_docstrings(tree, public, every=bool(PUBLIC_DOCSTRINGS.fullmatch(file)))
     parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     types = {id(part) for node in _annotations(tree) for part in ast.walk(node)}
     for node in ast.walk(tree):
@@ -267,7 +199,10 @@ def _split(block: list[tuple[int, str]], file: str, *, docstring: bool = False) 
 
 def problems(found: Iterable[Sentence]) -> Iterator[Problem]:
     """Check sentences with our list and with proselint."""
-    avoid = [(re.compile(rf"(?<![\w-])(?:{words})(?![\w-])", re.IGNORECASE), advice) for words, advice in AVOID.items()]
+    avoid = [
+        (re.compile(rf"(?<![\w-])(?:{words})(?![\w-])", re.IGNORECASE), advice)
+        for words, advice in RULES["avoid"].items()
+    ]
     for sentence in found:
         for pattern, advice in avoid:
             if hit := pattern.search(sentence.masked):
@@ -283,7 +218,8 @@ def _linted(text: str) -> list[str]:
     if not registry.checks:
         registry.register_many(__register__)
     # the first prefix that matches decides, so that what is off comes first
-    checks = dict.fromkeys(OFF, False) | {name: on for name, on in DEFAULT["checks"].items() if name not in OFF}
+    off = dict.fromkeys(RULES["switched_off"], False)
+    checks = off | {name: on for name, on in DEFAULT["checks"].items() if name not in off}
     results = LintFile("sentence", text).lint({"max_errors": 100, "checks": checks})
     return [f"{result.check_result.check_path}: {result.check_result.message}" for result in results]
 
@@ -292,9 +228,8 @@ def main(arguments: list[str] | None = None, *, root: Path = ROOT) -> int:
     """List or check the sentences of a repository; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.prose", description="Lint the sentences that users read.")
     parser.add_argument("--list", action="store_true", help="print the sentences, one per line, and check nothing")
-    parser.add_argument("--docstrings", action="store_true", help="include the docstrings of private code")
     options = parser.parse_args(arguments)
-    found = list(sentences(root, docstrings=options.docstrings))
+    found = list(sentences(root))
     if options.list:
         lines = [f"{one.file}:{one.line}: {one.text}" for one in found]
     else:

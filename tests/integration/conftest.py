@@ -12,18 +12,8 @@ from typing import Any
 
 import pytest
 
-import pytest_packbench.packs.tariff.pack
-import pytest_packbench.packs.tariff.target
-import pytest_packbench.pytest_plugin.selection
-import pytest_packbench.pytest_plugin.session
-import pytest_packbench.pytest_plugin.xdist_worker
-import pytest_packbench.reports.document
-import pytest_packbench.reports.markdown
 from pytest_packbench.testing import SuiteResults, case, run_folders, write_case, write_suite
 from tests.conftest import SUITE
-
-# pytester forgets what a run imported: what is imported here is imported once
-_WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs, pytest_packbench.reports)
 
 TOY = Path(__file__).with_name("toy_pack.py").read_text("utf-8")
 CASES = "storage/benchmarks/toy/cases"
@@ -116,11 +106,6 @@ def bundled(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     shutil.copytree(SUITE, folder / "tariff")
     monkeypatch.setattr("pytest_packbench.plugin.SUITES", folder)
     return folder
-
-
-@pytest.fixture
-def plain(project: Project) -> Project:
-    return project
 
 
 @pytest.fixture(params=[0, 2], ids=["plain", "xdist"])

@@ -31,7 +31,7 @@ def write_cases(project: Project) -> None:
     project.case("bad", case_type="odd", points=0.2)
 
 
-def test_what_the_tree_of_vs_code_is_made_from(project: Project) -> None:
+def test_what_the_tree_of_vs_code_is_made_from(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     write_cases(project)
     project.case_lines(toy_case("first"), "", toy_case("second"), path=MANY)
     items, _ = project.pytester.inline_genitems("--packbench-suite=toy")
@@ -54,15 +54,11 @@ def test_what_the_tree_of_vs_code_is_made_from(project: Project) -> None:
         # suite, case type and case are levels of the tree
         folders = [node.path.name for node in item.listchain() if isinstance(node, pytest.Directory)]
         assert folders[-len(path.split("/")) + 3 :] == path.split("/")[2:-1]
-
-
-@pytest.mark.parametrize("folder", [".", "storage", "elsewhere"])
-def test_ids_with_an_absolute_path_run_one_case(project: Project, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
-    write_cases(project)
+    # an id with an absolute path, from another folder
     (project.root / "elsewhere").mkdir()
-    monkeypatch.chdir(project.root / folder)
-    arguments = (f"--rootdir={project.root}", f"{project.root}/{CASES}/plain/good.json::good")
-    project.run(*arguments).assert_outcomes(passed=1)
+    monkeypatch.chdir(project.root / "elsewhere")
+    nodeid = f"{project.root}/{CASES}/plain/good.json::good"
+    project.run(f"--rootdir={project.root}", nodeid).assert_outcomes(passed=1)
 
 
 def test_pycharms_reader_names_each_case_its_file_and_its_result(both: Project) -> None:

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import tomllib
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-import pytest_packbench.packs.generic.pack
-import pytest_packbench.packs.tariff.pack
-import pytest_packbench.pytest_plugin.marked
 from pytest_packbench import Pack
 from pytest_packbench.cli import main
+from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.registry import Packs
-from tests.doc_blocks import ROOT, Block, PageRunner, blocks, clean_environment, line_matcher, normalize
+from tests.doc_blocks import ROOT, Block, PageRunner, blocks, blocks_of, clean_environment, line_matcher, normalize
+from tests.integration.model_server import json_lines, without_times
+from tests.servers.fake import FakeServer
+from tests.servers.tariff import tariff_handler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from tests.conftest import Copy
 
 # pytester forgets what a run imported: what is imported here is imported once
-_WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs)
+_WARM = find_spec("agentdojo") and import_module("pytest_packbench.packs.agent_safety.agentdojo.pair")
 DOCS = ROOT / "docs"
 
 
@@ -62,25 +66,14 @@ def test_every_block_of_a_guide_works(page: PageRunner, name: str) -> None:
     page.page(DOCS / f"{name}.md")
     assert page.codes == GUIDES[name].codes
     assert [block.kind for block in snippets] == GUIDES[name].snippets
-
-
-def test_the_marked_test_that_the_guide_shows_runs(page: PageRunner) -> None:
-    snippets: list[Block] = []
-    page.snippets = snippets
-    page.page(DOCS / "pytest-way.md")
-    module = (page.pytester.path / "test_queues.py").read_text("utf-8").partition("@pytest.mark")[0]
-    test = snippets[0].text.replace("import pytest\n", "")
-    (page.pytester.path / "extra.py").write_text(module + test, encoding="utf-8")
-    result = page.pytester.runpytest("extra.py")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*test_hard_ones[[]money]*"])
-
-
-def test_a_bundled_suite_is_hidden_by_a_folder_of_suites(page: PageRunner) -> None:
-    page.command("packbench init support")
-    page.output = []
-    assert page.command("pytest --packbench-suite=tariff") == pytest.ExitCode.USAGE_ERROR
-    assert 'unknown suite "tariff" (did you mean "bundled/tariff", ' in "\n".join(page.output)
+    if name == "pytest-way":
+        # the marked test that is only shown
+        module = (page.pytester.path / "test_queues.py").read_text("utf-8").partition("@pytest.mark")[0]
+        test = snippets[0].text.replace("import pytest\n", "")
+        (page.pytester.path / "extra.py").write_text(module + test, encoding="utf-8")
+        result = page.pytester.runpytest("extra.py")
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(["*test_hard_ones[[]money]*"])
 
 
 @pytest.mark.parametrize("pack", sorted(name for name, one in Packs().items() if one.starter() is not None))
@@ -92,8 +85,6 @@ def test_every_starter_runs_at_once(pytester: pytest.Pytester, pack: str) -> Non
     score = next(line.split()[1] for line in result.outlines if line.startswith("score "))
     assert f"scores {score}" in readme
 
-
-# README.md
 
 FAILURE, RUN = (block.text.splitlines() for block in blocks(ROOT / "README.md") if block.kind == "text")
 (CASE,) = (json.loads(block.text) for block in blocks(ROOT / "README.md") if block.kind == "json")
@@ -126,34 +117,31 @@ def test_the_readme_quotes_a_failure_and_its_case_correctly(page: PageRunner) ->
     assert first_missing_line(lines[end + 1 :], output[start + end :]) == []
 
 
-# docs/generic.md and docs/packs.md
-
-
 def scores_of(page: PageRunner, suite: str) -> dict[str, float]:
     shutil.rmtree(page.pytester.path / "reports", ignore_errors=True)
     page.command(f"pytest --packbench-suite={suite}")
     (records,) = (page.pytester.path / "reports" / "benchmarks" / suite).glob("*/records.jsonl")
-    lines = map(json.loads, records.read_text("utf-8").splitlines())
-    return {line["packbench"]["case_id"]: round(line["packbench"]["score"], 2) for line in lines}
+    return {line["packbench"]["case_id"]: round(line["packbench"]["score"], 2) for line in json_lines(records)}
+
+
+def write_files(page: PageRunner, name: str) -> None:
+    for block in blocks(DOCS / name):
+        if block.file is not None:
+            page.block(block)
 
 
 def test_the_generic_example_scores_as_the_page_says(page: PageRunner) -> None:
-    for block in blocks(DOCS / "generic.md"):
-        if block.file is not None:
-            page.block(block)
+    write_files(page, "generic.md")
     assert scores_of(page, "invoices") == {"chairs": 0.93, "poem": 1.0}
     target = page.pytester.path / "invoices.py"
     target.write_text(target.read_text("utf-8").replace('"sum": 119.0', '"sum": 100.0'), encoding="utf-8")
     page.output = []
     assert scores_of(page, "invoices") == {"chairs": 0.53, "poem": 1.0}
     assert first_missing_line(["score 0.53 < 0.80…", "expected actual"], page.output) == []
-    assert any(line.startswith("+0.00") and "got 100.0, expected 119.0" in line for line in page.output)
 
 
 def test_the_pack_of_the_page_can_fail_and_its_tests_pass(page: PageRunner) -> None:
-    for block in blocks(DOCS / "packs.md"):
-        if block.file is not None:
-            page.block(block)
+    write_files(page, "packs.md")
     page.pytester.runpytest("-p", "pytester", "test_headlines.py").assert_outcomes(passed=3)
     path = page.pytester.path / "storage/benchmarks/headlines/cases/news/bridge.json"
     case = json.loads(path.read_text("utf-8"))
@@ -166,9 +154,98 @@ def test_the_pack_of_the_page_can_fail_and_its_tests_pass(page: PageRunner) -> N
     assert scores_of(page, "headlines") == {"bridge": 1.0, "missing": 0.62, "forbidden": 0.0, "refusal": 0.0}
     entry_points = tomllib.loads((page.pytester.path / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
     assert entry_points["pytest_packbench.packs"] == {"headlines": "headline_pack:HeadlinePack"}
-
-
-def test_the_page_on_packs_names_every_attribute_and_method() -> None:
+    # the page names every attribute and method
     named = set(re.findall(r"`(\w+)(?:\([^`]*\))?`", (DOCS / "packs.md").read_text("utf-8")))
     names = {name for name in vars(Pack) if not name.startswith("_")}
     assert names | set(Pack.__annotations__) <= named | {"Pack"}
+
+
+LIVE_COMMANDS = [
+    line
+    for page in ("live.md", "resume.md")
+    for block in blocks(DOCS / page)
+    if block.kind == "console"
+    for line in block.text.splitlines()
+    if line.startswith("pytest ")
+]
+
+
+@pytest.fixture(scope="module")
+def model_server() -> Iterator[FakeServer]:
+    with FakeServer(tariff_handler(ROOT / "storage" / "benchmarks" / "tariff")) as server:
+        yield server
+
+
+@pytest.fixture
+def live(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> Copy:
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "sk-made-up-for-this-test")
+    return copy
+
+
+@pytest.mark.parametrize("line", LIVE_COMMANDS)
+def test_every_command_on_live_runs_works(
+    live: Copy, model_server: FakeServer, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.setenv("PACKBENCH_BASE_URL", model_server.url + ("/v1" if "openai" in line else ""))
+    # a few cases instead of all; a command's own selection comes later and wins
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-k neg_08")
+    if "--packbench-resume" in line:
+        assert live.run().ret == pytest.ExitCode.OK
+    result = live.pytester.runpytest(*shlex.split(line)[1:])
+    assert result.ret == pytest.ExitCode.OK
+    assert result.parseoutcomes()["passed"] >= 1
+
+
+@pytest.mark.parametrize(("backend", "path"), [("anthropic", ""), ("openai", "/v1"), ("ollama", "")])
+def test_a_recorded_suite_replays_to_the_same_records(
+    live: Copy, model_server: FakeServer, backend: str, path: str
+) -> None:
+    selected = ("-k", "neg_08 or adv_64")
+    address = f"--packbench-base-url={model_server.url}{path}"
+    model = (f"--packbench-backend={backend}", "--packbench-model=made-up", address)
+    assert live.run("--packbench-mode=record", *model, *selected).ret == pytest.ExitCode.OK
+    assert live.run(*selected).ret == pytest.ExitCode.OK
+    paths = sorted((live.pytester.path / "reports/benchmarks/tariff").glob("*/records.jsonl"))
+    first, second = (without_times(json_lines(path), also=("mode",)) for path in paths)
+    assert first == second
+    assert {(record["llm_backend"], record["llm_model"]) for record in first} == {(backend, "made-up")}
+    assert all(record["tokens_input"] for record in first)
+
+
+SAFETY_PAGE = (DOCS / "agent-safety.md").read_text("utf-8")
+SAFETY = {text.partition("\n")[0]: list(blocks_of(text)) for text in SAFETY_PAGE.split("\n## ")[1:]}
+SAFETY_CODES = {
+    "Guard off, guard on": [1, 0],
+    "AgentDojo": [0, 1, 0, 1],
+    "InjecAgent": [1, 0],
+    "HarmBench": [0, 1, 1, 0],
+    "Judges": [1],
+    "Guards": [1],
+    "Your own agent": [0, 1],
+}
+EXECUTED = ("console", "text", "yaml", "python")
+
+
+@pytest.mark.parametrize("title", SAFETY_CODES)
+def test_the_commands_of_a_section_on_safety_print_what_it_quotes(page: PageRunner, title: str) -> None:
+    if any("agentdojo" in block.text for block in SAFETY[title] if block.kind == "console"):
+        pytest.importorskip("agentdojo")
+    page.pytester.makeini("[pytest]\n")
+    for suite in ("agentdojo", "harmbench", "injecagent"):
+        folder = ROOT / "storage" / "benchmarks" / suite
+        shutil.copytree(folder, page.pytester.path / "storage" / "benchmarks" / suite)
+    for block in SAFETY[title]:
+        if block.kind in EXECUTED:
+            page.block(block)
+    assert page.codes == SAFETY_CODES[title]
+
+
+def test_every_section_on_safety_is_run_and_its_result_can_be_read() -> None:
+    shown = [(title, block) for title, section in SAFETY.items() for block in section]
+    assert set(SAFETY_CODES) == {title for title, block in shown if block.kind == "console"}
+    assert {block.kind for _, block in shown} == {*EXECUTED, "sh", "json"}
+    (example,) = [block.text for _, block in shown if block.kind == "json"]
+    outcome = read(json.loads(example))
+    assert (outcome.landed, outcome.exposed, outcome.utility) == (False, True, True)
+    assert [(call.name, call.status) for call in outcome.tool_calls] == [("send_money", "denied")]

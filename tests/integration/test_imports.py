@@ -1,7 +1,7 @@
-"""What a run of a suite imports: what its pack, its mode and its outputs need, and nothing else.
+"""What a run imports, prints and leaves: nothing without a suite, and of a suite what its pack, mode and outputs need.
 
-Each test compares the modules of a run, beyond those of an empty test with a JSON report, with a file in `expected/`,
-and states by rule what no such run may have.
+The modules of a run of a suite, beyond those of an empty test with a JSON report, are compared with a file in
+`expected/`; rules say what no such run may have.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from pytest_packbench.testing import case, write_suite
+from tests.doc_blocks import ROOT
 
 if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
@@ -34,20 +34,72 @@ def act(request):
 def pytest_packbench_target(config, suite):
     return act
 """
-SUITES = Path(__file__).parents[2] / "storage" / "benchmarks"
 OURS = "pytest_packbench"
+ENTRY = {OURS} | {f"{OURS}.{name}" for name in ("plugin", "hookspecs", "packs")}
 PACKS = ("agent_safety", "generic", "tariff")
 LIVE = ("engine.metering", "engine.scheduler", "engine.runner", "engine.cache", "pytest_plugin.prefetch")
 """Modules that only live runs, and those with several attempts in flight, need."""
 
-OTHERS = frozenset(
+SLOW = frozenset(
     {
         *("asyncio", "concurrent.futures", "email", "http", "sqlite3", "ssl", "unittest", "xml", "argparse", "csv"),
         *("agentdojo", "anthropic", "filelock", "genai_prices", "httpx", "httpx2", "jsonpath", "jsonschema", "ollama"),
         *("openai", "pydantic", "rapidfuzz", "regex", "tabulate", "ulid", "yaml"),
     }
 )
-"""What takes long to import, here or in the standard library."""
+"""What takes long to import, of other packages or of the standard library."""
+
+# what `json-report` imports is in the comparison on both sides
+HEAVY = {"pydantic", "yaml", "tabulate", "ulid", "filelock", "asyncio", "pytest_packbench.pytest_plugin"}
+
+
+class Run(NamedTuple):
+    """What a process of pytest printed, imported and left."""
+
+    output: str
+    modules: set[str]
+    files: set[str]
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> Run:
+    result = pytester.run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments)
+    assert result.ret == 0, result.stdout.str()
+    lines = [line for line in result.outlines if "plugins:" not in line and "passed in" not in line]
+    modules = set(json.loads((pytester.path / "modules.json").read_text("utf-8")))
+    files = {path.relative_to(pytester.path).as_posix() for path in pytester.path.rglob("*") if path.is_file()}
+    own = {name for name in files if "__pycache__" in name or name in {"stdout", "stderr", "modules.json"}}
+    return Run("\n".join(lines), modules, files - own)
+
+
+@pytest.fixture
+def unrelated(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A project of somebody else, with JSON files where suites would be."""
+    pytester.makeconftest(SPY)
+    pytester.makepyfile("def test_one(): pass")
+    folder = pytester.path / "storage" / "benchmarks" / "theirs" / "cases"
+    folder.mkdir(parents=True)
+    (folder / "data.json").write_text("{}", encoding="utf-8")
+    return pytester
+
+
+def test_an_unrelated_run_imports_the_entry_point_and_nothing_else(unrelated: pytest.Pytester) -> None:
+    loaded, without = run(unrelated), run(unrelated, "-p", "no:packbench")
+    assert (loaded.output, loaded.files) == (without.output, without.files)
+    assert loaded.modules - without.modules <= ENTRY
+    # other plugins of the environment may import theirs
+    assert not (loaded.modules - without.modules) & HEAVY
+    workers = run(unrelated, "-n", "1")
+    imported = {name for name in workers.modules if name.startswith(OURS)}
+    assert imported <= {*ENTRY, f"{OURS}.pytest_plugin", f"{OURS}.pytest_plugin.xdist_controller"}
+    assert not [name for name in workers.files if name.startswith("reports")]
+    assert unrelated.runpytest("-p", "no:packbench", "storage").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+@pytest.mark.parametrize("arguments", [("-p", "no:cacheprovider"), ("--packbench-list",)], ids=["unused", "list"])
+def test_no_warning_is_an_error(unrelated: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+    unrelated.makeini("[pytest]\n")
+    result = unrelated.run(sys.executable, *["-X", "dev", "-W", "error", "-m", "pytest", "-W", "error"], *arguments)
+    assert result.ret == 0
 
 
 class Project:
@@ -58,37 +110,19 @@ class Project:
         for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
             monkeypatch.delenv(name, raising=False)
         self.pytester = pytester
+        self.suites = pytester.path / "storage" / "benchmarks"
         pytester.makefile(".toml", pytest="")
         (pytester.path / "empty").mkdir()
         (pytester.path / "empty" / "test_empty.py").write_text("def test_one(): pass", encoding="utf-8")
 
-    def bring(self, name: str) -> None:
-        """Copy a suite of the repository."""
-        shutil.copytree(SUITES / name, self.pytester.path / "storage" / "benchmarks" / name)
-
     def imported(self, conftest: str, *arguments: str) -> list[str]:
-        """The modules of ours and the long ones that a run has, beyond those of an empty test."""
+        """The modules of ours and the slow ones that a run has, beyond those of an empty test."""
+        plugins = ("-p", "pytest_jsonreport", "-p", "metadata")
         self.pytester.makeconftest(SPY)
-        empty = self._modules("--json-report", "--json-report-file=empty.json", "empty")
+        empty = run(self.pytester, *plugins, "--json-report", "--json-report-file=empty.json", "empty").modules
         self.pytester.makeconftest(SPY + conftest)
-        found = self._modules("-p", "packbench", *arguments)
-        return sorted(name for name in found - empty if name in OTHERS or name.partition(".")[0] == OURS)
-
-    def _modules(self, *arguments: str) -> set[str]:
-        command = (
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "pytest_jsonreport",
-            "-p",
-            "metadata",
-        )
-        result = self.pytester.run(*command, *arguments)
-        assert result.ret == 0, result.stdout.str()
-        return set(json.loads((self.pytester.path / "modules.json").read_text("utf-8")))
+        modules = run(self.pytester, *plugins, "-p", "packbench", *arguments).modules
+        return sorted(name for name in modules - empty if name in SLOW or name.partition(".")[0] == OURS)
 
 
 @pytest.fixture
@@ -99,15 +133,14 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Proje
 @pytest.fixture
 def generic(project: Project) -> Project:
     """A generic suite of one case."""
-    root = project.pytester.path / "storage" / "benchmarks"
-    write_suite(root / "sums", [case("four", input={"sum": "2+2"}, expected={"answer": 4})], pack="generic")
+    sums = [case("four", input={"sum": "2+2"}, expected={"answer": 4})]
+    write_suite(project.suites / "sums", sums, pack="generic")
     return project
 
 
-def has_no(found: list[str], *names: str) -> bool:
+def has_no(modules: list[str], *names: str) -> bool:
     """Whether none of these modules of ours, nor one in them, was imported."""
-    prefixes = tuple(f"{OURS}.{name}" for name in names)
-    return not [name for name in found if name in prefixes or name.startswith(tuple(f"{one}." for one in prefixes))]
+    return not [name for name in modules if f"{name}.".startswith(tuple(f"{OURS}.{unwanted}." for unwanted in names))]
 
 
 def other_packs(pack: str) -> tuple[str, ...]:
@@ -119,42 +152,37 @@ def listed(modules: list[str]) -> str:
 
 
 def test_a_generic_run(generic: Project, expected: ExpectedTexts) -> None:
-    found = generic.imported(TARGET, "--packbench-suite=sums")
-    assert has_no(found, *other_packs("generic"), *LIVE, "commands", "cli", "backends.client", "model.cassette")
-    assert has_no(found, "reports.diff", "reports.github", "runs.resume", "runs.stored", "analysis.comparison")
-    assert not {"asyncio", "ssl", "concurrent.futures", "filelock", "jsonschema", "regex"} & {*found}
-    expected.check(listed(found))
-
-
-def test_a_generic_run_without_a_json_report(generic: Project, expected: ExpectedTexts) -> None:
-    with_report = generic.imported(TARGET, "--packbench-suite=sums")
-    found = generic.imported(TARGET, "--packbench-suite=sums", "-p", "no:pytest_jsonreport")
-    assert {*found} <= {*with_report}
-    expected.check(listed(found))
+    modules = generic.imported(TARGET, "--packbench-suite=sums")
+    assert has_no(modules, *other_packs("generic"), *LIVE, "commands", "cli", "backends.client", "model.cassette")
+    assert has_no(modules, "reports.diff", "reports.github", "runs.resume", "runs.stored", "analysis.comparison")
+    assert not {"asyncio", "ssl", "concurrent.futures", "filelock", "jsonschema", "regex"} & {*modules}
+    expected.check(listed(modules))
+    without_report = generic.imported(TARGET, "--packbench-suite=sums", "-p", "no:pytest_jsonreport")
+    assert {*without_report} <= {*modules}
 
 
 def test_a_live_run_without_a_model(generic: Project, expected: ExpectedTexts) -> None:
-    found = generic.imported(TARGET, "--packbench-suite=sums", "--packbench-mode=live")
-    assert "asyncio" in found
-    assert has_no(found, *other_packs("generic"), "backends.client", "engine.cache", "model.cassette")
-    assert not {"anthropic", "openai", "ollama", "httpx", "httpx2", "genai_prices"} & {*found}
-    expected.check(listed(found))
+    modules = generic.imported(TARGET, "--packbench-suite=sums", "--packbench-mode=live")
+    assert "asyncio" in modules
+    assert has_no(modules, *other_packs("generic"), "backends.client", "engine.cache", "model.cassette")
+    assert not {"anthropic", "openai", "ollama", "httpx", "httpx2", "genai_prices"} & {*modules}
+    expected.check(listed(modules))
 
 
 def test_a_tariff_run(project: Project, expected: ExpectedTexts) -> None:
-    project.bring("tariff")
-    found = project.imported("", "--packbench-suite=tariff")
-    assert has_no(found, *other_packs("tariff"), *LIVE, "reports.diff", "runs.stored", "packs.tariff.lint")
+    shutil.copytree(ROOT / "storage" / "benchmarks" / "tariff", project.suites / "tariff")
+    modules = project.imported("", "--packbench-suite=tariff")
+    assert has_no(modules, *other_packs("tariff"), *LIVE, "reports.diff", "runs.stored", "packs.tariff.lint")
     # its target is async, and runs on an event loop
-    assert "rapidfuzz" not in found
-    expected.check(listed(found))
+    assert "rapidfuzz" not in modules
+    expected.check(listed(modules))
 
 
 def test_a_safety_run(project: Project, expected: ExpectedTexts) -> None:
-    project.bring("harmbench")
-    found = project.imported("", "storage/benchmarks/harmbench/cases/contextual/harmless_sum_of_receipt.json")
-    assert has_no(found, *other_packs("agent_safety"), *LIVE, "packs.agent_safety.agentdojo")
-    assert has_no(found, "packs.agent_safety.injecagent", "reports.diff", "runs.stored")
+    shutil.copytree(ROOT / "storage" / "benchmarks" / "harmbench", project.suites / "harmbench")
+    modules = project.imported("", "storage/benchmarks/harmbench/cases/contextual/harmless_sum_of_receipt.json")
+    assert has_no(modules, *other_packs("agent_safety"), *LIVE, "packs.agent_safety.agentdojo", "reports.diff")
+    assert has_no(modules, "packs.agent_safety.injecagent", "runs.stored")
     # its target is async, too
-    assert "agentdojo" not in found
-    expected.check(listed(found))
+    assert "agentdojo" not in modules
+    expected.check(listed(modules))

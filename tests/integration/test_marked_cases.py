@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
-import pytest_packbench.pytest_plugin.marked
-from pytest_packbench.pytest_plugin.stash import ungrouped
 from tests.integration.conftest import CASES
 
 if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
     from tests.integration.conftest import Project
 
-# pytester forgets what a run imported: what is imported here is imported once
-_WARM = pytest_packbench.pytest_plugin
 MODULE = """
 import os
 import pytest
@@ -34,6 +32,7 @@ def target(packbench_case):
 def test_toy(packbench_case, packbench_check, target):
     packbench_check(target(packbench_case.input))
 """
+DATA = yaml.safe_load((Path(__file__).parent / "data" / "marked_cases.yaml").read_text("utf-8"))
 CHECK = "packbench_check({'points': 1.0})"
 
 
@@ -92,44 +91,18 @@ def test_each_verdict_as_for_items_from_files(both: Project) -> None:
     good = records["good"]["packbench"]
     assert (good["target"], good["file"]) == ("test:test_own.py::test_toy", f"{CASES}/plain/good.json")
     assert good["facets"] == {"colour": "red"}
-    report = both.report()
-    assert report["packbench"]["run"]["target"] == "test:test_own.py::test_toy"
-    outcomes = {test["nodeid"]: test["outcome"] for test in report["tests"]}
-    assert len(outcomes) == 12
-    assert (outcomes["test_own.py::test_toy[good]"], outcomes["test_own.py::test_toy[bad]"]) == ("passed", "failed")
+    assert len(both.report()["tests"]) == 12
     junit = (both.root / "junit.xml").read_text("utf-8")
     assert (junit.count("<error"), junit.count("<failure")) == (6, 1)
     assert '<property name="verdict" value="vacuous"' in junit
     result.stdout.no_fnmatch_line("*pytest_plugin/marked.py*")
-
-
-def test_gates_alone_decide(project: Project) -> None:
-    project.suite(text="pack: toy\ngates: [{metric: pass_rate, min: 0.6}]\n")
-    project.write("test_own.py", MODULE)
-    project.case("bad", points=0.3)
-    project.case("good")
-    result = project.run("--packbench-gate=suite", "-rx")
+    result = both.run("--packbench-gate=suite", "-k", "good or bad", "-rx")
     result.assert_outcomes(passed=1, xfailed=1)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*pass_rate 1 / 2 = 50.0 % < min 60.0 %*FAIL", "XFAIL*toy[[]bad]*score 0.30 < 0.80*"])
-
-
-BODIES = {
-    "never": "pass",
-    "twice": f"{CHECK}\n{CHECK}",
-    "twice_swallowed": f"{CHECK}\ntry: {CHECK}\nexcept BaseException: pass",
-    "no_json": "packbench_check(object())",
-    "unreadable": "packbench_check({})",
-    "asserts_before": "assert packbench_case.id == 'other', 'not mine'",
-    "asserts_after": f"assert {CHECK}.score == 1.0\nassert False, 'not fit for use'",
-    "swallows_low": "try: packbench_check({'points': 0.3})\nexcept Exception: pass",
-    "swallows_full": f"try: {CHECK}\nexcept Exception: pass",
-    "changes_result": "result = {'points': 1.0}\npackbench_check(result)\nresult['points'] = 0",
-}
+    result.stdout.fnmatch_lines(["XFAIL*toy[[]bad]*score 0.30 < 0.80*"])
 
 
 def test_a_test_has_to_check_one_result_once(project: Project, expected: ExpectedTexts) -> None:
-    for name, body in BODIES.items():
+    for name, body in DATA["bodies"].items():
         project.case(name, case_type=name)
         project.write(f"test_{name}.py", marked(body, f'"toy", case_type="{name}"', name=name))
     result = project.run()
@@ -149,10 +122,11 @@ def test_a_test_has_to_check_one_result_once(project: Project, expected: Expecte
 def test_a_users_xfail_hides_no_error(project: Project) -> None:
     project.write("test_own.py", "import pytest\npytestmark = pytest.mark.xfail\n" + marked("raise OSError('down')"))
     project.case("one")
-    result = project.run()
+    result = project.run("-n", "1", "--packbench-mode=live")
     result.assert_outcomes(xfailed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*completeness 0 / 1 = 0.0 % < min 100.0 %: FAIL*"])
+    assert project.report()["packbench"]["run"]["target"] == "test:test_own.py::test_toy"
 
 
 def test_a_check_in_a_fixture_fails_the_test(project: Project) -> None:
@@ -164,19 +138,6 @@ def test_a_check_in_a_fixture_fails_the_test(project: Project) -> None:
     project.case("good", points=1.0)
     project.case("bad", points=0.3)
     project.run().assert_outcomes(passed=1, failed=1)
-
-
-def test_a_suites_files_are_collected_only_on_request(project: Project) -> None:
-    project.write("test_own.py", MODULE)
-    project.suite("other")
-    project.case("good")
-    project.case("theirs", suite="other")
-    project.run().assert_outcomes(passed=1)
-    assert project.folders("other") == []
-    project.run("test_own.py", "--packbench-suite=other").assert_outcomes(passed=2)
-    (folder,) = project.folders("other")
-    assert folder.name == project.folders("toy")[1].name
-    assert (folder.parent / "latest").read_text("utf-8").strip() == folder.name
 
 
 def test_a_case_that_is_selected_twice_is_an_error_that_names_both(both: Project) -> None:
@@ -204,20 +165,12 @@ def test_variants_of_a_test_are_runs_of_their_own(project: Project) -> None:
     project.run("-k", "small").assert_outcomes(failed=1, deselected=1)
 
 
-MARKS = {
-    '"toy"': "a b broken lone",
-    '"toy", case_type="one"': "a b",
-    '"toy", tag=["x", "z"], difficulty="hard"': "a broken",
-    '"toy", case_type=("two", "three")': "broken lone",
-}
-
-
 def test_a_mark_selects_by_case_type_difficulty_and_tag(project: Project) -> None:
     project.case("a", case_type="one", difficulty="hard", notes={"tags": ["x", "y"]})
     project.case("b", case_type="one", notes={"tags": ["y"]})
     project.case("lone", case_type="two", difficulty="hard")
     project.case("broken", case_type="two").write_text("{", encoding="utf-8")
-    for mark, selected in MARKS.items():
+    for mark, selected in DATA["selecting"].items():
         project.write("test_own.py", marked(CHECK, mark))
         lines = project.run("--collect-only", "-q").outlines
         assert sorted(line.partition("[")[2][:-1] for line in lines if "[" in line) == selected.split(), mark
@@ -235,40 +188,12 @@ def test_several_suites_and_marks(project: Project) -> None:
     project.case("same", suite="other")
     second = '@pytest.mark.packbench_cases("other", case_type=["plain", "one"])\n@pytest'
     project.write("test_own.py", marked(CHECK, '"toy", case_type="one"').replace("@pytest", second))
-    result = project.run("-v")
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["*test_toy[[]other-same] PASSED*", "*test_toy[[]toy-same] PASSED*"])
+    project.run().assert_outcomes(passed=2)
     assert set(project.records("other")) == {"same"}
     project.write("test_own.py", marked(CHECK, '"toy", "other"'))
-    project.run().assert_outcomes(passed=3)
-
-
-def test_cases_with_one_id_name_each_other(project: Project) -> None:
-    project.write("test_own.py", MODULE)
-    project.case("twin", case_type="one")
-    project.case("twin", case_type="two")
-    project.run().assert_outcomes(errors=2)
-    messages = [error["message"] for error in project.lines("errors.jsonl")]
-    assert (
-        f'{CASES}/one/twin.json: /id: duplicate id "twin", also in {CASES}/two/twin.json; use a unique id' in messages
-    )
-
-
-def test_a_run_that_is_stopped_early_is_partial(both: Project) -> None:
-    both.write("test_own.py", MODULE)
-    for number in range(9):
-        both.case(f"c{number}", points=0.0)
-    assert both.run("-x").ret in {pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED}
-    errors = both.lines("errors.jsonl")
-    assert {error["verdict"] for error in errors} == {"not_run"}
-    assert len(errors) + len(both.lines("records.jsonl")) == 9
-    assert not (both.left().parent / "latest").exists()
-
-
-def test_last_failed_runs_failures_and_errors_again(project: Project) -> None:
-    write_all_verdicts(project)
-    project.run("-p", "cacheprovider", "-k", "good or bad or down")
-    project.run("-p", "cacheprovider", "--lf").assert_outcomes(failed=1, errors=1)
+    result = project.run("-v")
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(["*test_toy[[]other-same] PASSED*"])
 
 
 def test_a_worker_that_dies_costs_only_its_case(project: Project) -> None:
@@ -295,42 +220,25 @@ def test_groups_of_xdist_are_not_part_of_an_id(project: Project) -> None:
     assert len(project.report()["tests"]) == 2
 
 
-@pytest.mark.parametrize(
-    ("nodeid", "expected"),
-    [
-        ("test_own.py::test_toy[a@b]@group", "test_own.py::test_toy[a@b]"),
-        ("test_own.py::test_toy[a@b]", "test_own.py::test_toy[a@b]"),
-        ("test_own.py::test_other", "test_own.py::test_other"),
-    ],
-)
-def test_a_group_is_removed_from_a_known_node_id(nodeid: str, expected: str) -> None:
-    assert ungrouped(nodeid, {"test_own.py::test_toy[a@b]"}) == expected
-
-
 ASYNC = """
-@pytest.mark.anyio
-@pytest.mark.packbench_cases("other")
-async def test_async(packbench_case, packbench_check):
-    import anyio
-    await anyio.sleep(0)
-    packbench_check(packbench_case.input)
+import pytest
 
 @pytest.fixture
 def anyio_backend():
     return "asyncio"
 
 class TestToy:
+    @pytest.mark.anyio
     @pytest.mark.packbench_cases("toy")
-    def test_method(self, packbench_request, packbench_check):
+    async def test_method(self, packbench_request, packbench_check):
         packbench_check(packbench_request.input)
 """
 
 
 def test_methods_and_async_functions_may_be_marked(project: Project) -> None:
-    project.write("test_own.py", f"import pytest\n{ASYNC}")
-    project.suite("other")
+    project.write("test_own.py", ASYNC)
     project.case("good", points=1.0)
-    project.case("bad", suite="other", points=0.3)
+    project.case("bad", points=0.3)
     project.run("-p", "anyio").assert_outcomes(passed=1, failed=1)
     assert project.records()["good"]["packbench"]["target"] == "test:test_own.py::TestToy::test_method"
 
@@ -347,33 +255,12 @@ def test_live_mode_names_the_model_and_hides_secrets(project: Project, monkeypat
     assert "very-hidden-value" not in (project.left() / "payloads.jsonl").read_text("utf-8")
 
 
-def test_a_run_without_any_result_names_its_target(project: Project) -> None:
-    project.write("test_own.py", marked("raise OSError"))
-    project.case("one")
-    project.run("-n", "1", "--packbench-mode=live").assert_outcomes(errors=1)
-    assert project.report()["packbench"]["run"]["target"] == "test:test_own.py::test_toy"
-
-
 def test_the_limit_of_a_run_stops_marked_tests(project: Project) -> None:
     project.write("test_own.py", MODULE)
     project.case("one")
     project.run("--packbench-max-seconds=0.000001").assert_outcomes(skipped=1)
     error = project.errors()["one"]
     assert (error["verdict"], error["kind"]) == ("not_run", "max_seconds")
-
-
-UNUSABLE: dict[str, dict[str, Any]] = {
-    "unknown_suite": {"mark": '"toyy"'},
-    "no_suite": {"mark": ""},
-    "no_text": {"mark": "5"},
-    "unknown_filter": {"mark": '"toy", kind="plain"'},
-    "no_value": {"mark": '"toy", tag=()'},
-    "wrong_value": {"mark": '"toy", tag=3'},
-    "wrong_values": {"mark": '"toy", tag=[3]'},
-    "no_case": {"mark": '"toy", tag="t", case_type=["p", "q"]'},
-    "bad_rules": {"mark": '"bad"'},
-    "no_fixture": {"takes": ""},
-}
 
 
 def collection_errors(result: pytest.RunResult) -> str:
@@ -384,10 +271,10 @@ def collection_errors(result: pytest.RunResult) -> str:
 def test_a_mark_that_can_not_be_used_is_an_error_of_one_line(project: Project, expected: ExpectedTexts) -> None:
     project.suite("bad", "pack: nothing\n")
     project.case("one")
-    for name, parts in UNUSABLE.items():
+    for name, parts in DATA["unusable"].items():
         project.write(f"test_{name}.py", marked("pass", name=name, **parts))
     result = project.run()
-    result.assert_outcomes(errors=len(UNUSABLE))
+    result.assert_outcomes(errors=len(DATA["unusable"]))
     assert project.folders() == []
     text = collection_errors(result)
     for options in (("--packbench-mode=record",), ("--packbench-mode=live", "--packbench-trials=2")):
@@ -398,12 +285,8 @@ def test_a_mark_that_can_not_be_used_is_an_error_of_one_line(project: Project, e
     refused = project.run("--packbench-resume=none", "test_no_value.py", "test_wrong_value.py")
     refused.assert_outcomes(errors=2)
     expected.check(text + collection_errors(refused))
-
-
-def test_an_unknown_suite_is_an_error_in_workers_too(project: Project) -> None:
-    project.write("test_own.py", marked("pass", '"toyy"'))
-    result = project.run("-n", "2")
-    result.stdout.fnmatch_lines(["test_own.py::test_toy: packbench_cases: unknown suite *"])
+    result = project.run("-n", "2", "test_unknown_suite.py")
+    result.stdout.fnmatch_lines(["test_unknown_suite.py::test_unknown_suite: packbench_cases: unknown suite *"])
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
@@ -446,9 +329,14 @@ def test_a_run_with_marked_tests_is_not_resumed(project: Project) -> None:
 
 
 def test_without_json_report_the_report_has_no_tests(project: Project) -> None:
+    project.extend_conftest(
+        "def pytest_packbench_record(item, record):\n    print('record of', item.name, record.passed)\n"
+    )
     project.write("test_own.py", MODULE)
     project.case("good")
-    project.run("-p", "no:pytest_jsonreport").assert_outcomes(passed=1)
+    result = project.run("-p", "no:pytest_jsonreport", "-s")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*record of test_toy[[]good] True*"])
     assert "tests" not in project.report()
 
 
@@ -462,12 +350,3 @@ def test_a_pack_that_only_workers_know_is_a_usage_error(project: Project) -> Non
     result = project.run("-n", "1")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines(["*xdist's controller can't use a suite that its workers use:*conftest.py of rootdir*"])
-
-
-def test_the_record_hook_sees_marked_tests(project: Project) -> None:
-    project.extend_conftest(
-        "def pytest_packbench_record(item, record):\n    print('record of', item.name, record.passed)\n"
-    )
-    project.write("test_own.py", MODULE)
-    project.case("good")
-    project.run("-s").stdout.fnmatch_lines(["*record of test_toy[[]good] True*"])

@@ -48,59 +48,76 @@ def configured(project: Project) -> Project:
 
 @pytest.fixture
 def packbench(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Ended]]:
-    """Runs a command in this process, which forgets the project's modules after it."""
+    """Runs a command in this process, which forgets the project's modules."""
     monkeypatch.setattr(sys, "path", [*sys.path])
-    modules = {"conftest", "toys"}
+
+    def forget() -> None:
+        for name in {"conftest", "toys"} & sys.modules.keys():
+            del sys.modules[name]
 
     def run(*arguments: str) -> Ended:
-        for name in modules & sys.modules.keys():
-            del sys.modules[name]
+        forget()
         capsys.readouterr()
         code = main(list(arguments))
         return Ended(*capsys.readouterr(), code)
 
     yield run
-    for name in modules & sys.modules.keys():
-        del sys.modules[name]
+    forget()
 
 
-@pytest.mark.parametrize("name", INI)
-def test_lint_reads_each_ini_file(configured: Project, packbench: Callable[..., Ended], name: str) -> None:
-    (configured.root / "pytest.ini").unlink()
-    configured.write(name, INI[name])
-    assert packbench("lint", "toy") == CLEAN
-
-
-def test_plugins_need_not_be_loaded_automatically(
+def test_lint_reads_each_ini_file(
     configured: Project, packbench: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (configured.root / "pytest.ini").unlink()
+    for name, text in INI.items():
+        path = configured.write(name, text)
+        assert packbench("lint", "toy") == CLEAN, name
+        path.unlink()
+    # from a folder below, where plugins are not loaded automatically and the conftest.py prints
+    configured.write("pytest.ini", INI["pytest.ini"])
+    configured.extend_conftest("print('hello')\n")
+    (configured.root / "src").mkdir()
+    monkeypatch.chdir(configured.root / "src")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     assert packbench("lint", "toy") == CLEAN
 
 
-def test_a_project_without_the_plugin_has_the_default_root(
-    configured: Project, packbench: Callable[..., Ended]
-) -> None:
-    configured.write("pytest.ini", "[pytest]\naddopts = -p no:packbench\n")
-    ended = packbench("lint", "toy")
-    assert "the folder storage/benchmarks does not exist" in ended.err
-    assert ended.code == 2
-
-
-def test_a_folder_below_has_the_same_root(
-    configured: Project, packbench: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (configured.root / "src").mkdir()
-    monkeypatch.chdir(configured.root / "src")
-    assert packbench("lint", "toy") == CLEAN
-
-
-def test_the_environment_comes_before_the_ini_file(
+def test_options_come_before_the_environment_and_that_before_the_ini_file(
     configured: Project, packbench: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (configured.root / "bench").rename(configured.root / "moved")
     monkeypatch.setenv("PACKBENCH_ROOT", "moved")
     assert packbench("lint", "toy") == CLEAN
+    assert "the folder other does not exist" in packbench("lint", "toy", "--root", "other").err
+    (configured.root / "conftest.py").rename(configured.root / "toys.py")
+    configured.write("conftest.py", "raise RuntimeError('broken')\n")
+    # with both options no configuration is read
+    assert packbench("lint", "toy", "--root", "moved", "--pack", "toys:Toy") == CLEAN
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "messages"),
+    [
+        ("conftest.py", "raise RuntimeError('broken')\n", ("conftest.py", "RuntimeError: broken")),
+        (
+            "conftest.py",
+            "def pytest_packbench_packs():\n    return [1]\n",
+            ("a hook pytest_packbench_packs failed",),
+        ),
+        ("pytest.ini", "[pytest]\naddopts = -p no:packbench\n", ("the folder storage/benchmarks does not exist",)),
+    ],
+)
+def test_a_configuration_that_can_not_be_used_is_an_error_of_one_line(
+    configured: Project, packbench: Callable[..., Ended], file: str, text: str, messages: tuple[str, ...]
+) -> None:
+    configured.write(file, text)
+    ended = packbench("lint", "toy")
+    assert ended.code == 2
+    (line,) = ended.err.splitlines()
+    assert all(message in line for message in messages)
+    with pytest.raises(SystemExit) as stop:
+        packbench("lint", "--help")
+    assert stop.value.code == 0
 
 
 def test_commands_know_the_packs_of_a_conftest(configured: Project, packbench: Callable[..., Ended]) -> None:
@@ -120,50 +137,10 @@ def test_new_suites_are_written_under_the_root_of_the_ini_file(
     assert "run it: pytest --packbench-suite=mine\n" in packbench("init", "mine").out
     assert (configured.root / "bench" / "mine" / "suite.yaml").exists()
     configured.write("cases.csv", "id,question,answer\na,b,c\n")
-    columns = [
-        "--id",
-        "id",
-        "--input",
-        "question",
-        "--expected",
-        "answer",
-        "--case-type",
-        "=plain",
-        "--difficulty",
-        "=easy",
-    ]
-    ended = packbench("import", "csv", "cases.csv", *columns, "--suite", "more", "--write")
+    columns = "--id id --input question --expected answer --case-type =plain --difficulty =easy"
+    ended = packbench("import", "csv", "cases.csv", *columns.split(), "--suite", "more", "--write")
     assert (ended.err, ended.code) == ("", 0)
     assert (configured.root / "bench" / "more" / "cases" / "plain" / "a.json").exists()
-
-
-def test_options_come_before_the_configuration(configured: Project, packbench: Callable[..., Ended]) -> None:
-    assert "the folder other does not exist" in packbench("lint", "toy", "--root", "other").err
-    (configured.root / "conftest.py").rename(configured.root / "toys.py")
-    configured.write("conftest.py", "raise RuntimeError('broken')\n")
-    # with both options no configuration is read
-    assert packbench("lint", "toy", "--root", "bench", "--pack", "toys:Toy") == CLEAN
-    ended = packbench("lint", "toy")
-    assert ended.code == 2
-    (line,) = ended.err.splitlines()
-    assert "conftest.py" in line
-    assert "RuntimeError: broken" in line
-    with pytest.raises(SystemExit) as stop:
-        packbench("lint", "--help")
-    assert stop.value.code == 0
-
-
-def test_what_a_conftest_prints_is_not_in_the_output(configured: Project, packbench: Callable[..., Ended]) -> None:
-    configured.extend_conftest("print('hello')\n")
-    assert packbench("lint", "toy") == CLEAN
-
-
-def test_a_hook_that_fails_is_one_line(configured: Project, packbench: Callable[..., Ended]) -> None:
-    configured.write("conftest.py", "def pytest_packbench_packs():\n    return [1]\n")
-    ended = packbench("lint", "toy")
-    assert ended.code == 2
-    (line,) = ended.err.splitlines()
-    assert "a hook pytest_packbench_packs failed" in line
 
 
 SCRIPT = """

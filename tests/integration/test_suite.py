@@ -6,23 +6,24 @@ import gc
 import json
 import re
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from pytest_packbench.cli import main
-from pytest_packbench.testing import case
+from pytest_packbench.testing import SuiteResults, case
 from tests.integration.conftest import CASES, MANY, toy_case
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.conftest import ExpectedTexts
     from tests.integration.conftest import Project
 
 TOY = "--packbench-suite=toy"
 ONE = f"{CASES}/one"
 ALPHA = f"{ONE}/alpha.json"
+DATA = yaml.safe_load((Path(__file__).parent / "data" / "suite.yaml").read_text("utf-8").replace("{cases}", CASES))
 MARKED = """
 import pytest
 
@@ -44,32 +45,8 @@ def filled(project: Project) -> Project:
     return project
 
 
-SELECTIONS = {
-    "suite": ((TOY,), "a alpha b beta c escaped gamma"),
-    "suite twice": ((TOY, "--packbench-suite=toy,toy"), "a alpha b beta c escaped gamma"),
-    "folder of suites": (("storage/benchmarks",), "a alpha b beta c escaped gamma"),
-    "folder of the suite": (("storage/benchmarks/toy",), "a alpha b beta c escaped gamma"),
-    "folder of cases": ((ONE,), "alpha beta"),
-    "file": ((ALPHA,), "alpha"),
-    "node id": ((f"{ALPHA}::alpha",), "alpha"),
-    "suite and node id": ((TOY, f"{ALPHA}::alpha"), "alpha"),
-    "name": ((TOY, "-k", "gamma or escaped"), "escaped gamma"),
-    "case type": ((TOY, "-m", "packbench(case_type='two')"), "gamma"),
-    "difficulty and tag": ((TOY, "-m", "packbench(difficulty='hard', tag='y')"), "alpha"),
-    "any tag of a case": ((TOY, "-m", "packbench(tag='x')"), "alpha c"),
-    "suite without a tag": ((TOY, "-m", "packbench(suite='toy') and not packbench(tag='y')"), "a b beta c escaped"),
-    "all but a file": ((TOY, "--deselect", ALPHA), "a b beta c escaped gamma"),
-    "all but a line": ((TOY, "--deselect", f"{MANY}::b"), "a alpha beta c escaped gamma"),
-    "line": ((f"{MANY}::b",), "b"),
-    "two lines": ((f"{MANY}::b", f"{MANY}::c"), "b c"),
-    "line and its file": ((f"{MANY}::b", MANY), "a b c escaped"),
-    "line and its folder": ((f"{MANY}::b", f"{CASES}/plain"), "a b c escaped"),
-    "line with an escaped id": ((f"{MANY}::escaped", TOY), "escaped"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "expected"), SELECTIONS.values(), ids=SELECTIONS)
-def test_cases_are_selected_as_tests_are(filled: Project, arguments: tuple[str, ...], expected: str) -> None:
+@pytest.mark.parametrize(("arguments", "expected"), DATA["selections"].values(), ids=DATA["selections"])
+def test_cases_are_selected_as_tests_are(filled: Project, arguments: list[str], expected: str) -> None:
     names = expected.split()
     deselecting = {"-k", "-m", "--deselect"} & set(arguments)
     filled.run(*arguments).assert_outcomes(passed=len(names), deselected=7 - len(names) if deselecting else 0)
@@ -77,29 +54,15 @@ def test_cases_are_selected_as_tests_are(filled: Project, arguments: tuple[str, 
     assert filled.partial() == ("" if len(names) == 7 else f"{len(names)} of 7 cases selected")
 
 
-def test_only_a_request_runs_a_suite(filled: Project) -> None:
+def test_only_a_request_runs_a_suite(filled: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     path = filled.pytester.makepyfile(test_own="def test_own(): pass")
     filled.run().assert_outcomes(passed=1)
-    assert not (filled.root / "reports").exists()
-    filled.run(TOY, str(path)).assert_outcomes(passed=8)
-
-
-def test_last_failed_runs_files_and_lines_again(project: Project) -> None:
-    project.case("good")
-    project.case("bad", points=0.0)
-    project.case_lines(toy_case("a"), toy_case("b", points=0.0))
-    project.run_toy("-p", "cacheprovider").assert_outcomes(passed=2, failed=2)
-    project.run_toy("-p", "cacheprovider", "--lf").assert_outcomes(failed=2)
-
-
-def test_collect_only_writes_nothing(filled: Project) -> None:
     result = filled.run_toy("--collect-only", "-q")
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines([f"{ALPHA}::alpha", f"{MANY}::escaped", "*7 tests collected*"])
-    assert filled.folders() == []
-
-
-def test_pytest_may_start_in_another_folder(filled: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not (filled.root / "reports").exists()
+    filled.run(TOY, str(path)).assert_outcomes(passed=8)
+    # pytest may start in another folder
     (filled.root / "deep" / "er").mkdir(parents=True)
     monkeypatch.chdir(filled.root / "deep" / "er")
     result = filled.run(TOY, f"--rootdir={filled.root}")
@@ -110,23 +73,11 @@ def test_pytest_may_start_in_another_folder(filled: Project, monkeypatch: pytest
 
 RULES = {
     "unknown key": "pack: toy\nthreshold: 1\n",
-    "duplicate key": "pack: toy\npack: toy\n",
     "duplicate gates": "pack: toy\ngates: [{metric: pass_rate, min: 1.0}]\ngates: []\n",
     "huge number": "pack: toy\nthresholds: {accept: " + "9" * 5000 + "}\n",
     "deep nesting": "pack: toy\nthresholds: " + "[" * 5000,
     "empty file": "",
     "unknown pack": "pack: nothing\n",
-}
-UNKNOWN = {
-    "unknown suite": ("--packbench-suite=tou",),
-    "one of two": ("--packbench-suite=toy,tou",),
-    "path as a name": ("--packbench-suite=../toy",),
-    "no rules": ("--packbench-suite=bare",),
-    "misnamed rules": ("--packbench-suite=misnamed",),
-    "no file": (f"{CASES}/plain/none.json",),
-    "no such line": (f"{MANY}::a", f"{MANY}::c"),
-    "no such bad line": (f"{MANY}::a", f"{MANY}::many.line-1"),
-    "no such case in a file": (f"{MANY}::a", f"{CASES}/plain/alone.json::other"),
 }
 
 
@@ -143,18 +94,12 @@ def test_a_suite_that_can_not_be_used_is_a_usage_error_of_one_line(project: Proj
     project.case_lines(toy_case("a"), "no json")
     project.write("storage/benchmarks/bare/notes.md", "")
     project.write("storage/benchmarks/misnamed/suite.yml", "pack: toy\n")
-    errors = {name: usage_error(project, *arguments) for name, arguments in UNKNOWN.items()}
+    errors = {name: usage_error(project, *arguments) for name, arguments in DATA["unknown"].items()}
     for name, rules in RULES.items():
         project.suite(text=rules)
         errors[name] = usage_error(project, TOY)
     expected.check("".join(f"{name}: {error}\n" for name, error in errors.items()))
     assert project.folders() == []
-
-
-def test_a_date_in_the_rules_is_text(project: Project) -> None:
-    project.suite(text="pack: toy\ndescription: 2026-13-45\n")
-    project.case("good")
-    project.run_toy().assert_outcomes(passed=1)
 
 
 def test_a_suite_without_cases_fails(filled: Project) -> None:
@@ -169,15 +114,14 @@ def test_a_suite_without_cases_fails(filled: Project) -> None:
 
 
 def test_several_suites_share_a_run_id_and_have_a_folder_each(filled: Project) -> None:
-    filled.suite("more", "pack: toy\ngates: [{metric: mean_score, min: 0.9}]\n")
+    filled.suite("more", "pack: toy\ndescription: 2026-13-45\ngates: [{metric: mean_score, min: 0.9}]\n")
     filled.case("low", suite="more", points=0.85)
     result = filled.run(TOY, "--packbench-suite=more")
     result.assert_outcomes(passed=8)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert filled.left("toy").name == filled.left("more").name
-    report = filled.report("more")
-    assert [test["nodeid"] for test in report["tests"]] == ["storage/benchmarks/more/cases/plain/low.json::low"]
-    assert report["summary"]["total"] == 1
+    (test,) = filled.report("more")["tests"]
+    assert test["nodeid"] == "storage/benchmarks/more/cases/plain/low.json::low"
 
 
 def test_bundled_suites_are_used_where_the_project_has_none(
@@ -201,37 +145,24 @@ def test_bundled_suites_are_used_where_the_project_has_none(
     expected.check(f"{unknown}\n{usage_error(project, '--packbench-suite=tariff')}\n")
 
 
-@pytest.mark.parametrize("ini", ["", "norecursedirs = build two"])
-def test_folders_of_cases_may_have_any_name_that_is_not_hidden(project: Project, ini: str) -> None:
+def test_folders_of_cases_may_have_any_name_that_is_not_hidden(project: Project) -> None:
     for name in ("build", "dist", "node_modules", "venv", "two", ".hidden", "__pycache__"):
         project.case(f"in_{name.replace('.', '_')}", case_type=name)
-    project.pytester.makeini(f"[pytest]\n{ini}\n")
-    project.run_toy().assert_outcomes(passed=5)
-    assert project.partial() == ""
+    for ini in ("", "norecursedirs = build two"):
+        project.pytester.makeini(f"[pytest]\n{ini}\n")
+        project.run_toy().assert_outcomes(passed=5)
+    assert {SuiteResults(folder=folder).report["packbench"]["run"]["partial"] for folder in project.folders()} == {""}
 
 
-IGNORED = {
-    "option for a file": ((f"--ignore={ALPHA}",), ""),
-    "option for a folder": ((f"--ignore={ONE}/deep",), ""),
-    "option with a pattern": (("--ignore-glob=*alph*",), ""),
-    "list in conftest": ((), "collect_ignore = ['alpha.json', 'deep']"),
-    "patterns in conftest": ((), "collect_ignore_glob = ['al*', '*deep*']"),
-    "hook in conftest": (
-        (),
-        "def pytest_ignore_collect(collection_path): return 'alpha' in collection_path.name or None",
-    ),
-}
-
-
-@pytest.mark.parametrize(("arguments", "conftest"), IGNORED.values(), ids=IGNORED)
-def test_what_is_ignored_is_not_collected(project: Project, arguments: tuple[str, ...], conftest: str) -> None:
+@pytest.mark.parametrize(("option", "conftest"), DATA["ignored"].values(), ids=DATA["ignored"])
+def test_what_is_ignored_is_not_collected(project: Project, option: str, conftest: str) -> None:
     alpha = project.case("alpha", case_type="one")
     project.case("beta", case_type="one")
-    if "deep" in "".join(arguments):
+    if "deep" in option:
         (alpha.parent / "deep").mkdir()
         alpha.rename(alpha.parent / "deep" / "alpha.json")
     project.write(f"{ONE}/conftest.py", conftest)
-    project.run_toy(*arguments).assert_outcomes(passed=1)
+    project.run_toy(*option.split()).assert_outcomes(passed=1)
     assert set(project.records()) == {"beta"}
     assert project.partial() == "1 of 2 cases selected"
 
@@ -274,27 +205,6 @@ def test_a_folder_of_cases_may_contain_other_files(project: Project) -> None:
     ] * 2
 
 
-def test_a_case_model_that_raises_for_one_case_hides_no_other(project: Project) -> None:
-    project.extend_conftest("""
-        from pydantic import field_validator
-        from pytest_packbench import Case
-
-        class Fragile(Case):
-            @field_validator("input", mode="before")
-            @classmethod
-            def divide(cls, value):
-                return {**value, "half": 1 / value.get("n", 1)}
-
-        Toy.case_model = Fragile
-        """)
-    project.case("alpha", n=0)
-    project.case("beta")
-    project.run_toy().assert_outcomes(passed=1, errors=1)
-    error = project.errors()["alpha"]
-    assert error["kind"] == "case_unreadable"
-    assert "alpha.json: the pack's Fragile raised ZeroDivisionError: division by zero" in error["message"]
-
-
 def test_cases_are_exempt_from_garbage_collection_while_they_run(project: Project) -> None:
     before = gc.get_threshold()
     project.case("alpha", python="import gc; assert gc.get_freeze_count() > 1000")
@@ -322,9 +232,6 @@ def test_a_conftest_applies_to_the_cases_of_its_folder(project: Project) -> None
     assert (project.root / "folders.txt").read_text("utf-8").splitlines() == ["alpha one", "beta deep one", "gamma"]
 
 
-# files with one case per line
-
-
 def test_a_case_in_a_line_is_named_with_its_line(project: Project) -> None:
     project.case("alone")
     project.case_lines(toy_case("first"), "", toy_case("low", points=0.5), "  ", toy_case("last"))
@@ -339,6 +246,9 @@ def test_a_case_in_a_line_is_named_with_its_line(project: Project) -> None:
     lines = {"first": f"{MANY}:1", "low": f"{MANY}:3", "last": f"{MANY}:5"}
     assert files == {"alone": f"{CASES}/plain/alone.json", **lines}
     assert project.partial() == ""
+    shutil.rmtree(project.root / "reports")
+    project.run_toy("-x")
+    assert project.errors()["last"]["file"] == f"{MANY}:5"
 
 
 def test_bad_lines_are_errors_of_their_own(project: Project, expected: ExpectedTexts) -> None:
@@ -374,13 +284,6 @@ def test_one_line_is_run_without_reading_the_others(project: Project) -> None:
     for name in ("many.line-4", "a", "many.line-5"):
         # a bad line, and two with one id
         project.run(f"{MANY}::{name}").assert_outcomes(errors=1)
-
-
-def test_lines_that_did_not_run_keep_their_location(project: Project) -> None:
-    project.case_lines(*(toy_case(f"c{number}", points=0.0) for number in range(4)))
-    project.run_toy("-x")
-    files = {name: error["file"] for name, error in project.errors().items()}
-    assert files == {f"c{number}": f"{MANY}:{number + 1}" for number in range(1, 4)}
 
 
 def test_marked_tests_run_lines(project: Project) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -10,9 +10,6 @@ from pytest_packbench import CaseError, SuiteError
 from pytest_packbench.packs.generic.model import GenericSuiteConfig
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.testing import case, run_suite, score, write_suite
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SUM: dict[str, Any] = {"input": {"value": 4}, "expected": {"answer": 4}}
 TARGETS = """
@@ -29,11 +26,11 @@ async def ask(request, context):
 """
 
 
-@pytest.mark.parametrize("rules", [{"description": "sums"}, GenericSuiteConfig(pack="generic"), None])
-def test_one_case_is_scored_in_memory(rules: GenericSuiteConfig | dict[str, str] | None) -> None:
-    right = score(GenericPack(), case(**SUM), {"answer": 4}, rules=rules)
-    wrong = score(GenericPack(), case(**SUM), {"answer": 5}, rules=rules)
-    assert (right.passed, right.score, wrong.passed) == (True, 1.0, False)
+def test_one_case_is_scored_in_memory() -> None:
+    for rules in ({"description": "sums"}, GenericSuiteConfig(pack="generic"), None):
+        right = score(GenericPack(), case(**SUM), {"answer": 4}, rules=rules)
+        wrong = score(GenericPack(), case(**SUM), {"answer": 5}, rules=rules)
+        assert (right.passed, right.score, wrong.passed) == (True, 1.0, False)
 
 
 def test_mistakes_are_the_errors_of_a_run() -> None:
@@ -41,13 +38,6 @@ def test_mistakes_are_the_errors_of_a_run() -> None:
         score(GenericPack(), case(difficulty="silly", **SUM), {})
     with pytest.raises(SuiteError, match="/nothing"):
         score(GenericPack(), case(**SUM), {}, rules={"nothing": 1})
-
-
-def test_a_suite_is_written_with_its_recordings(tmp_path: Path) -> None:
-    exchanges = [{"role": "ask", "answer": "4"}]
-    folder = write_suite(tmp_path / "sums", [case("a", **SUM)], pack="generic", recordings={"a": exchanges})
-    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    assert names == {"suite.yaml", "cases/plain/a.json", "fixtures/a.json"}
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -70,17 +60,16 @@ def test_a_suite_is_run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPat
 
 def test_recorded_exchanges_are_replayed(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(targets=TARGETS)
-    write_suite(
+    folder = write_suite(
         pytester.path / "storage" / "benchmarks" / "sums",
         [case("a", expected={"answer": "4"})],
         pack="generic",
         rules={"target": "targets:ask"},
         recordings={"a": [{"role": "ask", "answer": "4"}]},
     )
+    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert names == {"suite.yaml", "cases/plain/a.json", "fixtures/a.json"}
     assert run_suite(pytester, "sums").verdicts == {"a": "passed"}
-
-
-def test_a_usage_error_leaves_no_folder(pytester: pytest.Pytester) -> None:
-    write_suite(pytester.path / "storage" / "benchmarks" / "sums", [case(**SUM)], pack="generic")
+    # a usage error leaves no folder
     results = run_suite(pytester, "other")
     assert (results.folder, results.exit_code, results.records, results.errors) == (None, 4, [], [])

@@ -47,23 +47,21 @@ def write_cases(project: Project) -> None:
     project.case_lines(toy_case("a"), "{", toy_case("twin"), toy_case("b", points=0.25))
 
 
-@pytest.mark.parametrize("gate", ["case", "suite"])
-def test_two_workers_write_what_one_process_writes(project: Project, gate: str) -> None:
+def test_two_workers_write_what_one_process_writes(project: Project) -> None:
     write_cases(project)
-    outcomes, codes = [], []
-    for output, workers in {"one": (), "two": ("-n", "2", "-v")}.items():
-        result = project.run_toy(*workers, f"--packbench-output={output}", f"--packbench-gate={gate}")
-        outcomes.append(result.parseoutcomes())
-        codes.append(result.ret)
-    assert codes == [pytest.ExitCode.TESTS_FAILED] * 2
-    assert outcomes[0] == outcomes[1]
-    one = files_of_run(project, "one")
-    assert (len(one["records.jsonl"]), len(one["errors.jsonl"])) == (8, 8)
-    assert files_of_run(project, "two") == one
-    if gate == "case":
-        result.stdout.fnmatch_lines([f"*FAILED 0.25*{MANY}::b*"])
-        result.stdout.fnmatch_lines([f"FAILED {MANY}::b - score 0.25 < 0.80*"])
-        result.stdout.no_fnmatch_line("*auto-save*")
+    for gate in ("case", "suite"):
+        options = [f"--packbench-output={gate}/{{}}", f"--packbench-gate={gate}", "-v"]
+        one = project.run_toy(options[0].format("one"), *options[1:])
+        two = project.run_toy(options[0].format("two"), *options[1:], "-n", "2")
+        assert one.ret == two.ret == pytest.ExitCode.TESTS_FAILED
+        assert one.parseoutcomes() == two.parseoutcomes()
+        files = files_of_run(project, f"{gate}/one")
+        assert (len(files["records.jsonl"]), len(files["errors.jsonl"])) == (8, 8)
+        assert files_of_run(project, f"{gate}/two") == files
+        if gate == "case":
+            two.stdout.fnmatch_lines([f"*FAILED 0.25*{MANY}::b*"])
+            two.stdout.fnmatch_lines([f"FAILED {MANY}::b - score 0.25 < 0.80*"])
+            two.stdout.no_fnmatch_line("*auto-save*")
 
 
 def test_a_worker_that_dies_costs_only_its_case(project: Project) -> None:
@@ -83,13 +81,12 @@ def test_a_worker_that_dies_costs_only_its_case(project: Project) -> None:
     assert len(two["cases"]) == len(one["cases"])
 
 
-@pytest.mark.parametrize("missing", [f"{MANY}::c", f"{CASES}/plain/alone.json::other", f"{CASES}/plain/none.json"])
-def test_a_case_that_does_not_exist_is_a_usage_error(project: Project, missing: str) -> None:
-    project.case("alone")
+def test_a_case_that_does_not_exist_is_a_usage_error(project: Project) -> None:
     project.case_lines(toy_case("a"), "no json")
-    result = project.run("-n", "2", f"{MANY}::a", missing)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"ERROR: *not found: *{missing}*"])
+    for missing in (f"{MANY}::c", f"{CASES}/plain/none.json"):
+        result = project.run("-n", "2", f"{MANY}::a", missing)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines([f"ERROR: *not found: *{missing}*"])
 
 
 # before xdist looks for groups
@@ -110,9 +107,11 @@ def test_an_at_sign_in_a_name_is_no_group(project: Project) -> None:
     assert len(project.report()["packbench"]["cases"]) == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "known", "expected"),
-    [("a@g", "a", "a"), ("a@g", "other", "a"), ("mail@work", "mail@work", "mail@work"), ("m@w@g", "m@w", "m@w")],
-)
-def test_a_group_is_removed_after_the_name_of_the_file(name: str, known: str, expected: str) -> None:
-    assert ungrouped_name(name, known) == expected
+def test_a_group_is_removed_after_the_name_of_the_file() -> None:
+    for name, known, expected in (
+        ("a@g", "a", "a"),
+        ("a@g", "other", "a"),
+        ("mail@work", "mail@work", "mail@work"),
+        ("m@w@g", "m@w", "m@w"),
+    ):
+        assert ungrouped_name(name, known) == expected

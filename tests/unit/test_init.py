@@ -45,10 +45,6 @@ def files(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_three_packs_have_starters() -> None:
-    assert {"agent_safety", "generic", "tariff"} <= set(STARTERS)
-
-
 @pytest.mark.parametrize("pack", STARTERS)
 def test_a_starter_is_a_whole_suite_without_findings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], pack: str
@@ -71,38 +67,30 @@ def test_a_starter_is_a_whole_suite_without_findings(
     assert capsys.readouterr().out == "0 errors, 0 warnings\n"
 
 
-@pytest.mark.parametrize(
-    ("existing", "named"),
-    [
-        ("storage/benchmarks/mine/suite.yaml", "storage/benchmarks/mine"),
-        ("storage/benchmarks/mine/cases/a.json", "storage/benchmarks/mine"),
-        ("storage/benchmarks/mine", "storage/benchmarks/mine"),
-        ("target_mine.py", "target_mine.py"),
-    ],
-)
-def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str], existing: str, named: str) -> None:
-    (tmp_path / existing).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / existing).write_text("precious", encoding="utf-8")
-    assert main(["init", "mine"]) == 2
-    assert capsys.readouterr().err.startswith(f"packbench: {named} already exists; nothing was written;")
-    assert files(tmp_path) == {existing}
-    assert (tmp_path / existing).read_text("utf-8") == "precious"
-
-
-def test_a_suite_is_written_into_an_empty_folder_once(tmp_path: Path) -> None:
-    (tmp_path / "storage" / "benchmarks" / "mine").mkdir(parents=True)
+def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for existing in ("target_mine.py", "storage/benchmarks/mine", "storage/benchmarks/mine/cases/a.json"):
+        path = tmp_path / existing
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("precious", encoding="utf-8")
+        assert main(["init", "mine"]) == 2
+        named = existing.removesuffix("/cases/a.json")
+        assert capsys.readouterr().err.startswith(f"packbench: {named} already exists; nothing was written;")
+        assert (files(tmp_path), path.read_text("utf-8")) == ({existing}, "precious")
+        path.unlink()
+    # an empty folder is no suite
+    path.parent.rmdir()
     assert main(["init", "mine"]) == 0
     before = files(tmp_path)
     assert main(["init", "mine"]) == 2
     assert files(tmp_path) == before
 
 
-@pytest.mark.parametrize("name", ["", "../up", "a/b", "My Suite", "-x y", "_x", "é", "a" * 81, "a,b", "a\n", "."])
-def test_a_name_has_to_be_one_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
-    assert main(["init", "--", name]) == 2
-    error = capsys.readouterr().err
-    assert "invalid suite name" in error
-    assert error.count("\n") == 1
+def test_a_name_has_to_be_one_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("", "../up", "a/b", "My Suite", "-x y", "_x", "é", "a" * 81, "a,b", "a\n", "."):
+        assert main(["init", "--", name]) == 2
+        error = capsys.readouterr().err
+        assert "invalid suite name" in error
+        assert error.count("\n") == 1
     assert files(tmp_path) == set()
     assert main(["init", "a" * 80]) == 0
 
@@ -111,19 +99,18 @@ def test_init_prints_what_to_run_next_and_what_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], expected: ExpectedTexts
 ) -> None:
     (tmp_path / "packs_of_init_test.py").write_text(PACKS, encoding="utf-8")
-    commands = (
-        ("mine",),
-        ("mine-too", "--root", "else/where"),
-        ("My Suite!",),
-        ("other", "--pack", "generik"),
-        ("other", "--pack", "packs_of_init_test:Bare"),
-        ("needy", "--pack", "packs_of_init_test:Needy"),
-    )
     text = ""
-    for command in commands:
-        main(["init", *command])
+    for command in (
+        "mine",
+        "mine-too --root else/where",
+        "My-Suite!",
+        "other --pack generik",
+        "other --pack packs_of_init_test:Bare",
+        "needy --pack packs_of_init_test:Needy",
+    ):
+        main(["init", *command.split()])
         captured = capsys.readouterr()
-        text += f"$ packbench init {' '.join(command)}\n{captured.out}{captured.err}\n"
+        text += f"$ packbench init {command}\n{captured.out}{captured.err}\n"
     suite = tmp_path / "storage/benchmarks/needy"
     assert (suite / "cases/a/needy_1.json").read_text("utf-8") == "needy"
     assert (suite / "suite.yaml").read_text("utf-8").endswith("target: target_needy:f\n")
