@@ -133,7 +133,6 @@ def test_every_verdict_has_its_outcome_and_its_line(both: Project) -> None:
         ]
     )
     result.stdout.no_fnmatch_line("*pytest_packbench*attempt.py*")
-    result.stdout.no_fnmatch_line("*pytest_plugin/*.py*")
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
