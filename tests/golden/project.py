@@ -35,13 +35,7 @@ _LONGEST_DIFF = 150
 
 
 class Project:
-    """One scenario.
-
-    Attributes:
-        root: the project's folder.
-        env: variables for the commands, beside those that every command gets.
-        normal: replaces what differs in each run.
-    """
+    """One scenario: its folder, variables for its commands, and names for what differs in each run."""
 
     def __init__(self, name: str, pytester: pytest.Pytester) -> None:
         self.root = pytester.path
@@ -139,7 +133,7 @@ class Project:
         hashing: Collection[str] = (),
         shown: Callable[[str], str] | None = None,
     ) -> None:
-        """Run a command, and note what it prints and writes.
+        """Run a command of Python, and note what it prints and writes.
 
         Args:
             step: its name.
@@ -151,7 +145,7 @@ class Project:
             shown: shortens what was printed.
         """
         self._steps += 1
-        place = f"{self._steps:02}-{step}"
+        folder = f"{self._steps:02}-{step}"
         before = self._tree()
         environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         # so that `python` is this one
@@ -172,11 +166,11 @@ class Project:
         lines += ["--- files"] if changed or removed else []
         lines += [*sorted(self.normal.text(path) for path in changed)]
         lines += sorted(f"removed {self.normal.text(path)}" for path in removed)
-        self._texts[f"{place}/output.txt"] = "\n".join(lines).rstrip("\n") + "\n"
+        self._texts[f"{folder}/output.txt"] = "\n".join(lines).rstrip("\n") + "\n"
         for path in changed:
             name = path.rpartition("/")[2]
             if only is None or name in only:
-                location = f"{place}/{self.normal.text(path)}"
+                location = f"{folder}/{self.normal.text(path)}"
                 text = self.normal.file(name, after[path], hashing=name in hashing, workers=workers)
                 # a linter and a type checker would read the one, git the other
                 self._texts[f"{location}.txt" if location.endswith((".py", ".gitignore")) else location] = text
@@ -200,16 +194,11 @@ class Project:
         differences += [f"not expected: {name}" for name in self._texts if name not in expected]
         for name, text in self._texts.items():
             if name in expected and expected[name] != text:
-                differences += difflib.unified_diff(
-                    expected[name].splitlines(),
-                    text.splitlines(),
-                    f"expected/{name}",
-                    f"this run/{name}",
-                    "",
-                    "",
-                    2,
-                    "",
+                lines, files = (
+                    (expected[name].splitlines(), text.splitlines()),
+                    (f"expected/{name}", f"this run/{name}"),
                 )
+                differences += difflib.unified_diff(*lines, *files, n=2, lineterm="")
         if differences:
             count = len(differences) - _LONGEST_DIFF
             rest = [f"... and {count} more lines"] if count > 0 else []
