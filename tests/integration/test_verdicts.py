@@ -2,75 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Project
 
-RAISED = "the target raised"
-# by case: its fields, the verdict, the kind, and a part of the message
-UNSCORED: dict[str, tuple[dict[str, Any], str, str, str]] = {
-    "raises": ({"python": "raise OSError('no disk')"}, "error", "target_error", f"{RAISED} OSError: no disk"),
-    "exits": ({"python": "raise SystemExit(3)"}, "error", "target_error", "SystemExit"),
-    "cancels": (
-        {"python": "import asyncio; raise asyncio.CancelledError('late')"},
-        "error",
-        "target_error",
-        f"{RAISED} CancelledError: late",
-    ),
-    "ends": ({"python": "raise GeneratorExit('gone')"}, "error", "target_error", "GeneratorExit: gone"),
-    "fails": ({"python": "import pytest; pytest.fail('now')"}, "error", "target_error", f"{RAISED} Failed: now"),
-    "skips": ({"python": "import pytest; pytest.skip('now')"}, "error", "target_error", f"{RAISED} Skipped: now"),
-    "object": ({"more": "object()"}, "error", "result_unreadable", "Object of type object"),
-    "nan": ({"more": "float('nan')"}, "error", "result_unreadable", "Out of range"),
-    "digits": ({"more": "10 ** 5000"}, "error", "result_unreadable", ""),
-    "cycle": ({"more": "(lambda d: d.setdefault('d', d))({})"}, "error", "result_unreadable", ""),
-    "bad_record_of_text": (
-        {"more": "{'a/b': ['x', 'bad \\udc00']}"},
-        "error",
-        "result_unreadable",
-        "surrogate at /more/a~1b/1",
-    ),
-    "bad_record_of_key": (
-        {"more": "{'k': {'\\udfff': 1}}"},
-        "error",
-        "result_unreadable",
-        "an unpaired surrogate at /more/k",
-    ),
-    "bad_recording": ({}, "error", "cassette_unreadable", ""),
-    "object_and_bad_recording": ({"more": "object()"}, "error", "cassette_unreadable", ""),
-    "points_no_number": ({"points": "many"}, "error", "scorer_error", "scorer raised"),
-    "scorer_raises": ({"word": "crash"}, "error", "scorer_error", "ZeroDivisionError: scorer fell over"),
-    "too_many_points": ({"points": 1.5}, "error", "scorer_error", "returned the score 1.5, expected 0 to 1"),
-    "pack_exits": ({}, "error", "pack_error", "the case's result can't be stored: Exit: enough"),
-    "bad_record": ({}, "error", "pack_error", "the pack toy raised RecordError: attack_category"),
-    "bad_hook": ({}, "error", "hook_error", "the hook pytest_packbench_record raised KeyError: 'mine'"),
-    "reports_a_breakdown": ({"down": True}, "error", "timeout", "timeout: after 5 s"),
-    "empty": ({"word": "vacuous"}, "vacuous", "vacuous", "said vacuous"),
-    "hole": ({"word": "known_hole"}, "known_hole", "known_hole", "said known_hole"),
-    "skipped": ({"notes": {"skip": "gold in doubt"}}, "not_run", "skip", "gold in doubt"),
-    "xfailed": ({"points": 0.1, "notes": {"xfail": "schedule changed"}}, "known_hole", "xfail", "schedule changed"),
-    "xpassed": ({"points": 1.0, "notes": {"xfail": "should fail"}}, "known_hole", "xfail", "should fail"),
-}
-UNREADABLE = {
-    "typo": '/dificulty: unknown key "dificulty"; did you mean "difficulty"?',
-    "long_number": "contains a number with thousands of digits",
-    "deep": "nested too deeply",
-    "twin": "twin",
-}
-SCORED: dict[str, dict[str, Any]] = {
-    "at_threshold": {"points": 0.8},
-    "below": {"points": 0.3},
-    "surrogate_in_a_list": {"more": "{'a/b': ['x', 'bad \\udc00']}"},
-    "surrogate_in_a_key": {"more": "{'k': {'\\udfff': 1}}"},
-    "surrogate_alone": {"more": "'\\ud800 alone'"},
-    "a_long_integer": {"more": "10 ** 400"},
-    "a_long_text": {"more": "'x' * 1_000_000"},
-    "deep_lists": {"more": "__import__('functools').reduce(lambda inner, _: [inner], range(300), 1)"},
-    "numbers": {"more": "{'a': [None, 1e308, -0.0]}"},
-}
+DATA = yaml.safe_load(Path(__file__).with_name("data").joinpath("verdicts.yaml").read_text("utf-8"))
+UNSCORED, SCORED, UNREADABLE = DATA["unscored"], DATA["scored"], DATA["unreadable"]
 MISBEHAVING_PACK = """
     def facets(self, case, original=Toy.facets):
         if case.id == "pack_exits":
@@ -96,8 +38,8 @@ def test_every_verdict_has_its_outcome_and_its_line(both: Project) -> None:
     both.extend_conftest(MISBEHAVING_PACK)
     for name, fields in SCORED.items():
         both.case(name, **fields)
-    for name, (fields, *_) in UNSCORED.items():
-        both.case(name, **fields)
+    for name, row in UNSCORED.items():
+        both.case(name, **row["case"])
         if name.endswith("bad_recording"):
             both.write(f"storage/benchmarks/toy/fixtures/{name}.json", '{"cassette_version": 1}')
     typo = both.case("typo")
@@ -107,16 +49,16 @@ def test_every_verdict_has_its_outcome_and_its_line(both: Project) -> None:
     both.case("twin", case_type="one")
     both.case("twin", case_type="two")
     result = both.run_toy("-rsx", "--packbench-concurrency=3")
-    count = sum(verdict in {"error", "vacuous"} for _, verdict, *_ in UNSCORED.values()) + len(UNREADABLE) + 1
+    count = sum(row["verdict"] in {"error", "vacuous"} for row in UNSCORED.values()) + len(UNREADABLE) + 1
     assert result.parseoutcomes() == {"passed": 8, "failed": 1, "errors": count, "skipped": 1, "xfailed": 3}
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     scores = {name: (one["passed"], one["packbench"]["score"]) for name, one in both.records().items()}
     assert scores == {name: (name != "below", fields.get("points", 1.0)) for name, fields in SCORED.items()}
     errors = both.errors()
-    for name, (_, verdict, kind, message) in UNSCORED.items():
-        line = errors.pop(name)
-        assert (line["verdict"], line["kind"]) == (verdict, kind), name
-        assert message in line["message"], name
+    for name, row in UNSCORED.items():
+        error = errors.pop(name)
+        assert (error["verdict"], error["kind"]) == (row["verdict"], row["kind"]), name
+        assert row["message"] in error["message"], name
     assert errors.keys() == UNREADABLE.keys()
     for name, message in UNREADABLE.items():
         assert errors[name]["kind"] == "case_unreadable"
