@@ -396,7 +396,7 @@ def run_killed(project: Project, cases: int, chains: dict[str, list[str]], *opti
     assert ended.returncode == 0, ended.stderr
     sessions: list[dict[str, Any]] = [json.loads(line) for line in ended.stdout.splitlines()]
     for session in sessions:
-        assert session["killed"] or session["exit_code"] == 0, session["log"]
+        assert session["killed"] or session["code"] == 0, session["log"]
         assert session["moment"] or not session["killed"]
         # what was scored before is not called again, and nothing twice
         assert not set(session["scored"]) & set(session["calls"]), session
