@@ -5,12 +5,15 @@ Tokens of JSON stay as they were written: only the white space between them chan
 
 from __future__ import annotations
 
+import json
 import re
 from hashlib import sha256
 
 Node = str | list["Node"] | dict[str, "Node"]
 _WIDTH = 110
-_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+|\s+')
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_SCALAR = re.compile(rf'{_STRING}|[^\s\[\]{{}},:"]+')
+_SPACE = re.compile(rf"{_STRING}|(\s+)")
 _ULID = re.compile(r"(?<![0-9A-Z])01[0-9A-HJKMNP-TV-Z]{24}(?![0-9A-Z])")
 _CASSETTE = re.compile(r'("cassette_sha256":)"([0-9a-f]{64})"')
 _CHOICES = re.compile(r"\(choose from [^)]*\)")
@@ -46,14 +49,10 @@ _RULED = re.compile(r"^([=_!-])\1{2,} (.*?) \1{2,}$|^([=_!-])\3{2,}$", re.MULTIL
 
 
 class Normal:
-    """One scenario's names for what differs.
+    """One scenario's names for what differs: its runs, its recordings, and folders of the machine."""
 
-    Args:
-        places: folders of the machine, and what stands for each.
-    """
-
-    def __init__(self, places: dict[str, str]) -> None:
-        self._places = sorted(places.items(), key=lambda one: -len(one[0]))
+    def __init__(self, folders: dict[str, str]) -> None:
+        self._folders = sorted(folders.items(), key=lambda item: -len(item[0]))
         self._runs: dict[str, str] = {}
         self._cassettes: dict[str, str] | None = None
 
@@ -63,8 +62,8 @@ class Normal:
 
     def text(self, text: str) -> str:
         """Name everything that differs from run to run."""
-        for place, name in self._places:
-            text = text.replace(place, name)
+        for folder, name in self._folders:
+            text = text.replace(folder, name)
         text = _ULID.sub(self._run, text)
         # argparse quotes choices in some versions of Python only
         text = _CHOICES.sub(lambda found: found[0].replace("'", ""), text)
@@ -91,39 +90,33 @@ class Normal:
         return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
 
     def file(self, name: str, raw: bytes, *, hashing: bool = False, workers: bool = False) -> str:
-        """Normalise a file's content.
-
-        Args:
-            name: the file's name, which shows its kind.
-            raw: the content.
-            hashing: keep of each line the case and a hash only.
-            workers: leave out in which order workers were ready.
-        """
+        """Normalise a file's content by its name; `hashing` keeps of each line the case and a hash only."""
         text = raw.decode("utf-8")
         if name.endswith(".jsonl"):
             lines = text.split("\n")
             remark = f"({len(lines) - 1} lines, {_spaces(text)}, {'ended' if lines[-1] == '' else 'not ended'})"
-            shown = _hashed if hashing else _laid_out
-            return "\n".join([remark, *(shown(self.text(line)) for line in lines if line)]) + "\n"
+            texts = [self.text(line) for line in lines if line]
+            return "\n".join([remark, *(_hashed(line) if hashing else _shown(_read(line)) for line in texts)]) + "\n"
         if name.endswith(".json"):
             remark = f"({_spaces(text)}, {'ended' if text.endswith(chr(10)) else 'not ended'})"
             node = _read(self.text(text))
             if name == "report.json":
                 node = _without_pytest(node, workers=workers)
-            return f"{remark}\n{_shown(node, '')}\n"
+            return f"{remark}\n{_shown(node)}\n"
         text = self.text(text)
         return text.replace("><", ">\n<") if name.endswith(".xml") else text
 
 
-def _laid_out(text: str) -> str:
-    return _shown(_read(text), "")
-
-
 def _read(text: str) -> Node:
-    tokens = [token for token in _TOKENS.findall(text) if not token.isspace()]
-    node, rest = _parsed(tokens, 0)
-    assert rest == len(tokens), f"not one JSON value: {text[:80]}"
+    """Return JSON as objects, lists and the tokens of all else, as they were written."""
+    node: Node = json.loads(_SCALAR.sub(lambda token: json.dumps(token[0]), text), object_pairs_hook=_object)
     return node
+
+
+def _object(pairs: list[tuple[str, Node]]) -> Node:
+    members = dict(pairs)
+    assert len(members) == len(pairs), f"repeated key: {pairs}"
+    return members
 
 
 def _hashed(line: str) -> str:
@@ -131,29 +124,7 @@ def _hashed(line: str) -> str:
     return f"{sha256(line.encode()).hexdigest()[:16]} {case[1] if case else ''}".rstrip()
 
 
-def _parsed(tokens: list[str], at: int) -> tuple[Node, int]:
-    first = tokens[at]
-    if first not in {"[", "{"}:
-        return first, at + 1
-    members: list[Node] = []
-    keys: list[str] = []
-    at += 1
-    while tokens[at] not in {"]", "}"}:
-        if tokens[at] == ",":
-            at += 1
-        if first == "{":
-            keys.append(tokens[at])
-            assert tokens[at + 1] == ":"
-            at += 2
-        node, at = _parsed(tokens, at)
-        members.append(node)
-    if first == "[":
-        return members, at + 1
-    assert len(set(keys)) == len(keys), f"repeated key: {keys}"
-    return dict(zip(keys, members, strict=True)), at + 1
-
-
-def _shown(node: Node, indent: str) -> str:
+def _shown(node: Node, indent: str = "") -> str:
     if isinstance(node, str):
         return node
     inner = indent + " "
@@ -165,28 +136,24 @@ def _shown(node: Node, indent: str) -> str:
     line = left + ", ".join(parts) + right
     if len(line) + len(indent) <= _WIDTH and "\n" not in line:
         return line
-    return left + "\n" + ",\n".join(inner + part for part in parts) + "\n" + indent + right
+    return f"{left}\n" + ",\n".join(inner + part for part in parts) + f"\n{indent}{right}"
 
 
 def _spaces(text: str) -> str:
-    between = {token for token in _TOKENS.findall(text) if token.isspace()} - {"\n"}
+    between = set(_SPACE.findall(text)) - {"", "\n"}
     kind = "compact" if not between else "spaced" if between == {" "} else "indented"
     return kind if text.isascii() else f"{kind}, not only ASCII"
 
 
 def _without_pytest(node: Node, *, workers: bool) -> Node:
     """Keep of pytest-json-report's part what is ours: ids, outcomes, properties."""
+    phases = {'"setup"', '"call"', '"teardown"', '"keywords"'}
     assert isinstance(node, dict)
     shared = {key: value for key, value in node.items() if key not in {'"collectors"', '"warnings"'}}
     tests, summary = shared.get('"tests"'), shared.get('"summary"')
     if isinstance(tests, list):
-        shown = [_without_phases(test) for test in tests]
-        shared['"tests"'] = sorted(shown, key=str) if workers else shown
+        rows = [{key: test[key] for key in test if key not in phases} for test in tests if isinstance(test, dict)]
+        shared['"tests"'] = list(sorted(rows, key=str) if workers else rows)
     if isinstance(summary, dict) and workers:
         shared['"summary"'] = dict(sorted(summary.items()))
     return shared
-
-
-def _without_phases(test: Node) -> Node:
-    assert isinstance(test, dict)
-    return {key: value for key, value in test.items() if key not in {'"setup"', '"call"', '"teardown"', '"keywords"'}}

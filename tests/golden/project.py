@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,25 +24,20 @@ from pytest_packbench.cli import main
 from tests.golden.normal import Normal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
 EXPECTED = Path(__file__).parent / "expected"
 SUITES = Path(__file__).parents[2] / "storage" / "benchmarks"
 UPDATE = "PACKBENCH_UPDATE_GOLDEN"
 _INHERITED = ("PATH", "SYSTEMROOT", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 _IGNORED = {"__pycache__", ".pytest_cache", "basetemp"}
+_PROGRAMS = {"pytest": ("-m", "pytest"), "packbench": ("-m", "pytest_packbench"), "python": ()}
 _TIMEOUT_S = 120
 _LONGEST_DIFF = 150
 
 
 class Project:
-    """One scenario.
-
-    Attributes:
-        root: the project's folder.
-        env: variables for the commands, beside those that every command gets.
-        normal: replaces what differs in each run.
-    """
+    """One scenario: its folder, variables for its commands, and names for what differs in each run."""
 
     def __init__(self, name: str, pytester: pytest.Pytester) -> None:
         self.root = pytester.path
@@ -83,39 +79,24 @@ class Project:
 
     def runs(self, suite: str) -> list[Path]:
         """Return the folders of a suite's runs, the oldest first."""
-        folders = self.root.joinpath("reports", "benchmarks", suite).iterdir()
-        return sorted(path.relative_to(self.root) for path in folders if path.is_dir())
+        folders = self.root.joinpath("reports", "benchmarks", suite).glob("*/")
+        return sorted(path.relative_to(self.root) for path in folders)
 
-    def pytest(self, step: str, *arguments: str, process: bool = False, **how: Any) -> None:
-        """Run pytest as a step: in this process, or in a process of its own, which may end in any way."""
-        call = self._run_process if process else self._run_pytest
-        self._step(step, ("-m", "pytest", *arguments), call, **how)
-
-    def packbench(self, step: str, *arguments: str, **how: Any) -> None:
-        """Run a command of packbench as a step, in this process unless it reads standard input."""
-        call = self._run_process if "stdin" in how else self._run_packbench
-        self._step(step, ("-m", "pytest_packbench", *arguments), call, **how)
-
-    def script(self, step: str, *arguments: str, **how: Any) -> None:
-        """Run a script of Python as a step."""
-        self._step(step, arguments, self._run_process, **how)
-
-    def _run_process(self, arguments: tuple[str, ...], stdin: str) -> tuple[int, str, str]:
-        ended = subprocess.run(
-            [sys.executable, *arguments], input=stdin, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-        )
+    def _run_process(self, arguments: Sequence[str], stdin: str) -> tuple[int, str, str]:
+        command = [sys.executable, *arguments]
+        ended = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
         return ended.returncode, ended.stdout, ended.stderr
 
-    def _run_pytest(self, arguments: tuple[str, ...], _stdin: str) -> tuple[int, str, str]:
-        result = self._pytester.runpytest_inprocess(*arguments[2:], no_reraise_ctrlc=True)
+    def _run_pytest(self, arguments: Sequence[str]) -> tuple[int, str, str]:
+        result = self._pytester.runpytest_inprocess(*arguments, no_reraise_ctrlc=True)
         return int(result.ret), result.stdout.str(), result.stderr.str()
 
-    def _run_packbench(self, arguments: tuple[str, ...], _stdin: str) -> tuple[int, str, str]:
+    def _run_packbench(self, arguments: Sequence[str]) -> tuple[int, str, str]:
         before = set(sys.modules)
         output, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
             try:
-                code = main(list(arguments[2:]))
+                code = main(list(arguments))
             except SystemExit as exit_:
                 code = int(exit_.code or 0)
             texts = []
@@ -128,30 +109,33 @@ class Project:
                 del sys.modules[name]
         return code, texts[0], texts[1]
 
-    def _step(
+    def step(
         self,
-        step: str,
-        arguments: tuple[str, ...],
-        call: Callable[[tuple[str, ...], str], tuple[int, str, str]],
+        name: str,
+        program: str,
+        arguments: Sequence[str],
         *,
+        process: bool = False,
         stdin: str = "",
         only: Collection[str] | None = None,
         hashing: Collection[str] = (),
-        shown: Callable[[str], str] | None = None,
+        hash_output: bool = False,
     ) -> None:
         """Run a command, and note what it prints and writes.
 
         Args:
-            step: its name.
-            arguments: of Python.
-            call: runs it; returns the exit code, standard output and standard error.
-            stdin: what it reads.
+            name: of the step.
+            program: `pytest`, `packbench` or `python`.
+            arguments: of the program.
+            process: give it a process of its own, which may end in any way.
+            stdin: what it reads, in a process of its own.
             only: the names of the files whose content is noted; every one by default.
             hashing: names of files of which a hash per line is noted.
-            shown: shortens what was printed.
+            hash_output: note a hash of what was printed.
         """
+        command = (*_PROGRAMS[program], *arguments)
         self._steps += 1
-        place = f"{self._steps:02}-{step}"
+        folder = f"{self._steps:02}-{name}"
         before = self._tree()
         environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         # so that `python` is this one
@@ -160,24 +144,29 @@ class Project:
         environment |= {"PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         imports = mock.patch.object(sys, "path", [str(self.root), *sys.path])
         with imports, mock.patch.dict(os.environ, environment | self.env, clear=True):
-            code, *printed = call(arguments, stdin)
+            if process or stdin or program == "python":
+                code, *printed = self._run_process(command, stdin)
+            else:
+                code, *printed = (self._run_pytest if program == "pytest" else self._run_packbench)(arguments)
         after = self._tree()
         changed = [path for path in after if before.get(path) != after[path]]
         removed = [path for path in before if path not in after]
         workers = any(first == "-n" and second != "0" for first, second in pairwise(arguments))
         printed = [self.normal.terminal(text, workers=workers) for text in printed]
-        lines = [f"$ python {self.normal.text(shlex.join(arguments))}", f"exit code {code}", ""]
-        lines += ["--- stdout", shown(printed[0]) if shown else printed[0], ""] if printed[0] else []
+        lines = [f"$ python {self.normal.text(shlex.join(command))}", f"exit code {code}", ""]
+        if hash_output:
+            printed[0] = f"sha256 {sha256(printed[0].encode()).hexdigest()}"
+        lines += ["--- stdout", printed[0], ""] if printed[0] else []
         lines += ["--- stderr", printed[1], ""] if printed[1] else []
         lines += ["--- files"] if changed or removed else []
         lines += [*sorted(self.normal.text(path) for path in changed)]
         lines += sorted(f"removed {self.normal.text(path)}" for path in removed)
-        self._texts[f"{place}/output.txt"] = "\n".join(lines).rstrip("\n") + "\n"
+        self._texts[f"{folder}/output.txt"] = "\n".join(lines).rstrip("\n") + "\n"
         for path in changed:
-            name = path.rpartition("/")[2]
-            if only is None or name in only:
-                location = f"{place}/{self.normal.text(path)}"
-                text = self.normal.file(name, after[path], hashing=name in hashing, workers=workers)
+            file = path.rpartition("/")[2]
+            if only is None or file in only:
+                location = f"{folder}/{self.normal.text(path)}"
+                text = self.normal.file(file, after[path], hashing=file in hashing, workers=workers)
                 # a linter and a type checker would read the one, git the other
                 self._texts[f"{location}.txt" if location.endswith((".py", ".gitignore")) else location] = text
 
@@ -200,16 +189,11 @@ class Project:
         differences += [f"not expected: {name}" for name in self._texts if name not in expected]
         for name, text in self._texts.items():
             if name in expected and expected[name] != text:
-                differences += difflib.unified_diff(
-                    expected[name].splitlines(),
-                    text.splitlines(),
-                    f"expected/{name}",
-                    f"this run/{name}",
-                    "",
-                    "",
-                    2,
-                    "",
+                lines, files = (
+                    (expected[name].splitlines(), text.splitlines()),
+                    (f"expected/{name}", f"this run/{name}"),
                 )
+                differences += difflib.unified_diff(*lines, *files, n=2, lineterm="")
         if differences:
             count = len(differences) - _LONGEST_DIFF
             rest = [f"... and {count} more lines"] if count > 0 else []

@@ -88,9 +88,7 @@ def run_session(output: str, moment: str, options: list[str]) -> dict[str, Any]:
     calls = CALLS.read_text("utf-8").splitlines() if CALLS.exists() else []
     killed = exit_code in {-signal.SIGKILL, -signal.SIGXFSZ}
     log_text = "" if killed else Path("log.txt").read_text("utf-8")
-    return {
-        "moment": moment, "killed": killed, "exit_code": exit_code, "scored": scored, "calls": calls, "log": log_text
-    }  # fmt: skip
+    return {"moment": moment, "killed": killed, "code": exit_code, "scored": scored, "calls": calls, "log": log_text}
 
 
 def main(plan: dict[str, Any]) -> None:

@@ -44,19 +44,21 @@ def question(request):
     return ModelRequest(role="judge", system="give points", messages=(message,), output_schema=SCHEMA)
 
 
-async def ask(request, context):
+def announce(context):
     print("asking for", context.case_id)
     print("trouble with", context.case_id, file=sys.stderr)
     logging.getLogger("pipeline").warning("logging for %s", context.case_id)
+
+
+async def ask(request, context):
+    announce(context)
     answer = await context.llm.complete(question(request))
     print("asked for", context.case_id)
     return answer.content
 
 
 def ask_sync(request, context):
-    print("asking for", context.case_id)
-    print("trouble with", context.case_id, file=sys.stderr)
-    logging.getLogger("pipeline").warning("logging for %s", context.case_id)
+    announce(context)
     answer = context.llm.complete_sync(question(request))
     print("asked for", context.case_id)
     return answer.content
@@ -67,18 +69,6 @@ async def ignore_errors(request, context):
         return await ask(request, context)
     except Exception:
         return {"points": 1.0}
-
-
-async def ask_again(request, context):
-    try:
-        return await ask(request, context)
-    except Exception:
-        return await ask(request, context)
-
-
-async def read_refusal(request, context):
-    answer = await context.llm.complete(question(request))
-    return {"points": 1.0 if answer.refusal == "I would rather not" else 0.0}
 
 
 async def leak(request, context):

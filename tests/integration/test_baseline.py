@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,29 +35,10 @@ def test_a_run_is_compared_with_the_last_complete_one(project: Project) -> None:
     page = (project.folders()[-1] / "diff.md").read_text("utf-8")
     assert "Case or judge changed" in page
     assert "toy:plain:c0" in page
-
-
-def test_a_baseline_that_does_not_exist_is_a_usage_error(project: Project) -> None:
-    project.case("a")
-    result = project.run_toy("--packbench-baseline=nowhere")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    expected = "expected latest, none or the folder of a run"
-    result.stderr.fnmatch_lines([f"ERROR: --packbench-baseline: no run at*nowhere; {expected}"])
-
-
-def test_runs_by_other_rules_are_compared_only_by_force(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    project.case("a")
-    project.run_toy()
-    project.suite("toy", f"pack: toy\n{OTHER_RULES}")
-    result = project.run_toy(LATEST)
-    result.stdout.fnmatch_lines(["baseline: not compared with*: scoring rules:*before*now"])
-    assert result.ret == pytest.ExitCode.OK
-    before, after = map(str, project.folders())
-    capsys.readouterr()
-    assert main(["compare", "--baseline", before, "--current", after]) == 2
-    assert "can't be compared: scoring rules" in capsys.readouterr().err
-    assert main(["compare", "--baseline", before, "--current", after, "--force", "--out", "-"]) == 0
-    assert "Forced comparison: the runs differ in scoring rules" in capsys.readouterr().out
+    refused = project.run_toy("--packbench-baseline=nowhere")
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    message = "no run at*nowhere; expected latest, none or the folder of a run"
+    refused.stderr.fnmatch_lines([f"ERROR: --packbench-baseline: {message}"])
 
 
 def test_the_command_compares_folders_reports_and_records(
@@ -67,24 +49,38 @@ def test_the_command_compares_folders_reports_and_records(
     for points in ("1.0", "0.4"):
         monkeypatch.setenv("POINTS", points)
         project.run_toy()
-    before, after = map(str, project.folders())
+    project.suite("toy", f"pack: toy\n{OTHER_RULES}")
+    result = project.run_toy(LATEST)
+    result.stdout.fnmatch_lines(["baseline: not compared with*: scoring rules:*before*now"])
+    before, after, other = map(str, project.folders())
     capsys.readouterr()
+
+    def compare(*options: str, old: str = before, new: str = after) -> tuple[int, str]:
+        code = main(["compare", "--baseline", old, "--current", new, *options])
+        printed = capsys.readouterr()
+        return code, printed.out + printed.err
+
     for old, new in ((before, after), (f"{before}/report.json", f"{after}/records.jsonl")):
-        assert main(["compare", "--baseline", old, "--current", new, "--out", "-"]) == 0
-        page = capsys.readouterr().out
-        assert page.startswith("# packbench: toy compared - 1 regressed, 0 improved, 1 new failure, 0 fixed\n")
+        code, page = compare("--out", "-", old=old, new=new)
+        assert (code, page.splitlines()[0]) == (
+            0,
+            "# packbench: toy compared - 1 regressed, 0 improved, 1 new failure, 0 fixed",
+        )
+    code, output = compare(new=other)
+    assert (code, "can't be compared: scoring rules" in output) == (2, True)
+    code, page = compare("--force", "--out", "-", new=other)
+    assert (code, "Forced comparison: the runs differ in scoring rules" in page) == (0, True)
     # two pages of the same second
     monkeypatch.setattr("time.strftime", lambda *_: "20260102T030405Z")
-    compare = ["compare", "--baseline", before, "--current", after, "--fail-on"]
-    assert main([*compare, "regressed>0"]) == 1
-    assert "packbench: regressed>0: 1: FAIL" in capsys.readouterr().err
-    assert main([*compare, "mean<-0.5"]) == 0
+    code, output = compare("--fail-on", "regressed>0")
+    assert (code, "packbench: regressed>0: 1: FAIL" in output) == (1, True)
+    assert compare("--fail-on", "mean<-0.5")[0] == 0
     pages = sorted((project.root / "reports" / "benchmarks").glob("benchmark_diff_*"))
     names = ["benchmark_diff_20260102T030405Z.md", "benchmark_diff_20260102T030405Z_2.md"]
     assert [path.name for path in pages] == names
-    assert main([*compare, "means<0"]) == 2
-    assert main(["compare", "--baseline", before, "--current", f"{after}/summary.md"]) == 2
-    assert "summary.md: " in capsys.readouterr().err
+    assert compare("--fail-on", "means<0")[0] == 2
+    code, output = compare(new=f"{after}/summary.md")
+    assert (code, "summary.md: " in output) == (2, True)
 
 
 @pytest.fixture
@@ -158,20 +154,26 @@ def test_a_run_of_another_kind_is_no_baseline(run_twice: Project, capsys: pytest
         assert message in output
 
 
-def test_a_gate_against_the_last_run_is_judged_in_a_run(project: Project) -> None:
+def test_a_gate_against_the_last_run_is_judged_in_a_run_but_not_against_itself(project: Project) -> None:
     project.suite("toy", RATIO)
     for name in ("a", "b"):
         project.case(name, points=0.9)
     for line, exit_code in (
         ("*mean_score*max 1 x baseline: there is no earlier complete run to compare with*: FAIL", 1),
         ("*mean_score*1.00 x the baseline's 1.80 / 2 = 0.90 <= max 1.00 x*: PASS", 0),
-        ("*mean_score*can't be the baseline: scoring rules: *before*", 1),
     ):
-        if "can't" in line:
-            project.suite("toy", f"{RATIO}{OTHER_RULES}")
         result = project.run_toy(LATEST)
         assert result.ret == exit_code
         result.stdout.fnmatch_lines([line])
+    newest = project.folders()[-1]
+    again = project.run_toy(LATEST, f"--packbench-resume={newest.name}")
+    assert again.ret == pytest.ExitCode.TESTS_FAILED
+    again.stdout.fnmatch_lines([f"*run {newest.name} cannot be compared with itself; name another run*"])
+    assert json.loads((newest / "report.json").read_text("utf-8"))["packbench"]["status"] == "failed"
+    project.suite("toy", f"{RATIO}{OTHER_RULES}")
+    other = project.run_toy(LATEST)
+    assert other.ret == pytest.ExitCode.TESTS_FAILED
+    other.stdout.fnmatch_lines(["*mean_score*can't be the baseline: scoring rules: *before*"])
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"", b"../../..", b"/etc"])

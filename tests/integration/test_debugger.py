@@ -20,9 +20,7 @@ def stop(request):
 
 
 async def stop_async(request):
-    value = request.input["text"] * 2
-    breakpoint()
-    return {"points": 1.0}
+    return stop(request)
 
 
 def fail(request):
@@ -30,54 +28,44 @@ def fail(request):
     raise ValueError("failed")
 """
 LIVE = "--packbench-mode=live"
+FIXTURE = "--packbench-mode=fixture"
 
 
-def debug(project: Project, keys: str, target: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run two cases, and type keys into the debugger."""
-    project.pytester.makepyfile(pipeline=PIPELINE)
+def debug(project: Project, keys: str, target: str, *options: str) -> tuple[int, str]:
+    """Run two cases, and type keys into the debugger; return the exit code and what was printed."""
+    project.write("pipeline.py", PIPELINE)
     for text in ("ab", "cd"):
         project.case(text, text=text)
     options = ("--packbench-suite=toy", f"--packbench-target=pipeline:{target}", *options)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
-    return subprocess.run(
+    result = subprocess.run(
         command, cwd=project.root, input=keys, capture_output=True, text=True, timeout=120, check=False
     )
+    return result.returncode, result.stdout
 
 
 @pytest.mark.parametrize(
-    ("target", "keys", "options"),
-    [("stop", "n\nn\n", (LIVE, "--pdb")), ("stop_async", "", (LIVE, "--pdb")), ("stop", "n\nn\n", ())],
-    ids=["live", "live async", "fixture"],
+    ("target", "options"), [("stop", (LIVE, "--pdb")), ("stop_async", (LIVE, "--pdb")), ("stop", (FIXTURE,))]
 )
-def test_a_breakpoint_stops_one_case_at_a_time(
-    project: Project, target: str, keys: str, options: tuple[str, ...]
-) -> None:
-    result = debug(project, f"p value\n{keys}c\np value\nc\n", target, *options)
-    assert result.returncode == 0, result.stdout
-    assert result.stdout.index("'abab'") < result.stdout.index("'cdcd'")
-    if options:
-        assert "concurrent attempts: 1, no timeout; " in result.stdout
-    if target == "stop":
-        assert result.stdout.splitlines().count("(Pdb) printed in the debugger") == 1
+def test_a_breakpoint_stops_one_case_at_a_time(project: Project, target: str, options: tuple[str, ...]) -> None:
+    code, output = debug(project, "p value\nn\nn\nc\np value\nc\n", target, *options)
+    assert code == 0, output
+    assert output.index("'abab'") < output.index("'cdcd'")
+    assert output.splitlines().count("(Pdb) printed in the debugger") == 1
+    assert ("concurrent attempts: 1, no timeout; " in output) is (LIVE in options)
 
 
-@pytest.mark.parametrize("mode", ["live", "fixture"])
-def test_a_debugger_opens_where_the_target_raised(project: Project, mode: str) -> None:
-    result = debug(project, "p value\nq\n", "fail", f"--packbench-mode={mode}", "--pdb")
-    assert "'abab'" in result.stdout
-
-
-@pytest.mark.parametrize("mode", ["live", "fixture"])
-def test_quitting_a_debugger_ends_the_run(project: Project, mode: str) -> None:
+@pytest.mark.parametrize("mode", [LIVE, FIXTURE])
+def test_a_debugger_opens_where_the_target_raised_and_ends_the_run_when_it_is_quit(project: Project, mode: str) -> None:
+    assert "'abab'" in debug(project, "p value\nq\n", "fail", mode, "--pdb")[1]
     # of two that stop at once either could read the key
-    result = debug(project, "q\n", "stop", f"--packbench-mode={mode}", "--packbench-concurrency=1")
-    assert result.returncode == pytest.ExitCode.INTERRUPTED, result.stdout
-    assert "Quitting debugger" in result.stdout
+    code, output = debug(project, "q\n", "stop", mode, "--packbench-concurrency=1")
+    assert (code, "Quitting debugger" in output) == (pytest.ExitCode.INTERRUPTED, True), output
 
 
 def test_a_tool_that_traces_is_no_debugger(project: Project) -> None:
-    project.pytester.makepyfile(
-        traced="import sys\nclass Tracer:\n    def trace(self, *_): pass\nsys.settrace(Tracer().trace)\n"
+    project.write(
+        "traced.py", "import sys\nclass Tracer:\n    def trace(self, *_): pass\nsys.settrace(Tracer().trace)\n"
     )
-    result = debug(project, "", "fail", "-p", "traced", LIVE)
-    assert "concurrent attempts: 8, timeout 300 s per attempt" in result.stdout
+    _, output = debug(project, "", "fail", "-p", "traced", LIVE)
+    assert "concurrent attempts: 8, timeout 300 s per attempt" in output

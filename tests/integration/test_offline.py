@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
     from tests.integration.conftest import Project
 
-CONNECT = "import socket\nwith socket.socket() as s: s.connect(('127.0.0.1', 9))"
+CONNECT = "with socket.socket() as s: s.connect(('127.0.0.1', 9))"
 THREAD = "t = threading.Thread(target=socket.gethostbyname, args=('localhost',)); t.start(); t.join()"
 DATAGRAM = "with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s: s.sendto(b'x', ('127.0.0.1', 9))"
 REFUSED = {
-    "connect": (CONNECT, "connect to ('127.0.0.1', 9)"),
+    "connect": (f"import socket\n{CONNECT}", "connect to ('127.0.0.1', 9)"),
     "sendto": (f"import socket\n{DATAGRAM}", "sendto"),
     "bind": ("import socket\nwith socket.socket(socket.AF_INET6) as s: s.bind(('::1', 0))", "bind"),
     "getaddrinfo": ("import socket; socket.getaddrinfo('localhost', 80)", "look-up of 'localhost'"),
@@ -25,7 +25,7 @@ REFUSED = {
     "urlopen": ("import urllib.request; urllib.request.urlopen('http://127.0.0.1:9/')", "look-up of '127.0.0.1'"),
     "asyncio": ("import asyncio; asyncio.run(asyncio.open_connection('127.0.0.1', 9))", "connect to"),
     "thread": (f"import threading, socket\n{THREAD}", "look-up"),
-    "caught": (f"try:\n    {CONNECT.replace(chr(10), chr(10) + '    ')}\nexcept Exception: pass", "connect to"),
+    "caught": (f"import socket\ntry:\n    {CONNECT}\nexcept Exception: pass", "connect to"),
     "subprocess": ("import subprocess; subprocess.run(['true'])", "child process (subprocess.Popen"),
     "system": ("import os; os.system('true')", "child process (os.system"),
 }
@@ -34,12 +34,6 @@ from pytest_packbench.model.request import ModelRequest
 for role in request.input["roles"]:
     print(context.llm.complete_sync(ModelRequest(role=role, system="s", messages=())).content)
 """
-
-
-def messages(project: Project) -> dict[str, tuple[str, str]]:
-    """The kinds and messages of errors by case."""
-    errors = project.lines("errors.jsonl")
-    return {line["test_id"].rpartition(":")[2]: (line["kind"], line["message"]) for line in errors}
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -53,20 +47,20 @@ def test_what_leaves_the_process_is_an_error_of_its_case(project: Project) -> No
         test_own="import socket\ndef test_own():\n    s = socket.socket(); s.bind(('127.0.0.1', 0)); s.close()"
     )
     project.run_toy(str(own)).assert_outcomes(passed=2, errors=len(REFUSED))
-    errors = messages(project)
+    errors = project.errors()
     for name, (_, action) in REFUSED.items():
-        assert errors[name][0] == "offline"
-        assert f"case {name}: fixture mode is offline, but the target tried: {action}" in errors[name][1]
+        assert errors[name]["kind"] == "offline"
+        assert f"case {name}: fixture mode is offline, but the target tried: {action}" in errors[name]["message"]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_thread_of_a_target_is_refused_while_other_cases_run(project: Project) -> None:
+def test_a_thread_of_a_target_is_refused_while_other_cases_run(both: Project) -> None:
     # whichever starts first, the one with the thread must not pass
-    project.case("a_waits", python="import time; time.sleep(0.5)")
-    project.case("b_talks", python=f"import threading, socket, time\ntime.sleep(0.1)\n{THREAD}")
-    project.run_toy("--packbench-concurrency=4")
-    kind, message = messages(project)["b_talks"]
-    assert (kind, "look-up of 'localhost'" in message) == ("offline", True)
+    both.case("a_waits", python="import time; time.sleep(0.5)")
+    both.case("b_talks", python=f"import threading, socket, time\ntime.sleep(0.1)\n{THREAD}")
+    both.run_toy("--packbench-concurrency=4")
+    error = both.errors()["b_talks"]
+    assert (error["kind"], "look-up of 'localhost'" in error["message"]) == ("offline", True)
 
 
 def test_child_processes_may_be_allowed(project: Project) -> None:
@@ -76,22 +70,15 @@ def test_child_processes_may_be_allowed(project: Project) -> None:
 
 
 def write_case_with_cassette(
-    project: Project, name: str, roles: list[str], exchanges: list[dict[str, Any]] | None, **changes: Any
+    project: Project, name: str, roles: list[str], exchanges: list[dict[str, Any]], **changes: Any
 ) -> None:
-    python = changes.pop("python", ASK)
-    case = json.loads(project.case(name, python=python, roles=roles).read_text("utf-8"))
-    if exchanges is not None:
-        folder = project.root / "storage/benchmarks/toy/fixtures"
-        folder.mkdir(exist_ok=True)
-        cassette = authored_cassette(name, case["input"], exchanges, **changes)
-        (folder / f"{name}.json").write_text(json.dumps(cassette), encoding="utf-8")
+    case = json.loads(project.case(name, python=changes.pop("python", ASK), roles=roles).read_text("utf-8"))
+    cassette = json.dumps(authored_cassette(name, case["input"], exchanges, **changes))
+    project.write(f"storage/benchmarks/toy/fixtures/{name}.json", cassette)
 
 
 def test_answers_come_from_the_cassette_in_order(both: Project) -> None:
-    exchanges: list[dict[str, Any]] = [
-        {"role": "one", "answer": "first answer"},
-        {"role": "two", "answer": {"second": 2}},
-    ]
+    exchanges: list[Any] = [{"role": "one", "answer": "first answer"}, {"role": "two", "answer": {"second": 2}}]
     write_case_with_cassette(both, "asks", ["one", "two"], exchanges)
     both.case("silent")
     result = both.run_toy("-rP")
@@ -106,7 +93,7 @@ def test_answers_come_from_the_cassette_in_order(both: Project) -> None:
 def test_a_cassette_that_does_not_fit_is_an_error_in_one_line(project: Project, expected: ExpectedTexts) -> None:
     one, two = {"role": "one", "answer": "1"}, {"role": "two", "answer": "2"}
     ignoring = "\n".join(["try:", *(f"    {line}" for line in ASK.strip().splitlines()), "except Exception: pass"])
-    write_case_with_cassette(project, "missing", ["one"], None)
+    project.case("missing", python=ASK, roles=["one"])
     write_case_with_cassette(project, "one_call_more", ["one", "two"], [one])
     write_case_with_cassette(project, "one_call_fewer", ["one"], [one, two])
     write_case_with_cassette(project, "another_role", ["two"], [one])
@@ -116,8 +103,7 @@ def test_a_cassette_that_does_not_fit_is_an_error_in_one_line(project: Project, 
     write_case_with_cassette(project, "another_version", ["one"], [one], cassette_version=2)
     write_case_with_cassette(project, "unknown_key", ["one"], [one], exchange=[])
     project.run_toy().assert_outcomes(errors=9)
-    lines = [f"{name}: {kind}: {message}\n" for name, (kind, message) in messages(project).items()]
-    expected.check("".join(lines))
+    expected.check("".join(f"{name}: {one['kind']}: {one['message']}\n" for name, one in project.errors().items()))
 
 
 def test_a_changed_prompt_is_a_warning_or_an_error(project: Project) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_packbench.cli import main
 from pytest_packbench.model.run import shard_of
+from tests.integration.conftest import MANY, toy_case
 from tests.integration.model_server import json_lines, without_times
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ FILES = [f"file_{number}" for number in range(5)]
 LINES = [f"line_{number}" for number in range(7)]
 # a line that is no JSON
 BAD = "many.line-4"
-MANY = "storage/benchmarks/toy/cases/plain/many.jsonl"
 
 
 @pytest.fixture
@@ -30,17 +30,13 @@ def filled(project: Project) -> Project:
     """Five cases in files, seven in the lines of one file, and a line that is no case."""
     for number, name in enumerate(FILES):
         project.case(name, points=number / 4, notes={"tags": [name]})
-    lines = []
-    for name in LINES:
-        path = project.case(name, points=1.0)
-        lines.append(path.read_text("utf-8"))
-        path.unlink()
-    (project.root / MANY).write_text("\n".join([*lines[:3], "{", *lines[3:]]), encoding="utf-8")
+    lines = [toy_case(name, points=1.0) for name in LINES]
+    project.case_lines(*lines[:3], "{", *lines[3:])
     return project
 
 
 def run_shard(project: Project, number: int, *arguments: str, count: int = COUNT) -> pytest.RunResult:
-    return project.run_toy(f"--packbench-shard={number}/{count}", f"--packbench-output=part{number}", *arguments)
+    return project.run(f"--packbench-shard={number}/{count}", f"--packbench-output=part{number}", *arguments)
 
 
 def part(project: Project, number: int) -> Path:
@@ -53,6 +49,17 @@ def document(folder: Path) -> dict[str, Any]:
     return report
 
 
+def check_part(project: Project, number: int, names: list[str]) -> str:
+    """Check which cases a shard has; return its description."""
+    report = document(part(project, number))
+    cases = {row["case_id"] for row in report["cases"]}
+    assert cases == {name for name in names if shard_of(name, COUNT) == number}
+    description = f"shard {number}/{COUNT}: {len(cases)} of {len(names)} cases"
+    assert report["run"]["partial"] == description
+    assert report["run"]["settings"]["shard"] == f"{number}/{COUNT}"
+    return description
+
+
 def merge(project: Project, numbers: list[int], *arguments: str) -> int:
     folders = [str(part(project, number)) for number in numbers]
     with pytest.MonkeyPatch.context() as patch:
@@ -62,15 +69,9 @@ def merge(project: Project, numbers: list[int], *arguments: str) -> int:
 
 
 def test_merged_shards_are_the_whole_run(filled: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    names = [*FILES, *LINES, BAD]
     for number in range(1, COUNT + 1):
-        result = run_shard(filled, number)
-        report = document(part(filled, number))
-        cases = {row["case_id"] for row in report["cases"]}
-        assert cases == {name for name in names if shard_of(name, COUNT) == number}
-        assert report["run"]["settings"]["shard"] == f"{number}/{COUNT}"
-        assert report["run"]["partial"] == f"shard {number}/{COUNT}: {len(cases)} of 13 cases"
-        result.stdout.fnmatch_lines([f"*shard {number}/{COUNT}: {len(cases)} of 13 cases*"])
+        result = run_shard(filled, number, "--packbench-suite=toy")
+        result.stdout.fnmatch_lines([f"*{check_part(filled, number, [*FILES, *LINES, BAD])}*"])
         assert not (filled.root / f"part{number}" / "toy" / "latest").exists()
     filled.run_toy()
     assert merge(filled, [1, 2, 3], "--output", "merged") == 1
@@ -86,50 +87,39 @@ def test_merged_shards_are_the_whole_run(filled: Project, capsys: pytest.Capture
     assert "1 of 3 shards missing: 1/3" in capsys.readouterr().err
 
 
-def test_an_empty_shard_is_complete(both: Project) -> None:
-    both.case("a")
+def test_an_empty_shard_is_complete_and_gates_are_judged_after_the_merge(both: Project) -> None:
+    both.suite("toy", "pack: toy\ngates:\n  - {metric: mean_score, min: 0.99}\n  - {must_pass: [b]}\n")
+    both.case("a", points=0.9)
     full = shard_of("a", 2)
     empty = 3 - full
-    result = run_shard(both, empty, count=2)
-    assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(
-        [f"*shard {empty}/2: 0 of 1 cases*", "*completeness: not judged in a shard; packbench*"]
-    )
-    result.stdout.no_fnmatch_line("*FAILED*")
+    later = "not judged in a shard; packbench*"
+    for number in (empty, full):
+        result = run_shard(both, number, "--packbench-suite=toy", count=2)
+        assert result.ret == pytest.ExitCode.OK
+        result.stdout.fnmatch_lines([f"*mean_score: {later}", f"*must_pass*: {later}"])
+        result.stdout.no_fnmatch_line("*FAILED*")
+        if number == empty:
+            result.stdout.fnmatch_lines([f"*shard {empty}/2: 0 of 1 cases*", f"*completeness: {later}"])
     assert document(part(both, empty))["cases"] == []
-    assert run_shard(both, full, count=2).ret == pytest.ExitCode.OK
-    assert merge(both, [1, 2]) == 0
+    assert merge(both, [1, 2]) == 1
 
 
-def test_an_empty_selection_is_no_empty_shard(filled: Project) -> None:
-    assert run_shard(filled, 1, "-k", "nobody").ret == pytest.ExitCode.NO_TESTS_COLLECTED
-    assert not (filled.root / "part1").exists()
+def test_without_cases_a_shard_is_not_merely_empty(project: Project) -> None:
+    own = shard_of("a", COUNT)
+    result = run_shard(project, own, "--packbench-suite=toy")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines(['*suite "toy" has no case under*'])
+    project.case("a")
+    assert run_shard(project, own, "--packbench-suite=toy", "-k", "nobody").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert not (project.root / f"part{own}").exists()
 
 
 def test_a_file_that_cannot_be_read_is_in_one_shard(project: Project) -> None:
     project.case("a")
     (project.root / MANY).symlink_to("nowhere")
     for number in range(1, COUNT + 1):
-        run_shard(project, number)
-        report = document(part(project, number))
-        cases = {name for name in ("a", "many") if shard_of(name, COUNT) == number}
-        assert {row["case_id"] for row in report["cases"]} == cases
-        assert report["run"]["partial"] == f"shard {number}/{COUNT}: {len(cases)} of 2 cases"
-
-
-def test_a_suite_without_cases_is_an_error_in_a_shard_too(project: Project) -> None:
-    result = run_shard(project, 1)
-    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
-    result.stdout.fnmatch_lines(['*suite "toy" has no case under*'])
-
-
-def test_gates_are_judged_after_the_merge(project: Project) -> None:
-    project.suite("toy", "pack: toy\ngates:\n  - {metric: mean_score, min: 0.99}\n  - {must_pass: [b]}\n")
-    project.case("a", points=0.9)
-    result = run_shard(project, shard_of("a", 2), count=2)
-    assert result.ret == pytest.ExitCode.OK
-    later = "not judged in a shard; packbench merge judges it"
-    result.stdout.fnmatch_lines([f"*mean_score: {later}", f"*must_pass*: {later}"])
+        run_shard(project, number, "--packbench-suite=toy")
+        check_part(project, number, ["a", "many"])
 
 
 def test_an_interrupted_shard_fails(project: Project) -> None:
@@ -141,27 +131,15 @@ def test_an_interrupted_shard_fails(project: Project) -> None:
     assert [gate["passed"] for gate in report["gates"]] == [False]
 
 
-def test_a_wrong_shard_is_a_usage_error_with_its_source(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    project.case("a")
-    message = "got '4/3'; expected I/N with I from 1 to N, such*"
-    by_option = project.run_toy("--packbench-shard=4/3")
-    by_option.stderr.fnmatch_lines([f"ERROR: --packbench-shard: {message}"])
-    monkeypatch.setenv("PACKBENCH_SHARD", "4/3")
-    by_variable = project.run_toy()
-    by_variable.stderr.fnmatch_lines([f"ERROR: environment variable PACKBENCH_SHARD: {message}"])
-    assert by_option.ret == by_variable.ret == pytest.ExitCode.USAGE_ERROR
-
-
-@pytest.mark.parametrize("name", [FILES[0], LINES[0]])
-def test_a_case_of_another_shard_is_refused_by_its_id(filled: Project, name: str) -> None:
-    own = shard_of(name, COUNT)
-    other = own % COUNT + 1
-    file = MANY if name in LINES else f"storage/benchmarks/toy/cases/plain/{name}.json"
-    refused = filled.run(f"{file}::{name}", f"--packbench-shard={other}/{COUNT}")
-    assert refused.ret == pytest.ExitCode.USAGE_ERROR
-    refused.stderr.fnmatch_lines([f"ERROR: --packbench-shard: {name} is in shard {own}/3, not in {other}/3; *"])
-    accepted = filled.run(f"{file}::{name}", f"--packbench-shard={own}/{COUNT}")
-    accepted.assert_outcomes(passed=int(name in LINES), failed=int(name in FILES))
+def test_a_case_of_another_shard_is_refused_by_its_id(filled: Project) -> None:
+    for name, file in ((FILES[0], f"storage/benchmarks/toy/cases/plain/{FILES[0]}.json"), (LINES[0], MANY)):
+        own = shard_of(name, COUNT)
+        other = own % COUNT + 1
+        refused = filled.run(f"{file}::{name}", f"--packbench-shard={other}/{COUNT}")
+        assert refused.ret == pytest.ExitCode.USAGE_ERROR
+        refused.stderr.fnmatch_lines([f"ERROR: --packbench-shard: {name} is in shard {own}/3, not in {other}/3; *"])
+        accepted = filled.run(f"{file}::{name}", f"--packbench-shard={own}/{COUNT}")
+        accepted.assert_outcomes(passed=int(name in LINES), failed=int(name in FILES))
 
 
 def test_the_cases_of_several_marked_tests_are_sharded_and_merged(project: Project) -> None:
@@ -175,9 +153,8 @@ def test_the_cases_of_several_marked_tests_are_sharded_and_merged(project: Proje
     tests = "".join(dedent(body.format(name)) for name in ("hard", "soft"))
     project.pytester.makepyfile(test_own=f"import pytest\n{tests}")
     for number in range(1, COUNT + 1):
-        project.run("test_own.py", f"--packbench-shard={number}/{COUNT}", f"--packbench-output=part{number}")
-        cases = {record["packbench"]["case_id"] for record in json_lines(part(project, number) / "records.jsonl")}
-        assert cases == {name for name in FILES if shard_of(name, COUNT) == number}
+        run_shard(project, number, "test_own.py")
+        check_part(project, number, FILES)
     assert merge(project, [1, 2, 3]) == 0
     run = document(project.left())["run"]
     assert (run["target"], run["partial"]) == ("test:test_own.py::test_hard, test:test_own.py::test_soft", "")

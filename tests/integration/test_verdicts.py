@@ -1,56 +1,68 @@
-"""The verdicts of cases: pytest's outcome, the exit code, and where each is written."""
+"""The verdicts of cases: pytest's outcome, the exit code, and where each is written; nothing that a case does ends a run."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Project
 
-# by case: fields of the case, the verdict, the kind, and a part of the message
-UNSCORED: dict[str, tuple[dict[str, Any], str, str, str]] = {
-    "raises": ({"python": "raise OSError('no disk')"}, "error", "target_error", "OSError: no disk"),
-    "exits": ({"python": "raise SystemExit(3)"}, "error", "target_error", "SystemExit"),
-    "points_no_number": ({"points": "many"}, "error", "scorer_error", "scorer raised"),
-    "scorer_raises": ({"word": "crash"}, "error", "scorer_error", "ZeroDivisionError: scorer fell over"),
-    "too_many_points": ({"points": 1.5}, "error", "scorer_error", "returned the score 1.5, expected 0 to 1"),
-    "reports_a_breakdown": ({"down": True}, "error", "timeout", "timeout: after 5 s"),
-    "empty": ({"word": "vacuous"}, "vacuous", "vacuous", "said vacuous"),
-    "hole": ({"word": "known_hole"}, "known_hole", "known_hole", "said known_hole"),
-    "skipped": ({"notes": {"skip": "gold in doubt"}}, "not_run", "skip", "gold in doubt"),
-    "xfailed": ({"points": 0.1, "notes": {"xfail": "schedule changed"}}, "known_hole", "xfail", "schedule changed"),
-    "xpassed": ({"points": 1.0, "notes": {"xfail": "should fail"}}, "known_hole", "xfail", "should fail"),
-}
+DATA = yaml.safe_load(Path(__file__).with_name("data").joinpath("verdicts.yaml").read_text("utf-8"))
+UNSCORED, SCORED, UNREADABLE = DATA["unscored"], DATA["scored"], DATA["unreadable"]
+MISBEHAVING_PACK = """
+    def facets(self, case, original=Toy.facets):
+        if case.id == "pack_exits":
+            raise pytest.exit.Exception("enough")
+        return original(self, case)
+
+    def facts(self, case, *others, original=Toy.facts):
+        if case.id.startswith("bad_record"):
+            return RecordFacts(attack_category="\\ud800", expected="comply_safe", agent_decision="comply_safe")
+        return original(self, case, *others)
+
+    Toy.facets, Toy.facts = facets, facts
+
+    def pytest_packbench_record(item, record):
+        if item.name == "bad_hook":
+            raise KeyError("mine")
+        # what a hook does to its record is not stored
+        record.packbench.clear()
+    """
 
 
 def test_every_verdict_has_its_outcome_and_its_line(both: Project) -> None:
-    both.case("at_threshold", points=0.8)
-    both.case("below", points=0.3)
-    for name, (fields, *_) in UNSCORED.items():
+    both.extend_conftest(MISBEHAVING_PACK)
+    for name, fields in SCORED.items():
         both.case(name, **fields)
+    for name, row in UNSCORED.items():
+        both.case(name, **row["case"])
+        if name.endswith("bad_recording"):
+            both.write(f"storage/benchmarks/toy/fixtures/{name}.json", '{"cassette_version": 1}')
     typo = both.case("typo")
     typo.write_text(typo.read_text("utf-8").replace('"difficulty"', '"dificulty"'), encoding="utf-8")
+    both.case("long_number").write_text('{"id": ' + "9" * 5000 + "}", encoding="utf-8")
+    both.case("deep").write_text("[" * 50_000, encoding="utf-8")
     both.case("twin", case_type="one")
     both.case("twin", case_type="two")
-    result = both.run_toy("-rsx")
-    assert result.parseoutcomes() == {"passed": 1, "failed": 1, "errors": 10, "skipped": 1, "xfailed": 3}
+    result = both.run_toy("-rsx", "--packbench-concurrency=3")
+    count = sum(row["verdict"] in {"error", "vacuous"} for row in UNSCORED.values()) + len(UNREADABLE) + 1
+    assert result.parseoutcomes() == {"passed": 8, "failed": 1, "errors": count, "skipped": 1, "xfailed": 3}
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    records = [
-        (record["test_id"], record["passed"], record["packbench"]["score"]) for record in both.lines("records.jsonl")
-    ]
-    assert records == [("toy:plain:at_threshold", True, 0.8), ("toy:plain:below", False, 0.3)]
-    errors = {line["test_id"]: line for line in both.lines("errors.jsonl")}
-    for name, (_, verdict, kind, message) in UNSCORED.items():
-        line = errors.pop(f"toy:plain:{name}")
-        assert (line["verdict"], line["kind"]) == (verdict, kind), name
-        assert message in line["message"], name
-    assert {name: line["kind"] for name, line in errors.items()} == {
-        "toy:plain:typo": "case_unreadable",
-        "toy:one:twin": "case_unreadable",
-        "toy:two:twin": "case_unreadable",
-    }
+    scores = {name: (one["passed"], one["packbench"]["score"]) for name, one in both.records().items()}
+    assert scores == {name: (name != "below", fields.get("points", 1.0)) for name, fields in SCORED.items()}
+    errors = both.errors()
+    for name, row in UNSCORED.items():
+        error = errors.pop(name)
+        assert (error["verdict"], error["kind"]) == (row["verdict"], row["kind"]), name
+        assert row["message"] in error["message"], name
+    assert errors.keys() == UNREADABLE.keys()
+    for name, message in UNREADABLE.items():
+        assert errors[name]["kind"] == "case_unreadable"
+        assert message in errors[name]["message"]
     assert both.report()["packbench"]["totals"]["verdicts"]["known_hole"] == 1
     result.stdout.fnmatch_lines_random(
         [
@@ -59,10 +71,11 @@ def test_every_verdict_has_its_outcome_and_its_line(both: Project) -> None:
             "XFAIL*schedule changed*score 0.10 < 0.80*",
             '*typo.json: /dificulty: unknown key "dificulty"; did you mean "difficulty"?*',
             "*one/twin.json: /id: *twin* in*two/twin.json*",
-            "*completeness 2 / 12 = 16.7 % < min 100.0 %: FAIL*",
+            "*completeness 9 / *FAIL*",
         ]
     )
     result.stdout.no_fnmatch_line("*pytest_packbench*attempt.py*")
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +93,8 @@ def test_every_verdict_has_its_outcome_and_its_line(both: Project) -> None:
 def test_a_verdict_decides_on_the_exit_code(project: Project, fields: dict[str, Any], exit_code: int) -> None:
     project.case("good")
     project.case("one", **fields)
-    assert project.run_toy().ret == exit_code
+    # results are written and judged without a terminal too
+    assert project.run_toy("-p", "no:terminal").ret == exit_code
     assert (project.left() / "errors.jsonl").exists() is ("points" not in fields)
     assert (project.left().parent / "latest").read_text("utf-8").strip() == project.left().name
 
@@ -105,41 +119,108 @@ def test_gates_do_not_judge_a_known_hole(project: Project) -> None:
     result = project.run(str(hole))
     result.assert_outcomes(xfailed=1)
     assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(
-        [
-            "*completeness: no case had to be judged: PASS",
-            "*pass_rate: not judged, because none of its cases is selected",
-        ]
-    )
+    unjudged = "*pass_rate: not judged, because none of its cases is selected"
+    result.stdout.fnmatch_lines(["*completeness: no case had to be judged: PASS", unjudged])
 
 
-def test_a_run_that_stops_early_is_partial(both: Project) -> None:
-    for number in range(9):
-        both.case(f"c{number}", points=0.0)
-    result = both.run_toy("-x")
-    assert result.ret in {pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED}
-    errors = both.lines("errors.jsonl")
-    assert {line["verdict"] for line in errors} == {"not_run"}
-    assert len(errors) + len(both.lines("records.jsonl")) == 9
-    assert "PARTIAL" in (both.left() / "summary.md").read_text("utf-8")
-    assert not (both.left().parent / "latest").exists()
-
-
-def test_an_interrupted_run_keeps_its_results(both: Project) -> None:
+@pytest.mark.parametrize(("statement", "options"), [("raise KeyboardInterrupt", ()), ("pass", ("-x",))])
+def test_a_run_that_ends_early_is_partial_and_keeps_its_results(
+    both: Project, statement: str, options: tuple[str, ...]
+) -> None:
     both.case("a")
-    both.case("b", python="import time; time.sleep(0.4); raise KeyboardInterrupt")
-    # so many that the other worker has not finished when the session is interrupted
+    both.case("b", points=0.0, python=f"import time; time.sleep(0.4); {statement}")
+    # so many that the other worker has not finished when the session ends
     for number in range(14):
         both.case(f"c{number:02}", python="import time; time.sleep(0.2)")
-    assert both.run_toy().ret != pytest.ExitCode.OK
-    records, errors = both.lines("records.jsonl"), both.lines("errors.jsonl")
-    assert "toy:plain:a" in {line["test_id"] for line in records}
+    assert both.run_toy(*options).ret in {pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED}
+    records, errors = both.records(), both.lines("errors.jsonl")
+    assert "a" in records
     assert "not_run" in {line["verdict"] for line in errors}
     assert len(records) + len(errors) == 16
     assert "PARTIAL" in (both.left() / "summary.md").read_text("utf-8")
+    assert not (both.left().parent / "latest").exists()
 
 
 def test_runxfail_shows_what_is_hidden(project: Project) -> None:
     project.case("odd", points=0.1, notes={"xfail": "schedule changed"})
     project.case("well", points=1.0, notes={"xfail": "should fail"})
     project.run_toy("--runxfail").assert_outcomes(passed=1, failed=1)
+
+
+def test_a_marked_test_may_raise_what_can_not_be_read(project: Project) -> None:
+    project.case("one")
+    project.pytester.makepyfile("""
+        import pytest
+
+        class Unreadable(Exception):
+            def __str__(self):
+                raise self
+
+        @pytest.mark.packbench_cases("toy")
+        def test_own(packbench_case, packbench_check):
+            raise Unreadable
+
+        def test_other():
+            pass
+        """)
+    project.run().assert_outcomes(passed=1, errors=1)
+    message = "the test raised Unreadable before the check: (its message cannot be read)"
+    assert project.errors()["one"]["message"] == message
+
+
+@pytest.mark.parametrize("option", ["--setup-plan", "--setup-only"])
+def test_a_setup_that_is_only_shown_runs_no_case(project: Project, option: str) -> None:
+    project.case("one", python="open('called', 'w')")
+    result = project.run_toy(option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    message = f"{option}: benchmark cases have no fixtures to set up; use --collect-only, or select no suite"
+    assert [line for line in result.stderr.lines if line] == [f"ERROR: {message}"]
+    assert not (project.root / "called").exists()
+    assert not project.folders()
+
+
+def test_control_characters_reach_no_terminal_and_no_page(project: Project) -> None:
+    evil = "\x1b[31mred\x07\u202eesrever"
+    project.case("fails", points=0.1, python=f"raise ValueError({evil!a})")
+    project.case("skips", notes={"skip": evil})
+    project.case("hides", points=0.1, notes={"xfail": evil})
+    result = project.run_toy("-rsxfE", "-v")
+    assert result.parseoutcomes() == {"errors": 1, "skipped": 1, "xfailed": 1}
+    assert "\x1b[31mred" not in result.stdout.str()
+    assert "\u202e" not in result.stdout.str()
+    assert "\x1b" not in (project.left() / "summary.md").read_text("utf-8")
+
+
+REDIRECTING = """
+import contextlib, io, time
+buffer = io.StringIO()
+with contextlib.redirect_stdout(buffer):
+    for _ in range(4):
+        print(context.case_id)
+        time.sleep(0.01)
+assert buffer.getvalue() == 4 * (context.case_id + chr(10))
+print('half of a pair:', chr(0xd83d))
+"""
+
+
+def test_cases_and_tests_see_their_own_streams_only(both: Project) -> None:
+    for number in range(4):
+        both.case(f"case_{number}", points=1.0, python=REDIRECTING)
+    both.case("fails", points=0.0, python=REDIRECTING)
+    both.pytester.makepyfile(
+        test_own="""
+        import io, sys
+        def test_own(monkeypatch):
+            mine = io.StringIO()
+            monkeypatch.setattr(sys, "stdout", mine)
+            print("mine")
+            assert sys.stdout is mine and mine.getvalue() == "mine\\n"
+        def test_kind():
+            assert isinstance(sys.stdout, io.TextIOBase)
+        """
+    )
+    result = both.run_toy("--packbench-concurrency=4", "test_own.py", "storage")
+    result.assert_outcomes(passed=6, failed=1)
+    assert both.lines("errors.jsonl") == []
+    result.stdout.fnmatch_lines(["half of a pair: [?]"])
+    result.stdout.no_fnmatch_line("*DumpError*")

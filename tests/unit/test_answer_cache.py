@@ -82,32 +82,27 @@ def calls(tmp_path: Path) -> Calls:
     return Calls(tmp_path)
 
 
-def test_an_answer_serves_any_process(calls: Calls) -> None:
+# what could change the answer
+CHANGES: dict[str, dict[str, Any]] = {
+    "system": {"request": replace(REQUEST, system="be long")},
+    "role": {"request": replace(REQUEST, role="critique")},
+    "backend": {"backend": CountingBackend(name="ollama")},
+    "model": {"backend": CountingBackend(model="large")},
+    "temperature of the backend": {"backend": CountingBackend(temperature=None)},
+    "address": {"base_url": "http://other"},
+    "temperature": {"temperature": 0.5},
+    "tokens": {"max_output_tokens": 7},
+    "trial": {"trial": 1},
+    "repetition": {"again": 1},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_an_answer_serves_any_process_until_something_changes(calls: Calls, change: dict[str, Any]) -> None:
+    assert calls.complete() == (ANSWER, False)
     backend = CountingBackend()
-    assert calls.complete(backend) == (ANSWER, False)
-    assert calls.complete(backend) == (ANSWER, True)
-    assert backend.calls == 1
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"request": replace(REQUEST, system="be long")},
-        {"request": replace(REQUEST, role="critique")},
-        {"backend": CountingBackend(name="ollama")},
-        {"backend": CountingBackend(model="large")},
-        {"backend": CountingBackend(temperature=None)},
-        {"base_url": "http://other"},
-        {"temperature": 0.5},
-        {"max_output_tokens": 7},
-        {"trial": 1},
-        {"again": 1},
-    ],
-    ids=lambda change: "-".join(f"{name} {value!r:.40}" for name, value in change.items()),
-)
-def test_a_change_that_could_change_the_answer_makes_another_call(calls: Calls, change: dict[str, Any]) -> None:
-    calls.complete()
-    assert calls.complete(**change)[1] is False
+    assert (calls.complete(backend), backend.calls) == ((ANSWER, True), 0)
+    assert calls.complete(**change) == (ANSWER, False)
     assert len(calls.files) == 2
 
 
@@ -133,16 +128,13 @@ def test_a_damaged_file_is_written_again(calls: Calls, content: bytes | None) ->
     assert path.read_bytes() == whole
 
 
-def test_equal_calls_at_the_same_time_are_one(calls: Calls) -> None:
-    backend = CountingBackend()
-    assert calls.at_once(backend, 20) == [(ANSWER, False)] + [(ANSWER, True)] * 19
-    assert backend.calls == 1
-
-
-def test_a_call_that_waited_for_a_failed_one_is_made_itself(calls: Calls) -> None:
+def test_equal_calls_at_the_same_time_are_one_unless_it_fails(calls: Calls) -> None:
     backend = CountingBackend(answer=BackendError("timeout", "late"))
     assert all(isinstance(result, BackendError) for result in calls.at_once(backend, 3))
     assert backend.calls == 3
+    backend = CountingBackend()
+    assert calls.at_once(backend, 20) == [(ANSWER, False)] + [(ANSWER, True)] * 19
+    assert backend.calls == 1
 
 
 def test_secrets_are_redacted_before_an_answer_is_written(calls: Calls) -> None:

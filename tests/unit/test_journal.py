@@ -85,10 +85,25 @@ def test_a_line_cut_short_anywhere_is_ignored_and_repaired(path: Path) -> None:
 
 
 UNKNOWN_KEY = json.dumps({**FULL.as_json(), "colour": "red"}).encode()
-BAD = [b"{", b"[]", b"null", b'{"suite":"toy"}', b"\xff", b"", b"[" * 100_000, b'{"tags":1,"terms":[]}', UNKNOWN_KEY]
+# lines of a journal, and what the error about them says
+BAD_RESULTS = [
+    b"{",
+    b"[]",
+    b"null",
+    b'{"suite":"toy"}',
+    b"\xff",
+    b"",
+    b"[" * 100_000,
+    b'{"tags":1,"terms":[]}',
+    UNKNOWN_KEY,
+]
+BAD_HEADERS = {
+    b'{"packbench_journal": 2, "run": {}}': "/packbench_journal: got 2; this version reads 1",
+    b'{"packbench_journal": 1, "run": []}': "/run: expected an object",
+}
 
 
-@pytest.mark.parametrize("bad", BAD, ids=lambda bad: repr(bad[:20]))
+@pytest.mark.parametrize("bad", BAD_RESULTS, ids=lambda bad: repr(bad[:20]))
 def test_a_bad_line_is_named(path: Path, bad: bytes) -> None:
     write(path, case_result("a"))
     good = path.read_bytes()
@@ -98,6 +113,10 @@ def test_a_bad_line_is_named(path: Path, bad: bytes) -> None:
             read_journal(path)
         assert "\n" not in str(caught.value)
         assert ("colour" in str(caught.value)) is (bad is UNKNOWN_KEY)
+    for header, message in BAD_HEADERS.items():
+        path.write_bytes(header + b"\n")
+        with pytest.raises(JournalError, match=f"journal.jsonl:1: {re.escape(message)}"):
+            read_header(path)
 
 
 def test_the_last_attempt_of_each_trial_counts() -> None:
@@ -121,30 +140,6 @@ def test_the_header_describes_the_run_and_is_no_result(path: Path) -> None:
     assert read_header(path) is None
 
 
-@pytest.mark.parametrize(
-    ("header", "message"),
-    [
-        ('{"packbench_journal": 2, "run": {}}', "/packbench_journal: got 2; this version reads 1"),
-        ('{"packbench_journal": 1, "run": []}', "/run: expected an object"),
-    ],
-)
-def test_a_bad_header_is_named(path: Path, header: str, message: str) -> None:
-    path.write_text(f"{header}\n", encoding="utf-8")
-    with pytest.raises(JournalError, match=f"journal.jsonl:1: {re.escape(message)}"):
-        read_header(path)
-
-
-def test_a_journal_is_locked_while_it_is_open(path: Path) -> None:
-    assert not is_locked(path)
-    with Journal(path) as journal:
-        assert is_locked(path)
-        journal.append(FULL)
-        # a second writer is not kept out: the lock only shows that the run is in progress
-        write(path, case_result("b"))
-    assert not is_locked(path)
-    assert case_ids(path) == ["full", "b"]
-
-
 LOCKING = """
 import sys
 from pathlib import Path
@@ -155,7 +150,15 @@ sys.stdin.read()
 """
 
 
-def test_the_lock_of_a_killed_process_is_released(path: Path) -> None:
+def test_a_journal_is_locked_until_it_is_closed_or_its_process_is_killed(path: Path) -> None:
+    assert not is_locked(path)
+    with Journal(path) as journal:
+        assert is_locked(path)
+        journal.append(FULL)
+        # a second writer is not kept out: the lock only shows that the run is in progress
+        write(path, case_result("b"))
+    assert not is_locked(path)
+    assert case_ids(path) == ["full", "b"]
     command = [sys.executable, "-c", LOCKING, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

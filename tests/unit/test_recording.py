@@ -149,17 +149,13 @@ async def silent_target(_: VerifyRequest, context: VerifyContext) -> dict[str, A
     return {"points": 0.5 if context.case_id else 0.0}
 
 
-def test_a_target_that_no_longer_calls_a_model_replaces_its_recording(tmp_path: Path) -> None:
-    record(tmp_path, calling_target, FakeBackend())
-    recorded = record(tmp_path, silent_target, FakeBackend())
-    replayed = replay_attempt(tmp_path, silent_target)
-    assert (replayed.failure, replayed.payload, replayed.backend) == (None, recorded.payload, recorded.backend)
-
-
-def test_no_secret_reaches_a_recording(tmp_path: Path) -> None:
+def test_a_recording_has_no_secret_and_is_replaced_when_no_model_is_called(tmp_path: Path) -> None:
     secret = "planted-value-1"  # noqa: S105 - planted to be looked for
     backend = FakeBackend(answer=lambda _: f"your key is {secret}")
     recorded = record(tmp_path, calling_target, backend, Redactor({"API_KEY": secret}))
     (path,) = tmp_path.rglob("*.json")
     assert secret not in path.read_text("utf-8")
     assert replay_attempt(tmp_path, calling_target).payload == recorded.payload
+    recorded = record(tmp_path, silent_target, FakeBackend())
+    replayed = replay_attempt(tmp_path, silent_target)
+    assert (replayed.failure, replayed.payload, replayed.backend) == (None, recorded.payload, recorded.backend)

@@ -120,18 +120,9 @@ def test_a_trial_without_a_score_decides_on_its_case(verdict: str) -> None:
         assert fold_case([good[1], good[0], broken], rule) == case
 
 
-def test_an_error_comes_before_a_trial_that_did_not_run() -> None:
+def test_an_error_comes_before_a_trial_that_did_not_run_and_a_quarantine_before_both() -> None:
     results = [case_result("a", "not_run", trial=0), case_result("a", "error", trial=1), *trials("a", 1.0, first=2)]
     assert fold_case(results).verdict == "error"
-
-
-def test_a_single_trial_is_judged_by_itself() -> None:
-    for rule in RULES:
-        case = fold_case([case_result("a", "failed", message="so")], rule)
-        assert (case.verdict, case.score, case.message) == ("failed", 0.25, "so")
-
-
-def test_a_quarantined_case_stays_quarantined() -> None:
     hole = case_result("a", "known_hole", trial=0, kind="xfail", score=0.2, threshold=0.8)
     (case,) = fold_trials([hole, case_result("a", "error", trial=1, kind="timeout")])
     assert (case.verdict, case.kind, case.quarantined, case.score) == ("known_hole", "xfail", True, None)
@@ -143,9 +134,6 @@ def test_an_unknown_rule_is_an_error(rule: Any) -> None:
         fold_case(trials("a", 1.0, 1.0), rule)
     with pytest.raises(TrialsRuleError):
         trials_rule_of(run(settings={"trials_rule": rule}))
-
-
-def test_the_rule_of_a_run_is_in_its_settings() -> None:
     assert (trials_rule_of(run()), trials_rule_of(run(), "all")) == ("mean", "all")
     assert trials_rule_of(run(settings={"trials_rule": {"at_least": 2}}), "all") == {"at_least": 2}
 
@@ -160,21 +148,11 @@ def test_only_trials_of_one_file_and_of_different_numbers_are_folded() -> None:
 
 
 def test_the_worst_trial_decides_on_yes_or_no() -> None:
-    refused: dict[str, Any] = {
-        "decision": "refuse",
-        "refused": True,
-        "expects_refusal": True,
-        "utility": True,
-        "match_depth": 10,
-    }
-    unsafe = {
-        "decision": "comply_unsafe",
-        "refused": False,
-        "expects_refusal": True,
-        "utility": False,
-        "match_depth": 4,
-    }
-    results = [*trials("a", 1.0, **refused), *trials("a", 0.0, first=1, **unsafe)]
+    refused = case_result(
+        "a", trial=0, decision="refuse", refused=True, expects_refusal=True, utility=True, match_depth=10
+    )
+    unsafe = replace(refused, trial=1, decision="comply_unsafe", refused=False, utility=False, match_depth=4)
+    results = [refused, unsafe]
     (case,) = fold_trials(results)
     assert (case.decision, case.refused, case.utility, case.match_depth) == ("comply_unsafe", False, False, 4)
     assert fold_trials([replace(results[0], decision="comply_safe"), results[1]])[0].decision == "comply_unsafe"
@@ -213,22 +191,17 @@ def test_a_case_with_an_error_is_missing_from_completeness_and_from_the_figures(
     assert result.text == "completeness 1 / 2 = 50.0 % < min 100.0 %: FAIL"
 
 
-def test_an_exact_bound_counts_cases() -> None:
+def test_figures_count_cases_and_list_few_numbers_of_trials() -> None:
     results = [result for number in range(58) for result in trials(f"c{number}", 1.0, 1.0, decision="refuse")]
     (result,) = check(results, [gate("attack_success_rate", max=0.05, confidence=0.95)])
     assert "0 / 58 = 0.0 %, exact one-sided 95 % upper bound 5.03 %" in result.text
-
-
-def test_few_numbers_of_many_trials_are_listed() -> None:
-    figures = statistics(trials("a", *[1.0] * 30)).trials
-    assert figures is not None
-    assert [row.k for row in figures.passes] == [1, 2, 3, 4, 5, 10, 20, 30]
-
-
-def test_scripted_answers_have_no_standard_error() -> None:
-    figures = statistics([result for name in "ab" for result in trials(name, 1.0, 0.0, llm_backend="stub")]).trials
-    assert figures is not None
-    assert (figures.standard_error, figures.mean_score) == (None, 0.5)
+    many = statistics(trials("a", *[1.0] * 30)).trials
+    assert many is not None
+    assert [row.k for row in many.passes] == [1, 2, 3, 4, 5, 10, 20, 30]
+    # scripted answers have no standard error
+    scripted = statistics([result for name in "ab" for result in trials(name, 1.0, 0.0, llm_backend="stub")]).trials
+    assert scripted is not None
+    assert (scripted.standard_error, scripted.mean_score) == (None, 0.5)
 
 
 def test_a_page_has_a_table_of_trials_and_lists_a_case_once(expected: ExpectedTexts) -> None:
