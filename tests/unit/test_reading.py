@@ -10,8 +10,8 @@ import pytest
 from pytest_packbench.analysis.gates import check_run
 from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.stored import read_run
-from tests.unit.record_lines import record
 from tests.unit.run_builders import COMPLETE, case_result, document, gate, run
+from tests.unit.stored_runs import record
 
 if TYPE_CHECKING:
     from pathlib import Path
