@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.load import check_case, parse_case, read_config
 from pytest_packbench.model.pack import CaseDraft, SourceFlaw
-from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.request import ModelAnswer, VerifyContext
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
-from pytest_packbench.testing import run_suite
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
-
-    import pytest
 
     from pytest_packbench.model.request import ModelRequest
     from pytest_packbench.model.score import Score
@@ -160,8 +155,6 @@ def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Any:
     except StopIteration as stopped:
         return stopped.value
     raise AssertionError("it waits for something")
-
-
 
 
 def split(entries: Any) -> tuple[list[CaseDraft], list[SourceFlaw]]:
