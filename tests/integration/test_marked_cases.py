@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.integration.conftest import CASES
+from tests.integration.conftest import CASES, MANY, toy_case
 
 if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
@@ -159,10 +159,20 @@ def test_variants_of_a_test_are_runs_of_their_own(project: Project) -> None:
     variants = '@pytest.mark.parametrize("share", [0.9, 0.3], ids=["big", "small"])\n@pytest'
     project.write("test_own.py", test.replace("@pytest", variants, 1))
     project.case("one")
-    project.run().assert_outcomes(errors=2)
-    assert project.errors()["one"]["kind"] == "case_twice"
-    project.run("-k", "big").assert_outcomes(passed=1, deselected=1)
     project.run("-k", "small").assert_outcomes(failed=1, deselected=1)
+    project.run().assert_outcomes(errors=2)
+    assert (project.folders()[-1] / "errors.jsonl").read_text("utf-8").count('"case_twice"') == 2
+
+
+def test_marked_tests_run_lines(project: Project) -> None:
+    project.case_lines(toy_case("a"), toy_case("b", points=0.0), "{", toy_case("twin"), toy_case("twin"))
+    project.write("test_own.py", MODULE)
+    result = project.run()
+    result.assert_outcomes(passed=1, failed=1, errors=3)
+    result.stdout.fnmatch_lines([f"case:   {MANY}:2"])
+    messages = {error["message"] for error in project.lines("errors.jsonl")}
+    for line, other in ((4, 5), (5, 4)):
+        assert f'{MANY}:{line}: /id: duplicate id "twin", also in {MANY}:{other}; use a unique id' in messages
 
 
 def test_a_mark_selects_by_case_type_difficulty_and_tag(project: Project) -> None:

@@ -24,13 +24,6 @@ TOY = "--packbench-suite=toy"
 ONE = f"{CASES}/one"
 ALPHA = f"{ONE}/alpha.json"
 DATA = yaml.safe_load((Path(__file__).parent / "data" / "suite.yaml").read_text("utf-8").replace("{cases}", CASES))
-MARKED = """
-import pytest
-
-@pytest.mark.packbench_cases("toy")
-def test_toy(packbench_case, packbench_check):
-    packbench_check({"points": packbench_case.input.get("points", 1.0)})
-"""
 
 
 @pytest.fixture
@@ -284,17 +277,6 @@ def test_one_line_is_run_without_reading_the_others(project: Project) -> None:
     for name in ("many.line-4", "a", "many.line-5"):
         # a bad line, and two with one id
         project.run(f"{MANY}::{name}").assert_outcomes(errors=1)
-
-
-def test_marked_tests_run_lines(project: Project) -> None:
-    project.case_lines(toy_case("a"), toy_case("b", points=0.0), "{", toy_case("twin"), toy_case("twin"))
-    project.write("test_own.py", MARKED)
-    result = project.run("test_own.py")
-    result.assert_outcomes(passed=1, failed=1, errors=3)
-    result.stdout.fnmatch_lines([f"case:   {MANY}:2"])
-    messages = {error["message"] for error in project.lines("errors.jsonl")}
-    for line, other in ((4, 5), (5, 4)):
-        assert f'{MANY}:{line}: /id: duplicate id "twin", also in {MANY}:{other}; use a unique id' in messages
 
 
 def test_lint_names_the_lines_of_cases(project: Project, capsys: pytest.CaptureFixture[str]) -> None:

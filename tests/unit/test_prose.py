@@ -10,8 +10,9 @@ from tests import prose
 from tests.doc_blocks import ROOT
 
 if TYPE_CHECKING:
-    import pytest
     from pathlib import Path
+
+    import pytest
 
 SENTENCES = yaml.safe_load((ROOT / "tests" / "unit" / "data" / "prose.yaml").read_text("utf-8"))
 
