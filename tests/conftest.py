@@ -97,3 +97,11 @@ class ExpectedTexts:
 def expected(request: pytest.FixtureRequest) -> ExpectedTexts:
     """The files with the texts that this test expects."""
     return ExpectedTexts(request.path, re.sub(r"[^\w.-]+", "_", request.node.name).strip("_"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Let an idle worker take tests from a busy one: some tests take a thousand times as long as others."""
+    from xdist.scheduler import WorkStealingScheduling  # type: ignore[import-untyped] # it has no types
+
+    return WorkStealingScheduling(config, log) if config.getoption("dist") == "load" else None

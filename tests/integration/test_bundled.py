@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,14 +10,11 @@ from pytest_packbench import load_suite
 from pytest_packbench.cases.packed import packed_files
 from pytest_packbench.cli import main
 from pytest_packbench.model.errors import SuiteError
-from pytest_packbench.plugin import SUITES
 from pytest_packbench.runs.folder import is_run_id
 from pytest_packbench.testing import SuiteResults, run_folders
 from tests.doc_blocks import clean_environment
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+SOURCES = Path(__file__).parents[2] / "storage" / "benchmarks"
 NAMES = "bundled/agentdojo, bundled/harmbench, bundled/injecagent, bundled/tariff"
 BOTH = "--packbench-suite=harmbench,bundled/harmbench"
 
@@ -146,7 +143,7 @@ def test_a_case_by_its_node_id_and_the_last_failed(
 ) -> None:
     # as in a wheel: outside of any project, and packed
     site = tmp_path_factory.mktemp("site")
-    pack(SUITES / "harmbench", site)
+    pack(SOURCES / "harmbench", site)
     monkeypatch.setattr("pytest_packbench.plugin.SUITES", site)
     own.makepyfile(wrong="def act(request):\n    raise ValueError('no')\n")
     target = "--packbench-target=wrong:act"
@@ -202,7 +199,9 @@ def test_a_copy_has_the_files_of_the_sources_and_runs(
 ) -> None:
     for arguments, name in (("bundled/tariff", "tariff"), ("tariff mine", "mine")):
         assert main(["init", "--from", *arguments.split()]) == 0
-        assert contents(empty.path / "storage" / "benchmarks" / name) == contents(SUITES / "tariff")
+        copy, original = contents(empty.path / "storage" / "benchmarks" / name), contents(SOURCES / "tariff")
+        assert copy.keys() == original.keys()
+        assert [file for file, content in copy.items() if original[file] != content] == []
         assert capsys.readouterr().out.splitlines() == [
             f"wrote storage/benchmarks/{name}: suite.yaml, 169 cases, 169 recordings",
             "",
