@@ -87,15 +87,16 @@ def test_the_bare_name_is_the_projects(own: pytest.Pytester, monkeypatch: pytest
 def test_records_of_a_bundled_suite_are_those_of_its_copy(empty: pytest.Pytester) -> None:
     main(["init", "--from", "harmbench"])
     empty.runpytest(BOTH)
+    # the installed package may hold its cases as lines of one file for each case type
     of_copy, of_bundled = (
         [
-            (record["test_id"], record["test_suite"], record["passed"], record["packbench"]["file"])
+            (record["test_id"], record["test_suite"], record["passed"], record["packbench"]["file"].rpartition("/")[0])
             for record in results(empty, name).records
         ]
         for name in ("harmbench", "bundled/harmbench")
     )
-    renamed = [(*rest, file.replace("storage/benchmarks/", "bundled:")) for *rest, file in of_copy]
-    assert renamed == of_bundled
+    renamed = [(*rest, folder.replace("storage/benchmarks/", "bundled:")) for *rest, folder in of_copy]
+    assert sorted(renamed) == sorted(of_bundled)
 
 
 def test_without_suites_of_its_own_a_project_has_the_bundled_ones(

@@ -15,8 +15,7 @@ from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.cli import main
 from pytest_packbench.model.errors import CassetteError
 from pytest_packbench.packs.registry import Packs
-from pytest_packbench.plugin import SUITES
-from tests.integration.test_bundled import contents, pack
+from tests.integration.test_bundled import SOURCES, contents, pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +26,9 @@ RECORDINGS = "fixtures/recordings.jsonl"
 
 @pytest.mark.parametrize("name", ["agentdojo", "harmbench", "injecagent", "tariff"])
 def test_there_and_back(tmp_path: Path, name: str) -> None:
-    folder = pack(SUITES / name, tmp_path)
-    assert dict(single_files(folder)) == contents(SUITES / name)
-    assert dict(packed_files(SUITES / name)) == contents(folder)
+    folder = pack(SOURCES / name, tmp_path)
+    assert dict(single_files(folder)) == contents(SOURCES / name)
+    assert dict(packed_files(SOURCES / name)) == contents(folder)
     # a file for each case type, one for the recordings, suite.yaml
     assert len(contents(folder)) <= 7
 
@@ -37,11 +36,11 @@ def test_there_and_back(tmp_path: Path, name: str) -> None:
 def test_a_packed_suite_is_a_suite_with_the_hashes_of_single_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    packed = pack(SUITES / "tariff", tmp_path)
+    packed = pack(SOURCES / "tariff", tmp_path)
     assert main(["lint", str(packed)]) == 0
     assert main(["validate", str(packed / RECORDINGS)]) == 0
     assert capsys.readouterr().out.endswith("169 lines, each cassette, version 1\n")
-    suites = [load_suite(packed), load_suite(SUITES / "tariff")]
+    suites = [load_suite(packed), load_suite(SOURCES / "tariff")]
     cases, recordings = [], []
     for suite in suites:
         model = Packs()["tariff"].case_model
@@ -55,7 +54,7 @@ def test_a_packed_suite_is_a_suite_with_the_hashes_of_single_files(
 
 def small(folder: Path) -> Path:
     """Write a packed suite of three cases with their recordings."""
-    folder = pack(SUITES / "tariff", folder)
+    folder = pack(SOURCES / "tariff", folder)
     for path in folder.glob("cases/*/*.jsonl"):
         lines = path.read_bytes().splitlines(keepends=True)
         path.unlink()
