@@ -142,11 +142,13 @@ def test_skipping_what_is_equal_finds_the_same_differences(user: int, monkeypatc
 
 def test_preparing_agentdojo_changes_nothing_for_other_code_and_nothing_twice() -> None:
     def state() -> tuple[object, ...]:
-        return gc.get_freeze_count(), pydantic.networks.validate_email, yaml.safe_load, yaml.SafeLoader
+        return pydantic.networks.validate_email, yaml.safe_load, yaml.SafeLoader
 
-    before = state()
+    before, frozen = state(), gc.get_freeze_count()
     adapt.__wrapped__()
     assert state() == before
+    # frozen objects of others may have been freed
+    assert gc.get_freeze_count() <= frozen
     assert len(WorkspaceDeepDiff.keywords["custom_operators"]) == 1
 
 
