@@ -167,7 +167,13 @@ SETTINGS = (
         "What a resumed run does if cases, rules, target or model have changed: refuse, or run (repeat what changed).",
         default="refuse",
     ),
-    Setting("stale", "How a stale recording is reported: warn (a warning) or error.", default="warn"),
+    Setting("stale", "How a stale recording is reported: error (default) or warn (a remark).", default="error"),
+    Setting(
+        "record_prompts",
+        "Whether recordings contain what the model was asked, beside its answers: yes (default) or no. Prompts may "
+        "contain personal data.",
+        default="yes",
+    ),
     Setting("allow_processes", "Whether targets may start child processes in fixture mode: yes or no.", default="no"),
     Setting("temperature", "The sampling temperature of models, 0 to 2.", default="0"),
     Setting("max_output_tokens", "The maximum length of a model's answer in tokens.", default="4096"),

@@ -190,6 +190,7 @@ def caveats(run: Run, statistics: Statistics) -> list[str]:
         sentences.append(
             f"{stale} of {cases} used a stale recording: the prompt has changed since the recording was made."
         )
+    sentences += [f"{pluralize(count, 'case')}: {remark}." for remark, count in statistics.remarks.items()]
     if run.mode == "fixture" and run.target.startswith(_REPLAYED_WHOLE):
         sentences.append("Pipeline not run: scoring only. The target's recorded results were replayed.")
     if run.bundled:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.intervals import wilson_interval
@@ -122,6 +122,7 @@ class Statistics:
         authored: judged cases whose answers a person or a script wrote.
         models: number of judged cases by `backend/model`, without authored and unknown answers.
         cached: judged cases with a model call that the response cache answered.
+        remarks: number of cases by what has changed since their recording.
         trials: what repeating the cases showed; None if each had one trial.
     """
 
@@ -133,6 +134,7 @@ class Statistics:
     authored: int
     models: dict[str, int]
     cached: int = 0
+    remarks: dict[str, int] = field(default_factory=dict)
     trials: TrialFigures | None = None
 
     @property
@@ -169,11 +171,14 @@ def statistics_of(tally: Tally, *, levels: Sequence[int] | None = None) -> Stati
             groups.setdefault((key.name, key.value), []).append(sums)
     verdicts, quarantined = dict.fromkeys(VERDICTS, 0), dict.fromkeys(QUARANTINE, 0)
     depths, refusals, models = Counter[int](), Counter[tuple[bool | None, bool | None]](), Counter[str]()
+    remarks = Counter[str]()
     for profile, number in total.profiles.items():
         if profile.quarantine:
             quarantined[profile.quarantine] += number
         else:
             verdicts[profile.verdict] += number
+        if profile.remark:
+            remarks[profile.remark] += number
         if profile.counted:
             refusals[profile.expects_refusal, profile.refused] += number
             if profile.expects_refusal is False and profile.depth is not None:
@@ -196,6 +201,7 @@ def statistics_of(tally: Tally, *, levels: Sequence[int] | None = None) -> Stati
         authored=authored,
         models=dict(sorted(models.items())),
         cached=total.count(lambda profile: profile.counted and profile.cached),
+        remarks=dict(sorted(remarks.items())),
         trials=tally.trials.figures(authored=authored > 0),
     )
 

@@ -289,6 +289,7 @@ class Tally:
             case.llm_model,
             case.judge,
             case.stale,
+            case.remark,
             case.cached > 0,
         )
         profile = self._profiles.get(fields)

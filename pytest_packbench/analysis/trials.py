@@ -176,6 +176,7 @@ def fold_case(trials: Sequence[CaseResult], rule: Rule = MEAN) -> CaseResult:
         decision=_worst_decision(judged),
         utility=_worst_utility(judged),
         stale=any(result.stale for result in trials),
+        remark=next((result.remark for result in trials if result.remark), ""),
         cached=sum(result.cached for result in trials),
         trial=0,
         record=None,

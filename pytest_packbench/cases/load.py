@@ -149,6 +149,15 @@ def parse_cassette(raw: bytes, *, source: str, is_line: bool = False) -> tuple[C
         data = parse_json(raw)
     except JsonError as error:
         raise CassetteError(source, [in_line(error.problem) if is_line else error.problem]) from None
+    if isinstance(data, dict) and "conditions" not in data:
+        version = data.get("cassette_version")
+        problem = Problem(
+            "/conditions",
+            f"the key is missing{' (version 1)' if version == 1 else ''}: the recording does not state its target, "
+            "guards, judges and tools",
+            "packbench accept --adopt SUITE adds those of today",
+        )
+        raise CassetteError(source, [problem])
     return _validated(data, Cassette, source, CassetteError), canonical_sha256(data)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pytest_packbench.backends import STUB
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.engine.attribution import UNKNOWN, attribution, count_reported_usage
+from pytest_packbench.engine.conditions import check_conditions
 from pytest_packbench.engine.external_io import TargetFailure
 from pytest_packbench.engine.offline import offline
 from pytest_packbench.engine.recordings import Replay, UnrecordableError, check_belongs, record_attempt
@@ -86,6 +87,7 @@ class Attempt:
         raised: the target's exception, until the attempt is settled: it keeps its frames alive.
         violations: what the target tried although fixture mode is offline.
         stale: whether the prompt has changed since the recording.
+        remark: what else has changed since the recording, in one line; empty if nothing has.
         calls: the number of model calls.
         cached: the number of those that the cache answered.
         backend: the backend that answered, `unknown` where nothing states it.
@@ -110,6 +112,7 @@ class Attempt:
     raised: BaseException | None = None
     violations: list[str] = field(default_factory=list)
     stale: bool = False
+    remark: str = ""
     calls: int = 0
     cached: int = 0
     backend: str = UNKNOWN
@@ -282,13 +285,17 @@ def _replay(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> LLM:
             source = recording.file
             state.cassette, state.cassette_sha256 = recording.load()
             check_belongs(state.cassette, case_id=loaded.case.id, input_sha256=loaded.input_sha256, source=source)
+            state.remark = check_conditions(state.cassette, context, case_id=loaded.case.id, source=source)
         except FileNotFoundError:
             pass
         except OSError as error:
             raise _AttemptFailed("cassette_unreadable", f"{source}: can't be read: {error.strerror}") from None
         except CassetteError as error:
-            outdated = error.problems[0].pointer == "/input_sha256"
-            raise _AttemptFailed("cassette_outdated" if outdated else "cassette_unreadable", str(error)) from None
+            pointer = error.problems[0].pointer
+            kind = "cassette_outdated" if pointer == "/input_sha256" else "cassette_unreadable"
+            if state.cassette is not None and pointer.startswith(("/conditions", "/llm_model")):
+                kind = "cassette_conditions"
+            raise _AttemptFailed(kind, str(error)) from None
     state.replay = Replay(state.cassette, source=source)
     return state.replay
 

@@ -168,15 +168,15 @@ class ModelCall:
     """One model call of an attempt.
 
     Attributes:
-        role: the step of the pipeline that made it.
-        request_sha256: hash of the request.
+        request: the request.
+        request_sha256: its hash.
         answer: the answer; None while the call is in flight or where it failed.
         error: why it failed.
         secondary: whether it went to a model that the pack asks beside the one under test, such as a judge.
         cached: whether the answer came from the cache.
     """
 
-    role: str
+    request: ModelRequest
     request_sha256: str
     answer: ModelAnswer | None = None
     error: BackendError | None = None
@@ -292,7 +292,7 @@ class Meter:
     async def _complete(self, request: ModelRequest) -> ModelAnswer:
         self._check_open()
         live = self._live
-        call = ModelCall(request.role, canonical_sha256(request.as_json()), secondary=request.role in live.by_role)
+        call = ModelCall(request, canonical_sha256(request.as_json()), secondary=request.role in live.by_role)
         self.calls.append(call)
         model = live.by_role.get(request.role, live.primary)
         ledger, redactor = live.ledger, live.redactor

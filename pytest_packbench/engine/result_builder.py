@@ -271,6 +271,7 @@ def _attempt_fields(attempt: Attempt, score: Score, outcome: Outcome) -> dict[st
         "refused": outcome.refused,
         "terms": tuple([term.as_json() for term in score.terms]),
         "stale": attempt.stale,
+        "remark": attempt.remark,
         "llm_backend": attempt.backend if attempt.backend in EVAL_BACKENDS else UNKNOWN,
         "llm_model": attempt.model,
         "cassette_sha256": attempt.cassette_sha256,

@@ -215,6 +215,14 @@ class Pack(ABC):
         """
         return {}
 
+    def judges(self, rules: Any) -> Sequence[str]:  # noqa: ARG002 - for packs with judges
+        """Return the names of the judges that decide the suite's cases; recordings with other judges are refused.
+
+        Args:
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+        """
+        return ()
+
     def summary(self, records: Iterable[Mapping[str, Any]]) -> list[str]:  # noqa: ARG002 - for packs with metrics of their own
         """Return lines for the summary of a run, for figures that only the pack can compute.
 

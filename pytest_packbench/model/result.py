@@ -86,6 +86,7 @@ class CaseResult:
         judge: the name of the judge; None if the rules decided.
         terms: the terms of the score as plain JSON.
         stale: whether the prompts have changed since the cassette was recorded.
+        remark: what else has changed since the recording, in one line; empty if nothing has.
         llm_backend: the backend that answered the model calls.
         llm_model: the model that answered.
         case_sha256: hash of the case's content; None if it cannot be read.
@@ -123,6 +124,7 @@ class CaseResult:
     judge: _TextOrNull = None
     terms: _Terms = ()
     stale: _Flag = False
+    remark: _Text = ""
     llm_backend: _TextOrNull = None
     llm_model: _TextOrNull = None
     case_sha256: _Digest = None
@@ -241,6 +243,6 @@ def extension_object(values: Mapping[str, Any]) -> dict[str, Any]:
 _FIELDS = tuple(each.name for each in fields(CaseResult))
 ROW_FIELDS = tuple(name for name in _FIELDS if name not in {"suite", "record", "payload"})
 """The fields in the row of a report: the suite is stored once for the run, record and payload in other files."""
-OPTIONAL_ROW_FIELDS = frozenset({"valid", "judge", "cached"})
+OPTIONAL_ROW_FIELDS = frozenset({"valid", "judge", "cached", "remark"})
 """Fields that reports of earlier versions do not have."""
 _EXTENSION_FIELDS = frozenset(EXTENSION_KEYS).intersection(_FIELDS)

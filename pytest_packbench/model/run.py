@@ -78,6 +78,7 @@ class RunOptions:
         max_output_tokens: maximum length of a model's answer, tokens.
         cache: the folder of the response cache, absolute; None for none.
         stale_is_error: whether a stale recording is an error.
+        record_prompts: whether recordings contain what the model was asked.
         allow_processes: whether targets may start child processes in fixture mode.
         root: the project's folder, absolute; user modules are imported from there, and `cmd:` targets start there.
         files: files that users configured for packs, by name, absolute.
@@ -101,7 +102,8 @@ class RunOptions:
     temperature: float = 0.0
     max_output_tokens: int = 4096
     cache: Path | None = None
-    stale_is_error: bool = False
+    stale_is_error: bool = True
+    record_prompts: bool = True
     allow_processes: bool = False
     root: Path = Path()
     files: Mapping[str, Path] = field(default_factory=dict)

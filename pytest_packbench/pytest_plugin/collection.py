@@ -24,8 +24,10 @@ from pytest_packbench.cases.files import (
     unreadable_file,
 )
 from pytest_packbench.cases.load import parse_case
+from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.model.errors import CaseError, duplicate_id
-from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun
+from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun, run_of
+from pytest_packbench.pytest_plugin.suites import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -391,9 +393,19 @@ class Collector:
                     _set_duplicate(other, run.where)
 
     @pytest.hookimpl(trylast=True)
-    def pytest_collection_finish(self) -> None:
-        """Note that no conftest.py will be added."""
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note that no conftest.py will be added, and refuse to record again where nobody can approve it."""
         self.finished = True
+        if self._contexts.settings.mode == "record" and os.environ.get("CI") and not session.config.option.collectonly:
+            self._refuse_recorded(session)
+
+    def _refuse_recorded(self, session: pytest.Session) -> None:
+        runs = [run for item in session.items if (run := run_of(item)) is not None]
+        recorded = [run.name for run in runs if find_recording(run.suite, run.name).exists()]
+        if recorded:
+            cases = f"{recorded[0]} has" if len(recorded) == 1 else f"{recorded[0]} and {len(recorded) - 1} more have"
+            advice = "select cases without one, or record where somebody can approve the change (packbench accept)"
+            refuse(session.config, f"--packbench-mode=record: CI is set, and {cases} a recording; {advice}")
 
 
 def _set_duplicate(run: CaseRun, other: str, name: str = "") -> None:

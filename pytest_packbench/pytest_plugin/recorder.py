@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.cases.suites import case_counts
-from pytest_packbench.engine.contexts import guard_name
+from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.result_builder import CaseRef, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.result import format_timestamp
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, Run

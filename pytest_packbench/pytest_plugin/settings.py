@@ -205,6 +205,7 @@ def read_settings(config: pytest.Config) -> Settings:
         resume_changed=read.value("resume_changed", ("refuse", "run")),
         cache=_cache(str(read.value("cache")), home, mode),
         stale_is_error=read.value("stale", ("warn", "error")) == "error",
+        record_prompts=_YES_NO[read.value("record_prompts", tuple(_YES_NO))],
         allow_processes=_YES_NO[read.value("allow_processes", tuple(_YES_NO))],
         root=config.rootpath,
         home=home,

@@ -114,11 +114,11 @@ class Controller:
         """Add a worker's totals, and its marked tests if it had nothing to report; a crashed worker sends neither.
 
         Raises:
-            pytest.UsageError: the worker refused to resume the run.
+            pytest.UsageError: the worker refused the session.
         """
         output = getattr(node, "workeroutput", None) or {}
         if self._recorder is not None:
-            from pytest_packbench.pytest_plugin.resume import REFUSED
+            from pytest_packbench.pytest_plugin.suites import REFUSED
 
             self._recorder.note_collected(output.get(COLLECTED, {}))
             if REFUSED in output:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 MAX_CASES = 20
 _WIDTH = 160
+_MESSAGE = 200
+_MAX_MESSAGES = 24
 _SENTENCE = 1600
 # white space that moves the cursor
 _CURSOR_MOVES = frozenset("\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029")
@@ -78,6 +80,13 @@ def expected_text(expected: ExpectedCalls, mode: str) -> str:
     ]
     calls = "; ".join(filter(None, parts)) or "no model calls"
     return f"packbench: {pluralize(expected.cases, 'case')}{trials} to run in {mode} mode: {calls}"
+
+
+def prompts_text(*, recorded: bool) -> str:
+    """Return the first line of a run that records: whether recordings contain prompts, and how to change that."""
+    if recorded:
+        return "packbench: recordings contain prompts, which may hold personal data (packbench_record_prompts = yes)"
+    return "packbench: recordings contain no prompts, only their hashes (packbench_record_prompts = no)"
 
 
 def caps_text(options: RunOptions, *, shared: bool) -> str:
@@ -184,6 +193,20 @@ def failure_text(head: Sequence[str], score: Score, rows: Iterable[Comparison], 
             ]
         )
     )
+
+
+def transcript_lines(transcript: Sequence[tuple[str, str, str]]) -> list[str]:
+    """Return the lines of a transcript, each cut to one line, of a long one the first and the last.
+
+    Args:
+        transcript: role of the exchange, role of the message, and text; see `engine.recordings.transcript`.
+    """
+    rows = [(role, who, one_line(text, _MESSAGE)) for role, who, text in transcript]
+    if len(rows) > _MAX_MESSAGES:
+        left_out = len(rows) - _MAX_MESSAGES
+        half = _MAX_MESSAGES // 2
+        rows = [*rows[:half], ("", "", f"... {pluralize(left_out, 'message')} left out"), *rows[-half:]]
+    return [*text_table([("model call", "message", "text"), *rows]), ""] if rows else []
 
 
 def error_text(message: str, frames: Sequence[str], where: Sequence[str]) -> str:

@@ -115,7 +115,7 @@ def both(request: pytest.FixtureRequest, pytester: pytest.Pytester, monkeypatch:
 
 
 def _project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: int) -> Project:
-    for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_"))]:
+    for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_")) or name == "CI"]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "240")
     pytester.makeconftest(TOY)

@@ -82,6 +82,10 @@ class AgentSafetyPack(Pack):
 
         return {ROLE: (BACKEND, MODEL)} if LLAMA_GUARD in rules.judges else {}
 
+    def judges(self, rules: SafetySuiteConfig) -> tuple[str, ...]:
+        """Return the judges that the suite names."""
+        return rules.judges
+
     def unusable(self, rules: SafetySuiteConfig) -> str:
         """Return which extra to install, where the suite names its benchmark."""
         if rules.benchmark != "agentdojo":
