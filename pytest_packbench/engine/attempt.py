@@ -25,7 +25,7 @@ from pytest_packbench.engine.recordings import Replay, UnrecordableError, check_
 from pytest_packbench.engine.targets import run_in_thread
 from pytest_packbench.model.errors import CassetteError, describe_error, error_text
 from pytest_packbench.model.outcome import Outcome, ResultError
-from pytest_packbench.model.request import Usage, VerifyContext, VerifyRequest
+from pytest_packbench.model.request import Usage, VerifyContext, VerifyRequest, WatchedContext
 from pytest_packbench.model.score import Score
 
 if TYPE_CHECKING:
@@ -238,7 +238,8 @@ def _prepare(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     if live is None and state.cassette is not None and backend != STUB:
         # a target may send the model's name: replayed under another one, each request would differ
         backend, model = state.cassette.llm_backend, state.cassette.llm_model
-    state.verify_context = VerifyContext(
+    kind = WatchedContext if context.guards and not context.caller.opaque else VerifyContext
+    state.verify_context = kind(
         llm=llm,
         suite=context.suite.name,
         case_id=loaded.case.id,
@@ -382,6 +383,10 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  
     not_json = _normalize_payload(context, state)
     if state.violations:
         raise _AttemptFailed("offline", state.violations[0])
+    if isinstance(state.verify_context, WatchedContext) and not state.verify_context.read and state.raised is None:
+        names = ", ".join(part.name for part in context.guard_parts)
+        problem = f"the target did not read context.guards, so its result met no guard: {names}"
+        raise _AttemptFailed("guards_unused", f"{problem}; have it call them, or use --packbench-guard=none")
     if replay is not None and replay.mismatch:
         kind = "cassette_missing" if state.cassette is None else "cassette_mismatch"
         raise _AttemptFailed("no_backend" if context.live is not None else kind, replay.mismatch)

@@ -41,8 +41,8 @@ def count_reported_usage(context: SuiteContext, state: Attempt) -> None:
         return
     backend, model, usage = _reported(state.payload)
     if usage == Usage():
-        if context.caller.opaque:
-            context.live.ledger.add_usage(None, None)
+        if context.backend != STUB and not context.caller.without_model:
+            context.live.ledger.add_unmetered_attempt()
         return
     from pytest_packbench.engine.metering import price_of  # live runs have loaded it
 

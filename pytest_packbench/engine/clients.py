@@ -79,7 +79,9 @@ class Clients:
         from pytest_packbench.model.redaction import Redactor
 
         primary = None
-        if caller.asks_model and name != STUB:
+        if name != STUB:
+            _check_observable(suite, caller, options)
+        if caller.asks_model and name != STUB and (name or caller.requires_context or options.mode == "record"):
             if not name:
                 raise SetupError(
                     f'suite "{suite.name}": the target calls a model, and no backend is set; use '
@@ -169,6 +171,27 @@ class Clients:
                 problem = f"{options.cache} can't be written to: {error.strerror or error}"
                 raise SetupError(f"--packbench-cache: {problem}; expected a writable folder") from None
         return self._cache
+
+
+def _check_observable(suite: Suite, caller: TargetCaller, options: RunOptions) -> None:
+    """Check that the calls of a target can be recorded and limited, where that is requested."""
+    if caller.opaque or caller.asks_model or caller.without_model:
+        return
+    from pytest_packbench.engine.metering import OWN_CLIENT
+
+    if options.mode == "record":
+        remedy = "let it call models through context.llm, run it as cmd: or http:, or mark it with without_model"
+        raise SetupError(
+            f'--packbench-mode=record: suite "{suite.name}": the target takes no context, so that none of its model '
+            f"calls can be recorded; {remedy}"
+        )
+    caps = {"--packbench-max-tokens": options.caps.tokens, "--packbench-max-cost": options.caps.cost}
+    option = next((name for name, cap in caps.items() if cap is not None), "")
+    if option:
+        raise SetupError(
+            f'{option}: suite "{suite.name}": the target takes no context, so that its model calls are not counted; '
+            f"{OWN_CLIENT}"
+        )
 
 
 def _check_scripted(suite: Suite, pack: Pack, model: str) -> None:

@@ -167,6 +167,11 @@ class SuiteContexts:
         target, name = self._target(suite)
         pack, caller, options = self.pack_of(suite), TargetCaller(target), self.options
         guards, judges = self._guards(suite, pack), self._hooks.judges()
+        if guards and not caller.takes_context:
+            raise SetupError(
+                f'suite "{suite.name}": the target {name} gets no context, so that its results would meet no guard '
+                f"({', '.join(map(guard_name, guards))}); let it take a context, or use --packbench-guard=none"
+            )
         self._opened[suite.name] = context = SuiteContext(
             suite=suite,
             pack=pack,

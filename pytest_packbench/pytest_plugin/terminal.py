@@ -157,7 +157,7 @@ class ProgressLine:
         parts = [
             f"packbench: {progress.done} of {progress.planned} done",
             f"mean score {total / count:.2f}" if count else "no score yet",
-            f"{ledger.tokens:,} tokens",
+            "tokens not known" if ledger.unmetered and not ledger.calls else f"{ledger.tokens:,} tokens",
         ]
         if ledger.cost:
             parts.append(f"{ledger.cost:.4f} {ledger.currency}")

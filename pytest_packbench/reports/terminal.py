@@ -119,16 +119,16 @@ def spent_text(spent: Mapping[str, Any]) -> str:
     Args:
         spent: the ledger as JSON (`Ledger.as_json`).
     """
-    if spent["uncounted"] and not spent["calls"] and not spent.get("cached"):
-        # calls that a target makes itself are known only if it reports them
-        tokens = f", {spent['tokens']:,} tokens reported with others" if spent["tokens"] else ""
-        answers = pluralize(spent["uncounted"], "answer")
-        unknown = f"{answers} of the target without a token count{tokens}, cost unknown"
-        return f"used: no model calls through packbench; {unknown}"
-    cost = "cost unknown" if spent["cost"] is None else f"{spent['cost']:.4f} {spent['currency']}"
+    unseen = pluralize(spent.get("unmetered", 0), "attempt")
+    if spent["calls"] is None:
+        tokens = f", {spent['tokens']:,} tokens reported by results" if spent["tokens"] else ""
+        return f"used: not known; {unseen} without a call through packbench{tokens}"
+    cost = "cost not known" if spent["cost"] is None else f"{spent['cost']:.4f} {spent['currency']}"
     uncounted = f" ({pluralize(spent['uncounted'], 'call')} without a token count)" if spent["uncounted"] else ""
     cached = f", {spent['cached']:,} more answered from the cache" if spent.get("cached") else ""
-    return f"used: {pluralize(spent['calls'], 'model call')}, {spent['tokens']:,} tokens{uncounted}, {cost}{cached}"
+    unknown = f"; not known for {unseen} without a call through packbench" if spent.get("unmetered") else ""
+    calls = pluralize(spent["calls"], "model call")
+    return f"used: {calls}, {spent['tokens']:,} tokens{uncounted}, {cost}{cached}{unknown}"
 
 
 def headline(score: Score) -> str:

@@ -163,7 +163,7 @@ TARGETS = {
     "json:": "expected package.module:attr",
     "no.such:x": "No module named 'no'",
     "json:no.such": 'json has no "no.such"',
-    "json:__doc__": "expected a function or an object with verify(), got str",
+    "json:__doc__": "expected a function, or an object with verify(), invoke() or ainvoke(), got str",
 }
 
 

@@ -48,6 +48,7 @@ class Asking:
         self.tools = tools
 
     def verify(self, _: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+        assert len(context.guards) < 3
         context.llm.complete_sync(replace(model_request(), tools=self.tools))
         return {"points": 1.0}
 
@@ -188,6 +189,7 @@ def test_a_recording_of_one_scripted_model_does_not_answer_for_another(tmp_path:
 def test_what_a_recording_states(tmp_path: Path) -> None:
     def verify(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
         messages: tuple[dict[str, Any], ...] = ()
+        assert context.guards == (LIMIT,)
         for text in ("?", "?"):
             messages = (*messages, {"role": "user", "content": text})
             context.llm.complete_sync(replace(model_request(), system="s", messages=messages))
@@ -261,3 +263,14 @@ def test_the_settings_of_a_part() -> None:
     assert function.settings == {}
     assert function.code_sha256 == slotted.code_sha256
     assert (provided.settings, provided.code_sha256) == ({}, None)
+
+
+def test_a_target_that_ignores_the_guards_has_no_result(tmp_path: Path) -> None:
+    def reading(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+        return {"points": float(len(context.guards))}
+
+    silent = attempt(conditioned(tmp_path, lambda request, context: {"points": 1.0}, "fixture", LIMIT), case())
+    assert silent.failure is not None
+    assert (silent.score, silent.failure.kind) == (None, "guards_unused")
+    assert "so its result met no guard: limit; " in silent.failure.message
+    assert attempt(conditioned(tmp_path, reading, "fixture", LIMIT), case()).failure is None
