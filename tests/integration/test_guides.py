@@ -18,7 +18,7 @@ from pytest_packbench.cli import main
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.registry import Packs
 from tests.doc_blocks import ROOT, Block, PageRunner, blocks, blocks_of, clean_environment, line_matcher, normalize
-from tests.integration.model_server import json_lines, without_times
+from tests.integration.conftest import json_lines, without_times
 from tests.servers.fake import FakeServer
 from tests.servers.tariff import tariff_handler
 

@@ -13,8 +13,8 @@ import pytest
 
 from pytest_packbench.runs.journal import Journal, read_journal
 from tests.integration import killing
-from tests.integration.conftest import CASES, MANY, toy_case
-from tests.integration.model_server import json_lines, live, model_server, points, prepare, without_times
+from tests.integration.conftest import CASES, MANY, json_lines, toy_case, without_times
+from tests.integration.options.conftest import points
 from tests.servers.wire import error_reply, parse_request
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import ExpectedTexts
     from tests.integration.conftest import Project
+    from tests.integration.options.conftest import Model
     from tests.servers.fake import Received, Reply
 
 RESUME = "--packbench-resume=latest"
@@ -230,22 +231,22 @@ def test_a_resumed_session_that_ends_early_keeps_what_was_scored(both: Project) 
     assert len(both.records()) == 5
 
 
-def test_answers_that_came_before_a_live_run_ended_early_are_kept(project: Project) -> None:
-    prepare(project, "points 0.1", *["points 1"] * 5)
+def test_answers_that_came_before_a_live_run_ended_early_are_kept(project: Project, model: Model) -> None:
+    project.prepare("points 0.1", *["points 1"] * 5)
 
     def first_last(received: Received) -> Reply:
         reply = points(received)
         return replace(reply, delay_s=1.0) if "points 0.1" in parse_request(received).text else reply
 
-    with model_server(first_last) as server:
-        stopped = project.run_toy(*live(server, "-x"))
-        assert stopped.ret == pytest.ExitCode.TESTS_FAILED
-        assert "Traceback" not in stopped.stderr.str()
-        assert len(server.requests) == 6
-        verdicts = {f"case_{number:02}": ["passed" if number else "failed"] for number in range(6)}
-        assert verdicts_by_case(project) == verdicts
-        project.run_toy(*live(server, RESUME)).assert_outcomes(passed=5, failed=1)
-        assert len(server.requests) == 6
+    model.handler = first_last
+    stopped = model.run(project, "-x")
+    assert stopped.ret == pytest.ExitCode.TESTS_FAILED
+    assert "Traceback" not in stopped.stderr.str()
+    assert len(model.requests) == 6
+    verdicts = {f"case_{number:02}": ["passed" if number else "failed"] for number in range(6)}
+    assert verdicts_by_case(project) == verdicts
+    model.run(project, RESUME).assert_outcomes(passed=5, failed=1)
+    assert len(model.requests) == 6
 
 
 DYING = """
@@ -265,31 +266,29 @@ def verify(request):
 """
 
 
-def test_trials_that_a_killed_worker_had_finished_are_kept(project: Project) -> None:
+def test_trials_that_a_killed_worker_had_finished_are_kept(project: Project, model: Model) -> None:
     project.write("mine.py", DYING)
     for name in ("dies", "lives"):
         project.case(name, name=name)
-    with model_server() as server:
-        options = live(server, "-n2", "--packbench-trials=3", "--packbench-concurrency=1", target="mine:verify")
-        for more in ((), (RESUME,)):
-            project.run_toy(*options, *more)
-            assert verdicts_by_case(project) == {"dies": ["passed", "passed", "error"], "lives": ["passed"] * 3}
-        (project.root / "fixed").touch()
-        project.run_toy(*options, RESUME).assert_outcomes(passed=2)
+    options = ("-n2", "--packbench-trials=3", "--packbench-concurrency=1")
+    for more in ((), (RESUME,)):
+        model.run(project, *options, *more, target="mine:verify")
+        assert verdicts_by_case(project) == {"dies": ["passed", "passed", "error"], "lives": ["passed"] * 3}
+    (project.root / "fixed").touch()
+    model.run(project, *options, RESUME, target="mine:verify").assert_outcomes(passed=2)
     assert called_cases(project) == ["dies"] * 5 + ["lives"] * 3
     assert len(project.lines("records.jsonl")) == 6
 
 
 @pytest.mark.parametrize("spent", [{}, {"calls": 1, "tokens": "x", "uncounted": 0, "cost": 0.0, "currency": "USD"}])
-def test_costs_that_an_earlier_report_lacks_are_left_out(project: Project, spent: dict[str, Any]) -> None:
-    prepare(project, "points 1")
-    with model_server() as server:
-        project.run_toy(*live(server))
-        path = project.left() / "report.json"
-        report = json.loads(path.read_text("utf-8"))
-        report["packbench"]["run"]["settings"]["spent"] = spent
-        path.write_text(json.dumps(report), encoding="utf-8")
-        project.run_toy(*live(server, RESUME)).assert_outcomes(passed=1)
+def test_costs_that_an_earlier_report_lacks_are_left_out(project: Project, model: Model, spent: dict[str, Any]) -> None:
+    project.prepare("points 1")
+    model.run(project)
+    path = project.left() / "report.json"
+    report = json.loads(path.read_text("utf-8"))
+    report["packbench"]["run"]["settings"]["spent"] = spent
+    path.write_text(json.dumps(report), encoding="utf-8")
+    model.run(project, RESUME).assert_outcomes(passed=1)
     assert project.report()["packbench"]["run"]["settings"]["spent"]["calls"] == 0
 
 
@@ -326,8 +325,8 @@ for most in (150, 700, 2000, 6000):
             assert len(list((project.root / f"most{most}").rglob("records.jsonl"))) == 1
 
 
-def test_a_live_run_stores_each_trial_as_it_ends(both: Project) -> None:
-    prepare(both, "points 1")
+def test_a_live_run_stores_each_trial_as_it_ends(both: Project, model: Model) -> None:
+    both.prepare("points 1")
     stored: list[int] = []
 
     def count_trials(received: Received) -> Reply:
@@ -335,16 +334,16 @@ def test_a_live_run_stores_each_trial_as_it_ends(both: Project) -> None:
         stored.append(len({entry.trial for path in journals for entry in read_journal(path)}))
         return points(received)
 
-    with model_server(count_trials) as server:
-        options = ("--packbench-trials=3", "--packbench-concurrency=1")
-        both.run_toy(*live(server, *options)).assert_outcomes(passed=1)
+    model.handler = count_trials
+    options = ("--packbench-trials=3", "--packbench-concurrency=1")
+    model.run(both, *options).assert_outcomes(passed=1)
     # the next trial may begin before the one before it is scored
     assert (len(stored), stored[0], stored[2] >= 1) == (3, 0, True)
     assert not list((both.root / "reports").rglob("journal*"))
 
 
-def test_only_trials_with_errors_are_repeated(both: Project) -> None:
-    prepare(both, "points 0.9", "points 0.5")
+def test_only_trials_with_errors_are_repeated(both: Project, model: Model) -> None:
+    both.prepare("points 0.9", "points 0.5")
     good: list[Received] = []
 
     def refuse_the_second(received: Received) -> Reply:
@@ -355,13 +354,13 @@ def test_only_trials_with_errors_are_repeated(both: Project) -> None:
                 return error_reply(400, "not now")
         return points(received)
 
-    with model_server(refuse_the_second) as server:
-        options = ("--packbench-trials=3", "--packbench-concurrency=1")
-        both.run_toy(*live(server, *options)).assert_outcomes(errors=1, failed=1)
-        assert len(server.requests) == 6
-        both.run_toy(*live(server, *options, RESUME)).assert_outcomes(passed=1, failed=1)
-        assert len(server.requests) == 7
-        refused = both.run_toy(*live(server, "--packbench-trials=2", RESUME))
+    model.handler = refuse_the_second
+    options = ("--packbench-trials=3", "--packbench-concurrency=1")
+    model.run(both, *options).assert_outcomes(errors=1, failed=1)
+    assert len(model.requests) == 6
+    model.run(both, *options, RESUME).assert_outcomes(passed=1, failed=1)
+    assert len(model.requests) == 7
+    refused = model.run(both, "--packbench-trials=2", RESUME)
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
     refused.stderr.fnmatch_lines(["*can't be resumed: trials changed (from 3 to 2); *"])
     attempts = [(one["packbench"]["case_id"], one["packbench"]["trial"]) for one in both.lines("records.jsonl")]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.model_server import all_text, prepare, replayable
+from tests.integration.options.conftest import replayable
 from tests.servers.fake import FakeServer, Received, Reply
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ for line in sys.stdin:
 
 
 def test_a_command_is_recorded_and_replayed_without_running(both: Project) -> None:
-    prepare(both, "x", "exit", "y")
+    both.prepare("x", "exit", "y")
     both.write("program.py", PROGRAM)
     target = f"--packbench-target=cmd:{sys.executable} program.py"
     recorded = both.run_toy("--packbench-mode=record", target)
@@ -52,7 +52,7 @@ def test_an_address_is_recorded_and_replayed_without_its_server(project: Project
         cut = received.json()["input"]["text"] == "cut"
         return Reply(cut=cut, body=b"{}" * 50 if cut else {"points": 1.0})
 
-    prepare(project, "x", "cut", "y")
+    project.prepare("x", "cut", "y")
     with FakeServer(verify) as server:
         target = f"--packbench-target={server.url.replace('//', '//user:planted-password@')}/verify"
         recorded = project.run_toy("--packbench-mode=record", target)
@@ -60,7 +60,7 @@ def test_an_address_is_recorded_and_replayed_without_its_server(project: Project
     assert [error["kind"] for error in project.lines("errors.jsonl")] == ["target_died"]
     replayed = project.run_toy(target, "-k", "not case_01")
     replayed.assert_outcomes(passed=2)
-    assert "planted-password" not in all_text(project) + recorded.stdout.str() + replayed.stdout.str()
+    assert "planted-password" not in project.all_text() + recorded.stdout.str() + replayed.stdout.str()
 
 
 def test_a_target_of_the_request_alone_needs_no_recording(project: Project) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from pytest_packbench.cli import main
 from pytest_packbench.model.run import shard_of
-from tests.integration.conftest import MANY, toy_case
-from tests.integration.model_server import json_lines, without_times
+from tests.integration.conftest import MANY, json_lines, toy_case, without_times
 
 if TYPE_CHECKING:
     from pathlib import Path
