@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_packbench.cli import main
+
 if TYPE_CHECKING:
     from tests.integration.conftest import Project
 
@@ -18,6 +20,7 @@ def test_reports_are_in_the_folder_of_the_option(project: Project) -> None:
     files = {path.name for path in (folder / (folder / "latest").read_text("utf-8").strip()).iterdir()}
     assert files == {"payloads.jsonl", "records.jsonl", "report.json", "summary.md"}
     assert not (project.root / "reports").exists()
+    assert main(["validate", "storage", "deep"]) == 0
 
 
 @pytest.mark.parametrize("without", [False, True], ids=["own report", "no plugin"])
