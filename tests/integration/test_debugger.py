@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bdb
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from tests.integration.conftest import Project
 
 PIPELINE = """
@@ -69,3 +72,38 @@ def test_a_tool_that_traces_is_no_debugger(project: Project) -> None:
     )
     _, output = debug(project, "", "fail", "-p", "traced", LIVE)
     assert "concurrent attempts: 8, timeout 300 s per attempt" in output
+
+
+class Debugger(bdb.Bdb):
+    """Stops at the lines of a file, as an editor's debugger does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stops: list[tuple[str, object]] = []
+
+    def user_line(self, frame: FrameType) -> None:
+        if frame.f_code.co_filename.endswith("stepped.py"):
+            self.stops.append((frame.f_code.co_name, frame.f_locals["request"].input["n"]))
+        self.set_continue()
+
+
+def test_a_breakpoint_in_the_target_is_hit_one_case_at_a_time(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        project.case(f"case_{number}", n=number)
+    module = project.write("stepped.py", "def act(request):\n    return {'points': 1.0}\n")
+    debugger = Debugger()
+    monkeypatch.syspath_prepend(project.root)
+    before = sys.gettrace()
+    debugger.set_break(str(module), 2)
+    # as under a debugger: traced from the start, with many cases at once requested
+    debugger.set_trace()
+    debugger.set_continue()
+    try:
+        result = project.run_toy("--packbench-target=stepped:act", "--packbench-concurrency=8")
+    finally:
+        sys.settrace(before)
+        debugger.clear_all_breaks()
+    result.assert_outcomes(passed=3)
+    assert debugger.stops == [("act", 0), ("act", 1), ("act", 2)]
