@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.runs.journal import Journal, read_journal
+from pytest_packbench.runs.journal import Journal
 from tests.integration import killing
 from tests.integration.conftest import CASES, MANY, json_lines, toy_case, without_times
 from tests.integration.options.conftest import points
@@ -145,21 +145,15 @@ def change_pack(project: Project) -> None:
 
 
 ALL = ["a", "b", "low", "x", "y"]
+MINE = "def verify(request):\n    return {'points': 1.0}\n"
+LOWER = "pack: toy\nthresholds: {accept: 0.4}\n"
 # what changes, the cases in the records afterwards, and those that the target `act` is called for
 CHANGES: dict[str, tuple[Callable[[Project], object], list[str], list[str]]] = {
     "case a changed": (lambda project: project.case("a", points=0.9), ALL, ["x", "y"]),
     "case a no longer exists": (lambda project: (project.root / CASES / "plain/a.json").unlink(), ALL[1:], ["x", "y"]),
-    "the suite's scoring rules changed": (
-        lambda project: project.suite(text="pack: toy\nthresholds: {accept: 0.4}\n"),
-        ALL,
-        ALL,
-    ),
+    "the suite's scoring rules changed": (lambda project: project.suite(text=LOWER), ALL, ALL),
     "the pack's version changed (from 1 to 2)": (change_pack, ALL, ALL),
-    "the target changed (from hook:act to mine:verify)": (
-        lambda project: project.write("mine.py", "def verify(request):\n    return {'points': 1.0}\n"),
-        ALL,
-        [],
-    ),
+    "the target changed (from hook:act to mine:verify)": (lambda project: project.write("mine.py", MINE), ALL, []),
 }
 
 
@@ -311,23 +305,6 @@ for most in (150, 700, 2000, 6000):
             resumed = project.run_toy(RESUME, f"--packbench-output=most{most}")
             resumed.assert_outcomes(passed=4)
             assert len(list((project.root / f"most{most}").rglob("records.jsonl"))) == 1
-
-
-def test_a_live_run_stores_each_trial_as_it_ends(both: Project, model: Model) -> None:
-    both.prepare("points 1")
-    stored: list[int] = []
-
-    def count_trials(received: Received) -> Reply:
-        journals = (both.root / "reports").rglob("journal*.jsonl")
-        stored.append(len({entry.trial for path in journals for entry in read_journal(path)}))
-        return points(received)
-
-    model.handler = count_trials
-    options = ("--packbench-trials=3", "--packbench-concurrency=1")
-    model.run(both, *options).assert_outcomes(passed=1)
-    # the next trial may begin before the one before it is scored
-    assert (len(stored), stored[0], stored[2] >= 1) == (3, 0, True)
-    assert not list((both.root / "reports").rglob("journal*"))
 
 
 def test_only_trials_with_errors_are_repeated(both: Project, model: Model) -> None:
