@@ -124,41 +124,6 @@ def test_control_characters_reach_no_terminal_and_no_page(project: Project) -> N
     assert "\x1b" not in (project.left() / "summary.md").read_text("utf-8")
 
 
-REDIRECTING = """
-import contextlib, io, time
-buffer = io.StringIO()
-with contextlib.redirect_stdout(buffer):
-    for _ in range(4):
-        print(context.case_id)
-        time.sleep(0.01)
-assert buffer.getvalue() == 4 * (context.case_id + chr(10))
-print('half of a pair:', chr(0xd83d))
-"""
-
-
-def test_cases_and_tests_see_their_own_streams_only(both: Project) -> None:
-    for number in range(4):
-        both.case(f"case_{number}", points=1.0, python=REDIRECTING)
-    both.case("fails", points=0.0, python=REDIRECTING)
-    both.pytester.makepyfile(
-        test_own="""
-        import io, sys
-        def test_own(monkeypatch):
-            mine = io.StringIO()
-            monkeypatch.setattr(sys, "stdout", mine)
-            print("mine")
-            assert sys.stdout is mine and mine.getvalue() == "mine\\n"
-        def test_kind():
-            assert isinstance(sys.stdout, io.TextIOBase)
-        """
-    )
-    result = both.run_toy("--packbench-concurrency=4", "test_own.py", "storage")
-    result.assert_outcomes(passed=6, failed=1)
-    assert both.lines("errors.jsonl") == []
-    result.stdout.fnmatch_lines(["half of a pair: [?]"])
-    result.stdout.no_fnmatch_line("*DumpError*")
-
-
 def test_options_of_pytest_show_what_is_hidden_or_run_nothing(project: Project) -> None:
     project.case("odd", points=0.1, notes={"xfail": "schedule changed"})
     project.case("well", points=1.0, notes={"xfail": "should fail"}, python="open('called', 'w').close()")

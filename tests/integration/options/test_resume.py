@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -223,24 +222,6 @@ def test_a_resumed_session_that_ends_early_keeps_what_was_scored(both: Project) 
     (both.root / "broken").unlink()
     both.run_toy(RESUME).assert_outcomes(passed=5)
     assert len(both.records()) == 5
-
-
-def test_answers_that_came_before_a_live_run_ended_early_are_kept(project: Project, model: Model) -> None:
-    project.prepare("points 0.1", *["points 1"] * 5)
-
-    def first_last(received: Received) -> Reply:
-        reply = points(received)
-        return replace(reply, delay_s=1.0) if "points 0.1" in parse_request(received).text else reply
-
-    model.handler = first_last
-    stopped = model.run(project, "-x")
-    assert stopped.ret == pytest.ExitCode.TESTS_FAILED
-    assert "Traceback" not in stopped.stderr.str()
-    assert len(model.requests) == 6
-    verdicts = {f"case_{number:02}": ["passed" if number else "failed"] for number in range(6)}
-    assert verdicts_by_case(project) == verdicts
-    model.run(project, RESUME).assert_outcomes(passed=5, failed=1)
-    assert len(model.requests) == 6
 
 
 DYING = """
