@@ -129,13 +129,7 @@ def page(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 @dataclass
 class Server:
-    """Does what GitHub's runner does with the steps of a job, as far as the workflows need it.
-
-    Attributes:
-        page: runs commands in the repository.
-        stored: what was uploaded or cached, by name.
-        values: the values of expressions.
-    """
+    """Does what GitHub's runner does with the steps of a job; `stored` is what was uploaded or cached, by name."""
 
     page: PageRunner
     stored: Path
@@ -147,11 +141,9 @@ class Server:
         self.page.output = []
         codes: list[int] = []
         for step in job["steps"]:
-            condition = step.get("if", "").removeprefix("${{").removesuffix("}}").strip()
-            is_main = self.values.get("github.ref") == "refs/heads/main"
-            passed = not any(codes)
+            passed, is_main = not any(codes), self.values.get("github.ref") == "refs/heads/main"
             known = {"": passed, "!cancelled()": True, "github.ref == 'refs/heads/main'": passed and is_main}
-            if not known[condition]:
+            if not known[step.get("if", "").strip("${} ")]:
                 continue
             if "uses" in step:
                 inputs = {name: self._filled(value) for name, value in step.get("with", {}).items()}
@@ -218,7 +210,6 @@ def test_shards_are_merged(server: Server, tmp_path: Path) -> None:
 
 
 def script(page: PageRunner, job: dict[str, Any], **variables: str) -> list[int]:
-    """Run the script of a GitLab job until a command fails."""
     page.output = []
     codes: list[int] = []
     for text in job["script"]:

@@ -17,13 +17,22 @@ from pytest_packbench import Pack
 from pytest_packbench.cli import main
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.registry import Packs
-from tests.doc_blocks import ROOT, Block, PageRunner, blocks, blocks_of, clean_environment, line_matcher, normalize
+from tests.doc_blocks import (
+    ROOT,
+    Block,
+    PageRunner,
+    blocks,
+    blocks_of,
+    clean_environment,
+    first_missing_line,
+    normalize,
+)
 from tests.integration.conftest import json_lines, without_times
 from tests.servers.fake import FakeServer
 from tests.servers.tariff import tariff_handler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.conftest import Copy
@@ -57,7 +66,8 @@ def test_every_block_of_a_guide_works(page: PageRunner, name: str) -> None:
     (page.pytester.path / "questions.csv").write_text("id,text,currency,total\na,How much?,EUR,5\n", encoding="utf-8")
     snippets: list[Block] = []
     page.snippets = snippets
-    page.page(DOCS / f"{name}.md")
+    for block in blocks(DOCS / f"{name}.md"):
+        page.block(block)
     assert (page.codes, [block.kind for block in snippets]) == GUIDES[name]
     if name == "pytest-way":
         # the marked test that is only shown
@@ -81,12 +91,6 @@ def test_every_starter_runs_at_once(pytester: pytest.Pytester, pack: str) -> Non
 
 FAILURE, RUN = (block.text.splitlines() for block in blocks(ROOT / "README.md") if block.kind == "text")
 (CASE,) = (json.loads(block.text) for block in blocks(ROOT / "README.md") if block.kind == "json")
-
-
-def first_missing_line(quoted: Iterable[str], output: Iterable[str]) -> list[str]:
-    """Return the first quoted line that the output does not contain, in this order."""
-    rest = iter(map(normalize, output))
-    return [line for line in quoted if not any(map(line_matcher(line), rest))][:1]
 
 
 def test_the_readme_quotes_a_run_and_a_failure_with_its_case_correctly(copy: Copy, page: PageRunner) -> None:
