@@ -196,23 +196,9 @@ def test_results_of_cases_that_are_not_selected_are_kept(both: Project) -> None:
     assert "can't be resumed: case b changed; " in result.stderr.str() + result.stdout.str()
 
 
-def test_kept_records_name_the_lines_of_today(project: Project) -> None:
-    first, second = toy_case("first", python=FLAKY), toy_case("second")
-    project.case_lines(first, second)
-    (project.root / "broken").touch()
-    project.run_toy().assert_outcomes(passed=1, errors=1)
-    (project.root / "broken").unlink()
-    project.case_lines(toy_case("new"), first, second)
-    project.run_toy(RESUME).assert_outcomes(passed=3)
-    files = {name: record["packbench"]["file"] for name, record in project.records().items()}
-    assert files == {"new": f"{MANY}:1", "first": f"{MANY}:2", "second": f"{MANY}:3"}
-    assert {row["case_id"]: row["file"] for row in project.report()["packbench"]["cases"]} == files
-
-
-def test_a_resumed_session_that_ends_early_keeps_what_was_scored(both: Project) -> None:
-    both.case("a", python=FLAKY)
-    for name in "bcde":
-        both.case(name)
+def test_a_session_that_ends_early_keeps_what_was_scored_and_names_the_lines_of_today(both: Project) -> None:
+    first, *others = toy_case("a", python=FLAKY), *(toy_case(name) for name in "bcde")
+    both.case_lines(first, *others)
     (both.root / "broken").touch()
     both.run_toy().assert_outcomes(passed=4, errors=1)
     before = both.records()
@@ -220,8 +206,11 @@ def test_a_resumed_session_that_ends_early_keeps_what_was_scored(both: Project) 
     assert both.records() == before
     assert len(both.lines("payloads.jsonl")) == 4
     (both.root / "broken").unlink()
-    both.run_toy(RESUME).assert_outcomes(passed=5)
-    assert len(both.records()) == 5
+    both.case_lines(toy_case("new"), first, *others)
+    both.run_toy(RESUME).assert_outcomes(passed=6)
+    files = {name: record["packbench"]["file"] for name, record in both.records().items()}
+    assert files == {name: f"{MANY}:{number}" for number, name in enumerate(("new", *"abcde"), 1)}
+    assert {row["case_id"]: row["file"] for row in both.report()["packbench"]["cases"]} == files
 
 
 DYING = """
@@ -281,10 +270,9 @@ for most in (150, 700, 2000, 6000):
         assert errors, run
         assert all(line.startswith("packbench: ") for line in errors)
         for path in (project.root / f"most{most}").rglob("*.jsonl"):
-            assert all(json.loads(line) for line in path.read_text("utf-8").splitlines())
+            assert all(json_lines(path))
         if any((project.root / f"most{most}").glob("toy/*/")):
-            resumed = project.run_toy(RESUME, f"--packbench-output=most{most}")
-            resumed.assert_outcomes(passed=4)
+            project.run_toy(RESUME, f"--packbench-output=most{most}").assert_outcomes(passed=4)
             assert len(list((project.root / f"most{most}").rglob("records.jsonl"))) == 1
 
 
