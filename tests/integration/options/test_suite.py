@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from pytest_packbench.cli import main
-from pytest_packbench.testing import SuiteResults, case
+from pytest_packbench.testing import SuiteResults
 from tests.integration.conftest import CASES, MANY, toy_case
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def test_a_suite_that_can_not_be_used_is_a_usage_error_of_one_line(project: Proj
     assert project.folders() == []
 
 
-def test_a_suite_without_cases_fails(filled: Project) -> None:
+def test_each_of_several_suites_has_a_folder_and_fails_without_cases(filled: Project) -> None:
     filled.suite("empty")
     result = filled.run("--packbench-suite=empty")
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
@@ -104,17 +103,13 @@ def test_a_suite_without_cases_fails(filled: Project) -> None:
     result.assert_outcomes(passed=7)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert filled.folders("empty") == []
-
-
-def test_several_suites_share_a_run_id_and_have_a_folder_each(filled: Project) -> None:
+    shutil.rmtree(filled.root / "reports")
     filled.suite("more", "pack: toy\ndescription: 2026-13-45\ngates: [{metric: mean_score, min: 0.9}]\n")
     filled.case("low", suite="more", points=0.85)
     result = filled.run(TOY, "--packbench-suite=more")
     result.assert_outcomes(passed=8)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert filled.left("toy").name == filled.left("more").name
-    (test,) = filled.report("more")["tests"]
-    assert test["nodeid"] == "storage/benchmarks/more/cases/plain/low.json::low"
 
 
 def test_bundled_suites_are_used_where_the_project_has_none(
@@ -171,31 +166,18 @@ def test_linked_folders_are_run_and_counted_alike(project: Project) -> None:
     (cases / "same").symlink_to(delta.parent)
     (cases / "up").symlink_to(cases)
     (cases / "plain" / "self.json").symlink_to("self.json")
+    # a folder of cases may contain other files
+    project.write(f"{CASES}/plain/notes.md", "no case")
+    project.write(f"{CASES}/plain/test_words.py", "def test_one(): pass\n")
     expected = {
-        (TOY,): ({"passed": 3, "errors": 1}, ""),
-        (TOY, "-k", "not gamma"): ({"passed": 2, "errors": 1, "deselected": 1}, "3 of 4 cases selected"),
+        (TOY,): ({"passed": 4, "errors": 1}, ""),
+        (TOY, "-k", "not gamma"): ({"passed": 3, "errors": 1, "deselected": 1}, "3 of 4 cases selected"),
         (f"{CASES}/same/delta.json::delta",): ({"passed": 1}, "1 of 4 cases selected"),
     }
     for arguments, (outcomes, partial) in expected.items():
         project.run(*arguments).assert_outcomes(**outcomes)
         assert project.partial() == partial
         shutil.rmtree(project.root / "reports")
-
-
-def test_a_folder_of_cases_may_contain_other_files(project: Project) -> None:
-    alpha = project.case("alpha", case_type="one")
-    project.case("beta", case_type="one")
-    (alpha.parent / "deep").mkdir()
-    alpha.rename(alpha.parent / "deep" / "alpha.json")
-    project.write(f"{ONE}/notes.md", "no case")
-    project.write(f"{ONE}/test_words.py", "def test_one(): pass\n")
-    (alpha.parent / "lost.json").symlink_to(alpha.parent / "nowhere.json")
-    (alpha.parent / "lost.jsonl").symlink_to(alpha.parent / "nowhere.jsonl")
-    project.run_toy().assert_outcomes(passed=3, errors=2)
-    messages = [error["message"] for error in project.lines("errors.jsonl")]
-    assert [message.partition(": ")[2] for message in messages] == [
-        "cannot be read: No such file or directory; expected a file of cases"
-    ] * 2
 
 
 def test_cases_are_exempt_from_garbage_collection_while_they_run(project: Project) -> None:
@@ -244,7 +226,9 @@ def test_a_case_in_a_line_is_named_with_its_line(project: Project) -> None:
     assert project.errors()["last"]["file"] == f"{MANY}:5"
 
 
-def test_bad_lines_are_errors_of_their_own(project: Project, expected: ExpectedTexts) -> None:
+def test_bad_lines_are_errors_of_their_own_and_are_not_read_for_another(
+    project: Project, expected: ExpectedTexts
+) -> None:
     project.case("across")
     project.case_lines(
         toy_case("many-line-2"),  # its id is like the name of a bad line
@@ -267,25 +251,12 @@ def test_bad_lines_are_errors_of_their_own(project: Project, expected: ExpectedT
     assert all(error["message"].startswith(f"{error['file']}: ") for error in errors)
     lines = [f"{error['test_id']} {error['message']}" for error in errors]
     expected.check("\n".join([*sorted(lines), *sorted(rerun), ""]))
-
-
-def test_one_line_is_run_without_reading_the_others(project: Project) -> None:
+    shutil.rmtree(project.root / "reports")
+    # one line is run without reading the others
     path = project.case_lines(toy_case("a"), '{"id": "torn", ', toy_case("b", points=0.0), "no json", toy_case("a"))
     project.run(f"{path}::b").assert_outcomes(failed=1)
     assert {row["case_id"] for row in project.report()["packbench"]["cases"]} == {"b"}
-    assert project.partial() == "1 of 5 cases selected"
+    assert project.partial() == "1 of 6 cases selected"
     for name in ("many.line-4", "a", "many.line-5"):
         # a bad line, and two with one id
         project.run(f"{MANY}::{name}").assert_outcomes(errors=1)
-
-
-def test_lint_names_the_lines_of_cases(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    fields = {"pack_id": "generic", "input": "x", "expected": {"answer": "x"}}
-    project.suite("words", "pack: generic\ndescription: words\n")
-    file = "storage/benchmarks/words/cases/all.jsonl"
-    project.case_lines("", *(case(name, **fields) for name in ("a", "b", "b")), "{", path=file)
-    main(["lint", "words"])
-    output = capsys.readouterr().out
-    assert f'{file}:4: /id: case_unreadable: duplicate id "b", also in cases/all.jsonl:3; use a unique' in output
-    assert f"{file}:5: /: case_unreadable: column 2: not JSON" in output
-    assert "folder_type" not in output

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.runs.journal import Journal, read_journal
+from pytest_packbench.runs.journal import Journal
 from tests.integration import killing
-from tests.integration.conftest import CASES, MANY, toy_case
-from tests.integration.model_server import json_lines, live, model_server, points, prepare, without_times
+from tests.integration.conftest import CASES, MANY, json_lines, toy_case, without_times
+from tests.integration.options.conftest import points
 from tests.servers.wire import error_reply, parse_request
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import ExpectedTexts
     from tests.integration.conftest import Project
+    from tests.integration.options.conftest import Model
     from tests.servers.fake import Received, Reply
 
 RESUME = "--packbench-resume=latest"
@@ -88,37 +89,24 @@ UNKNOWN_RUNS = (
     *("latest", "01HF8K0M5ZQEJ8C7XV6NQAYWZP", "./nowhere", "mine", "..", "./storage"),
     "reports/benchmarks/toy/mine",
 )
+DYING_ONCE = "import os\nif os.path.exists('dying'): os.kill(os.getpid(), 9)"
 
 
-def test_a_run_that_does_not_exist_is_a_usage_error(project: Project, expected: ExpectedTexts) -> None:
-    project.case("good")
+def test_a_run_that_does_not_exist_or_was_edited_is_a_usage_error(project: Project, expected: ExpectedTexts) -> None:
+    project.case("a")
+    project.case("b", python=DYING_ONCE)
     (project.root / "reports/benchmarks/toy/mine").mkdir(parents=True)
     lines = []
-    for run in UNKNOWN_RUNS:
+
+    def refuse(title: str, run: str) -> None:
         result = project.run_toy(f"--packbench-resume={run}")
         assert result.ret == pytest.ExitCode.USAGE_ERROR
-        lines.append(f"{run}: {result.stderr.str().strip()}\n".replace(str(project.root), "<PROJECT>"))
-    expected.check("".join(lines))
+        error = re.sub(r"toy/01\w{24}", "toy/<RUN>", result.stderr.str().strip())
+        lines.append(f"{title}: {error}\n".replace(str(project.root), "<PROJECT>"))
 
-
-def test_a_run_in_progress_is_not_resumed(both: Project) -> None:
-    run_with_errors(both)
-    newer = both.left().with_name("7" + both.left().name[1:])
-    newer.mkdir()
-    with Journal(newer / "journal.jsonl"):
-        for run in ("latest", newer.name):
-            result = both.run_toy(f"--packbench-resume={run}")
-            assert result.ret == pytest.ExitCode.USAGE_ERROR
-            message = f"ERROR: --packbench-resume: run {newer.name} is still running; wait until it ends, or stop it"
-            assert message in result.stderr.str()
-    newer.joinpath("journal.jsonl").unlink()
-    newer.rmdir()
-    both.run_toy(RESUME).assert_outcomes(passed=4, failed=1)
-
-
-def test_an_edited_journal_is_refused_in_one_line(project: Project, expected: ExpectedTexts) -> None:
-    project.case("a")
-    project.case("b", python="import os\nif os.path.exists('dying'): os.kill(os.getpid(), 9)")
+    for run in UNKNOWN_RUNS:
+        refuse(run, run)
+    (project.root / "reports/benchmarks/toy/mine").rmdir()
     (project.root / "dying").touch()
     subprocess.run([sys.executable, "-m", "pytest", "--packbench-suite=toy"], cwd=project.root, check=False)
     (project.root / "dying").unlink()
@@ -126,16 +114,28 @@ def test_an_edited_journal_is_refused_in_one_line(project: Project, expected: Ex
     header, line = path.read_text("utf-8").splitlines()
     entry = json.loads(line)
     extension = {key: value for key, value in entry["record"]["packbench"].items() if key != "terms"}
-    lines = []
-    changes: list[dict[str, Any]] = [
-        {"suite": "x"}, {"record": None}, {"record": {}}, {"record": {**entry["record"], "packbench": extension}}
-    ]  # fmt: skip
-    for change in changes:
+    changes: dict[str, dict[str, Any]] = {
+        "suite": {"suite": "x"},
+        "no record": {"record": None},
+        "empty record": {"record": {}},
+        "no terms": {"record": {**entry["record"], "packbench": extension}},
+    }
+    for title, change in changes.items():
         path.write_text(f"{header}\n{json.dumps(entry | change)}\n", encoding="utf-8")
-        result = project.run_toy(RESUME)
-        assert result.ret == pytest.ExitCode.USAGE_ERROR
-        lines.append(result.stderr.str().strip().replace(str(path), "<JOURNAL>") + "\n")
+        refuse(title, "latest")
     expected.check("".join(lines))
+
+
+def test_a_run_in_progress_is_not_resumed(project: Project) -> None:
+    run_with_errors(project)
+    newer = project.left().with_name("7" + project.left().name[1:])
+    newer.mkdir()
+    with Journal(newer / "journal.jsonl"):
+        for run in ("latest", newer.name):
+            result = project.run_toy(f"--packbench-resume={run}")
+            assert result.ret == pytest.ExitCode.USAGE_ERROR
+            message = f"ERROR: --packbench-resume: run {newer.name} is still running; wait until it ends, or stop it"
+            assert message in result.stderr.str()
 
 
 def change_pack(project: Project) -> None:
@@ -144,21 +144,15 @@ def change_pack(project: Project) -> None:
 
 
 ALL = ["a", "b", "low", "x", "y"]
+MINE = "def verify(request):\n    return {'points': 1.0}\n"
+LOWER = "pack: toy\nthresholds: {accept: 0.4}\n"
 # what changes, the cases in the records afterwards, and those that the target `act` is called for
 CHANGES: dict[str, tuple[Callable[[Project], object], list[str], list[str]]] = {
     "case a changed": (lambda project: project.case("a", points=0.9), ALL, ["x", "y"]),
     "case a no longer exists": (lambda project: (project.root / CASES / "plain/a.json").unlink(), ALL[1:], ["x", "y"]),
-    "the suite's scoring rules changed": (
-        lambda project: project.suite(text="pack: toy\nthresholds: {accept: 0.4}\n"),
-        ALL,
-        ALL,
-    ),
+    "the suite's scoring rules changed": (lambda project: project.suite(text=LOWER), ALL, ALL),
     "the pack's version changed (from 1 to 2)": (change_pack, ALL, ALL),
-    "the target changed (from hook:act to mine:verify)": (
-        lambda project: project.write("mine.py", "def verify(request):\n    return {'points': 1.0}\n"),
-        ALL,
-        [],
-    ),
+    "the target changed (from hook:act to mine:verify)": (lambda project: project.write("mine.py", MINE), ALL, []),
 }
 
 
@@ -202,23 +196,9 @@ def test_results_of_cases_that_are_not_selected_are_kept(both: Project) -> None:
     assert "can't be resumed: case b changed; " in result.stderr.str() + result.stdout.str()
 
 
-def test_kept_records_name_the_lines_of_today(project: Project) -> None:
-    first, second = toy_case("first", python=FLAKY), toy_case("second")
-    project.case_lines(first, second)
-    (project.root / "broken").touch()
-    project.run_toy().assert_outcomes(passed=1, errors=1)
-    (project.root / "broken").unlink()
-    project.case_lines(toy_case("new"), first, second)
-    project.run_toy(RESUME).assert_outcomes(passed=3)
-    files = {name: record["packbench"]["file"] for name, record in project.records().items()}
-    assert files == {"new": f"{MANY}:1", "first": f"{MANY}:2", "second": f"{MANY}:3"}
-    assert {row["case_id"]: row["file"] for row in project.report()["packbench"]["cases"]} == files
-
-
-def test_a_resumed_session_that_ends_early_keeps_what_was_scored(both: Project) -> None:
-    both.case("a", python=FLAKY)
-    for name in "bcde":
-        both.case(name)
+def test_a_session_that_ends_early_keeps_what_was_scored_and_names_the_lines_of_today(both: Project) -> None:
+    first, *others = toy_case("a", python=FLAKY), *(toy_case(name) for name in "bcde")
+    both.case_lines(first, *others)
     (both.root / "broken").touch()
     both.run_toy().assert_outcomes(passed=4, errors=1)
     before = both.records()
@@ -226,26 +206,11 @@ def test_a_resumed_session_that_ends_early_keeps_what_was_scored(both: Project) 
     assert both.records() == before
     assert len(both.lines("payloads.jsonl")) == 4
     (both.root / "broken").unlink()
-    both.run_toy(RESUME).assert_outcomes(passed=5)
-    assert len(both.records()) == 5
-
-
-def test_answers_that_came_before_a_live_run_ended_early_are_kept(project: Project) -> None:
-    prepare(project, "points 0.1", *["points 1"] * 5)
-
-    def first_last(received: Received) -> Reply:
-        reply = points(received)
-        return replace(reply, delay_s=1.0) if "points 0.1" in parse_request(received).text else reply
-
-    with model_server(first_last) as server:
-        stopped = project.run_toy(*live(server, "-x"))
-        assert stopped.ret == pytest.ExitCode.TESTS_FAILED
-        assert "Traceback" not in stopped.stderr.str()
-        assert len(server.requests) == 6
-        verdicts = {f"case_{number:02}": ["passed" if number else "failed"] for number in range(6)}
-        assert verdicts_by_case(project) == verdicts
-        project.run_toy(*live(server, RESUME)).assert_outcomes(passed=5, failed=1)
-        assert len(server.requests) == 6
+    both.case_lines(toy_case("new"), first, *others)
+    both.run_toy(RESUME).assert_outcomes(passed=6)
+    files = {name: record["packbench"]["file"] for name, record in both.records().items()}
+    assert files == {name: f"{MANY}:{number}" for number, name in enumerate(("new", *"abcde"), 1)}
+    assert {row["case_id"]: row["file"] for row in both.report()["packbench"]["cases"]} == files
 
 
 DYING = """
@@ -265,32 +230,18 @@ def verify(request):
 """
 
 
-def test_trials_that_a_killed_worker_had_finished_are_kept(project: Project) -> None:
+def test_trials_that_a_killed_worker_had_finished_are_kept(project: Project, model: Model) -> None:
     project.write("mine.py", DYING)
     for name in ("dies", "lives"):
         project.case(name, name=name)
-    with model_server() as server:
-        options = live(server, "-n2", "--packbench-trials=3", "--packbench-concurrency=1", target="mine:verify")
-        for more in ((), (RESUME,)):
-            project.run_toy(*options, *more)
-            assert verdicts_by_case(project) == {"dies": ["passed", "passed", "error"], "lives": ["passed"] * 3}
-        (project.root / "fixed").touch()
-        project.run_toy(*options, RESUME).assert_outcomes(passed=2)
+    options = ("-n2", "--packbench-trials=3", "--packbench-concurrency=1")
+    for more in ((), (RESUME,)):
+        model.run(project, *options, *more, target="mine:verify")
+        assert verdicts_by_case(project) == {"dies": ["passed", "passed", "error"], "lives": ["passed"] * 3}
+    (project.root / "fixed").touch()
+    model.run(project, *options, RESUME, target="mine:verify").assert_outcomes(passed=2)
     assert called_cases(project) == ["dies"] * 5 + ["lives"] * 3
     assert len(project.lines("records.jsonl")) == 6
-
-
-@pytest.mark.parametrize("spent", [{}, {"calls": 1, "tokens": "x", "uncounted": 0, "cost": 0.0, "currency": "USD"}])
-def test_costs_that_an_earlier_report_lacks_are_left_out(project: Project, spent: dict[str, Any]) -> None:
-    prepare(project, "points 1")
-    with model_server() as server:
-        project.run_toy(*live(server))
-        path = project.left() / "report.json"
-        report = json.loads(path.read_text("utf-8"))
-        report["packbench"]["run"]["settings"]["spent"] = spent
-        path.write_text(json.dumps(report), encoding="utf-8")
-        project.run_toy(*live(server, RESUME)).assert_outcomes(passed=1)
-    assert project.report()["packbench"]["run"]["settings"]["spent"]["calls"] == 0
 
 
 def test_a_full_disk_is_one_line_and_leaves_no_torn_file(project: Project) -> None:
@@ -319,32 +270,14 @@ for most in (150, 700, 2000, 6000):
         assert errors, run
         assert all(line.startswith("packbench: ") for line in errors)
         for path in (project.root / f"most{most}").rglob("*.jsonl"):
-            assert all(json.loads(line) for line in path.read_text("utf-8").splitlines())
+            assert all(json_lines(path))
         if any((project.root / f"most{most}").glob("toy/*/")):
-            resumed = project.run_toy(RESUME, f"--packbench-output=most{most}")
-            resumed.assert_outcomes(passed=4)
+            project.run_toy(RESUME, f"--packbench-output=most{most}").assert_outcomes(passed=4)
             assert len(list((project.root / f"most{most}").rglob("records.jsonl"))) == 1
 
 
-def test_a_live_run_stores_each_trial_as_it_ends(both: Project) -> None:
-    prepare(both, "points 1")
-    stored: list[int] = []
-
-    def count_trials(received: Received) -> Reply:
-        journals = (both.root / "reports").rglob("journal*.jsonl")
-        stored.append(len({entry.trial for path in journals for entry in read_journal(path)}))
-        return points(received)
-
-    with model_server(count_trials) as server:
-        options = ("--packbench-trials=3", "--packbench-concurrency=1")
-        both.run_toy(*live(server, *options)).assert_outcomes(passed=1)
-    # the next trial may begin before the one before it is scored
-    assert (len(stored), stored[0], stored[2] >= 1) == (3, 0, True)
-    assert not list((both.root / "reports").rglob("journal*"))
-
-
-def test_only_trials_with_errors_are_repeated(both: Project) -> None:
-    prepare(both, "points 0.9", "points 0.5")
+def test_only_trials_with_errors_are_repeated(both: Project, model: Model) -> None:
+    both.prepare("points 0.9", "points 0.5")
     good: list[Received] = []
 
     def refuse_the_second(received: Received) -> Reply:
@@ -355,13 +288,13 @@ def test_only_trials_with_errors_are_repeated(both: Project) -> None:
                 return error_reply(400, "not now")
         return points(received)
 
-    with model_server(refuse_the_second) as server:
-        options = ("--packbench-trials=3", "--packbench-concurrency=1")
-        both.run_toy(*live(server, *options)).assert_outcomes(errors=1, failed=1)
-        assert len(server.requests) == 6
-        both.run_toy(*live(server, *options, RESUME)).assert_outcomes(passed=1, failed=1)
-        assert len(server.requests) == 7
-        refused = both.run_toy(*live(server, "--packbench-trials=2", RESUME))
+    model.handler = refuse_the_second
+    options = ("--packbench-trials=3", "--packbench-concurrency=1")
+    model.run(both, *options).assert_outcomes(errors=1, failed=1)
+    assert len(model.requests) == 6
+    model.run(both, *options, RESUME).assert_outcomes(passed=1, failed=1)
+    assert len(model.requests) == 7
+    refused = model.run(both, "--packbench-trials=2", RESUME)
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
     refused.stderr.fnmatch_lines(["*can't be resumed: trials changed (from 3 to 2); *"])
     attempts = [(one["packbench"]["case_id"], one["packbench"]["trial"]) for one in both.lines("records.jsonl")]
