@@ -120,7 +120,7 @@ def test_each_mistake_in_a_file_is_one_line_with_its_location(expected: Expected
         "cassettes": cassette,
         "fragile model": lambda data: check_case(data, Fragile, source="c.json", stem=None, pack=None),
     }
-    inputs = yaml.safe_load((DATA / "case_mistakes.yaml").read_text("utf-8"))
+    inputs: dict[str, dict[str, Any]] = yaml.safe_load((DATA / "case_mistakes.yaml").read_text("utf-8"))
     inputs["json"] |= {"a hundred thousand levels": "[" * 100_000, "thousands of digits": "1" * 5000}
     inputs["fragile model"] = {"exception of the model": {**GOOD, "expected": {"n": 0}}}
     messages = []
