@@ -180,7 +180,11 @@ SAME: list[dict[str, Any]] = [
     {"gates": [{"metric": "pass_rate", "min": 0.5}]},
     {"model": "m-1"},
 ]
-OTHER = [{"pack": "other"}, {"thresholds": {"accept": 0.7}}, {"thresholds": {"by_type": {"a": 1}}}]
+OTHER: list[dict[str, Any]] = [
+    {"pack": "other"},
+    {"thresholds": {"accept": 0.7}},
+    {"thresholds": {"by_type": {"a": 1}}},
+]
 
 
 def test_only_a_rule_that_changes_verdicts_changes_the_hash(tmp_path: Path) -> None:
