@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -25,16 +25,14 @@ from pytest_packbench.analysis.trials import (
     trials_rule_of,
 )
 from pytest_packbench.reports.diff import diff_markdown, sentences
-from pytest_packbench.reports.markdown import summary_markdown
 from pytest_packbench.runs.stored import StoredRun
-from tests.unit.run_builders import COMPLETE, case_result, check, conclusion_of, document, gate, run, statistics
+from tests.unit.run_builders import COMPLETE, case_result, check, gate, run, statistics
 
 if TYPE_CHECKING:
     from random import Random
 
     from pytest_packbench.analysis.comparison import RunComparison
     from pytest_packbench.model.result import CaseResult
-    from tests.conftest import ExpectedTexts
 
 RULES: list[Any] = ["mean", "all", "any", {"at_least": 2}]
 POINTS = st.sampled_from([0.0, 0.25, 0.75, 0.8, 1.0])
@@ -60,18 +58,18 @@ def trials_of(cases: dict[str, list[float]]) -> list[CaseResult]:
 def test_the_estimates_count_every_choice_of_trials(counts: tuple[int, int, int]) -> None:
     n, c, k = counts
     passes = [number < c for number in range(n)]
-    assert pass_at_k(n, c, k) == pytest.approx(fmean(any(choice) for choice in combinations(passes, k)))
-    assert pass_hat_k(n, c, k) == pytest.approx(fmean(all(choice) for choice in combinations(passes, k)))
+    at_k, hat_k = pass_at_k(n, c, k), pass_hat_k(n, c, k)
+    assert at_k == pytest.approx(fmean(any(choice) for choice in combinations(passes, k)))
+    assert hat_k == pytest.approx(fmean(all(choice) for choice in combinations(passes, k)))
     drawn = hypergeom(n, c, k)
-    assert pass_at_k(n, c, k) == pytest.approx(1 - drawn.pmf(0))
-    assert pass_hat_k(n, c, k) == pytest.approx(drawn.pmf(k))
+    assert (at_k, hat_k) == pytest.approx((1 - drawn.pmf(0), drawn.pmf(k)))
 
 
-@pytest.mark.parametrize("counts", [(0, 0, 1), (3, 4, 1), (3, -1, 1), (3, 1, 0), (3, 1, 4)])
-def test_impossible_counts_have_no_estimate(counts: tuple[int, int, int]) -> None:
-    for estimate in (pass_at_k, pass_hat_k):
-        with pytest.raises(ValueError, match="expected 0 <= c <= n and 1 <= k <= n"):
-            estimate(*counts)
+def test_impossible_counts_have_no_estimate() -> None:
+    for counts in ((0, 0, 1), (3, 4, 1), (3, -1, 1), (3, 1, 0), (3, 1, 4)):
+        for estimate in (pass_at_k, pass_hat_k):
+            with pytest.raises(ValueError, match="expected 0 <= c <= n and 1 <= k <= n"):
+                estimate(*counts)
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=40))
@@ -80,47 +78,29 @@ def test_the_standard_error_is_that_of_the_means_of_cases(means: list[float]) ->
     assert standard_error(means[:1]) is None
 
 
-@pytest.mark.parametrize(
-    ("points", "rule", "verdict"),
-    [
-        ((1.0, 0.7, 0.7), "mean", "passed"),
-        ((1.0, 0.5, 0.5), "mean", "failed"),
-        ((1.0, 1.0, 0.0), "all", "failed"),
-        ((1.0, 0.0, 0.0), "any", "passed"),
-        ((1.0, 1.0, 0.0), {"at_least": 2}, "passed"),
-        ((1.0, 0.0, 0.0), {"at_least": 2}, "failed"),
-    ],
-)
-def test_the_rule_decides_on_a_case(points: tuple[float, ...], rule: Any, verdict: str) -> None:
-    case = fold_case(trials("a", *points), rule)
-    assert (case.verdict, case.message, case.threshold) == (verdict, "", 0.8)
-    assert case.score == pytest.approx(fmean(points))
-
-
 @given(st.lists(POINTS, min_size=2, max_size=6), st.randoms(use_true_random=False))
-def test_rules_are_ordered_and_trials_are_not(scores: list[float], random: Random) -> None:
+def test_a_rule_decides_on_a_case_in_any_order_of_its_trials(scores: list[float], random: Random) -> None:
     results = trials("a", *scores)
     shuffled = random.sample(results, len(results))
     for rule in RULES:
-        assert fold_case(shuffled, rule) == fold_case(results, rule)
-        assert fold_trials(shuffled, rule) == fold_trials(results, rule)
-    passed = [fold_case(results, rule).verdict == "passed" for rule in ("all", {"at_least": 2}, "any", "mean")]
-    assert passed[:3] == sorted(passed[:3])
-    assert passed[3] is (fmean(scores) >= 0.8 - 1e-9)
+        case = fold_case(results, rule)
+        assert (case, fold_trials(results, rule)) == (fold_case(shuffled, rule), fold_trials(shuffled, rule))
+        assert (case.message, case.threshold) == ("", 0.8)
+        assert case.score == pytest.approx(fmean(scores))
+    passes = [score >= 0.8 for score in scores]
+    verdicts = [fold_case(results, rule).verdict == "passed" for rule in RULES]
+    assert verdicts == [fmean(scores) >= 0.8 - 1e-9, all(passes), any(passes), sum(passes) >= 2]
+    assert fold_case(trials("a", 1.0, 0.7, 0.7), "mean").verdict == "passed"
 
 
-@pytest.mark.parametrize("verdict", ["error", "vacuous", "not_run"])
-def test_a_trial_without_a_score_decides_on_its_case(verdict: str) -> None:
+def test_a_trial_without_a_score_decides_on_its_case_and_a_quarantine_before_all() -> None:
     good = [*trials("a", 1.0), *trials("a", 1.0, first=2)]
-    broken = case_result("a", verdict, trial=1, kind="timeout", message="after 5 s")
-    for rule in RULES:
+    for verdict, rule in product(("error", "vacuous", "not_run"), RULES):
+        broken = case_result("a", verdict, trial=1, kind="timeout", message="after 5 s")
         case = fold_case([good[0], broken, good[1]], rule)
         assert (case.verdict, case.score, case.kind) == (verdict, None, "timeout")
         assert case.message == "trial 2 of 3: after 5 s"
         assert fold_case([good[1], good[0], broken], rule) == case
-
-
-def test_an_error_comes_before_a_trial_that_did_not_run_and_a_quarantine_before_both() -> None:
     results = [case_result("a", "not_run", trial=0), case_result("a", "error", trial=1), *trials("a", 1.0, first=2)]
     assert fold_case(results).verdict == "error"
     hole = case_result("a", "known_hole", trial=0, kind="xfail", score=0.2, threshold=0.8)
@@ -128,12 +108,13 @@ def test_an_error_comes_before_a_trial_that_did_not_run_and_a_quarantine_before_
     assert (case.verdict, case.kind, case.quarantined, case.score) == ("known_hole", "xfail", True, None)
 
 
-@pytest.mark.parametrize("rule", ["most", "", 3, {}, {"at_least": 0}, {"at_least": True}, {"at_least": 1, "x": 1}])
-def test_an_unknown_rule_is_an_error(rule: Any) -> None:
-    with pytest.raises(TrialsRuleError, match="expected mean, all, any, or at_least with a whole number of 1 or more"):
-        fold_case(trials("a", 1.0, 1.0), rule)
-    with pytest.raises(TrialsRuleError):
-        trials_rule_of(run(settings={"trials_rule": rule}))
+def test_an_unknown_rule_is_an_error() -> None:
+    rules: list[Any] = ["most", "", 3, {}, {"at_least": 0}, {"at_least": True}, {"at_least": 1, "x": 1}]
+    for rule in rules:
+        with pytest.raises(TrialsRuleError, match="expected mean, all, any, or at_least with a whole number of 1 or"):
+            fold_case(trials("a", 1.0, 1.0), rule)
+        with pytest.raises(TrialsRuleError):
+            trials_rule_of(run(settings={"trials_rule": rule}))
     assert (trials_rule_of(run()), trials_rule_of(run(), "all")) == ("mean", "all")
     assert trials_rule_of(run(settings={"trials_rule": {"at_least": 2}}), "all") == {"at_least": 2}
 
@@ -181,7 +162,7 @@ def test_rates_count_cases(cases: dict[str, list[float]], rule: Any, random: Ran
         assert row.hat_k == pytest.approx(fmean(pass_hat_k(n, c, row.k) for n, c in counts))
 
 
-def test_a_case_with_an_error_is_missing_from_completeness_and_from_the_figures() -> None:
+def test_figures_count_cases_without_errors_and_list_few_numbers_of_trials() -> None:
     results = [*trials("a", 1.0, 0.0), *trials("b", 1.0), case_result("b", "error", trial=1, message="down")]
     numbers = statistics(results)
     assert (numbers.totals.verdicts["error"], numbers.overall.n) == (1, 1)
@@ -189,9 +170,6 @@ def test_a_case_with_an_error_is_missing_from_completeness_and_from_the_figures(
     assert (numbers.trials.cases, numbers.trials.attempts) == (1, 2)
     (result,) = check(results, [COMPLETE])
     assert result.text == "completeness 1 / 2 = 50.0 % < min 100.0 %: FAIL"
-
-
-def test_figures_count_cases_and_list_few_numbers_of_trials() -> None:
     results = [result for number in range(58) for result in trials(f"c{number}", 1.0, 1.0, decision="refuse")]
     (result,) = check(results, [gate("attack_success_rate", max=0.05, confidence=0.95)])
     assert "0 / 58 = 0.0 %, exact one-sided 95 % upper bound 5.03 %" in result.text
@@ -202,19 +180,6 @@ def test_figures_count_cases_and_list_few_numbers_of_trials() -> None:
     scripted = statistics([result for name in "ab" for result in trials(name, 1.0, 0.0, llm_backend="stub")]).trials
     assert scripted is not None
     assert (scripted.standard_error, scripted.mean_score) == (None, 0.5)
-
-
-def test_a_page_has_a_table_of_trials_and_lists_a_case_once(expected: ExpectedTexts) -> None:
-    settings = {"gate": "case", "trials": 2, "trials_rule": "mean", "temperature": 0.7}
-    live = run(mode="live", settings=settings)
-    results = [*trials("a", 1.0, 0.75), *trials("b", 0.0, 1.0)]
-    expected.check(summary_markdown(conclusion_of(live, results, COMPLETE)), "md")
-    report = document(live, results)
-    assert (report["trials"]["temperature"], report["overall"]["n"]) == (0.7, 2)
-    assert [row["trial"] for row in report["cases"]] == [0, 1, 0, 1]
-    single = [case_result("a"), case_result("b", "failed")]
-    assert "trial" not in summary_markdown(conclusion_of(live, single, COMPLETE))
-    assert "trials" not in document(live, single)
 
 
 def compare_runs(before: list[CaseResult], after: list[CaseResult], **changes: Any) -> RunComparison:
@@ -242,17 +207,21 @@ def test_a_comparison_states_the_numbers_of_trials() -> None:
     assert "| trials" in diff_markdown(comparison)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "differ"),
-    [
-        ({}, {"trials": 5, "trials_rule": "mean"}, False),
-        ({"trials": 3, "trials_rule": "mean"}, {"trials": 5, "trials_rule": "mean"}, False),
-        ({}, {"trials": 5, "trials_rule": "any"}, True),
-        ({"trials": 3, "trials_rule": "any"}, {"trials": 5, "trials_rule": "any"}, True),
-        ({"trials": 3, "trials_rule": {"at_least": 2}}, {"trials": 3, "trials_rule": {"at_least": 2}}, False),
-        ({"trials": 1, "trials_rule": "all"}, {"trials": 1, "trials_rule": "any"}, False),
-    ],
-)
-def test_runs_by_other_rules_are_not_comparable(before: dict[str, Any], after: dict[str, Any], differ: bool) -> None:
-    runs = [StoredRun(source="f", run=run(settings=settings), results=()) for settings in (before, after)]
-    assert bool(compare(*runs).differences) is differ
+def by_rule(trial_count: int = 1, rule: Any = None) -> dict[str, Any]:
+    return {"trials": trial_count, "trials_rule": rule} if rule else {}
+
+
+OTHER_RULES = [
+    (by_rule(), by_rule(5, "mean"), False),
+    (by_rule(3, "mean"), by_rule(5, "mean"), False),
+    (by_rule(), by_rule(5, "any"), True),
+    (by_rule(3, "any"), by_rule(5, "any"), True),
+    (by_rule(3, {"at_least": 2}), by_rule(3, {"at_least": 2}), False),
+    (by_rule(1, "all"), by_rule(1, "any"), False),
+]
+
+
+def test_runs_by_other_rules_are_not_comparable() -> None:
+    for before, after, differ in OTHER_RULES:
+        runs = [StoredRun(source="f", run=run(settings=settings), results=()) for settings in (before, after)]
+        assert bool(compare(*runs).differences) is differ, (before, after)
