@@ -41,9 +41,8 @@ def data(name: str) -> Any:
 USUAL = data("usual.yaml")
 
 
-def gate(metric: Any = None, least: float | None = None, most: float | None = None, **other: Any) -> Gate:
-    fields = {"metric": metric, "min": least, "max": most, **other}
-    return Gate(**{name: value for name, value in fields.items() if value is not None})
+def gate(metric: str | None = None, **fields: Any) -> Gate:
+    return Gate(**fields) if metric is None else Gate(metric=metric, **fields)
 
 
 COMPLETE = gate("completeness", min=1.0)
@@ -51,16 +50,11 @@ COMPLETE = gate("completeness", min=1.0)
 
 def case_result(case_id: str = "one", verdict: str = "passed", **changes: Any) -> CaseResult:
     """Return a result; a judged one has a score, a threshold of 0.8 and a model's answer."""
-    names = {
-        "test_id": f"toy:plain:{case_id}",
-        "case_id": case_id,
-        "nodeid": f"cases/{case_id}.json::{case_id}",
-        "file": f"cases/{case_id}.json",
-        "verdict": verdict,
-    }
+    file = f"cases/{case_id}.json"
+    names = {"test_id": f"toy:plain:{case_id}", "case_id": case_id, "nodeid": f"{file}::{case_id}", "file": file}
     score = 1.0 if verdict == "passed" else 0.25
     judged = {"score": score, **USUAL["judged"]} if verdict in {"passed", "failed"} else {}
-    return CaseResult(**{**USUAL["result"], **names, **judged, **changes})
+    return CaseResult(**{**USUAL["result"], **names, **judged, "verdict": verdict, **changes})
 
 
 def case_results(passed: int, failed: int = 0, **changes: Any) -> list[CaseResult]:
@@ -85,34 +79,29 @@ def check(
     earlier: Sequence[CaseResult] | None = None,
     *,
     trials_rule: Rule = MEAN,
-    cluster: str = "",
 ) -> tuple[GateResult, ...]:
     """Judge results by gates, beside those of an earlier run that is taken to be of the same kind."""
     rules = tuple(rules)
     baseline = None if earlier is None else Baseline.from_results(earlier, trials_rule)
-    tally = gate_tally(rules, metrics=ATTACK_METRICS, trials_rule=trials_rule, facet=cluster, baseline=baseline)
+    tally = gate_tally(rules, metrics=ATTACK_METRICS, trials_rule=trials_rule, baseline=baseline)
     return judge_gates(tally.add_all(results), rules, baseline)
 
 
-def conclusion_of(
-    of: Run, results: Sequence[CaseResult], *rules: Gate, levels: Sequence[int] | None = None
-) -> Conclusion:
+def conclusion_of(of: Run, results: Sequence[CaseResult], *rules: Gate) -> Conclusion:
     rule = trials_rule_of(of)
     return Conclusion(
         run=of,
-        statistics=statistics(results, levels=levels, trials_rule=rule),
+        statistics=statistics(results, trials_rule=rule),
         gates=check(results, rules, trials_rule=rule),
         page_cases=Listing("id").add_all(results, rule),
         terminal_cases=Listing("given").add_all(results, rule),
     )
 
 
-def document(
-    of: Run, results: Sequence[CaseResult], *rules: Gate, levels: Sequence[int] | None = None
-) -> dict[str, Any]:
+def document(of: Run, results: Sequence[CaseResult], *rules: Gate) -> dict[str, Any]:
     """Return the JSON object of a run with the rows of its cases."""
     rows = [json.loads(row_line(result)) for result in sort_results(results)]
-    return {**run_document(conclusion_of(of, results, *rules, levels=levels)), "cases": rows}
+    return {**run_document(conclusion_of(of, results, *rules)), "cases": rows}
 
 
 def summary(results: Sequence[CaseResult], *rules: Gate, **changes: Any) -> str:

@@ -11,21 +11,14 @@ from hypothesis import strategies as st
 
 from pytest_packbench.analysis.conclusion import conclude
 from pytest_packbench.analysis.gates import check_run, checked_baseline, skip_unselected
+from pytest_packbench.analysis.tally import Tally
 from pytest_packbench.model.gate import Gate, GateResult
-from pytest_packbench.model.metric import Metric
+from pytest_packbench.model.metric import GENERAL_METRICS, Metric
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun
-from tests.unit.run_builders import (
-    any_of,
-    case_result,
-    case_results,
-    data,
-    gate,
-    results_of,
-    run,
-)
+from tests.unit.run_builders import any_of, case_result, case_results, data, gate, results_of, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -95,35 +88,37 @@ def test_the_text_never_contradicts_the_verdict(passed: int, failed: int, bound:
     assert (left >= right) is (sign == ">=") is result.passed is (result.observed >= bound - 1e-9)
 
 
-def test_a_bound_may_be_missed_by_a_billionth() -> None:
+def test_a_bound_may_be_missed_by_a_billionth_and_an_unknown_metric_is_an_error() -> None:
     for excess, passed in ((0.0, True), (5e-10, True), (2e-9, False), (-2e-9, True)):
         rules = gate("pass_rate", min=0.75 + excess), gate("pass_rate", max=0.75 - excess)
         assert [result.passed for result in judge(case_results(3, 1), *rules)] == [passed, passed]
-
-
-def test_an_unknown_metric_is_an_error() -> None:
     with pytest.raises(ValueError, match=r'unknown metric "speed"; expected one of .*completeness, pass_rate'):
         judge(case_results(1), gate("pass_rate", min=0.5).model_copy(update={"metric": "speed"}))
 
 
-NORTH = Metric(among=lambda result: result.counted, counts=lambda result, _: result.backend == "north", safety=True)
-
-
 class PolarSuite(SuiteConfig):
-    metrics: ClassVar[Mapping[str, Metric]] = {"north_rate": NORTH}
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "north": Metric(
+            among=lambda result: result.counted, counts=lambda result, _: result.backend == "n", safety=True
+        )
+    }
 
 
 def test_a_suite_has_a_gate_on_completeness_and_may_have_one_on_its_own_metric() -> None:
-    rules = PolarSuite.model_validate({"pack": "toy", "gates": [{"metric": "north_rate", "max": 0.3}]})
-    results = [*case_results(3, llm_backend="south"), case_result("n", llm_backend="north")]
+    rules = PolarSuite.model_validate({"pack": "toy", "gates": [{"metric": "north", "max": 0.3}]})
+    results = [*case_results(3, llm_backend="s"), case_result("n", llm_backend="n")]
     gates = conclude(run(), results, rules, AgentSafetyPack(), BaselineLookup()).gates
     assert [result.text for result in gates] == [
         "completeness 4 / 4 = 100.0 % >= min 100.0 %: PASS",
         (
-            "north_rate 1 / 4 = 25.0 % <= max 30.0 %, 95 % Wilson interval 4.6 % to 69.9 %, "
+            "north 1 / 4 = 25.0 % <= max 30.0 %, 95 % Wilson interval 4.6 % to 69.9 %, "
             "only 4 cases: 9 clean cases are needed to show this (exact one-sided 95 % bound): PASS"
         ),
     ]
+    # it replaces no general one
+    tally = Tally(metrics={"pass_rate": PolarSuite.metrics["north"], **PolarSuite.metrics})
+    assert tally.metrics["pass_rate"] == GENERAL_METRICS["pass_rate"]
+    assert tally.metrics["north"] == PolarSuite.metrics["north"]
 
 
 JUDGED = ("passed", "failed", "error", "not_run")
