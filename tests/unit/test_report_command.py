@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -29,52 +29,36 @@ if TYPE_CHECKING:
     from pytest_packbench.model.record import EvalRecord
     from tests.conftest import ExpectedTexts
 
-    Command = Callable[..., "Report"]
+    Command = Callable[..., tuple[int, str, str]]
 
 TITLE = "# packbench report: "
 
 
-class Report(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def original(self) -> str:
-        """The lines of the Rust report, before those of packbench."""
-        return self.out.partition(TITLE)[0]
-
-    @property
-    def page(self) -> str:
-        return "".join(self.out.partition(TITLE)[1:])
-
-
 @pytest.fixture
 def report(capsysbinary: pytest.CaptureFixture[bytes]) -> Command:
-    def call(*arguments: str) -> Report:
+    """Call the command; returns its exit code, output and errors."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
         code = main(["report", *arguments])
         out, err = capsysbinary.readouterr()
-        return Report(code, out.decode(), err.decode())
+        return code, out.decode(), err.decode()
 
     return call
 
 
-RUN_FOLDER = Path(__file__).with_name("data") / "run"
-
-
 def test_the_report_of_many_records(report: Command, tmp_path: Path, expected: ExpectedTexts) -> None:
-    folder = str(RUN_FOLDER)
-    page = report(folder)
-    assert (page.code, page.err) == (1, "")
-    expected.check(page.out, "md")
-    document = json.loads(report(folder, "--format", "json").out, parse_float=lambda number: round(float(number), 9))
+    folder = str(Path(__file__).with_name("data") / "run")
+    code, page, error = report(folder)
+    assert (code, error) == (1, "")
+    expected.check(page, "md")
+    document = json.loads(report(folder, "--format", "json")[1], parse_float=lambda number: round(float(number), 9))
     document["runs"] = [{**document["runs"][0], "suites": document["runs"][0]["suites"][:2]}]
     expected.check(json.dumps(document, indent=1, ensure_ascii=False) + "\n", "json")
-    alone = report(f"{folder}/records.jsonl")
-    assert "errors.jsonl" in alone.page.partition("## Gates")[0]
-    assert " error," not in alone.page
-    assert "5 passed, 1 failed, 2 error" in report(folder, "--run", "r1").page
-    assert "38 passed, 4 failed. " in report(folder, "--run", "r2").page
+    alone = report(f"{folder}/records.jsonl")[1].partition(TITLE)[2]
+    assert "errors.jsonl" in alone.partition("## Gates")[0]
+    assert " error," not in alone
+    assert "5 passed, 1 failed, 2 error" in report(folder, "--run", "r1")[1]
+    assert "38 passed, 4 failed. " in report(folder, "--run", "r2")[1]
 
 
 def test_several_inputs_are_their_concatenation_and_a_report_is_written_whole(
@@ -83,11 +67,11 @@ def test_several_inputs_are_their_concatenation_and_a_report_is_written_whole(
     first, second = lines_of([{"n": 3}, {"passed": False}]), lines_of([{"n": 2, "run_id": "r2"}, {"from": 3}])
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(second)))
     whole = report(file_of(tmp_path, first + second, "whole.jsonl"))
-    assert report(file_of(tmp_path, first, "1.jsonl"), "-").out == whole.out
+    assert report(file_of(tmp_path, first, "1.jsonl"), "-") == whole
     path, out = file_of(tmp_path, line()), tmp_path / "out.md"
     out.write_text("older")
     assert report(path, "--out", str(out)) == (0, "", f"wrote report to {out}\n")
-    assert out.read_bytes().decode() == report(path).out == report(path, "--out", "-").out
+    assert out.read_bytes().decode() == report(path)[1] == report(path, "--out", "-")[1]
     assert {file.suffix for file in tmp_path.iterdir()} == {".jsonl", ".md"}
 
 
@@ -98,21 +82,23 @@ def test_the_original_the_gates_and_the_remarks_of_a_report(
     for name, vector in data("reports.yaml").items():
         path = file_of(tmp_path, lines_of(vector["records"]) + vector.get("more", "").encode())
         options = vector.get("options", [])
-        code, out, _ = report(path, *options)
+        code, out, err = report(path, *options)
+        assert (out == "", err.count("\n")) == (code == 2, code == 2)
         others = (["--format", "json"], ["--out", f"{path}.md"])
-        assert [report(path, *options, *other).code for other in others] == [code] * 2
-        # of the tables below, only the verdicts and the lines about their length
-        page, *tables = out.replace(str(tmp_path), "TMP").split("\n### ")
-        kept = [row for table in tables for row in table.splitlines() if re.search(r"Verdicts|shown|^Tokens", row)]
+        assert [report(path, *options, *other)[0] for other in others] == [code] * 2
+        # of the tables below, only the verdicts, the columns of attacks, and the lines about their length
+        page, *tables = f"{out}{err}".replace(str(tmp_path), "TMP").split("\n### ")
+        rows = [row for table in tables for row in table.splitlines()]
+        kept = [row for row in rows if re.search(r"Verdicts|shown|^Tokens|utility", row)]
         texts.append("\n".join([f"==== {name}: {code}", page.rstrip(), *kept, ""]))
     expected.check("\n".join(texts), "md")
 
 
 @pytest.mark.parametrize("opening", ["a\n```", "a\r~~~~~", "a\n<!--", "a\n<details>", "a\n````` x"])
 def test_what_an_unescaped_name_opens_is_closed_before_the_page(report: Command, tmp_path: Path, opening: str) -> None:
-    page = report(file_of(tmp_path, line(attack_category=opening)))
-    assert f"| {opening} | 1/1 | 0 | 100% |\n" in page.original
-    seal = page.original.partition("injection success)**\n\n")[2]
+    original = report(file_of(tmp_path, line(attack_category=opening)))[1].partition(TITLE)[0]
+    assert f"| {opening} | 1/1 | 0 | 100% |\n" in original
+    seal = original.partition("injection success)**\n\n")[2]
     ticks, tildes = (max(re.findall(f"{char}+", seal), key=len) for char in "`~")
     assert f"{ticks}\n\n" in seal
     assert f"{tildes}\n\n" in seal
@@ -120,46 +106,16 @@ def test_what_an_unescaped_name_opens_is_closed_before_the_page(report: Command,
     assert all(closer in seal for closer in ("-->", "</details>", "</pre>", "]]>"))
 
 
-MEASURED = {("agentdojo", None): True, ("mine", "agent_safety/1"): True, ("tariff", None): False}
-MEASURED |= {("tariff", "tariff/1"): False, ("agentdojo", "tariff/1"): True}
-MEASURED |= {("injecagent", "unknown/1"): True, ("mine", "unknown/1"): False}
-
-
-def test_attacks_are_measured_where_the_pack_registers_their_metrics(report: Command, tmp_path: Path) -> None:
-    for (suite, pack), measured in MEASURED.items():
-        extension = {"utility": True, **({"pack": pack} if pack else {})}
-        path = file_of(tmp_path, lines_of([{"n": 2, "test_suite": suite, "packbench": extension}]))
-        page, document = report(path).page, json.loads(report(path, "--format", "json").out)
-        assert [words in page for words in ("attack success", "| utility", "comply_unsafe")] == [measured] * 3
-        (row,) = document["runs"][0]["suites"][0]["rows"]
-        assert [row[key] is not None for key in ("unsafe", "utility")] == [measured] * 2
-
-
-BAD_TRIALS: list[object] = ["x", True, -1, 1.0, None, 2**32]
-UNUSABLE: dict[str, tuple[bytes, list[str]]] = {
-    "empty": (b"", []),
-    "blank": (b" \n\n", []),
-    "no record": (line() + b"{}", []),
-    "another schema": (line().replace(b":1,", b":7,", 1), []),
-    "another suite, strictly": (line(test_suite="tariff"), ["--strict"]),
-    "another run": (line(), ["--run", "other"]),
-    "nothing but bad lines": (b"{}\n{}", ["--skip-bad"]),
-    **{f"trial {trial!r}": (line() + line(packbench={"trial": trial}), []) for trial in BAD_TRIALS},
-}
-
-
 def test_what_is_no_record_is_one_line(report: Command, tmp_path: Path, expected: ExpectedTexts) -> None:
     messages = []
 
     def refuse(name: str, *arguments: str) -> None:
-        page = report(*arguments)
-        assert (page.code, page.out, page.err.count("\n")) == (2, "", 1)
-        messages.append(f"{name}: {page.err.replace(str(tmp_path), 'TMP')}")
+        code, out, err = report(*arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        messages.append(f"{name}: {err.replace(str(tmp_path), 'TMP')}")
 
-    out = file_of(tmp_path, b"older", "out.md")
-    for name, (content, options) in UNUSABLE.items():
-        refuse(name, file_of(tmp_path, content), *options, "--out", out)
-    assert Path(out).read_text() == "older"
+    refuse("empty", file_of(tmp_path, b""), "--out", file_of(tmp_path, b"older", "out.md"))
+    assert Path(tmp_path, "out.md").read_text() == "older"
     refuse("no file", str(tmp_path / "none"))
     refuse("no run", str(tmp_path))
     refuse("only errors", folder_of(tmp_path / "broken", b"", error(), error("not_run", test_id="agentdojo:x")))
