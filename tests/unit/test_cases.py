@@ -175,23 +175,13 @@ def test_rules_are_read_with_the_model_of_their_pack(tmp_path: Path) -> None:
     assert {text: rules(tmp_path, f"pack: tariff\n{text}").trials_rule() for text in TRIALS} == TRIALS
 
 
-SAME: list[dict[str, Any]] = [
-    {"description": "other words"},
-    {"gates": [{"metric": "pass_rate", "min": 0.5}]},
-    {"model": "m-1"},
-]
-OTHER: list[dict[str, Any]] = [
-    {"pack": "other"},
-    {"thresholds": {"accept": 0.7}},
-    {"thresholds": {"by_type": {"a": 1}}},
-]
-
-
 def test_only_a_rule_that_changes_verdicts_changes_the_hash(tmp_path: Path) -> None:
-    digests = [
-        scoring_sha256(SuiteConfig.model_validate({"pack": "toy", **changes})) for changes in ({}, *SAME, *OTHER)
-    ]
-    assert [digest == digests[0] for digest in digests] == [True] * 4 + [False] * 3
+    def digests(*changes: dict[str, Any]) -> set[str]:
+        return {scoring_sha256(SuiteConfig.model_validate({"pack": "toy", **each})) for each in changes}
+
+    (plain,) = digests({"description": "other"}, {"gates": [{"metric": "pass_rate", "min": 0.5}]}, {"model": "m-1"}, {})
+    others = digests({"pack": "other"}, {"thresholds": {"accept": 0.7}}, {"thresholds": {"by_type": {"a": 1}}})
+    assert len({plain, *others}) == 4
     texts = ("", "scored_code: baseline", "trials: all")
     of_pack, baseline, trials = (scoring_sha256(rules(tmp_path, f"pack: tariff\n{text}")) for text in texts)
     assert (of_pack == baseline, of_pack == trials) == (False, True)
@@ -272,19 +262,10 @@ def test_cases_are_listed_by_file_and_line_and_found_by_name(tmp_path: Path) -> 
     for hidden in (".git", "__pycache__"):
         write_lines(tmp_path / hidden / "hidden.json", case(id="hidden"))
     locations = list(iter_cases(tmp_path))
-    assert [(Path(location.path).name, location.name, location.line) for location in locations] == [
-        # blank lines count as lines, and a byte order mark is ignored
-        ("top.jsonl", "c", 3),
-        ("top.jsonl", "d", 5),
-        ("top2.jsonl", "e", 1),
-        ("a.json", "a", 0),
-        ("all.jsonl", "b", 1),
-        ("all.jsonl", "all.line-2", 2),
-        ("all.jsonl", "all.line-3", 3),
-        ("all.jsonl", "all.line-4", 4),
-        # a file that can't be read counts as one case
-        ("gone.jsonl", "gone", 0),
-    ]
+    # blank lines count as lines, a byte order mark is ignored, and a file that can't be read counts as one case
+    expected = ["top.jsonl 3 c", "top.jsonl 5 d", "top2.jsonl 1 e", "a.json 0 a", "all.jsonl 1 b"]
+    expected += [f"all.jsonl {number} all.line-{number}" for number in (2, 3, 4)] + ["gone.jsonl 0 gone"]
+    assert [f"{Path(each.path).name} {each.line} {each.name}" for each in locations] == expected
     assert [is_line_name(location.name) for location in locations] == [False] * 5 + [True] * 3 + [False]
     index = CaseIndex(tmp_path)
     assert len([*index]) == count_cases(tmp_path) == 9
@@ -300,34 +281,23 @@ def test_cases_are_listed_by_file_and_line_and_found_by_name(tmp_path: Path) -> 
     assert changed.line == 2
     for missing in ("missing.jsonl", "missing.json", "nul\0.json"):
         assert find_case(str(tmp_path / missing), "missing") is None
-
-
-def test_links_to_folders_outside_are_followed_once(tmp_path: Path) -> None:
-    cases, outside = tmp_path / "suite" / "cases", tmp_path / "outside"
-    for path in (cases / "own" / "a.json", outside / "b.json", outside / "sub" / "c.json"):
-        write_lines(path, case(id=path.stem))
-    links = {
-        cases / "again": outside,
-        cases / "beyond": outside / "sub",
-        cases / "far": outside,
-        cases / "inside": cases / "own",
-        cases / "over": tmp_path,
-        cases / "self": cases,
-        outside / "sub" / "back": outside,
-        outside / "sub" / "home": cases,
-        outside / "loop": outside / "loop",
-    }
-    for link, destination in links.items():
-        link.symlink_to(destination)
-    visited = [Path(location.path).relative_to(cases).as_posix() for location in iter_cases(cases)]
-    assert visited == ["again/b.json", "beyond/c.json", "own/a.json"]
-    assert count_cases(cases) == 3
-
-
-def test_a_location_is_split_into_its_file_and_line() -> None:
     assert split_location(format_location("a/b.jsonl", 7)) == ("a/b.jsonl", 7)
     for text in ("a/b.jsonl", "a.json", "7.json", "a/b.jsonl:x", "a.json:x"):
         assert split_location(text) == (text, 0)
+
+
+def test_links_to_folders_outside_are_followed_once(tmp_path: Path) -> None:
+    for name in ("cases/own/a", "outside/b", "outside/sub/c"):
+        write_lines(tmp_path / f"{name}.json", case(id=name[-1]))
+    links = "again outside, beyond outside/sub, far outside, inside cases/own, over ., self cases"
+    in_outside = "sub/back outside, sub/home cases, loop outside/loop"
+    for folder, pairs in (("cases", links), ("outside", in_outside)):
+        for link, destination in map(str.split, pairs.split(", ")):
+            (tmp_path / folder / link).symlink_to(tmp_path / destination)
+    cases = tmp_path / "cases"
+    visited = [Path(location.path).relative_to(cases).as_posix() for location in iter_cases(cases)]
+    assert visited == ["again/b.json", "beyond/c.json", "own/a.json"]
+    assert count_cases(cases) == 3
 
 
 def test_the_case_in_the_guide_is_valid() -> None:

@@ -170,7 +170,7 @@ def test_the_command_prints_findings_and_returns_1_if_one_is_an_error(
     run("suite", "--root", ".")
     change(small, "powder", {"tags": ["garlicky"]})
     run("suite", "--root", ".")
-    run(str(small.folder.relative_to(Path.cwd())), "--format", "json")
+    run("suite", "--format", "json")
     run("none", "--root", ".")
     run("none", "--root", "away")
     run("suite/cases", "--root", ".")
@@ -179,7 +179,4 @@ def test_the_command_prints_findings_and_returns_1_if_one_is_an_error(
     packs = "def pytest_packbench_packs():\n    from tests.unit.test_lint import OtherPack\n    return [OtherPack()]\n"
     Path("conftest.py").write_text(packs, encoding="utf-8")
     run("suite", "--root", ".", "--other-data", "x")
-    Path("conftest.py").unlink()
-    change(small, "suite", {"rules": "scored_cod: final"})
-    run("suite", "--root", ".")
     expected.check(text.replace(str(small.folder.parent), "FOLDER"))

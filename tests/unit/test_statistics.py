@@ -27,7 +27,7 @@ from pytest_packbench.analysis.intervals import (
 )
 from pytest_packbench.analysis.listing import Listing
 from pytest_packbench.analysis.metrics import run_sums
-from pytest_packbench.analysis.statistics import Group, statistics_of
+from pytest_packbench.analysis.statistics import statistics_of
 from pytest_packbench.analysis.sums import ResultSums, points_of
 from pytest_packbench.analysis.tally import Tally
 from pytest_packbench.analysis.trials import (
@@ -76,8 +76,10 @@ def tag_counts(results: list[CaseResult]) -> Counter[str]:
     return counts
 
 
-@given(RESULTS, st.randoms(use_true_random=False))
-def test_totals_and_groups_add_up_to_the_run_in_any_order(results: list[CaseResult], random: Random) -> None:
+@given(RESULTS, st.none() | st.lists(st.integers(-1, 12)), st.randoms(use_true_random=False))
+def test_totals_groups_and_levels_of_depth_add_up_to_the_run_in_any_order(
+    results: list[CaseResult], levels: list[int] | None, random: Random
+) -> None:
     numbers = statistics(results)
     totals, overall = numbers.totals, numbers.overall
     assert totals.selected == len(results)
@@ -98,15 +100,9 @@ def test_totals_and_groups_add_up_to_the_run_in_any_order(results: list[CaseResu
     assert (numbers.depth, numbers.refusals, overall.n) == (alone.depth, alone.refusals, len(judged))
     shuffled = random.sample(results, len(results))
     assert (statistics(shuffled), tag_counts(shuffled)) == (numbers, tags)
-
-
-@settings(max_examples=50)
-@given(RESULTS, st.none() | st.lists(st.integers(-1, 12)))
-def test_a_level_of_depth_counts_what_agrees_at_least_so_deep(
-    results: list[CaseResult], levels: list[int] | None
-) -> None:
-    answers = [result for result in results if result.counted and not result.expects_refusal]
-    depths = [result.match_depth for result in answers if result.match_depth is not None]
+    # a level of depth counts what agrees at least so deep
+    answers = [result.match_depth for result in judged if not result.expects_refusal]
+    depths = [depth for depth in answers if depth is not None]
     table = statistics(results, levels=levels).depth
     assert [row.level for row in table] == sorted(
         {level for level in (depths if levels is None else levels) if level > 0}
@@ -131,21 +127,20 @@ def test_refusals_and_cached_answers_are_counted_among_judged_cases() -> None:
     assert statistics([*cached, case_result("d"), case_result("d", trial=1, cached=3)]).cached == 2
 
 
-def test_the_mean_is_of_scores_and_the_rate_of_verdicts() -> None:
+def test_the_mean_is_of_scores_the_rate_of_verdicts_and_authored_answers_have_no_interval() -> None:
     overall = statistics([*case_results(3, 1), case_result("x", "error")]).overall
-    assert overall == Group(
-        name="", value="", selected=5, n=4, passed=3, pass_rate=0.75, mean_score=0.8125, interval=wilson_interval(3, 4)
-    )
+    assert (overall.selected, overall.n, overall.passed) == (5, 4, 3)
+    assert (overall.pass_rate, overall.mean_score, overall.interval) == (0.75, 0.8125, wilson_interval(3, 4))
     nothing = statistics([case_result("x", "error", llm_backend="stub")])
     assert (nothing.overall.n, nothing.overall.pass_rate, nothing.overall.mean_score) == (0, None, None)
     assert (nothing.overall.interval, nothing.all_authored) == (None, False)
-
-
-def test_authored_answers_have_counts_and_no_interval() -> None:
     numbers = statistics(case_results(3, 1, llm_backend="stub", llm_model="authored", match_depth=4))
     assert (numbers.all_authored, numbers.has_intervals, numbers.overall.pass_rate) == (True, False, 0.75)
-    assert [group.interval for group in (numbers.overall, *numbers.groups)] == [None] * 3
-    assert [level.interval for level in numbers.depth] == [None]
+    assert (
+        {row.interval for row in (numbers.overall, *numbers.groups)}
+        == {row.interval for row in numbers.depth}
+        == {None}
+    )
     assert numbers.models == {}
     mixed = statistics([case_result("a"), case_result("b", llm_backend="stub", case_type="odd")])
     assert (mixed.all_authored, mixed.authored, mixed.models) == (False, 1, {"anthropic/m-1": 1})
@@ -164,22 +159,17 @@ def test_groups_are_listed_in_the_order_of_a_reader_without_tags() -> None:
 
 
 METRICS = ("pass_rate", "mean_score", "over_refusal_rate", "valid_rate")
-GATES = [
-    COMPLETE,
-    gate(must_pass=("a", "b")),
-    *(
-        gate(metric, min=0.5, by=by, max_ratio_to_baseline=1.5)
-        for metric in METRICS
-        for by in (None, "difficulty", "tag", "colour")
-    ),
-]
+KEYS = (None, "difficulty", "tag", "colour")
+GATES = [COMPLETE, gate(must_pass=("a", "b"))]
+GATES += [gate(metric, min=0.5, by=by, max_ratio_to_baseline=1.5) for metric, by in product(METRICS, KEYS)]
+TABLES = ("all", "failed", "error", "vacuous", "not_run", "known_hole", "quarantined", "broken", "stale")
 RULES: list[Any] = ["mean", "all", "any", {"at_least": 2}]
 
 
 @settings(max_examples=50)
-@given(any_results(trials=True), any_results(trials=True), st.sampled_from(RULES))
-def test_results_counted_one_by_one_are_as_a_run_in_memory(
-    results: list[CaseResult], earlier: list[CaseResult], rule: Any
+@given(any_results(trials=True), any_results(trials=True), st.sampled_from(RULES), st.integers(1, 4))
+def test_results_counted_one_by_one_are_as_a_run_in_memory_and_a_listing_keeps_the_first(
+    results: list[CaseResult], earlier: list[CaseResult], rule: Any, most: int
 ) -> None:
     listing = Listing()
     tally = gate_tally(GATES, metrics=ATTACK_METRICS, trials_rule=rule, each_case=[listing.add])
@@ -190,6 +180,10 @@ def test_results_counted_one_by_one_are_as_a_run_in_memory(
     assert [row.case.verdict for row in listing.first("all", 100)] == [
         case.verdict for case in sorted(fold_trials(results, rule), key=lambda case: case.case_id)
     ]
+    first = Listing(max_rows=most).add_all(results, rule)
+    for name in TABLES:
+        assert first.count(name) == listing.count(name)
+        assert list(first.first(name, 100)) == list(listing.first(name, most))
     compared = check(results, GATES, earlier, trials_rule=rule)
     assert compared == check(sort_results(results), GATES, sort_results(earlier), trials_rule=rule)
 
@@ -202,21 +196,6 @@ def test_scores_are_summed_exactly(scores: list[float]) -> None:
     assert sums.score == math.fsum(scores)
 
 
-TABLES = ("all", "failed", "error", "vacuous", "not_run", "known_hole", "quarantined", "broken", "stale")
-
-
-@settings(max_examples=50)
-@given(any_results(), st.integers(1, 4))
-def test_a_listing_keeps_the_first_of_each_table_and_counts_all(results: list[CaseResult], most: int) -> None:
-    whole, first = Listing().add_all(results), Listing(max_rows=most).add_all(results)
-    assert whole.count("all") == len(results)
-    for name in TABLES:
-        assert first.count(name) == whole.count(name)
-        assert list(first.first(name, 100)) == list(whole.first(name, most))
-    (row,) = Listing().add_all([case_result(record={"a": 1}, payload="long")]).first("all", 1)
-    assert (row.case.record, row.case.payload, row.trials) == (None, None, 1)
-
-
 def test_cases_that_share_a_part_form_clusters_and_others_are_their_own() -> None:
     shared = [case_result(name, facets={"part": "x"}) for name in "ab"]
     results = [*shared, case_result("c"), case_result("d"), case_result("e", "error", facets={"part": "x"})]
@@ -226,6 +205,8 @@ def test_cases_that_share_a_part_form_clusters_and_others_are_their_own() -> Non
     assert dependence_note(4, 4, "part") == ""
     assert dependence_note(2, 1, "shared_part").startswith("2 cases share 1 shared part: ")
     assert cluster_facet(run(settings={CLUSTER_SETTING: ["no", "name"]})) == ""
+    (row,) = Listing().add_all([case_result(record={"a": 1}, payload="long")]).first("all", 1)
+    assert (row.case.record, row.case.payload, row.trials) == (None, None, 1)
 
 
 SHARES = st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n) | st.sampled_from([0, n]), st.just(n)))

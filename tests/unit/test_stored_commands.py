@@ -48,13 +48,6 @@ if TYPE_CHECKING:
 COMPLETE = "01K00000000000000000000000"
 GONE = "01K00000000000000000000001"
 TOY = f"toy/{COMPLETE}"
-COMMANDS = {
-    "report": ["report", "{}"],
-    "gate": ["gate", "{}", "--root", "storage"],
-    "compare": ["compare", "--baseline", "{}", "--current", "{}", "--out", "-"],
-    "rescore": ["rescore", "{}", "--root", "storage"],
-    "merge": ["merge", "{}", "--root", "storage"],
-}
 
 
 @pytest.fixture
@@ -78,21 +71,15 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder.parent
 
 
-def test_a_run_is_named_by_suite_and_id_or_by_path_and_every_command_knows_the_latest(
-    toy: Path, packbench: Run
-) -> None:
-    outputs = {packbench("report", name) for name in (TOY, str(toy / COMPLETE), str(toy / "latest"), "toy/latest")}
-    assert [code for code, _ in outputs] == [0]
-    for command in COMMANDS.values():
-        code, output = packbench(*(word.replace("{}", "toy/latest") for word in command))
-        assert code == 0, output
-
-
 NO_ID = {"empty": b"", "blank": b"  \n", "a path": b"../../..", "an absolute path": b"/etc", "not UTF-8": b"\xff\xfe"}
 LATEST = {**NO_ID, "too short": b"01A\n", "no such run": f"{GONE}\n".encode(), "none": None}
 
 
-def test_a_run_that_is_not_there_is_one_line(toy: Path, packbench: Run, expected: ExpectedTexts) -> None:
+def test_a_run_is_named_by_suite_and_id_or_by_path_and_one_that_is_not_there_is_one_line(
+    toy: Path, packbench: Run, expected: ExpectedTexts
+) -> None:
+    outputs = {packbench("report", name) for name in (TOY, str(toy / COMPLETE), str(toy / "latest"), "toy/latest")}
+    assert [code for code, _ in outputs] == [0]
     lines = []
 
     def refuse(title: str, *arguments: str) -> None:
@@ -108,7 +95,7 @@ def test_a_run_that_is_not_there_is_one_line(toy: Path, packbench: Run, expected
             (toy / "latest").write_bytes(text)
         refuse(f"latest is {title}", "report", "toy/latest")
     for name in ("gate", "rescore", "merge"):
-        refuse(f"no latest to {name}", *(word.replace("{}", "toy/latest") for word in COMMANDS[name]))
+        refuse(f"no latest to {name}", name, "toy/latest", "--root", "storage")
     (toy.parents[2] / "file").touch()
     for out in ("nowhere/x.md", "storage"):
         refuse(f"rescore into {out}", "rescore", TOY, "--root", "storage", "--out", out)
@@ -160,11 +147,9 @@ def test_history_lists_damaged_and_unfinished_runs_beside_the_others(
     with Journal(tmp_path / "toy" / "01R3" / "journal.jsonl") as journal:
         journal.append(case_result("a"))
     (tmp_path / "toy" / ".01R9.tmp").mkdir()
-    for format_ in ("md", "json"):
-        code, output = packbench("history", "toy", "--output", str(tmp_path), "--format", format_)
-        assert code == 0
-        text = output.replace(str(tmp_path), "TMP").replace(run_of(root).suite_sha256[:12], "RULES")
-        expected.check(json.dumps(json.loads(text), indent=1) + "\n" if format_ == "json" else text, format_)
+    code, output = packbench("history", "toy", "--output", str(tmp_path))
+    assert code == 0
+    expected.check(output.replace(str(tmp_path), "TMP").replace(run_of(root).suite_sha256[:12], "RULES"), "md")
     assert packbench("history", "toy", "--output", str(tmp_path), "--limit", "2")[1].count("\n| 01R") == 2
     for number in (0, 2):
         (tmp_path / "toy" / f"01R{number}" / "report.json").write_text('{"packbench": {"version": true}}', "utf-8")
@@ -173,42 +158,27 @@ def test_history_lists_damaged_and_unfinished_runs_beside_the_others(
     assert output.startswith(f"packbench: no run under {tmp_path / 'toy'} can be read; the latest: 01R3: ")
 
 
-RESCORED: dict[str, tuple[list[dict[str, Any]], list[str | None]]] = {
-    "each trial by its own result": ([*({"id": "a", "trial": n} for n in range(3)), {"id": "b"}], ["a", "x", "a", "b"]),
-    "removed and unreadable cases": (
-        [{"id": "gone"}, {"id": "damaged"}, {"id": "c", "verdict": "error", "kind": "timeout"}],
-        ["gone", "damaged"],
-    ),
-    # the stored result contains a surrogate, which no record can contain
-    "a result that breaks the pack": ([{"id": "a"}, {"id": "b"}], ["a", None]),
-    "other rules": ([{"id": "a"}], ["a"]),
-}
-
-
 def test_rescoring_scores_each_stored_result_by_the_current_rules(
     tmp_path: Path, packbench: Run, expected: ExpectedTexts
 ) -> None:
     texts = []
-    for name, (rows, answers) in RESCORED.items():
+    for name, row in data("rescored.yaml").items():
         # without the digest of another case
-        results, folder = [replace(each, case_sha256=None) for each in results_of(rows)], tmp_path / name
-        root = suite(folder)
+        results = [replace(each, case_sha256=None) for each in results_of(row["results"])]
+        root = suite(tmp_path / name)
         for result in results:
             fields: dict[str, Any] = {"input": {"q": 1}, "expected": {"said": result.case_id}}
             write_case(root / "toy", case(result.case_id, pack_id="generic", **fields))
-        stored = write(folder / "out", run_of(root), results, root)
-        payloads = zip(read_jsonl(stored / "payloads.jsonl"), answers, strict=True)
-        write_jsonl(
-            stored / "payloads.jsonl",
-            [line if answer is None else {**line, "result": {"said": answer}} for line, answer in payloads],
-        )
-        if name == "removed and unreadable cases":
-            (root / "toy" / "cases" / "plain" / "gone.json").unlink()
-            (root / "toy" / "cases" / "plain" / "damaged.json").write_text("{", encoding="utf-8")
-        if name == "other rules":
-            suite(folder, thresholds={"accept": 0.5})
+        stored = write(tmp_path / name / "out", run_of(root), results, root)
+        payloads = zip(read_jsonl(stored / "payloads.jsonl"), row["answers"], strict=True)
+        changed = [line if answer is None else {**line, "result": {"said": answer}} for line, answer in payloads]
+        write_jsonl(stored / "payloads.jsonl", changed)
+        for file in row.get("removed", ()):
+            (root / "toy" / file).unlink()
+        for file, text in row.get("written", {}).items():
+            (root / "toy" / file).write_text(text, "utf-8")
         code, output = packbench("rescore", str(stored), "--root", str(root), "--fail-on", "new_failures>0")
-        text = re.sub(r"'[0-9a-f]{12}'", "RULES", output.replace(str(folder), "TMP"))
+        text = re.sub(r"'[0-9a-f]{12}'", "RULES", output.replace(str(tmp_path / name), "TMP"))
         texts.append(f"==== {name}: {code}\n{re.sub(r'[0-9T:.-]{23}Z', 'TIME', text)}")
     expected.check("\n".join(texts), "md")
 
