@@ -212,7 +212,7 @@ BAD_VALUES: dict[str, list[Any]] = {
     "test_id": [1],
     "run_id": ["\ud800"],
     "agent_decision": ["ComplySafe"],
-    "expected": [["refuse"]],
+    "expected": [["refuse"], "comply"],
     "passed": [1],
     "llm_backend": ["deepseek"],
     "wall_clock_ms": [1.0, None, 10**5000],

@@ -188,14 +188,6 @@ def test_results_counted_one_by_one_are_as_a_run_in_memory_and_a_listing_keeps_t
     assert compared == check(sort_results(results), GATES, sort_results(earlier), trials_rule=rule)
 
 
-@given(st.lists(st.floats(0, 1)))
-def test_scores_are_summed_exactly(scores: list[float]) -> None:
-    sums = ResultSums()
-    for score in scores:
-        sums.add(Profile("passed", scored=True), points_of(score))
-    assert sums.score == math.fsum(scores)
-
-
 def test_cases_that_share_a_part_form_clusters_and_others_are_their_own() -> None:
     shared = [case_result(name, facets={"part": "x"}) for name in "ab"]
     results = [*shared, case_result("c"), case_result("d"), case_result("e", "error", facets={"part": "x"})]
@@ -222,13 +214,6 @@ def test_wilson_is_scipys_and_exact_at_the_ends(counts: tuple[int, int], confide
     assert ours == pytest.approx((scipys.low, scipys.high), abs=1e-12)
     assert 0 <= ours[0] <= k / n <= ours[1] <= 1
     assert (ours[0] == 0, ours[1] == 1) == (k == 0, k == n)
-
-
-def test_where_there_is_no_proportion_is_no_interval() -> None:
-    assert wilson_interval(0, 0) is None
-    for k, n, confidence in ((-1, 2, 0.95), (3, 2, 0.95), (0, -1, 0.95), (1, 2, 1.0), (1, 2, 0.0)):
-        with pytest.raises(ValueError, match=r"expected 0 <= k <= n|expected a confidence between"):
-            wilson_interval(k, n, confidence)
 
 
 @settings(max_examples=60)
@@ -298,12 +283,20 @@ def test_the_interval_is_that_of_all_possible_draws_of_clusters(groups: list[lis
     assert ninety_five - 1e-9 <= high <= ninety_nine + 1e-9
 
 
-def test_one_cluster_has_no_interval() -> None:
+def test_impossible_counts_and_one_cluster_have_no_interval_and_no_estimate() -> None:
+    assert wilson_interval(0, 0) is None
+    for k, n, confidence in ((-1, 2, 0.95), (3, 2, 0.95), (0, -1, 0.95), (1, 2, 1.0), (1, 2, 0.0)):
+        with pytest.raises(ValueError, match=r"expected 0 <= k <= n|expected a confidence between"):
+            wilson_interval(k, n, confidence)
     mean = mean_of([0.0, 1.0, 1.0], ["a", "a", "a"])
     assert mean.mean == pytest.approx(2 / 3)
     assert (mean.low, mean.high, mean.method) == (None, None, "none")
     with pytest.raises(ValueError, match="argument 2"):
         paired_mean([0.0, 1.0], ["a"])
+    counts = ((0, 0, 1), (3, 4, 1), (3, -1, 1), (3, 1, 0), (3, 1, 4))
+    for estimate, each in product((pass_at_k, pass_hat_k), counts):
+        with pytest.raises(ValueError, match="expected 0 <= c <= n and 1 <= k <= n"):
+            estimate(*each)
 
 
 POINTS = st.sampled_from([0.0, 0.25, 0.75, 0.8, 1.0])
@@ -336,15 +329,12 @@ def test_the_estimates_count_every_choice_of_trials(counts: tuple[int, int, int]
     assert (at_k, hat_k) == pytest.approx((1 - drawn.pmf(0), drawn.pmf(k)))
 
 
-def test_impossible_counts_have_no_estimate() -> None:
-    for counts in ((0, 0, 1), (3, 4, 1), (3, -1, 1), (3, 1, 0), (3, 1, 4)):
-        for estimate in (pass_at_k, pass_hat_k):
-            with pytest.raises(ValueError, match="expected 0 <= c <= n and 1 <= k <= n"):
-                estimate(*counts)
-
-
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=40))
-def test_the_standard_error_is_that_of_the_means_of_cases(means: list[float]) -> None:
+def test_scores_are_summed_exactly_and_the_standard_error_is_that_of_the_means_of_cases(means: list[float]) -> None:
+    sums = ResultSums()
+    for score in means:
+        sums.add(Profile("passed", scored=True), points_of(score))
+    assert sums.score == math.fsum(means)
     assert standard_error(means) == pytest.approx(float(sem(means)), abs=1e-12)
     assert standard_error(means[:1]) is None
 
