@@ -15,6 +15,7 @@ from pytest_packbench.analysis.comparison import Change, ConditionError, RunComp
 from pytest_packbench.analysis.conclusion import conclude
 from pytest_packbench.analysis.gates import check_run, checked_baseline, skip_unselected
 from pytest_packbench.analysis.tally import Tally
+from pytest_packbench.analysis.trials import fold_trials
 from pytest_packbench.model.gate import Gate, GateResult
 from pytest_packbench.model.metric import GENERAL_METRICS, Metric
 from pytest_packbench.model.suite import SuiteConfig
@@ -23,7 +24,7 @@ from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 from pytest_packbench.reports.diff import comparison_headline, diff_markdown, sentences
 from pytest_packbench.runs.report import OpenRun
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun
-from tests.unit.run_builders import any_of, case_result, case_results, data, gate, results_of, run
+from tests.unit.run_builders import case_result, case_results, data, gate, results_of, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +37,7 @@ VECTORS: dict[str, dict[str, Any]] = data("gates.yaml")
 
 
 def baseline_of(results: Iterable[CaseResult], **changes: Any) -> BaselineLookup:
-    return BaselineLookup(stored=StoredRun(source="f", run=run(run_id="01OLD", **changes), results=tuple(results)))
+    return BaselineLookup(stored=stored_run(*results, run_id="01OLD", **changes))
 
 
 def judge(
@@ -127,23 +128,6 @@ def test_a_suite_has_a_gate_on_completeness_and_may_have_one_on_its_own_metric()
     assert tally.metrics["north"] == PolarSuite.metrics["north"]
 
 
-DECIDED = any_of(
-    id="abcdefgh",
-    verdict=("passed", "failed", "error", "not_run"),
-    case_sha256="xy",
-    decision=("comply_unsafe", "refuse"),
-)
-
-
-@given(st.lists(DECIDED, unique_by=lambda row: row["id"], max_size=8).map(results_of))
-def test_a_run_is_never_worse_than_itself(results: list[CaseResult]) -> None:
-    (result,) = judge(results, gate("attack_success_rate", max_ratio_to_baseline=1.0), baseline=baseline_of(results))
-    assert result.passed is any(each.counted for each in results)
-    stored = baseline_of(results).stored
-    assert stored is not None
-    assert bool(checked_baseline(run(), results, stored).unusable) is (not results)
-
-
 def stored_run(*results: CaseResult, **changes: Any) -> StoredRun:
     return StoredRun(source="f", run=run(**changes), results=results)
 
@@ -202,11 +186,19 @@ def any_case(draw: st.DrawFn) -> CaseResult:
     verdict = draw(st.sampled_from(["passed", "failed", "error", "vacuous", "not_run", "known_hole"]))
     points = draw(st.floats(0, 1)) if verdict in {"passed", "failed"} else None
     name, version, trial = draw(st.sampled_from([(n, v, t) for n in "abcd" for v in "xy" for t in range(3)]))
-    return case_result(name, verdict, score=points, case_sha256=version, trial=trial)
+    decision = draw(st.sampled_from(["comply_unsafe", "refuse"]))
+    return case_result(name, verdict, score=points, case_sha256=version, trial=trial, decision=decision)
 
 
 any_run = st.lists(any_case(), max_size=8, unique_by=lambda result: (result.test_id, result.trial))
 rules = st.sampled_from([{"trials": 3, "trials_rule": rule} for rule in ("mean", "all", {"at_least": 2})])
+
+
+@given(any_run)
+def test_a_run_is_never_worse_than_itself(results: list[CaseResult]) -> None:
+    (result,) = judge(results, gate("attack_success_rate", max_ratio_to_baseline=1.0), baseline=baseline_of(results))
+    assert result.passed is any(case.counted for case in fold_trials(results))
+    assert bool(checked_baseline(run(), results, stored_run(*results)).unusable) is (not results)
 
 
 def by_id(comparison: RunComparison, kind: str) -> list[Change]:
@@ -260,9 +252,9 @@ UNKNOWN: dict[str, tuple[list[CaseResult], set[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("after", "unknown"), UNKNOWN.values(), ids=UNKNOWN)
-def test_a_condition_on_an_unknown_figure_is_met(after: list[CaseResult], unknown: set[str]) -> None:
-    figures = comparison_of([A], after).figures()
-    assert {name for name, value in figures.items() if math.isnan(value)} == unknown
-    met = {name: parse_conditions(f"{name}>5", figures)[0].is_met(figures) for name in figures}
-    assert {name for name, is_met in met.items() if is_met} == unknown
+def test_a_condition_on_an_unknown_figure_is_met() -> None:
+    for after, unknown in UNKNOWN.values():
+        figures = comparison_of([A], after).figures()
+        assert {name for name, value in figures.items() if math.isnan(value)} == unknown
+        met = {name: parse_conditions(f"{name}>5", figures)[0].is_met(figures) for name in figures}
+        assert {name for name, is_met in met.items() if is_met} == unknown

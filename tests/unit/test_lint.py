@@ -106,13 +106,7 @@ def test_each_rule_fires_alone(tmp_path: Path, expected: ExpectedTexts, section:
 
 def test_provenance_is_required_and_a_date_where_answers_go_stale(tmp_path: Path) -> None:
     book = {"source": "a book", "date": "2026-01-31"}
-    changes: tuple[dict[str, Any], ...] = (
-        {},
-        {"source": None},
-        {"source": " "},
-        {"date": None},
-        {"date": "2015-02-30"},
-    )
+    changes: list[dict[str, Any]] = [{}, {"source": None}, {"source": " "}, {"date": None}, {"date": "2015-02-30"}]
     cases = [case(f"c{number}", input=number, notes=book | change) for number, change in enumerate(changes)]
     suite = load_suite(write_suite(tmp_path / "dated", cases, pack="generic"))
     found = [(Path(finding.file).stem, finding.rule) for finding in lint(suite, GenericPack(), {})]
