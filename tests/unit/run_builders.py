@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,20 +153,16 @@ VERDICTS = any_of(
 
 
 @st.composite
-def any_case_result(draw: st.DrawFn) -> CaseResult:
+def any_case_result(draw: st.DrawFn, case_id: str = "", trial: int = 0) -> CaseResult:
     """A result of any verdict, quarantined or not, with few values to group by; few draws keep it fast."""
     verdict = draw(VERDICTS)
     judged = {"score": draw(st.floats(0, 1)), **draw(ANSWERS)} if verdict["verdict"] in {"passed", "failed"} else {}
-    return case_result(draw(st.sampled_from("abc")), **verdict, **draw(LABELS), **judged)
+    return case_result(case_id or draw(st.sampled_from("abc")), trial=trial, **verdict, **draw(LABELS), **judged)
 
 
 @st.composite
 def any_results(draw: st.DrawFn, *, trials: bool = False) -> list[CaseResult]:
     """The results of a run: one for each case, or a few trials."""
-    results: list[CaseResult] = []
-    for case_id in draw(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=6)):
-        names: dict[str, Any] = {"case_id": case_id, "test_id": f"toy:plain:{case_id}", "file": f"{case_id}.json"}
-        names["nodeid"] = f"{case_id}.json::{case_id}"
-        count = draw(st.integers(1, 3)) if trials else 1
-        results += [replace(draw(any_case_result()), **names, trial=trial) for trial in range(count)]
-    return results
+    case_ids = draw(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=6))
+    counts = {case_id: draw(st.integers(1, 3)) if trials else 1 for case_id in case_ids}
+    return [draw(any_case_result(name, trial)) for name, count in counts.items() for trial in range(count)]

@@ -80,6 +80,8 @@ def test_a_run_is_named_by_suite_and_id_or_by_path_and_one_that_is_not_there_is_
 ) -> None:
     outputs = {packbench("report", name) for name in (TOY, str(toy / COMPLETE), str(toy / "latest"), "toy/latest")}
     assert [code for code, _ in outputs] == [0]
+    code, page = packbench("compare", "--baseline", TOY, "--current", TOY, "--out", "-")
+    assert (code, page.startswith("# ")) == (0, True)
     lines = []
 
     def refuse(title: str, *arguments: str) -> None:
