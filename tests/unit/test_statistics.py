@@ -400,6 +400,9 @@ def test_the_worst_trial_decides_on_yes_or_no() -> None:
     assert fold_trials([replace(results[0], decision="comply_safe"), results[1]])[0].decision == "comply_unsafe"
     needless = [replace(result, expects_refusal=False, refused=result.trial == 1) for result in results]
     assert fold_trials(needless)[0].refused is True
+    good, bad = (replace(each, answer=str(each.score), duration_ms=2, cached=1) for each in trials("a", 1.0, 0.0))
+    (case,) = fold_trials([replace(good, timestamp="2"), replace(bad, timestamp="1")])
+    assert (case.answer, case.timestamp, case.duration_ms, case.cached) == ("0.0", "2", 4, 2)
 
 
 @given(CASES, st.sampled_from(RULES), st.randoms(use_true_random=False))
