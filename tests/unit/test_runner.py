@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import queue
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -46,8 +45,7 @@ async def call_model(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]
 @settings(deadline=None, max_examples=40)
 @given(data=st.data())
 def test_each_attempt_is_made_once_per_claim_within_the_limits(tmp_path_factory: Any, data: st.DataObject) -> None:
-    count, most = data.draw(st.integers(1, 25)), data.draw(st.integers(1, 6))
-    lookahead = data.draw(st.integers(0, 12))
+    count, most, lookahead = (data.draw(st.integers(*ends)) for ends in ((1, 25), (1, 6), (0, 12)))
     # an attempt that is claimed again is made again
     again = data.draw(st.lists(st.sampled_from(range(count)), max_size=5))
     order = [*data.draw(st.permutations(range(count))), *again]
@@ -121,10 +119,7 @@ def test_attempts_that_end_in_a_burst_are_settled_together(
 
 
 def test_successful_attempts_raise_the_throttles_limit_again(tmp_path: Path) -> None:
-    def target(request: VerifyRequest) -> dict[str, Any]:
-        return {"points": 1 / request.input["number"]}
-
-    shared = context(tmp_path, target)
+    shared = context(tmp_path, lambda request: {"points": 1 / request.input["number"]})
     with RunnerContext(most=4) as runner:
         runner.throttle.overloaded()
         limits = []
@@ -155,26 +150,17 @@ def test_whatever_a_target_raises_is_the_error_of_its_case_alone(tmp_path: Path,
         raise ERRORS[request.input["error"]]
 
     async def async_target(request: VerifyRequest) -> Any:
-        await asyncio.sleep(0)
         return target(request)
 
-    bad_context, good_context = context(tmp_path, async_target if is_async else target), context(tmp_path, succeed)
-    bad = [job(bad_context, f"bad_{number}", error=number) for number in range(len(ERRORS))]
-    good = [job(good_context, f"good_{number}") for number in range(len(ERRORS))]
+    bad, good = context(tmp_path, async_target if is_async else target), context(tmp_path, succeed)
+    pairs = [(job(bad, f"bad_{number}", error=number), job(good, str(number))) for number in range(len(ERRORS))]
     with RunnerContext() as runner:
-        runner.plan(job for pair in zip(bad, good, strict=True) for job in pair)
-        failures = [runner.attempt(each).failure for each in bad]
-        assert runner.failures(*good) == [""] * len(ERRORS)
+        runner.plan(job for pair in pairs for job in pair)
+        failures = [runner.attempt(bad).failure for bad, _ in pairs]
+        assert runner.failures(*(good for _, good in pairs)) == [""] * len(ERRORS)
     assert [failure and failure.kind for failure in failures] == ["target_error"] * len(ERRORS)
     assert failures[-1] is not None
     assert failures[-1].message == "the target raised UnreadableError: (its message cannot be read)"
-
-
-async def cancel_itself(_: VerifyRequest) -> None:
-    task = asyncio.current_task()
-    assert task is not None
-    task.cancel()
-    await asyncio.sleep(0)
 
 
 async def cancel_everything(_: VerifyRequest) -> None:
@@ -224,7 +210,6 @@ class RaisingPack(EchoPack):
 @pytest.mark.parametrize(
     ("target", "options", "kind", "words"),
     [
-        (cancel_itself, {}, "cancelled", "the attempt was cancelled: by a target"),
         (cancel_everything, {}, "cancelled", "the attempt was cancelled: by a target"),
         (exit_in_a_task, {}, "target_error", "SystemExit"),
         (stop_the_loop, {}, "", ""),
@@ -256,10 +241,6 @@ async def ignore_cancellation(_: VerifyRequest) -> dict[str, Any]:
             continue
 
 
-async def wait_forever(_: VerifyRequest) -> None:
-    await asyncio.sleep(3600)
-
-
 def hang_in_a_pool(_: VerifyRequest) -> None:
     with ThreadPoolExecutor(2) as pool:
         pool.submit(hang).result()
@@ -272,8 +253,10 @@ async def end_when_cancelled(_: VerifyRequest) -> dict[str, Any]:
 
 
 def test_a_target_that_takes_too_long_is_abandoned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    in_a_thread = lambda _: asyncio.to_thread(hang)  # noqa: E731 - one of a row
-    slow = (wait_forever, ignore_cancellation, in_a_thread, lambda _: hang(), hang_in_a_pool, end_when_cancelled)
+    slow: list[Target] = [
+        *(lambda _: asyncio.sleep(3600), lambda _: asyncio.to_thread(hang), lambda _: hang()),
+        *(ignore_cancellation, hang_in_a_pool, end_when_cancelled),
+    ]
     with RunnerContext(limit_s=0.1) as runner:
         failures = [runner.attempt(job(context(tmp_path, target), "bad")).failure for target in slow]
         assert runner.failures(job(context(tmp_path, succeed), "good")) == [""]
@@ -297,18 +280,12 @@ def test_discarded_attempts_make_room_and_are_made_only_where_somebody_waits_aga
     jobs = [job(shared, str(number), number=number) for number in range(12)]
     with RunnerContext(most=1, lookahead=2) as runner:
         runner.plan(jobs)
-        while not started:
-            time.sleep(0.001)
+        asyncio.run(wait_until(lambda: started))
         runner.discard([AttemptKey("unknown", 0), *(job.key for job in jobs[:10])])
         assert runner.failures(jobs[10], jobs[0], jobs[11]) == [""] * 3
         runner.discard([jobs[0].key])
     assert started[:2] == [0, 10]
     assert sorted(started[2:]) == [0, 11]
-
-
-def test_an_interrupt_while_scoring_ends_the_run(tmp_path: Path) -> None:
-    with RunnerContext() as runner, pytest.raises(KeyboardInterrupt):
-        runner.attempt(job(context(tmp_path, succeed, pack=RaisingPack(KeyboardInterrupt()))))
 
 
 def test_an_attempt_whose_target_closed_the_loop_is_an_error(tmp_path: Path) -> None:
@@ -367,25 +344,22 @@ def test_a_long_time_between_two_cases_is_no_blocked_loop(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("form", "calls"), [("sync", 0), ("async", 0), ("leaves a thread", 1), ("leaves a task", 1)])
 def test_no_call_is_made_for_an_attempt_that_is_over(tmp_path: Path, form: str, calls: int) -> None:
-    backend, go = FakeBackend(), threading.Event()
-    errors: queue.SimpleQueue[str] = queue.SimpleQueue()
+    backend, go, refused = FakeBackend(), threading.Event(), threading.Event()
     tasks = []
 
     def call_later(context: VerifyContext) -> None:
         go.wait()
-        try:
+        with pytest.raises(RuntimeError, match="the attempt is over"):
             context.llm.complete_sync(model_request())
-        except RuntimeError as error:
-            errors.put(str(error))
+        refused.set()
 
     async def call_later_async(context: VerifyContext) -> None:
         while not go.is_set():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.01)
-        try:
+        with pytest.raises(RuntimeError, match="the attempt is over"):
             await context.llm.complete(model_request())
-        except RuntimeError as error:
-            errors.put(str(error))
+        refused.set()
 
     async def leave_behind(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
         if form == "leaves a task":
@@ -396,19 +370,17 @@ def test_no_call_is_made_for_an_attempt_that_is_over(tmp_path: Path, form: str, 
 
     slow = {"sync": lambda _, context: call_later(context), "async": lambda _, context: call_later_async(context)}
     with RunnerContext(limit_s=0.05 if form in slow else 60) as runner:
-        attempt = runner.attempt(job(context(tmp_path, slow.get(form, leave_behind), backend=backend)))
-        assert (attempt.failure and attempt.failure.kind) == ("timeout" if form in slow else None)
+        target = job(context(tmp_path, slow.get(form, leave_behind), backend=backend))
+        assert runner.failures(target) == ["timeout" if form in slow else ""]
         go.set()
-        assert "the attempt is over" in errors.get(timeout=60)
+        assert refused.wait(60)
     assert backend.calls == calls
 
 
 def test_the_call_of_an_abandoned_target_is_cancelled(tmp_path: Path) -> None:
     backend = FakeBackend(hold=asyncio.Event())
 
-    def target(_: VerifyRequest, context: VerifyContext) -> None:
-        context.llm.complete_sync(model_request())
-
+    target = lambda _, context: context.llm.complete_sync(model_request())  # noqa: E731 - passed once
     with RunnerContext(limit_s=0.1) as runner:
         assert runner.failures(job(context(tmp_path, target, backend=backend))) == ["timeout"]
         asyncio.run(wait_until(lambda: not backend.busy))
@@ -416,28 +388,25 @@ def test_the_call_of_an_abandoned_target_is_cancelled(tmp_path: Path) -> None:
 
 
 def test_closing_cancels_what_is_in_flight_and_starts_nothing(tmp_path: Path) -> None:
-    backend = FakeBackend(hold=asyncio.Event())
+    backend, ledger = FakeBackend(hold=asyncio.Event()), Ledger(Caps())
     ended, closed = [], []
 
-    async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    async def target(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
         try:
-            await context.llm.complete(model_request())
+            return await call_model(request, context)
         finally:
             ended.append(1)
-        return ONE_POINT
-
-    async def close() -> None:
-        closed.append(1)
 
     async def fail() -> None:
         raise RuntimeError("exceptions of closing are ignored")
 
-    ledger = Ledger(Caps())
+    async def close() -> None:
+        closed.append(1)
+
     shared = context(tmp_path, target, backend=backend, ledger=ledger)
     runner = RunnerContext(most=3, lookahead=3)
     runner.plan(job(shared, str(number)) for number in range(10))
-    while backend.busy < 3:
-        time.sleep(0.001)
+    asyncio.run(wait_until(lambda: backend.busy == 3))
     runner.close(close, fail)
     assert (len(ended), backend.calls, closed) == (3, 3, [1])
     # the provider may have counted them
@@ -445,7 +414,7 @@ def test_closing_cancels_what_is_in_flight_and_starts_nothing(tmp_path: Path) ->
     runner.close()
 
 
-def test_closing_does_not_wait_for_a_blocked_loop(tmp_path: Path) -> None:
+def test_closing_waits_for_no_blocked_loop_and_leaves_no_thread_of_an_unused_runner(tmp_path: Path) -> None:
     started, closed = threading.Event(), []
 
     async def target(_: VerifyRequest) -> None:
@@ -455,22 +424,15 @@ def test_closing_does_not_wait_for_a_blocked_loop(tmp_path: Path) -> None:
     async def close() -> None:
         closed.append(1)
 
+    before = threading.active_count()
+    RunnerContext().close()
+    RunnerContext().close(close)
+    assert (threading.active_count(), closed) == (before, [1])
     runner = RunnerContext(waits={"close_s": 0.05})
     runner.plan([job(context(tmp_path, target))])
     assert started.wait(60)
     runner.close(close)
-    assert not closed
-
-
-def test_a_runner_that_was_never_used_runs_its_closers_and_leaves_no_thread() -> None:
-    before, closed = threading.active_count(), []
-
-    async def close() -> None:
-        closed.append(1)
-
-    RunnerContext().close()
-    RunnerContext().close(close)
-    assert (threading.active_count(), closed) == (before, [1])
+    assert closed == [1]
 
 
 def test_a_sync_target_may_have_its_own_loop_and_threads(tmp_path: Path) -> None:
@@ -503,6 +465,9 @@ def test_for_a_debugger_sync_targets_run_in_the_waiting_thread_and_an_interrupt_
         with pytest.raises(KeyboardInterrupt):
             runner.attempt(job(shared, "bad", interrupt=True))
     assert threads == [threading.main_thread()] * 2
+    # so does one while a result is scored, in any case
+    with RunnerContext() as runner, pytest.raises(KeyboardInterrupt):
+        runner.attempt(job(context(tmp_path, succeed, pack=RaisingPack(KeyboardInterrupt()))))
 
 
 def test_a_limit_that_was_removed_does_not_apply_to_attempts_in_flight(tmp_path: Path) -> None:
