@@ -52,7 +52,7 @@ def complete(
 ) -> list[Any]:
     """Make calls at once, as another process would: with a cache of its own."""
     cache = AnswerCache(folder, SETTINGS | (settings or {}), Redactor({"SOME_API_KEY": "planted-0123456789"}))
-    fields = {"request": model_request(), "trial": 0, "repetition": 0} | changes
+    fields: dict[str, Any] = {"request": model_request(), "trial": 0, "repetition": 0} | changes
 
     async def gather() -> list[Any]:
         return await asyncio.gather(*(cache.complete(backend, **fields) for _ in range(calls)), return_exceptions=True)
