@@ -15,6 +15,12 @@ import pytest
 import yaml
 
 import pytest_packbench
+from pytest_packbench.model.checks import extension_schema
+from pytest_packbench.model.gate import Gate
+from pytest_packbench.model.metric import GENERAL_METRICS
+from pytest_packbench.model.result import EXTENSION_KEYS, ROW_FIELDS, CaseResult
+from pytest_packbench.model.run import MODES
+from pytest_packbench.plugin import BY_NAME
 from tests.doc_blocks import ROOT
 
 if TYPE_CHECKING:
@@ -207,3 +213,12 @@ def test_public_names_resolve() -> None:
         assert getattr(pytest_packbench, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = pytest_packbench.nothing
+
+
+def test_lists_of_words_are_the_same_everywhere() -> None:
+    gate, result = Gate.__doc__ or "", CaseResult.__doc__ or ""
+    assert [name for name in GENERAL_METRICS if f"`{name}`" not in gate] == []
+    assert [name for name in CaseResult.__annotations__ if f"\n        {name}: " not in result] == []
+    assert BY_NAME["mode"].option == {"choices": list(MODES)}
+    assert set(CaseResult.__annotations__) - set(ROW_FIELDS) == {"suite", "record", "payload"}
+    assert set(extension_schema()["fields"]) == {*EXTENSION_KEYS, "judge"}

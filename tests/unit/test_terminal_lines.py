@@ -1,4 +1,4 @@
-"""Lines of the terminal report: what a failed case lost, and what a live run used."""
+"""Lines of the terminal report: what a failed case lost, what a live run used, and counts with their nouns."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_packbench.model.score import Score, Term
+from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.terminal import headline, spent_text
 
 OWN_CALLS = "used: no model calls through packbench; "
@@ -45,3 +46,8 @@ def test_the_headline_of_a_failed_case_names_the_terms_that_it_lost(
 def test_the_usage_of_a_run_tells_calls_of_packbench_from_the_targets_own(spent: dict[str, Any], text: str) -> None:
     nothing = {"calls": 0, "tokens": 0, "uncounted": 0, "cost": 0.0, "currency": "USD"}
     assert spent_text(nothing | spent) == text
+
+
+def test_a_count_agrees_with_its_noun() -> None:
+    texts = ["0 cases", "1 case", "2 cases", "1,000 cases", "-1 cases"]
+    assert [pluralize(number, "case") for number in (0, 1, 2, 1_000, -1)] == texts
