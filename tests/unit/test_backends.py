@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import re
-import subprocess
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -195,15 +194,35 @@ def test_a_temporary_failure_is_retried_after_the_wait_that_the_server_asks_for(
     assert [pause >= wait for pause, wait in zip(pauses, waits.values(), strict=True)] == [True] * 3
 
 
-@pytest.mark.parametrize(
-    ("status", "wait", "kind", "requests"),
-    [(503, "0.01", "overloaded", 4), (400, "", "bad_request", 1), (401, "", "auth", 1), (429, "7200", "rate_limit", 1)],
-)
-def test_ollama_repeats_a_call_only_where_it_may_help(status: int, wait: str, kind: str, requests: int) -> None:
-    server = FakeServer(scripted(error_reply(status, headers={"retry-after": wait})))
-    with server, pytest.raises(BackendError) as caught:
-        use_backend("ollama", server.url, lambda backend: backend.complete(request()), retries=3)
-    assert (caught.value.kind, len(server.requests)) == (kind, requests)
+OLLAMA_RETRIES = {
+    # the status, the wait that the server asks for, the number of requests, the kind of error
+    "first": (429, "0.01", 2, ""),
+    "always": (503, "0.01", 3, "overloaded"),
+    "bad": (400, "", 1, "bad_request"),
+    "unknown": (401, "", 1, "auth"),
+    "too long": (429, "7200", 1, "rate_limit"),
+}
+
+
+def test_ollama_repeats_each_of_several_calls_only_where_it_may_help() -> None:
+    texts: list[str] = []
+
+    def handler(received: Received) -> Reply:
+        text = received.json()["messages"][-1]["content"]
+        texts.append(text)
+        status, wait, _, kind = OLLAMA_RETRIES[text]
+        failing = kind or texts.count(text) == 1
+        return error_reply(status, headers={"retry-after": wait}) if failing else hello("ollama")
+
+    async def use(backend: Backend) -> list[Any]:
+        return await asyncio.gather(
+            *(backend.complete(request(text)) for text in OLLAMA_RETRIES), return_exceptions=True
+        )
+
+    with FakeServer(handler, latency_s=0.05) as server:
+        results = use_backend("ollama", server.url, use, retries=2, connections=5)
+    for (text, (_, _, requests, kind)), result in zip(OLLAMA_RETRIES.items(), results, strict=True):
+        assert (texts.count(text), getattr(result, "kind", "")) == (requests, kind), text
 
 
 def test_ollama_waits_as_long_as_the_server_asks_or_exponentially_longer() -> None:
@@ -214,23 +233,6 @@ def test_ollama_waits_as_long_as_the_server_asks_or_exponentially_longer() -> No
         assert 0.375 <= retry_delay_s(0, useless) <= 0.5
         assert 1.5 <= retry_delay_s(2, useless) <= 2
         assert 6 <= retry_delay_s(50, useless) <= 8
-
-
-def test_each_of_two_calls_to_ollama_has_the_wait_of_its_own_response() -> None:
-    waits, texts = {"a": "0.01", "b": "7200"}, []
-
-    def handler(received: Received) -> Reply:
-        text = received.json()["messages"][-1]["content"]
-        texts.append(text)
-        first = texts.count(text) == 1
-        return error_reply(429, headers={"retry-after": waits[text]}) if first else REPLIES["ollama"](text)
-
-    async def use(backend: Backend) -> list[Any]:
-        return await asyncio.gather(*(backend.complete(request(text)) for text in waits), return_exceptions=True)
-
-    with FakeServer(handler, latency_s=0.05) as server:
-        first, second = use_backend("ollama", server.url, use, retries=1)
-    assert (first.content, second.kind) == ("a", "rate_limit")
 
 
 @each_provider
@@ -362,11 +364,10 @@ def test_what_is_missing_is_one_line_that_says_what_to_do(expected: ExpectedText
     expected.check("".join(lines))
 
 
-@pytest.mark.parametrize("url", ["localhost:11434", "127.0.0.1", ":11434", "http://host:1/path", "[::1]:5"])
-def test_ollama_accepts_a_bare_host(url: str) -> None:
-    backend = open_backend("ollama", BackendOptions(model="m", base_url=url))
-    assert (backend.name, backend.model, backend.temperature) == ("ollama", "m", 0.0)
-    # only Anthropic has a default model
+def test_ollama_accepts_a_bare_host_and_anthropic_has_a_default_model() -> None:
+    for url in ("localhost:11434", "127.0.0.1", ":11434", "http://host:1/path", "[::1]:5"):
+        backend = open_backend("ollama", BackendOptions(model="m", base_url=url))
+        assert (backend.name, backend.model, backend.temperature) == ("ollama", "m", 0.0)
     assert open_backend("anthropic", BackendOptions(base_url=LOCAL)).model == "claude-sonnet-4-6"
 
 
@@ -389,33 +390,35 @@ def test_a_pool_lends_each_client_to_one_call_at_a_time_in_order_and_closes_all(
     lent: list[int] = []
     closed: list[int] = []
     starts: list[tuple[int, int]] = []
-    numbers, turns = count(1), [0]
+    numbers, turns = count(1), count()
 
     async def close(client: int) -> None:
         closed.append(client)
 
     async def use() -> list[int]:
-        pool, loop = ClientPool(lambda: next(numbers), size=3, close=close), asyncio.get_running_loop()
+        pool, turn = ClientPool(lambda: next(numbers), size=3, close=close), 0
 
-        def tick() -> None:
-            turns[0] += 1
-            if len(starts) < 20:
-                loop.call_soon(tick)
+        async def count_turns() -> None:
+            nonlocal turn
+            while True:
+                turn = next(turns)
+                await asyncio.sleep(0)
 
         async def call(number: int) -> int:
             # a client returns to the pool also after a failed call
             with contextlib.suppress(LookupError):
                 async with pool.lend() as client:
                     assert client not in lent
-                    starts.append((number, turns[0]))
+                    starts.append((number, turn))
                     lent.append(client)
                     await asyncio.sleep(0.001)
                     lent.remove(client)
                     raise LookupError
             return client
 
-        tick()
+        counting = asyncio.create_task(count_turns())
         used = [await call(0), await call(1), *await asyncio.gather(*(call(number) for number in range(2, 20)))]
+        counting.cancel()
         await pool.aclose()
         return used
 
@@ -426,14 +429,6 @@ def test_a_pool_lends_each_client_to_one_call_at_a_time_in_order_and_closes_all(
     assert len({turn for _, turn in starts}) == 20
 
 
-def test_a_test_server_runs_in_a_process_of_its_own_and_raises_what_its_handler_raises() -> None:
-    command = [sys.executable, "-m", "tests.servers", "--latency", "0.01", "--json", '{"code": "7"}']
-    with subprocess.Popen(command, stdout=-1, text=True, cwd=Path(__file__).parents[2]) as process:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        json_request = request(output_schema={"type": "object"})
-        answer = use_backend("ollama", url, lambda backend: backend.complete(json_request), timeout_s=10)
-        process.terminate()
-    assert answer.content == {"code": "7"}
+def test_a_test_server_raises_what_its_handler_raises() -> None:
     with pytest.raises(ZeroDivisionError):
         failed_call("ollama", lambda _: 1 / 0)  # type: ignore[arg-type, return-value]  # it never returns
