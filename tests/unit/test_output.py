@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import re
 import subprocess
 import sys
-import threading
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -54,29 +53,12 @@ def test_each_case_has_its_own_output(capsys: Capsys) -> None:
         sys.stderr.write("wrong\n")
         logging.getLogger("x").warning("logged")
 
-    (out, err, (name, log)) = captured(case)
-    assert (out, err, name) == (("stdout", "one\n"), ("stderr", "wrong\n"), "log")
-    assert "WARNING  x:test_output.py:" in log
-    assert log.endswith(" logged")
+    (*printed, (name, log)) = captured(case)
+    assert (printed, name) == ([("stdout", "one\n"), ("stderr", "wrong\n")], "log")
+    assert re.fullmatch(r"WARNING  x:test_output\.py:\d+ logged", log)
     assert captured(lambda: sys.stdout.writelines(["t", "wo"])) == [("stdout", "two")]
     assert is_outside_cases(record)
     assert capsys.readouterr() == ("before\n", "")
-
-
-def test_nothing_gets_lost_while_streams_are_replaced() -> None:
-    streams, output, stop = [io.StringIO(), io.StringIO()], CapturedOutput(), threading.Event()
-
-    def printing() -> None:
-        while not stop.is_set():
-            sys.stdout.write("x")
-
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(capturing_context(output).run, printing)
-        for turn in range(2000):
-            sys.stdout = streams[turn % 2]
-        stop.set()
-    assert [stream.getvalue() for stream in streams] == ["", ""]
-    assert set("".join(output.out)) == {"x"}
 
 
 # a case whose print is under way while somebody else replaces streams; what is freed too early crashes the process
@@ -156,8 +138,7 @@ def test_a_stream_may_be_none_or_missing(monkeypatch: pytest.MonkeyPatch) -> Non
         say("nowhere", flush=True)
         assert sys.stdout is None
 
-    assert captured(case) == []
-    assert sys.stdout is not None
+    assert (captured(case), sys.stdout is None) == ([], False)
     # outside cases it is the one that was assigned
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)
@@ -193,10 +174,8 @@ def test_a_case_has_a_text_stream_like_that_of_the_process(capsys: Capsys) -> No
 
 def test_surrogates_are_replaced_and_a_flood_is_cut() -> None:
     output = CapturedOutput()
-    output.add("err", "model says \ud83d")
-    output.add("log", "logs \udfff")
-    for _ in range(4):
-        output.add("out", "x" * 400_000)
+    for stream, text in (("err", "model says \ud83d"), ("log", "logs \udfff"), *[("out", "x" * 400_000)] * 4):
+        output.add(stream, text)
     assert output.sections() == [("stdout", "x" * 1_000_000), ("stderr", "model says ?"), ("log", "logs ?")]
 
 
