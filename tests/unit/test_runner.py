@@ -118,17 +118,6 @@ def test_attempts_that_end_in_a_burst_are_settled_together(
         runner.failures(*planned[1:])
 
 
-def test_successful_attempts_raise_the_throttles_limit_again(tmp_path: Path) -> None:
-    shared = context(tmp_path, lambda request: {"points": 1 / request.input["number"]})
-    with RunnerContext(most=4) as runner:
-        runner.throttle.overloaded()
-        limits = []
-        for number in (1, 0, 2, 3, 4, 5):
-            runner.attempt(job(shared, str(number), number=number))
-            limits.append(runner.throttle.limit)
-    assert limits == [2, 2, 3, 3, 3, 4]
-
-
 class UnreadableError(Exception):
     def __str__(self) -> str:
         raise self
@@ -182,6 +171,12 @@ async def stop_the_loop(_: VerifyRequest) -> dict[str, Any]:
     return ONE_POINT
 
 
+async def close_the_loop(_: VerifyRequest) -> None:
+    loop: Any = asyncio.get_running_loop()
+    loop.run_forever = loop.close
+    loop.stop()
+
+
 async def ignore_a_failed_call(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
     with pytest.raises(RuntimeError):
         await context.llm.complete(model_request())
@@ -213,6 +208,7 @@ class RaisingPack(EchoPack):
         (cancel_everything, {}, "cancelled", "the attempt was cancelled: by a target"),
         (exit_in_a_task, {}, "target_error", "SystemExit"),
         (stop_the_loop, {}, "", ""),
+        (close_the_loop, {}, "loop_blocked", "the event loop ended: a target stopped it"),
         (call_model, {}, "no_backend", "no backend is set"),
         (call_without_await, {"backend": FakeBackend()}, "target_error", "await context.llm.complete"),
         (ignore_a_failed_call, {"backend": FakeBackend(answer=lambda _: 1 / 0)}, "backend_error", "ZeroDivisionError"),
@@ -224,13 +220,15 @@ class RaisingPack(EchoPack):
 def test_a_target_that_harms_the_loop_ends_no_other_case(
     tmp_path: Path, target: Target, options: dict[str, Any], kind: str, words: str
 ) -> None:
-    with RunnerContext() as runner:
+    with RunnerContext(waits={"tick_s": 0.01}) as runner:
         redactor = Redactor({}, ["planted-to-be-hidden"])
         failure = runner.attempt(job(context(tmp_path, target, redactor=redactor, **options), "bad")).failure
         assert (failure.kind if failure else "") == kind
         assert words in (failure.message if failure else "")
         good = context(tmp_path, succeed)
-        assert runner.failures(*(job(good, str(number)) for number in range(3))) == [""] * 3
+        # nothing can run without a loop
+        others = kind if target is close_the_loop else ""
+        assert runner.failures(*(job(good, str(number)) for number in range(3))) == [others] * 3
 
 
 async def ignore_cancellation(_: VerifyRequest) -> dict[str, Any]:
@@ -253,13 +251,19 @@ async def end_when_cancelled(_: VerifyRequest) -> dict[str, Any]:
 
 
 def test_a_target_that_takes_too_long_is_abandoned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    backend = FakeBackend(hold=asyncio.Event())
     slow: list[Target] = [
         *(lambda _: asyncio.sleep(3600), lambda _: asyncio.to_thread(hang), lambda _: hang()),
         *(ignore_cancellation, hang_in_a_pool, end_when_cancelled),
+        lambda _, context: context.llm.complete_sync(model_request()),
     ]
     with RunnerContext(limit_s=0.1) as runner:
-        failures = [runner.attempt(job(context(tmp_path, target), "bad")).failure for target in slow]
+        jobs = [job(context(tmp_path, target, backend=backend), "bad") for target in slow]
+        failures = [runner.attempt(job).failure for job in jobs]
         assert runner.failures(job(context(tmp_path, succeed), "good")) == [""]
+        # its call is cancelled
+        asyncio.run(wait_until(lambda: not backend.busy))
+    assert backend.calls == 1
     message = "the target took longer than 0.1 s and was abandoned (--packbench-case-timeout)"
     assert [failure and (failure.kind, failure.message) for failure in failures] == [("timeout", message)] * len(slow)
     # asyncio logs what a callback raises
@@ -286,18 +290,6 @@ def test_discarded_attempts_make_room_and_are_made_only_where_somebody_waits_aga
         runner.discard([jobs[0].key])
     assert started[:2] == [0, 10]
     assert sorted(started[2:]) == [0, 11]
-
-
-def test_an_attempt_whose_target_closed_the_loop_is_an_error(tmp_path: Path) -> None:
-    async def target(_: VerifyRequest) -> None:
-        loop: Any = asyncio.get_running_loop()
-        loop.run_forever = loop.close
-        loop.stop()
-
-    with RunnerContext(waits={"tick_s": 0.01}) as runner:
-        failure = runner.attempt(job(context(tmp_path, target))).failure
-    assert failure is not None
-    assert (failure.kind, failure.message) == ("loop_blocked", "the event loop ended: a target stopped it")
 
 
 def test_a_target_that_blocks_the_loop_is_an_error_and_its_late_answer_does_not_count(tmp_path: Path) -> None:
@@ -377,16 +369,6 @@ def test_no_call_is_made_for_an_attempt_that_is_over(tmp_path: Path, form: str, 
     assert backend.calls == calls
 
 
-def test_the_call_of_an_abandoned_target_is_cancelled(tmp_path: Path) -> None:
-    backend = FakeBackend(hold=asyncio.Event())
-
-    target = lambda _, context: context.llm.complete_sync(model_request())  # noqa: E731 - passed once
-    with RunnerContext(limit_s=0.1) as runner:
-        assert runner.failures(job(context(tmp_path, target, backend=backend))) == ["timeout"]
-        asyncio.run(wait_until(lambda: not backend.busy))
-    assert backend.calls == 1
-
-
 def test_closing_cancels_what_is_in_flight_and_starts_nothing(tmp_path: Path) -> None:
     backend, ledger = FakeBackend(hold=asyncio.Event()), Ledger(Caps())
     ended, closed = [], []
@@ -439,11 +421,12 @@ def test_a_sync_target_may_have_its_own_loop_and_threads(tmp_path: Path) -> None
     backend = FakeBackend()
 
     def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-        async def pipeline() -> list[ModelAnswer]:
+        async def pipeline() -> float:
             in_a_thread = asyncio.to_thread(context.llm.complete_sync, model_request(text="1"))
-            return list(await asyncio.gather(in_a_thread, context.llm.complete(model_request(text="2"))))
+            answers = await asyncio.gather(in_a_thread, context.llm.complete(model_request(text="2")))
+            return sum(float(answer.content) for answer in answers)
 
-        return {"points": sum(float(answer.content) for answer in asyncio.run(pipeline())) / 3}
+        return {"points": asyncio.run(pipeline()) / 3}
 
     with RunnerContext() as runner:
         attempt = runner.attempt(job(context(tmp_path, target, backend=backend)))
@@ -487,7 +470,7 @@ def test_a_limit_that_was_removed_does_not_apply_to_attempts_in_flight(tmp_path:
         assert runner.attempt(slow, go.set).failure is None
 
 
-def test_the_throttle_halves_once_a_second_and_grows_by_one_after_as_many_successes() -> None:
+def test_the_throttle_halves_once_a_second_and_grows_by_one_after_as_many_successes(tmp_path: Path) -> None:
     now = 0.0
     throttle = Throttle(64, clock=lambda: now)
     limits = []
@@ -510,3 +493,11 @@ def test_the_throttle_halves_once_a_second_and_grows_by_one_after_as_many_succes
         now = seconds
         throttle.overloaded()
     assert throttle.limit == 1
+    # attempts without a failure are successes
+    shared, limits = context(tmp_path, lambda request: {"points": 1 / request.input["number"]}), []
+    with RunnerContext(most=4) as runner:
+        runner.throttle.overloaded()
+        for number in (1, 0, 2, 3, 4, 5):
+            runner.attempt(job(shared, str(number), number=number))
+            limits.append(runner.throttle.limit)
+    assert limits == [2, 2, 3, 3, 3, 4]
