@@ -194,34 +194,22 @@ def test_a_temporary_failure_is_retried_after_the_wait_that_the_server_asks_for(
     assert [pause >= wait for pause, wait in zip(pauses, waits.values(), strict=True)] == [True] * 3
 
 
-OLLAMA_RETRIES = {
-    # the status, the wait that the server asks for, the number of requests, the kind of error
-    "first": (429, "0.01", 2, ""),
-    "always": (503, "0.01", 3, "overloaded"),
-    "bad": (400, "", 1, "bad_request"),
-    "unknown": (401, "", 1, "auth"),
-    "too long": (429, "7200", 1, "rate_limit"),
-}
-
-
 def test_ollama_repeats_each_of_several_calls_only_where_it_may_help() -> None:
-    texts: list[str] = []
+    texts, retries = [], DATA["retries of ollama"]
 
     def handler(received: Received) -> Reply:
         text = received.json()["messages"][-1]["content"]
         texts.append(text)
-        status, wait, _, kind = OLLAMA_RETRIES[text]
+        status, wait, _, kind = retries[text]
         failing = kind or texts.count(text) == 1
         return error_reply(status, headers={"retry-after": wait}) if failing else hello("ollama")
 
     async def use(backend: Backend) -> list[Any]:
-        return await asyncio.gather(
-            *(backend.complete(request(text)) for text in OLLAMA_RETRIES), return_exceptions=True
-        )
+        return await asyncio.gather(*(backend.complete(request(text)) for text in retries), return_exceptions=True)
 
     with FakeServer(handler, latency_s=0.05) as server:
         results = use_backend("ollama", server.url, use, retries=2, connections=5)
-    for (text, (_, _, requests, kind)), result in zip(OLLAMA_RETRIES.items(), results, strict=True):
+    for (text, (_, _, requests, kind)), result in zip(retries.items(), results, strict=True):
         assert (texts.count(text), getattr(result, "kind", "")) == (requests, kind), text
 
 
@@ -246,6 +234,9 @@ def test_a_call_without_a_response_is_an_error(provider: str) -> None:
     with pytest.raises(BackendError) as caught:
         use_backend(provider, f"http://127.0.0.1:{closed_port()}", lambda backend: backend.complete(request()))
     assert (caught.value.kind, caught.value.__cause__) == ("network", None)
+    # an exception of the test's handler is no answer
+    with pytest.raises(ZeroDivisionError):
+        failed_call(provider, lambda _: 1 / 0)  # type: ignore[arg-type, return-value]  # it never returns
 
 
 @each_provider
@@ -389,36 +380,34 @@ def test_a_server_of_the_users_own_needs_no_key_and_gets_none_from_elsewhere(
 def test_a_pool_lends_each_client_to_one_call_at_a_time_in_order_and_closes_all() -> None:
     lent: list[int] = []
     closed: list[int] = []
+    turns: list[int] = []
     starts: list[tuple[int, int]] = []
-    numbers, turns = count(1), count()
+    numbers = count(1)
 
     async def close(client: int) -> None:
         closed.append(client)
 
     async def use() -> list[int]:
-        pool, turn = ClientPool(lambda: next(numbers), size=3, close=close), 0
+        pool, loop = ClientPool(lambda: next(numbers), size=3, close=close), asyncio.get_running_loop()
 
-        async def count_turns() -> None:
-            nonlocal turn
-            while True:
-                turn = next(turns)
-                await asyncio.sleep(0)
+        def tick() -> None:
+            turns.append(len(turns))
+            loop.call_soon(tick)
 
         async def call(number: int) -> int:
             # a client returns to the pool also after a failed call
             with contextlib.suppress(LookupError):
                 async with pool.lend() as client:
                     assert client not in lent
-                    starts.append((number, turn))
+                    starts.append((number, len(turns)))
                     lent.append(client)
                     await asyncio.sleep(0.001)
                     lent.remove(client)
                     raise LookupError
             return client
 
-        counting = asyncio.create_task(count_turns())
+        tick()
         used = [await call(0), await call(1), *await asyncio.gather(*(call(number) for number in range(2, 20)))]
-        counting.cancel()
         await pool.aclose()
         return used
 
@@ -427,8 +416,3 @@ def test_a_pool_lends_each_client_to_one_call_at_a_time_in_order_and_closes_all(
     assert [number for number, _ in starts] == list(range(20))
     # one starts per turn of the loop
     assert len({turn for _, turn in starts}) == 20
-
-
-def test_a_test_server_raises_what_its_handler_raises() -> None:
-    with pytest.raises(ZeroDivisionError):
-        failed_call("ollama", lambda _: 1 / 0)  # type: ignore[arg-type, return-value]  # it never returns

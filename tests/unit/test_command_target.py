@@ -248,6 +248,9 @@ def test_a_program_that_does_not_start_is_a_failure(harness: Harness, command: s
     assert failure.kind == "target_unreachable"
     assert str(failure).startswith(f"can't start {problem.format(cwd)}; check")
     assert "hush" not in str(failure)
+    for unreadable in ("", "   ", "a 'b", "a\0b"):
+        with pytest.raises(TargetError, match=r"is empty|No closing quotation|NUL"):
+            CommandTarget(command=unreadable, cwd=Path(), processes=1)
 
 
 def test_a_cancelled_request_kills_its_process_and_affects_no_later_one(harness: Harness, tmp_path: Path) -> None:
@@ -368,9 +371,3 @@ def test_no_message_or_result_contains_a_secret(harness: Harness, monkeypatch: p
     texts["shown"] = CommandTarget(command=harness.command, cwd=Path(), processes=1).shown.removesuffix(f" {ARGUMENT}")
     assert [name for name, text in texts.items() for secret in SECRETS if secret in text] == []
     assert harness.answer("reply['result'] = [len(word) for word in sys.argv[1:]]") == [9, 12, 20, 12]
-
-
-@pytest.mark.parametrize("command", ["", "   ", "a 'b", "a\0b"])
-def test_a_command_that_can_not_be_parsed_is_an_error(command: str) -> None:
-    with pytest.raises(TargetError, match=r"is empty|No closing quotation|NUL"):
-        CommandTarget(command=command, cwd=Path(), processes=1)
