@@ -1,15 +1,13 @@
 """A small HTTP server on loopback with scripted answers that records its requests.
 
-`with FakeServer(handler) as server: server.url` runs it in a thread of this process; `serve(handler)` runs it in the
-foreground of a process of its own (`python -m tests.servers`).
+`with FakeServer(handler) as server: server.url` runs it in a thread of this process, `python -m tests.servers` in a
+process of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import selectors
 import socket
 import threading
 from collections.abc import Callable
@@ -196,16 +194,6 @@ class FakeServer:
 
     def _run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_WAIT_S)
-
-
-def serve(handler: Handler, *, latency_s: float = 0.0) -> None:
-    """Serve until interrupted; the URL is the first line of standard output."""
-    # epoll counts in whole milliseconds: answers would come up to one late; select has room for 1,000 connections
-    loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
-    server = FakeServer(handler, latency_s=latency_s, record=False, loop=loop)
-    with contextlib.suppress(KeyboardInterrupt), server:
-        print(server.url, flush=True)  # noqa: T201 - whoever started the process reads it
-        threading.Event().wait()
 
 
 def closed_port() -> int:

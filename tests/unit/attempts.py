@@ -35,14 +35,10 @@ PRICE = Prices(input_per_million=1.0, output_per_million=1.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EchoOutcome(Outcome):
-    """The points of a result."""
-
     points: float
 
 
 class EchoPack(Pack):
-    """Scores a result by its own points."""
-
     name = "echo"
     version = "1"
 

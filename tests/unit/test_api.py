@@ -30,15 +30,11 @@ def suite_of(folder: Path, text: str = "pack: tariff\n") -> Suite:
 
 
 class Result(BaseModel):
-    """A target's result as a model."""
-
     status: str
     tariff_dossier: dict[str, Any]
 
 
 class Strict(TariffPack):
-    """A user's pack, with the name of a built-in one."""
-
     def score(self, case: TariffCase, outcome: Any, rules: TariffSuiteConfig) -> Score:
         return Score(score=0.25, threshold=1.0, verdict="failed", message=rules.pack)
 

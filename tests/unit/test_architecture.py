@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 import pytest_packbench
 from pytest_packbench.model.checks import extension_schema
@@ -22,6 +21,7 @@ from pytest_packbench.model.result import EXTENSION_KEYS, ROW_FIELDS, CaseResult
 from pytest_packbench.model.run import MODES
 from pytest_packbench.plugin import BY_NAME
 from tests.doc_blocks import ROOT
+from tests.unit.run_builders import data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
 
 NAME = "pytest_packbench"
-RULES: dict[str, Any] = yaml.safe_load(
-    Path(__file__).with_name("data").joinpath("architecture.yaml").read_text("utf-8")
-)
+RULES: dict[str, Any] = data("architecture.yaml")
 PUBLIC = {"public names": pytest_packbench.__all__}
 MAY_IMPORT: dict[str, set[str]] = {
     folder: {each for name in names for each in PUBLIC.get(name, [name])}

@@ -39,8 +39,6 @@ ROLES = st.lists(st.sampled_from(["propose", "critique", "revise"]), max_size=6)
 
 
 class Echo(EchoPack):
-    """The echoing pack with a firing, a term and a match level."""
-
     def read(self, result: object) -> EchoOutcome:
         return replace(super().read(result), firings=(Firing(hook="gate", decision="pass", rule=3),))
 

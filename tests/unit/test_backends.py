@@ -12,11 +12,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import count, pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from pytest_packbench.backends import BackendError, BackendOptions, BackendUnusable, open_backend
 from pytest_packbench.backends.client import ClientPool
@@ -24,6 +22,7 @@ from pytest_packbench.backends.ollama import retry_delay_s
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, Tool, Usage
 from tests.servers.fake import FakeServer, Received, Reply, closed_port, scripted
 from tests.servers.wire import REPLIES, answer_with, error_reply
+from tests.unit.run_builders import data
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 PROVIDERS = ("openai", "anthropic", "ollama")
 LOCAL = "http://127.0.0.1:1"
-DATA = yaml.safe_load((Path(__file__).parent / "data" / "backends.yaml").read_text("utf-8"))
+DATA = data("backends.yaml")
 
 
 def request(text: str = "Which code?", **fields: Any) -> ModelRequest:

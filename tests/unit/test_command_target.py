@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from pytest_packbench.engine.command_target import CommandTarget
 from pytest_packbench.engine.external_io import MAX_RESULT_BYTES, TargetError, TargetFailure
 from pytest_packbench.engine.targets import TargetCaller, run_in_thread
 from pytest_packbench.model.request import VerifyRequest
 from tests.unit.attempts import wait_until
+from tests.unit.run_builders import data
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
 
 ROOT = Path(__file__).parents[2]
-DATA = yaml.safe_load((Path(__file__).parent / "data" / "command_target.yaml").read_text("utf-8"))
+DATA = data("command_target.yaml")
 # each request tells the child what to do, in Python; `line` is what it prints instead of its reply
 CHILD = """
 import json, os, signal, sys, time

@@ -9,11 +9,9 @@ import logging
 import sys
 import zlib
 from contextlib import aclosing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from pytest_packbench.engine.external_io import MAX_RESULT_BYTES, TargetError, TargetFailure
 from pytest_packbench.engine.http_target import HEADERS_VARIABLE, HttpTarget, shown_url
@@ -21,6 +19,7 @@ from pytest_packbench.engine.targets import TargetCaller, run_in_thread
 from pytest_packbench.model.request import VerifyRequest
 from tests.servers.fake import FakeServer, Received, Reply, closed_port, scripted
 from tests.unit.attempts import wait_until
+from tests.unit.run_builders import data
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -100,7 +99,7 @@ def test_requests_share_the_connections_and_each_gets_its_own_answer() -> None:
     assert {received.headers.get("cookie") for received in server.requests} == {None}
 
 
-DATA = yaml.safe_load((Path(__file__).parent / "data" / "http_target.yaml").read_text("utf-8"))
+DATA = data("http_target.yaml")
 TOO_LONG = b" " * (MAX_RESULT_BYTES + 1)
 REPLIES = {
     **{name: Reply(**row | {"body": row.get("body", "").encode("latin-1")}) for name, row in DATA["failures"].items()},

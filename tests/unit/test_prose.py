@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import yaml
-
 from tests import prose
 from tests.doc_blocks import ROOT
+from tests.unit.run_builders import data
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
 
-SENTENCES = yaml.safe_load((ROOT / "tests" / "unit" / "data" / "prose.yaml").read_text("utf-8"))
+SENTENCES = data("prose.yaml")
 
 
 def test_a_phrase_to_avoid_is_found_and_plain_sentences_pass() -> None:
