@@ -59,7 +59,7 @@ def test_a_folder_becomes_a_suite_or_a_suite_error(tmp_path: Path, monkeypatch: 
     mistakes = {
         "pack: tarif\n": r'.*did you mean "tariff"\?',
         "- pack\n": ".*/pack",
-        "pack: tariff\ngate: []\n": ".*/gate",
+        "pack: tariff\nthresholds: {by_type: {negativ: 0.5}}\n": ".*negativ",
     }
     for text, message in mistakes.items():
         with pytest.raises(SuiteError, match=rf"suite\.yaml: {message}"):
