@@ -112,11 +112,8 @@ def context(
     redactor: Redactor | None = None,
     pack: Pack | None = None,
 ) -> SuiteContext:
-    live = LiveModels(
-        primary=None if backend is None else PricedBackend(backend=backend, price=PRICE),
-        ledger=ledger or Ledger(Caps()),
-        redactor=redactor or Redactor({}),
-    )
+    primary = None if backend is None else PricedBackend(backend=backend, price=PRICE)
+    live = LiveModels(primary=primary, ledger=ledger or Ledger(Caps()), redactor=redactor or Redactor({}))
     named: dict[str, Any] = {} if backend is None else {"backend": backend.name, "model": backend.model}
     return SuiteContext(
         suite=suite(folder),
