@@ -136,15 +136,13 @@ def describe(error: BackendError) -> str:
     assert "\n" not in message
     assert len(message) < 400
     # without the words of JSON's and the client's parsers, which differ from version to version
-    message = re.sub(
-        r"(chat response|HTTP 502): .*(line 1|expected|codec|argument|error for|status code).*", r"\1", message
-    )
-    message = re.sub(r"JSON \(.*\)", "JSON (...)", message)
-    return f"{error.kind}, {message}{'' if error.usage is None else tokens(error.usage)}"
+    parsers = r"(chat response|HTTP 502): .*(line 1|expected|codec|argument|error for|status code).*"
+    message = re.sub(r"JSON \(.*\)", "JSON (...)", re.sub(parsers, r"\1", message))
+    return f"{error.kind}, {message}{tokens(error.usage)}"
 
 
-def tokens(usage: Usage) -> str:
-    return f", {usage.tokens_input}/{usage.tokens_output} tokens"
+def tokens(usage: Usage | None) -> str:
+    return f", {usage.tokens_input}/{usage.tokens_output} tokens" if usage else ""
 
 
 @each_provider
@@ -154,6 +152,7 @@ def test_each_reply_is_an_answer_or_an_error_of_one_line(provider: str, expected
     replies["deep JSON"] = REPLIES[provider]("[" * 100_000, usage=(5, 9)), "JSON"
     replies["long error"] = error_reply(400, "x" * 100_000), "text"
     overloads: list[int] = []
+    options: dict[str, Any] = {"max_output_tokens": 9, "on_overload": lambda: overloads.append(1)}
 
     async def outcomes(backend: Backend) -> list[str]:
         lines = []
@@ -161,9 +160,8 @@ def test_each_reply_is_an_answer_or_an_error_of_one_line(provider: str, expected
             overloads.clear()
             try:
                 answer = await backend.complete(REQUESTS[request_name])
-                fields = {
-                    key: value for key, value in asdict(answer).items() if key != "usage" and value not in (None, ())
-                }
+                fields = {key: value for key, value in asdict(answer).items() if value not in (None, ())}
+                del fields["usage"]
                 assert [call.as_json() for call in answer.tool_calls] == list(fields.get("tool_calls", ()))
                 line = json.dumps(fields) + tokens(answer.usage)
             except BackendError as error:
@@ -172,10 +170,7 @@ def test_each_reply_is_an_answer_or_an_error_of_one_line(provider: str, expected
         return lines
 
     with FakeServer(scripted(*(reply for reply, _ in replies.values()))) as server:
-        lines = use_backend(
-            provider, server.url, outcomes, max_output_tokens=9, on_overload=lambda: overloads.append(1)
-        )
-    expected.check("".join(lines))
+        expected.check("".join(use_backend(provider, server.url, outcomes, **options)))
 
 
 @each_provider
@@ -184,12 +179,10 @@ def test_a_temporary_failure_is_retried_after_the_wait_that_the_server_asks_for(
     waits = {429: 0.6, 503: 0.02, 500: 0.01}
     replies = [error_reply(status, headers={"retry-after": str(wait)}) for status, wait in waits.items()]
     overloads: list[int] = []
-    answer, server = complete_once(
-        provider, scripted(*replies, hello(provider)), retries=3, on_overload=lambda: overloads.append(1)
-    )
+    options: dict[str, Any] = {"retries": 3, "on_overload": lambda: overloads.append(1)}
+    answer, server = complete_once(provider, scripted(*replies, hello(provider)), **options)
     assert (answer.content, len(server.requests), len(overloads)) == ("hello", 4, 2)
-    times = [received.at for received in server.requests]
-    pauses = [later - earlier for earlier, later in pairwise(times)]
+    pauses = [later.at - earlier.at for earlier, later in pairwise(server.requests)]
     assert [pause >= wait for pause, wait in zip(pauses, waits.values(), strict=True)] == [True] * 3
 
 

@@ -215,17 +215,15 @@ def test_errors_have_the_last_forty_lines_and_too_long_an_answer_ends_the_proces
     )
     assert lines.details == (*(f"line {number}" for number in range(61, 100)), "grüß")
     assert sum(map(len, flood.details)) <= 1000
-    assert [(failure.kind, "wrote more than 32 MiB" in str(failure)) for failure in long] == [
-        ("result_unreadable", True)
-    ] * 2
+    assert [failure.kind for failure in long] == ["result_unreadable"] * 2
+    assert all("wrote more than 32 MiB" in str(failure) for failure in long)
 
 
 def test_a_program_that_answers_once_and_ends_is_started_again(harness: Harness) -> None:
     async def use(target: CommandTarget) -> list[Any]:
         answers = []
         for number in range(4):
-            once = request(ECHO + "; print(json.dumps(reply)); sys.exit(0)", number)
-            answers.append(await target.verify(once))
+            answers.append(await target.verify(request(ECHO + "; print(json.dumps(reply)); sys.exit(0)", number)))
             if number % 2:
                 # its end may be noticed before the next request or later
                 await wait_until(lambda: not target.processes)
@@ -322,16 +320,16 @@ def test_closing_lets_a_process_end_then_terminates_then_kills_it(harness: Harne
     wait_until_gone(pid)
 
     # requests in flight end, others are refused
-    async def use(target: CommandTarget) -> list[TargetFailure]:
+    async def use(target: CommandTarget) -> None:
         task = asyncio.create_task(failure_of(target, request("open('started', 'w').close(); time.sleep(600)")))
         await wait_until((tmp_path / "started").exists)
-        await target.aclose()
-        await target.aclose()
-        return [await task, await failure_of(target, request())]
+        for _ in range(2):
+            await target.aclose()
+        failures = [await task, await failure_of(target, request())]
+        assert [failure.kind for failure in failures] == ["target_died", "target_unreachable"]
+        assert all("the target was closed" in str(failure) for failure in failures)
 
-    failures = harness.use(use)
-    assert [failure.kind for failure in failures] == ["target_died", "target_unreachable"]
-    assert all("the target was closed" in str(failure) for failure in failures)
+    harness.use(use)
 
 
 @pytest.mark.parametrize("killed", [False, True])
