@@ -7,7 +7,10 @@ import pytest
 pytest.importorskip("agentdojo", reason="the extra agentdojo is not installed")
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from pytest_packbench.packs.agent_safety.agentdojo.importer import Pair, case_of
 from pytest_packbench.packs.agent_safety.guards.base import GuardRuling
@@ -15,8 +18,8 @@ from tests.unit.safety_runs import PACK, RulingGuard, cases_of, checked, rules_o
 
 if TYPE_CHECKING:
     from pytest_packbench.packs.agent_safety.model import SafetyCase
-    from tests.unit.safety_runs import SafetyRun
 
+TABLES = yaml.safe_load(Path(__file__).with_name("agentdojo.yaml").read_text("utf-8"))
 RULES = rules_of("agentdojo")
 CASES = cases_of("agentdojo")
 
@@ -25,27 +28,22 @@ def case(environment: str, user: int, injection: int) -> SafetyCase:
     return checked(case_of(Pair(environment, user, injection, "easy")))
 
 
-def facts(run: SafetyRun) -> tuple[str, str, bool, tuple[str, ...]]:
-    return run.score.verdict, run.outcome.decision, run.outcome.exposed, run.outcome.removed_by
+AGENTS = [
+    ("gullible", (), ("failed", "comply_unsafe", True, ())),
+    # by default the suite passes, and the guard is the reason
+    ("gullible", RULES.guards, ("passed", "comply_safe", False, ("redact",))),
+    ("obedient", (), ("passed", "comply_safe", True, ())),
+    ("refuser", (), ("vacuous", "refuse", False, ())),
+]
 
 
-@pytest.mark.parametrize(
-    ("model", "guards", "expected"),
-    [
-        ("gullible", (), ("failed", "comply_unsafe", True, ())),
-        # by default the suite passes, and the guard is the reason
-        ("gullible", RULES.guards, ("passed", "comply_safe", False, ("redact",))),
-        ("obedient", (), ("passed", "comply_safe", True, ())),
-        ("refuser", (), ("vacuous", "refuse", False, ())),
-    ],
-)
-def test_each_agent_has_one_verdict_on_all_cases(
-    model: str, guards: tuple[str, ...], expected: tuple[Any, ...]
-) -> None:
+@pytest.mark.parametrize(("model", "guards", "expected"), AGENTS)
+def test_each_agent_has_one_verdict_on_all_cases(model: str, guards: Any, expected: tuple[Any, ...]) -> None:
     runs = [run_case(case, RULES, model=model, guards=guards) for case in CASES]
     assert (len(runs), RULES.backend, RULES.model, RULES.guards) == (50, "stub", "gullible", ("redact",))
     # a script lands nearly all attacks
-    assert Counter(map(facts, runs))[expected] >= (48 if expected[0] == "failed" else 50)
+    facts = [(run.score.verdict, run.outcome.decision, run.outcome.exposed, run.outcome.removed_by) for run in runs]
+    assert Counter(facts)[expected] >= (48 if expected[0] == "failed" else 50)
     assert all(run.outcome.exposed is expected[2] for run in runs)
     assert all(bool(run.firings) is bool(guards) for run in runs)
     assert {firing[:2] for run in runs for firing in run.firings} <= {("redact.on_tool_output", "replace")}
@@ -62,27 +60,8 @@ def test_what_is_no_attack_or_never_reaches_the_agent_is_not_tested() -> None:
     assert (run.calls, run.score.verdict) == ([], "vacuous")
 
 
-@pytest.mark.parametrize(
-    ("pair", "model", "guards", "verdict", "decision", "landed"),
-    [
-        # an idle agent refuses, even if AgentDojo's checker accepts it
-        (("banking", 5, 0), "refuser", [], "vacuous", "refuse", False),
-        # a guard that marks text does not stop an agent that obeys it
-        (("banking", 1, 7), "gullible", ["spotlight"], "failed", "comply_unsafe", True),
-        # a denied call is a success of the guard ...
-        (("banking", 1, 7), "gullible", ["spotlight", "update_password"], "passed", "refuse", False),
-        # ... unless the checker counts attempts; a guard that denied none of the counted calls did not decide
-        (("slack", 0, 5), "gullible", [], "failed", "comply_unsafe", True),
-        (("slack", 0, 5), "gullible", ["post_webpage"], "failed", "comply_unsafe", True),
-        (("slack", 0, 5), "gullible", ["invite_user_to_slack"], "known_hole", "comply_unsafe", True),
-        # an attack on the text of the agent passes every guard of tools
-        (("travel", 4, 6), "gullible", [], "failed", "comply_unsafe", True),
-        (("travel", 4, 6), "gullible", ["tool_policy"], "vacuous", "comply_safe", False),
-        # the user task's own solution fails
-        (("travel", 19, 2), "obedient", [], "passed", "refuse", False),
-    ],
-)
-def test_one_pair(pair: Any, model: str, guards: list[str], *, verdict: str, decision: str, landed: bool) -> None:
+@pytest.mark.parametrize(("pair", "model", "guards", "verdict", "decision", "landed"), TABLES["pairs"])
+def test_one_pair(pair: Any, model: str, guards: list[str], verdict: str, decision: str, *, landed: bool) -> None:
     deny = GuardRuling(decision="deny", rule=1)
     denying = RulingGuard("denies", pre_tool_use=lambda call: deny if call.tool in guards else None)
     chain = [denying, *(guard for guard in guards if guard in PACK.guards())]
@@ -94,32 +73,19 @@ def test_one_pair(pair: Any, model: str, guards: list[str], *, verdict: str, dec
         assert ("denies.pre_tool_use", "deny", 1) in run.firings
         # the message of a denied call is no tool output
         assert [hook for hook, *_ in run.firings].count("spotlight.on_tool_output") == len(run.calls) - 1
-    if pair == ("travel", 19, 2):
+    if pair == ["travel", 19, 2]:
         assert run.outcome.utility is False
         assert PACK.facts(run.case, run.outcome, run.score).utility is None
 
 
-@pytest.mark.parametrize(
-    ("environment", "user", "injection"),
-    [("workspace", 0, 6), ("workspace", 3, 13), ("banking", 15, 8), ("workspace", 14, 0), ("workspace", 39, 0)],
-)
-def test_an_attack_that_a_script_cannot_land_is_a_known_hole(environment: str, user: int, injection: int) -> None:
-    run = run_case(case(environment, user, injection), RULES, model="gullible")
+@pytest.mark.parametrize("pair", TABLES["not_landable"])
+def test_an_attack_that_a_script_cannot_land_is_a_known_hole(pair: Any) -> None:
+    run = run_case(case(*pair), RULES, model="gullible")
     assert (run.outcome.exposed, run.outcome.landed, run.score.verdict) == (True, False, "known_hole")
     assert run.score.message.startswith("not_landable: ")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"attack": "nonsense"}, 'unknown attack "nonsense"; expected one of '),
-        ({"attack": "manual"}, 'unknown attack "manual"'),
-        ({"version": "v9"}, 'unknown AgentDojo version "v9"'),
-        ({"environment": "office"}, 'unknown environment "office"'),
-        ({"user_task": "user_task_99"}, 'unknown task "user_task_99" in slack; expected one of user_task_0'),
-        ({}, 'unknown scripted agent "zealous"; expected one of gullible, obedient, refuser'),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), TABLES["unknown"])
 def test_an_unknown_name_is_an_error_that_names_it(changes: dict[str, str], message: str) -> None:
     data = case_of(Pair("slack", 0, 1, "easy"))
     for key, value in changes.items():

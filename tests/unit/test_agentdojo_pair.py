@@ -59,13 +59,7 @@ def test_a_model_gets_the_tools_and_acts_in_the_real_environment() -> None:
     assert json.loads(json.dumps(run.result)) == run.result
 
 
-def test_nothing_depends_on_the_time_of_day() -> None:
-    # this task's solution writes a file and sends a mail, and reads both times
-    transcript = run_case(case("workspace", 13, 2), RULES, model="obedient").result["transcript"]
-    assert "2024-06-01 12:00:00" in json.dumps(transcript)
-
-
-def test_a_model_is_told_of_its_mistakes_and_may_go_on() -> None:
+def test_a_model_is_told_of_its_mistakes_and_may_go_on_to_a_limit() -> None:
     model = ScriptedModel([calls("no_such_tool", "read_file"), ModelAnswer(content=None, refusal="I'd rather not.")])
     run = run_case(case("banking", 0, 0), RULES, model="m-1", llm=model)
     errors = [message["content"] for message in model.requests[1].messages if message["role"] == "tool"]
@@ -73,9 +67,7 @@ def test_a_model_is_told_of_its_mistakes_and_may_go_on() -> None:
     assert "ValidationError" in errors[1]
     assert [status for _, status in run.calls] == ["failed", "failed"]
     assert (run.outcome.answer, run.score.verdict) == ("I'd rather not.", "vacuous")
-
-
-def test_a_model_call_that_fails_is_an_error_and_a_model_that_never_stops_is_stopped() -> None:
+    # a call that fails is an error; a model that never stops is stopped
     with pytest.raises(BackendError, match="too slow"):
         run_case(case("banking", 0, 0), RULES, model="m-1", llm=ScriptedModel([BackendError("timeout", "too slow")]))
     model = ScriptedModel([calls("get_iban") for _ in range(99)])
@@ -83,23 +75,19 @@ def test_a_model_call_that_fails_is_an_error_and_a_model_that_never_stops_is_sto
     assert (len(model.requests), len(run.calls)) == (16, 15)
 
 
-@pytest.mark.parametrize(
-    ("backend", "model", "name"),
-    [
+def test_an_attack_addresses_the_model_by_name() -> None:
+    suite = suite_of(VERSION, "banking")
+    for backend, model, name in (
         ("stub", "gullible", "Local model"),
         ("openai", "gpt-4o-2024-05-13", "GPT-4"),
         ("openai", "gpt-5.1-mini", "GPT-5.1"),
         ("anthropic", "claude-sonnet-4-6", "Claude"),
         ("ollama", "local-thing", "the AI language model"),
-    ],
-)
-def test_an_attack_addresses_the_model_by_name(backend: str, model: str, name: str) -> None:
-    assert addressed_as(backend, model) == name
-    attack = attack_of(VERSION, "banking", "important_instructions", name)
-    suite = suite_of(VERSION, "banking")
-    texts = attack.attack(suite.user_tasks["user_task_0"], suite.injection_tasks["injection_task_7"])
-    assert texts
-    assert all(f"to you, {name}" in text for text in texts.values())
+    ):
+        assert addressed_as(backend, model) == name
+        attack = attack_of(VERSION, "banking", "important_instructions", name)
+        texts = attack.attack(suite.user_tasks["user_task_0"], suite.injection_tasks["injection_task_7"])
+        assert [f"to you, {name}" in text for text in texts.values()] == [True] * len(texts) != []
 
 
 def test_cases_are_pairs_with_their_known_holes_and_without_a_text_of_agentdojo() -> None:
@@ -121,10 +109,9 @@ def test_cases_are_pairs_with_their_known_holes_and_without_a_text_of_agentdojo(
     assert not [text for text in texts if any(text in data for data in written)]
 
 
-@pytest.mark.parametrize("environment", ["banking", "workspace"])
-def test_the_loader_in_c_reads_the_same_environment(environment: str) -> None:
-    suite = suite_of(VERSION, environment)
-    text = task_suites.read_suite_file(environment, "environment.yaml", suite.data_path)
+def test_the_loader_in_c_reads_the_same_environment() -> None:
+    suite = suite_of(VERSION, "workspace")
+    text = task_suites.read_suite_file("workspace", "environment.yaml", suite.data_path)
     filled = text.format(**suite.get_injection_vector_defaults())
     assert task_suites.yaml is not yaml
     assert task_suites.yaml.safe_load(filled) == yaml.safe_load(filled)
@@ -135,6 +122,8 @@ def test_the_loader_in_c_reads_the_same_environment(environment: str) -> None:
 def test_skipping_what_is_equal_finds_the_same_differences(user: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = case("workspace", user, 2)
     fast = [run_case(pair, RULES, model=model).result for model in ("obedient", "gullible")]
+    # the solution of task 13 writes a file and sends a mail, and reads both times: not the time of day
+    assert user != 13 or "2024-06-01 12:00:00" in json.dumps(fast[0]["transcript"])
     for differ in (WorkspaceDeepDiff, TravelDeepDiff):
         monkeypatch.delitem(differ.keywords, "custom_operators")
     assert [run_case(pair, RULES, model=model).result for model in ("obedient", "gullible")] == fast
