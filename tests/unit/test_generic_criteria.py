@@ -129,19 +129,15 @@ def test_similar_texts(left: str, right: str, floors: tuple[float, float], data:
     assert points(TEXT, left[:length], left) == pytest.approx(length / len(left) if left else 1)
 
 
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
+def test_a_pattern_that_explodes_is_an_error_in_time() -> None:
+    for rule, expected in (
         (criteria.Regex(rule="regex", timeout=0.05), "(a|aa)+$"),
         (criteria.JsonSchema(rule="json_schema", timeout=0.05), {"pattern": "(a|aa)+$"}),
-    ],
-    ids=["regex", "json_schema"],
-)
-def test_a_pattern_that_explodes_is_an_error_in_time(rule: criteria.Criterion, expected: Any) -> None:
-    start = time.monotonic()
-    with pytest.raises(criteria.CriterionError, match=r"ran longer than 0.05 s on 81 characters"):
-        rule.grade("a" * 80 + "b", expected, None)
-    assert time.monotonic() - start < 3
+    ):
+        start = time.monotonic()
+        with pytest.raises(criteria.CriterionError, match=r"ran longer than 0.05 s on 81 characters"):
+            rule.grade("a" * 80 + "b", expected, None)
+        assert time.monotonic() - start < 3
 
 
 def value_itself(value: Any, _expected: Any, _input: Any) -> Any:
