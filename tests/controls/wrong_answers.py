@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pytest_packbench.engine.attempt import Attempt
-    from pytest_packbench.model.score import Score
     from tests.controls.right_answers import Json, RightAnswer
 
     Variants = Callable[[RightAnswer], Iterable[Json]]
@@ -71,8 +70,9 @@ class WrongAnswer:
             caught = not score.passed and not zeros
         elif self.term in PENALTIES:
             penalty: float = getattr(right.context.suite.config.scoring, self.term)
-            is_exact = abs(_sum(score) - _sum(right.score) - penalty) < 1e-9
-            is_clamped = abs(score.score - min(1.0, max(0.0, _sum(score)))) < 1e-9
+            points, right_points = (sum(t.value for t in s.terms if t.effect == "add") for s in (score, right.score))
+            is_exact = abs(points - right_points - penalty) < 1e-9
+            is_clamped = abs(score.score - min(1.0, max(0.0, points))) < 1e-9
             caught = penalty < 0 and not zeros and is_exact and is_clamped
         else:
             caught = score.score == 0.0 and self.term in zeros and not score.passed
@@ -82,27 +82,17 @@ class WrongAnswer:
         return f"{score.score} of {score.threshold}, not for {self.term}: {terms}"
 
 
-def _sum(score: Score) -> float:
-    return sum(term.value for term in score.terms if term.effect == "add")
-
-
 def with_codes(codes: Callable[[RightAnswer], Iterable[str | None]]) -> Variants:
     """Change the scored code of a right answer into each of some codes."""
-
-    def variants(right: RightAnswer) -> Iterator[Json]:
-        for code in codes(right):
-            result = right.copy()
-            _scored_part(right, result)["hts_code"] = code
-            yield result
-
-    return variants
+    return lambda right: [with_scored_part(right, hts_code=code) for code in codes(right)]
 
 
-def _scored_part(right: RightAnswer, result: Json) -> Json:
+def with_scored_part(right: RightAnswer, **changes: Any) -> Json:
+    result = right.copy()
     dossier = result["tariff_dossier"]
     is_final = right.context.suite.config.scored_code == "final" and dossier["optimized"]
-    part: Json = dossier["optimized" if is_final else "baseline"]
-    return part
+    dossier["optimized" if is_final else "baseline"].update(changes)
+    return result
 
 
 def planted_codes(right: RightAnswer) -> list[str]:
@@ -205,17 +195,15 @@ def with_unexpected_lever(right: RightAnswer) -> list[Json]:
 
 
 def half_rate(right: RightAnswer) -> Iterator[Json]:
-    rate = right.outcome.baseline_rate_pct
-    return with_rates(right, [rate / 2] if rate else [])
+    return with_rates(right, [right.outcome.baseline_rate_pct / 2] if right.outcome.baseline_rate_pct else [])
 
 
 def with_levers(requirement: str, change: Callable[[list[Json], Any], list[Json]]) -> Variants:
     """Change the levers of a right answer, by what the case requires of them."""
 
-    def variants(right: RightAnswer) -> Iterator[Json]:
-        required, proof = getattr(right.expected, requirement), right.copy()["lever_proof"]
-        if required:
-            yield from changed(right, lever_proof={"selected_levers": change(proof["selected_levers"], required)})
+    def variants(right: RightAnswer) -> list[Json]:
+        required, levers = getattr(right.expected, requirement), right.copy()["lever_proof"]["selected_levers"]
+        return changed(right, lever_proof={"selected_levers": change(levers, required)}) if required else []
 
     return variants
 
@@ -245,12 +233,9 @@ def deltas_out_of_range(right: RightAnswer) -> Iterator[Json]:
 
 
 def wrong_totals(right: RightAnswer) -> Iterator[Json]:
-    if right.expected.expected_duty_total_rate_pct is not None:
-        for total in (right.expected.expected_duty_total_rate_pct + 0.1, None):
-            result = right.copy()
-            rates = {"duty_rate_pct": total, "duty_breakdown": {"total_rate_pct": total}}
-            _scored_part(right, result).update(rates)
-            yield result
+    total = right.expected.expected_duty_total_rate_pct
+    for wrong in () if total is None else (total + 0.1, None):
+        yield with_scored_part(right, duty_rate_pct=wrong, duty_breakdown={"total_rate_pct": wrong})
 
 
 def wrong_categories(right: RightAnswer) -> Iterable[Json]:

@@ -88,16 +88,16 @@ def changed(plain: Json, **changes: Any) -> list[Json]:
     return [copy]
 
 
-def with_items(plain: Json, key: str, replacements: Callable[[Json], Iterable[Json]]) -> Iterator[Json]:
-    """Yield a copy for each replacement of each item of a list."""
-    items = plain.get(key) or []
+def with_items(plain: Json, name: str, key: str, values: Callable[[Json], Iterable[str]]) -> Iterator[Json]:
+    """Yield a copy for each of some values of a key in each item of a list."""
+    items = plain.get(name) or []
     for index, item in enumerate(items):
-        for other in replacements(item):
-            yield from changed(plain, **{key: [*items[:index], other, *items[index + 1 :]]})
+        for value in values(item):
+            yield from changed(plain, **{name: [*items[:index], {**item, key: value}, *items[index + 1 :]]})
 
 
-def with_steps(change: Callable[[list[Json]], list[Json]]) -> Variants:
-    return lambda _, plain: changed(plain, gri_trace__steps=change(plain["gri_trace"]["steps"]))
+def reversed_steps(_: RightAnswer, plain: Json) -> list[Json]:
+    return changed(plain, gri_trace__steps=plain["gri_trace"]["steps"][::-1])
 
 
 def swapped_steps(_: RightAnswer, plain: Json) -> Iterator[Json]:
@@ -107,8 +107,8 @@ def swapped_steps(_: RightAnswer, plain: Json) -> Iterator[Json]:
             yield from changed(plain, gri_trace__steps=[*steps[:index], second, first, *steps[index + 2 :]])
 
 
-def without_heading(steps: list[Json]) -> list[Json]:
-    return [step for step in steps if step["level"] != "heading"]
+def without_heading(_: RightAnswer, plain: Json) -> list[Json]:
+    return changed(plain, gri_trace__steps=[step for step in plain["gri_trace"]["steps"] if step["level"] != "heading"])
 
 
 def with_codes(plain: Json, codes: Iterable[str]) -> Iterator[Json]:
@@ -139,24 +139,17 @@ def wrong_sum(_: RightAnswer, plain: Json) -> list[Json]:
 
 
 def invented_quotes(_: RightAnswer, plain: Json) -> Iterator[Json]:
-    def wrong(citation: Json) -> Iterator[Json]:
-        yield {**citation, "quote": f"{citation['quote']} allegedly"}
-        yield {**citation, "source_id": f"{citation['source_id']}_2"}
-
-    return with_items(plain, "citations", wrong)
+    yield from with_items(plain, "citations", "quote", lambda citation: [f"{citation['quote']} allegedly"])
+    yield from with_items(plain, "citations", "source_id", lambda citation: [f"{citation['source_id']}_2"])
 
 
 def quotes_of_other_documents(right: RightAnswer, plain: Json) -> Iterator[Json]:
-    def wrong(citation: Json) -> Iterator[Json]:
-        sources = [item.source_id for item in right.case.input.evidence]
-        return ({**citation, "source_id": source} for source in sources if source != citation["source_id"])
-
-    return with_items(plain, "citations", wrong)
+    sources = {item.source_id for item in right.case.input.evidence}
+    return with_items(plain, "citations", "source_id", lambda citation: sorted(sources - {citation["source_id"]}))
 
 
 def renamed_goods(_: RightAnswer, plain: Json) -> Iterator[Json]:
-    kinds = ("description", "valuation")
-    return with_items(plain, "what_if_candidates", lambda what_if: [{**what_if, "kind": kind} for kind in kinds])
+    return with_items(plain, "what_if_candidates", "kind", lambda _: ["description", "valuation"])
 
 
 def always(_: RightAnswer, __: Json) -> bool:
@@ -184,9 +177,9 @@ def with_a_question(right: RightAnswer, plain: Json) -> bool:
 NO_DOCUMENT = {"document": "a laboratory report", "source_id": None}
 UNKNOWN_KEY = {"certainty": "high"}
 FLAWS = (
-    Flaw("gri_sequence", "GRI steps in reverse order", with_steps(lambda steps: steps[::-1])),
+    Flaw("gri_sequence", "GRI steps in reverse order", reversed_steps),
     Flaw("gri_sequence", "two neighbouring GRI steps swapped", swapped_steps),
-    Flaw("gri_sequence", "no step decides the heading", with_steps(without_heading)),
+    Flaw("gri_sequence", "no step decides the heading", without_heading),
     Flaw("gri_sequence", "forbidden code with the trace of the right one", with_forbidden_codes),
     Flaw("completeness", "no GRI trace", {"gri_trace__steps": []}),
     Flaw("completeness", "both classifies and refuses, or neither", classified_and_refused, always),
