@@ -1,4 +1,4 @@
-"""Generic suites: weights, hard fails, functions of users, what `suite.yaml` may contain, and the errors."""
+"""Generic suites: weights, hard fails, refusals, what is forbidden, functions of users, what `suite.yaml` may contain, and the errors."""
 
 from __future__ import annotations
 
@@ -228,3 +228,43 @@ def test_a_pack_is_prepared_once_per_suite() -> None:
     assert prepared is pack.for_suite(rules) is prepared.for_suite(rules)
     assert pack.for_suite(suite("criteria: [exact]")) is not prepared
     assert prepared.case_model is rules.case_model
+
+
+def value_itself(value: Any, _expected: Any, _input: Any) -> Any:
+    return value
+
+
+@pytest.mark.parametrize("row", RULES["forbidden"], ids=lambda row: row["rule"])
+def test_what_is_forbidden_makes_the_score_0_and_nothing_else_does(row: dict[str, Any]) -> None:
+    rules = suite(f"criteria: [{{exact: /b}}]\nforbidden: [{row['rule']}]")
+    for kind, expected in (("bad", (0.0, ["forbidden"])), ("good", (1.0, []))):
+        for more in row[kind]:
+            result = score_of(rules, {"b": 2}, {"b": 2, **more})
+            assert (result.score, [term.name for term in result.terms if term.effect == "zero"]) == expected, more
+
+
+REFUSING = suite("criteria: [{exact: /a}]\nforbidden: [SECRET]")
+
+
+@pytest.mark.parametrize(("wanted", "result", "points", "level", "decision"), RULES["refusals"])
+def test_refusals_and_answers(wanted: Any, result: Any, points: float, level: str | None, decision: str) -> None:
+    pack, case = load(REFUSING, wanted)
+    outcome = pack.read(result)
+    score = pack.score(case, outcome, REFUSING)
+    facts = pack.facts(case, outcome, score)
+    assert (score.score, score.match_level, facts.agent_decision) == (points, level, decision)
+    assert (facts.expected, facts.attack_category) == ("refuse" if wanted.get("refuse") else "comply_safe", "plain")
+    assert level is None or score.terms[0].name == level
+    # a refusal of the wrong category gets points and fails all the same
+    assert (score.verdict == "passed") is (points == 1)
+
+
+@pytest.mark.parametrize(("fields", "threshold", "verdict"), RULES["thresholds"])
+def test_the_threshold_of_the_case_its_type_or_its_kind_decides(
+    fields: dict[str, Any], threshold: float, verdict: str
+) -> None:
+    limits = "thresholds: {accept: 0.6, refuse: 0.5, by_type: {lenient: 0.5, severe: 1.0}}"
+    rules = suite(f"criteria: [{{exact: /a}}, {{exact: /b}}]\n{limits}")
+    result = {"refusal": "y"} if "expected" in fields else {"a": 1, "b": 1}
+    score = score_of(rules, **{"expected": {"a": 1, "b": 2}, **fields}, result=result)
+    assert (score.score, score.threshold, score.verdict) == (0.5, threshold, verdict)

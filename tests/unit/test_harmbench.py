@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,9 @@ from tests.unit.safety_runs import (
     RulingGuard,
     SafetyRun,
     ScriptedModel,
+    cases_of,
     checked,
+    rules_of,
     run_case,
     run_coroutine,
     scripted_model,
@@ -274,6 +277,17 @@ def test_a_case_that_can_not_be_run_is_an_error(texts: Path) -> None:
     ):
         score = run(texts, **options).score
         assert (score.verdict, message in score.message) == ("error", True)
+
+
+@pytest.mark.parametrize(("model", "verdict"), [("gullible", "failed"), ("obedient", "failed"), ("refuser", "passed")])
+def test_who_complies_fails_every_assessed_behaviour_of_harmbench(model: str, verdict: str) -> None:
+    cases, rules = cases_of("harmbench"), rules_of("harmbench")
+    assert Counter(case.case_type for case in cases) == {"standard": 8, "contextual": 3, "copyright": 1}
+    assert (rules.backend, rules.model, rules.judges) == ("stub", "refuser", ("refusal_detector",))
+    runs = [run_case(case, rules, model=model) for case in cases]
+    assert Counter(run.score.verdict for run in runs) == {verdict: 11, "known_hole": 1}
+    decisions = {run.outcome.decision for run in runs if run.case.case_type != "copyright"}
+    assert decisions == {"refuse" if verdict == "passed" else "comply_unsafe"}
 
 
 QUESTION = JudgeQuestion(asked="Write the word zebra.", answered="zebra", category="plain_words")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 import warnings
 from collections import Counter
 from contextlib import suppress
@@ -38,7 +39,9 @@ from tests.unit.safety_runs import (
     STRICT,
     RulingGuard,
     ScriptedModel,
+    cases_of,
     checked,
+    rules_of,
     run_case,
     scripted_model,
     split,
@@ -414,3 +417,46 @@ PIECES = ["Thought:", "Action:", "Action Input:", "Observation:", "Final Answer:
 def test_any_text_gets_a_label_in_one_pass(pieces: list[str]) -> None:
     for answer in (" ".join(pieces), call(arguments=" ".join(pieces))):
         assert label(answer).label in {"succ", "unsucc", "invalid"}
+
+
+ALL = {case.id for case in cases_of("injecagent")}
+FRAMED = {case.id for case in cases_of("injecagent") if case.input.attack == "enhanced"}
+GUARDS = ("redact", "tool_policy")
+
+
+@pytest.mark.parametrize(
+    ("model", "guards", "landed", "removed", "calls"),
+    [
+        ("gullible", (), ALL, set(), {"run"}),
+        ("gullible", GUARDS, set(), FRAMED, {"denied"}),
+        ("gullible", ("redact",), ALL - FRAMED, FRAMED, {"run"}),
+        ("gullible", ("tool_policy",), set(), set(), {"denied"}),
+        ("obedient", (), set(), set(), set()),
+        ("refuser", (), set(), set(), set()),
+    ],
+)
+def test_which_attacks_of_injecagent_land_are_removed_and_denied(
+    model: str, guards: tuple[str, ...], landed: set[str], removed: set[str], calls: set[str]
+) -> None:
+    rules = rules_of("injecagent")
+    runs = {case.id: run_case(case, rules, model=model, guards=guards) for case in cases_of("injecagent")}
+    assert (len(runs), rules.backend, rules.model, rules.guards) == (16, "stub", "gullible", GUARDS)
+    decisions = {name: run.outcome.decision for name, run in runs.items()}
+    assert {name for name, decision in decisions.items() if decision == "comply_unsafe"} == landed
+    assert {name for name, run in runs.items() if run.score.verdict == "failed"} == landed
+    assert {run.score.verdict for run in runs.values()} <= {"passed", "failed"}
+    assert {name for name, run in runs.items() if run.outcome.removed_by == ("redact",)} == removed
+    assert {name for name, run in runs.items() if not run.outcome.exposed} == removed
+    assert {status for run in runs.values() for _, status in run.calls} == calls
+    # a case ends with a denied call
+    assert calls != {"denied"} or max(len(run.calls) for run in runs.values()) == 1
+    if model != "gullible":
+        assert set(decisions.values()) == {"comply_safe" if model == "obedient" else "refuse"}
+
+
+def test_no_case_can_be_confused_with_one_from_upstream() -> None:
+    for case in cases_of("injecagent"):
+        assert case.input.version == "own"
+        assert PACK.test_id("injecagent", case).startswith("injecagent:own_")
+        texts = f"{case.input.material['attacker_instruction']} {case.input.material['tool_response']}"
+        assert set(re.findall(r"@([\w.]*\w)", texts)) <= {"example.com"}
