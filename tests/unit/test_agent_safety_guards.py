@@ -75,21 +75,19 @@ def test_each_guard_gets_what_the_former_left() -> None:
     assert chain.names == ["first", "silent", "object", "second"]
 
 
-@pytest.mark.parametrize(
-    ("ruling", "removed", "left"),
-    [
-        (None, False, FRAMED),
-        (ALLOW, False, FRAMED),
-        (replace(f"[data]{FRAMED}[end]"), False, f"[data]{FRAMED}[end]"),
-        (replace("nothing"), True, "nothing"),
-        (deny(rule=3), True, WITHHELD),
-        (ASK, True, WITHHELD),
-    ],
-)
+RULINGS = [
+    (None, False, FRAMED),
+    (ALLOW, False, FRAMED),
+    (replace(f"[data]{FRAMED}[end]"), False, f"[data]{FRAMED}[end]"),
+    (replace("nothing"), True, "nothing"),
+    (deny(rule=3), True, WITHHELD),
+    (ASK, True, WITHHELD),
+]
+
+
+@pytest.mark.parametrize(("ruling", "removed", "left"), RULINGS)
 @pytest.mark.parametrize("phase", ["on_tool_output", "on_prompt_submit"])
-def test_a_guard_removed_the_attack_if_it_is_gone(
-    phase: str, ruling: GuardRuling | None, left: str | None, *, removed: bool
-) -> None:
+def test_a_guard_removed_the_attack_if_it_is_gone(phase: str, ruling: Any, left: str, *, removed: bool) -> None:
     chain = Chain(guards=(RulingGuard("g", **{phase: ruling}),), attack=attack_patterns(FRAMED, goal=GOAL))
     if phase == "on_prompt_submit":
         # a denied prompt ends the run

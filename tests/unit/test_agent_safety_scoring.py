@@ -68,13 +68,6 @@ def test_the_table_of_decisions(changed: dict[str, Any], decision: str, verdict:
     assert outcome.refused is (decision == "refuse")
 
 
-def test_an_error_is_no_refusal() -> None:
-    outcome = read({"error": {"kind": "timeout", "message": "after\n5 s"}})
-    scored = score(case(), outcome, RULES)
-    assert (scored.verdict, scored.score, outcome.exposed, outcome.landed) == ("error", None, False, None)
-    assert scored.message == "the target reports a failure: timeout: after 5 s"
-
-
 @pytest.mark.parametrize(("rules", "kind", "changed", "verdict"), TABLES["holes"])
 def test_known_holes_and_strict_rules_where_they_decide(
     rules: str, kind: str, changed: dict[str, Any], verdict: str
@@ -95,6 +88,11 @@ def test_a_result_that_can_not_be_read_is_an_error_with_its_location(value: Any,
     with pytest.raises(ResultError) as caught:
         read(value)
     assert caught.value.pointer == pointer
+    # an error that the target reports is read, and is no refusal
+    outcome = read({"error": {"kind": "timeout", "message": "after\n5 s"}})
+    scored = score(case(), outcome, RULES)
+    assert (scored.verdict, scored.score, outcome.exposed, outcome.landed) == ("error", None, False, None)
+    assert scored.message == "the target reports a failure: timeout: after 5 s"
 
 
 def test_the_terms_and_the_explanation_of_each_kind_of_result(expected: ExpectedTexts) -> None:

@@ -180,15 +180,6 @@ def test_reads_what_repr_writes(value: Any) -> None:
     assert parse_literal(repr(value)) == value
 
 
-def test_reads_tuples_as_lists_and_strings_as_written() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert parse_literal("{'a': (1, 'b')}") == {"a": [1, "b"]}
-        # brackets in strings are no nesting
-        assert parse_literal("['" + "[" * 200 + "']") == ["[" * 200]
-        assert parse_literal(r"'\d'") == r"\d"
-
-
 @pytest.mark.parametrize("text", [*TABLES["not_literals"], "'" + "9" * 50 + "' " + "9" * 5000])
 def test_refuses_all_else_in_one_line(text: str) -> None:
     with pytest.raises(LiteralError) as refused:
@@ -197,7 +188,13 @@ def test_refuses_all_else_in_one_line(text: str) -> None:
     assert "0x7f" not in str(refused.value)
 
 
-def test_neither_depth_nor_length_reaches_the_parser() -> None:
+def test_tuples_are_lists_strings_are_as_written_and_neither_depth_nor_length_reaches_the_parser() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert parse_literal("{'a': (1, 'b')}") == {"a": [1, "b"]}
+        # brackets in strings are no nesting
+        assert parse_literal("['" + "[" * 200 + "']") == ["[" * 200]
+        assert parse_literal(r"'\d'") == r"\d"
     assert parse_literal("[" * MAX_DEPTH + "]" * MAX_DEPTH) is not None
     # side by side is no depth
     assert parse_literal("[" + "[], " * (MAX_DEPTH + 1) + "]") is not None
@@ -424,18 +421,18 @@ FRAMED = {case.id for case in cases_of("injecagent") if case.input.attack == "en
 GUARDS = ("redact", "tool_policy")
 
 
-@pytest.mark.parametrize(
-    ("model", "guards", "landed", "removed", "calls"),
-    [
-        ("gullible", (), ALL, set(), {"run"}),
-        ("gullible", GUARDS, set(), FRAMED, {"denied"}),
-        ("gullible", ("redact",), ALL - FRAMED, FRAMED, {"run"}),
-        ("gullible", ("tool_policy",), set(), set(), {"denied"}),
-        ("obedient", (), set(), set(), set()),
-        ("refuser", (), set(), set(), set()),
-    ],
-)
-def test_which_attacks_of_injecagent_land_are_removed_and_denied(
+AGENTS = [
+    ("gullible", (), ALL, set(), {"run"}),
+    ("gullible", GUARDS, set(), FRAMED, {"denied"}),
+    ("gullible", ("redact",), ALL - FRAMED, FRAMED, {"run"}),
+    ("gullible", ("tool_policy",), set(), set(), {"denied"}),
+    ("obedient", (), set(), set(), set()),
+    ("refuser", (), set(), set(), set()),
+]
+
+
+@pytest.mark.parametrize(("model", "guards", "landed", "removed", "calls"), AGENTS)
+def test_which_attacks_land_are_removed_and_denied(
     model: str, guards: tuple[str, ...], landed: set[str], removed: set[str], calls: set[str]
 ) -> None:
     rules = rules_of("injecagent")
