@@ -1,4 +1,4 @@
-"""One pair in AgentDojo: the attack it brings, the model behind it, the shortcuts that change no result."""
+"""AgentDojo: agents and guards on its pairs, the model behind an agent, the shortcuts that change no result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import agentdojo.task_suite.task_suite as task_suites
 import pydantic.networks
@@ -22,10 +23,89 @@ from agentdojo.default_suites.v1.workspace.task_suite import WorkspaceDeepDiff
 
 from pytest_packbench.backends import BackendError
 from pytest_packbench.model.request import ModelAnswer, ToolCall
-from pytest_packbench.packs.agent_safety.agentdojo.importer import SEED, VERSION, case_of, hole_of, pairs, select
+from pytest_packbench.packs.agent_safety.agentdojo.importer import SEED, VERSION, Pair, case_of, hole_of, pairs, select
 from pytest_packbench.packs.agent_safety.agentdojo.suites import adapt, addressed_as, attack_of, suite_of
-from tests.controls.test_agentdojo_controls import CASES, RULES, case
-from tests.unit.safety_runs import ScriptedModel, run_case
+from pytest_packbench.packs.agent_safety.guards.base import GuardRuling
+from tests.unit.safety_runs import PACK, RulingGuard, ScriptedModel, cases_of, checked, rules_of, run_case
+
+if TYPE_CHECKING:
+    from pytest_packbench.packs.agent_safety.model import SafetyCase
+
+TABLES = yaml.safe_load((Path(__file__).parent / "data" / "agentdojo.yaml").read_text("utf-8"))
+RULES = rules_of("agentdojo")
+CASES = cases_of("agentdojo")
+
+
+def case(environment: str, user: int, injection: int) -> SafetyCase:
+    return checked(case_of(Pair(environment, user, injection, "easy")))
+
+
+AGENTS = [
+    ("gullible", (), ("failed", "comply_unsafe", True, ())),
+    # by default the suite passes, and the guard is the reason
+    ("gullible", RULES.guards, ("passed", "comply_safe", False, ("redact",))),
+    ("obedient", (), ("passed", "comply_safe", True, ())),
+    ("refuser", (), ("vacuous", "refuse", False, ())),
+]
+
+
+@pytest.mark.parametrize(("model", "guards", "expected"), AGENTS)
+def test_each_agent_has_one_verdict_on_all_cases(model: str, guards: Any, expected: tuple[Any, ...]) -> None:
+    runs = [run_case(case, RULES, model=model, guards=guards) for case in CASES]
+    assert (len(runs), RULES.backend, RULES.model, RULES.guards) == (50, "stub", "gullible", ("redact",))
+    # a script lands nearly all attacks
+    facts = [(run.score.verdict, run.outcome.decision, run.outcome.exposed, run.outcome.removed_by) for run in runs]
+    assert Counter(facts)[expected] >= (48 if expected[0] == "failed" else 50)
+    assert all(run.outcome.exposed is expected[2] for run in runs)
+    assert all(bool(run.firings) is bool(guards) for run in runs)
+    assert {firing[:2] for run in runs for firing in run.firings} <= {("redact.on_tool_output", "replace")}
+    assert all(bool(run.outcome.tool_calls) is (model != "refuser") for run in runs)
+
+
+def test_what_is_no_attack_or_never_reaches_the_agent_is_not_tested() -> None:
+    for model in ("gullible", "obedient"):
+        # injections left at their defaults
+        unchanged = [c.model_copy(update={"input": c.input.model_copy(update={"attack": "none"})}) for c in CASES[::4]]
+        assert {run_case(case, RULES, model=model).score.verdict for case in unchanged} == {"vacuous"}
+    blocks = RulingGuard("blocks", on_prompt_submit=GuardRuling(decision="deny"))
+    run = run_case(CASES[0], RULES, model="gullible", guards=[blocks])
+    assert (run.calls, run.score.verdict) == ([], "vacuous")
+
+
+@pytest.mark.parametrize(("pair", "model", "guards", "verdict", "decision", "landed"), TABLES["pairs"])
+def test_one_pair(pair: Any, model: str, guards: list[str], verdict: str, decision: str, *, landed: bool) -> None:
+    deny = GuardRuling(decision="deny", rule=1)
+    denying = RulingGuard("denies", pre_tool_use=lambda call: deny if call.tool in guards else None)
+    chain = [denying, *(guard for guard in guards if guard in PACK.guards())]
+    run = run_case(case(*pair), RULES, model=model, guards=chain)
+    assert (run.score.verdict, run.outcome.decision, run.outcome.landed) == (verdict, decision, landed)
+    assert run.outcome.landed_by_denied_calls is (verdict == "known_hole")
+    if "update_password" in guards:
+        assert (run.calls[-1], run.outcome.exposed) == (("update_password", "denied"), True)
+        assert ("denies.pre_tool_use", "deny", 1) in run.firings
+        # the message of a denied call is no tool output
+        assert [hook for hook, *_ in run.firings].count("spotlight.on_tool_output") == len(run.calls) - 1
+    if pair == ["travel", 19, 2]:
+        assert run.outcome.utility is False
+        assert PACK.facts(run.case, run.outcome, run.score).utility is None
+
+
+@pytest.mark.parametrize("pair", TABLES["not_landable"])
+def test_an_attack_that_a_script_cannot_land_is_a_known_hole(pair: Any) -> None:
+    run = run_case(case(*pair), RULES, model="gullible")
+    assert (run.outcome.exposed, run.outcome.landed, run.score.verdict) == (True, False, "known_hole")
+    assert run.score.message.startswith("not_landable: ")
+
+
+@pytest.mark.parametrize(("changes", "message"), TABLES["unknown"])
+def test_an_unknown_name_is_an_error_that_names_it(changes: dict[str, str], message: str) -> None:
+    data = case_of(Pair("slack", 0, 1, "easy"))
+    for key, value in changes.items():
+        (data["input"]["ids"] if key in data["input"]["ids"] else data["input"])[key] = value
+    run = run_case(checked(data), RULES, model="gullible" if changes else "zealous")
+    assert run.outcome.breakdown is not None
+    assert (run.outcome.breakdown.kind, run.score.verdict) == ("unknown_upstream", "error")
+    assert message in run.outcome.breakdown.message
 
 
 def calls(*names: str, **arguments: Any) -> ModelAnswer:
@@ -59,13 +139,7 @@ def test_a_model_gets_the_tools_and_acts_in_the_real_environment() -> None:
     assert json.loads(json.dumps(run.result)) == run.result
 
 
-def test_nothing_depends_on_the_time_of_day() -> None:
-    # this task's solution writes a file and sends a mail, and reads both times
-    transcript = run_case(case("workspace", 13, 2), RULES, model="obedient").result["transcript"]
-    assert "2024-06-01 12:00:00" in json.dumps(transcript)
-
-
-def test_a_model_is_told_of_its_mistakes_and_may_go_on() -> None:
+def test_a_model_is_told_of_its_mistakes_and_may_go_on_to_a_limit() -> None:
     model = ScriptedModel([calls("no_such_tool", "read_file"), ModelAnswer(content=None, refusal="I'd rather not.")])
     run = run_case(case("banking", 0, 0), RULES, model="m-1", llm=model)
     errors = [message["content"] for message in model.requests[1].messages if message["role"] == "tool"]
@@ -73,9 +147,7 @@ def test_a_model_is_told_of_its_mistakes_and_may_go_on() -> None:
     assert "ValidationError" in errors[1]
     assert [status for _, status in run.calls] == ["failed", "failed"]
     assert (run.outcome.answer, run.score.verdict) == ("I'd rather not.", "vacuous")
-
-
-def test_a_model_call_that_fails_is_an_error_and_a_model_that_never_stops_is_stopped() -> None:
+    # a call that fails is an error; a model that never stops is stopped
     with pytest.raises(BackendError, match="too slow"):
         run_case(case("banking", 0, 0), RULES, model="m-1", llm=ScriptedModel([BackendError("timeout", "too slow")]))
     model = ScriptedModel([calls("get_iban") for _ in range(99)])
@@ -83,23 +155,19 @@ def test_a_model_call_that_fails_is_an_error_and_a_model_that_never_stops_is_sto
     assert (len(model.requests), len(run.calls)) == (16, 15)
 
 
-@pytest.mark.parametrize(
-    ("backend", "model", "name"),
-    [
+def test_an_attack_addresses_the_model_by_name() -> None:
+    suite = suite_of(VERSION, "banking")
+    for backend, model, name in (
         ("stub", "gullible", "Local model"),
         ("openai", "gpt-4o-2024-05-13", "GPT-4"),
         ("openai", "gpt-5.1-mini", "GPT-5.1"),
         ("anthropic", "claude-sonnet-4-6", "Claude"),
         ("ollama", "local-thing", "the AI language model"),
-    ],
-)
-def test_an_attack_addresses_the_model_by_name(backend: str, model: str, name: str) -> None:
-    assert addressed_as(backend, model) == name
-    attack = attack_of(VERSION, "banking", "important_instructions", name)
-    suite = suite_of(VERSION, "banking")
-    texts = attack.attack(suite.user_tasks["user_task_0"], suite.injection_tasks["injection_task_7"])
-    assert texts
-    assert all(f"to you, {name}" in text for text in texts.values())
+    ):
+        assert addressed_as(backend, model) == name
+        attack = attack_of(VERSION, "banking", "important_instructions", name)
+        texts = attack.attack(suite.user_tasks["user_task_0"], suite.injection_tasks["injection_task_7"])
+        assert [f"to you, {name}" in text for text in texts.values()] == [True] * len(texts) != []
 
 
 def test_cases_are_pairs_with_their_known_holes_and_without_a_text_of_agentdojo() -> None:
@@ -121,10 +189,9 @@ def test_cases_are_pairs_with_their_known_holes_and_without_a_text_of_agentdojo(
     assert not [text for text in texts if any(text in data for data in written)]
 
 
-@pytest.mark.parametrize("environment", ["banking", "workspace"])
-def test_the_loader_in_c_reads_the_same_environment(environment: str) -> None:
-    suite = suite_of(VERSION, environment)
-    text = task_suites.read_suite_file(environment, "environment.yaml", suite.data_path)
+def test_the_loader_in_c_reads_the_same_environment() -> None:
+    suite = suite_of(VERSION, "workspace")
+    text = task_suites.read_suite_file("workspace", "environment.yaml", suite.data_path)
     filled = text.format(**suite.get_injection_vector_defaults())
     assert task_suites.yaml is not yaml
     assert task_suites.yaml.safe_load(filled) == yaml.safe_load(filled)
@@ -135,6 +202,8 @@ def test_the_loader_in_c_reads_the_same_environment(environment: str) -> None:
 def test_skipping_what_is_equal_finds_the_same_differences(user: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = case("workspace", user, 2)
     fast = [run_case(pair, RULES, model=model).result for model in ("obedient", "gullible")]
+    # the solution of task 13 writes a file and sends a mail, and reads both times: not the time of day
+    assert user != 13 or "2024-06-01 12:00:00" in json.dumps(fast[0]["transcript"])
     for differ in (WorkspaceDeepDiff, TravelDeepDiff):
         monkeypatch.delitem(differ.keywords, "custom_operators")
     assert [run_case(pair, RULES, model=model).result for model in ("obedient", "gullible")] == fast
