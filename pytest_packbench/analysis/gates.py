@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.analysis.formatting import format_interval, format_with_bounds
 from pytest_packbench.analysis.intervals import exact_bound, wilson_interval
@@ -140,7 +140,7 @@ def check_run(
 def skip_unselected(results: Iterable[GateResult]) -> tuple[GateResult, ...]:
     """Let gates pass that failed only because their cases were not selected, and say so in their text."""
     return tuple(
-        replace(result, passed=True, text=_unselected_text(result))
+        result._replace(passed=True, text=_unselected_text(result))
         if not result.passed and (result.observed is None or result.absent)
         else result
         for result in results
@@ -152,7 +152,7 @@ def defer_to_merge(results: Iterable[GateResult]) -> tuple[GateResult, ...]:
     return tuple(
         result
         if result.metric == "completeness" and result.min == 1 and result.observed is not None and not result.passed
-        else replace(result, passed=True, text=f"{result.subject}: not judged in a shard; packbench merge judges it")
+        else result._replace(passed=True, text=f"{result.subject}: not judged in a shard; packbench merge judges it")
         for result in results
     )
 
@@ -240,8 +240,7 @@ def checked_baseline(run: Run, results: Sequence[CaseResult], earlier: StoredRun
     return baseline.checked(run, tally.add_all(results))
 
 
-@dataclass(frozen=True, slots=True)
-class _GateJudge:
+class _GateJudge(NamedTuple):
     """Judges one run by gates."""
 
     tally: Tally
@@ -252,7 +251,7 @@ class _GateJudge:
             return [self._must_pass(gate)]
         if not with_errors and gate.metric == COMPLETENESS:
             result = _undecided(gate, None, None)
-            return [replace(result, text=f"{result.subject}: {_UNKNOWN}: FAIL")]
+            return [result._replace(text=f"{result.subject}: {_UNKNOWN}: FAIL")]
         if gate.metric not in self.tally.metrics:
             raise ValueError(f'unknown metric "{gate.metric}"; expected one of {", ".join(self.tally.metrics)}')
         if gate.by is None:
@@ -284,20 +283,20 @@ class _GateJudge:
         observed = fraction.value if fraction.bottom else None
         result = _undecided(gate, value, observed)
         if observed is None and gate.metric == COMPLETENESS and sums.profiles:
-            return replace(result, passed=True, text=f"{result.subject}: no case had to be judged: PASS")
+            return result._replace(passed=True, text=f"{result.subject}: no case had to be judged: PASS")
         if observed is None:
-            return replace(result, text=f"{result.subject}: no case to judge: FAIL")
+            return result._replace(text=f"{result.subject}: no case to judge: FAIL")
         judges = sorted({each.judge for each in sums.profiles if each.counted and each.judge is not None})
         if len(judges) > 1 and gate.metric != COMPLETENESS:
             names = " and ".join(judges)
-            return replace(
-                result, text=f"{result.subject}: judged by {names}; rates of several judges are not mixed: FAIL"
+            return result._replace(
+                text=f"{result.subject}: judged by {names}; rates of several judges are not mixed: FAIL"
             )
         within_bounds, comparison = _decide(gate, fraction)
         within_ratio, ratio = self._ratio(gate, value, fraction)
         passed = within_bounds and within_ratio
         parts = (comparison, ratio, *_notes(gate, self.tally, sums, fraction))
-        return replace(result, passed=passed, text=line(result.subject, parts, passed=passed))
+        return result._replace(passed=passed, text=line(result.subject, parts, passed=passed))
 
     def _ratio(self, gate: Gate, value: str | None, fraction: Fraction) -> tuple[bool, str]:
         """Compare a value with the baseline's, over the cases that are unchanged in both runs.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.analysis.intervals import wilson_interval
 from pytest_packbench.analysis.metrics import measure, run_sums
@@ -29,8 +28,7 @@ _FACET_RANK = 2
 _DIFFICULTIES = ("easy", "medium", "hard", "expert")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class Totals(NamedTuple):
     """The number of cases by verdict; `verdicts` and `quarantined` add up to `selected`.
 
     Attributes:
@@ -46,8 +44,7 @@ class Totals:
     stale: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(NamedTuple):
     """The cases that share a value.
 
     Attributes:
@@ -72,8 +69,7 @@ class Group:
     interval: tuple[float, float] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Depth:
+class Depth(NamedTuple):
     """How many answers agree with what was expected to at least one depth.
 
     Attributes:
@@ -92,8 +88,7 @@ class Depth:
     interval: tuple[float, float] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusals:
+class Refusals(NamedTuple):
     """Expected against actual refusals, over the judged cases.
 
     Attributes:
@@ -109,8 +104,7 @@ class Refusals:
     undue_answered: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statistics:
+class Statistics(NamedTuple):
     """The statistics of a run.
 
     Attributes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,8 +36,7 @@ CAPS = ("max_tokens", "max_cost", "max_seconds")
 """The names of the caps, in options and as reasons."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
+class Caps(NamedTuple):
     """Limits of a whole run; None for no limit.
 
     Attributes:
@@ -53,7 +52,10 @@ class Caps:
     def split(self, parts: int) -> Caps:
         """Return the limits of one of several processes; all have the same time limit."""
         tokens = None if self.tokens is None else self.tokens // parts
-        return replace(self, tokens=tokens, cost=None if self.cost is None else self.cost / parts)
+        return self._replace(tokens=tokens, cost=None if self.cost is None else self.cost / parts)
+
+
+_NO_CAPS = Caps()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +96,7 @@ class RunOptions:
     debugged: bool = False
     concurrency: int = 1
     trials: int = 1
-    caps: Caps = Caps()
+    caps: Caps = _NO_CAPS
     case_timeout_s: float | None = None
     call_timeout_s: float = 120.0
     retries: int = 0
@@ -114,8 +116,7 @@ class RunOptions:
         return self.concurrency if self.workers == 1 else min(self.concurrency, WORKER_WINDOW)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedCalls:
+class ExpectedCalls(NamedTuple):
     """The estimated number of model calls of a run.
 
     Attributes:

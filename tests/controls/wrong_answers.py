@@ -6,7 +6,7 @@ Nothing else in the right answer is changed, so a control that is not caught sho
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_packbench.engine.attempt import score_payload
@@ -70,7 +70,7 @@ def _case(kind: WrongAnswer, right: RightAnswer) -> LoadedCase:
     if not kind.only_allowed:
         return right.loaded
     expected = right.expected.model_copy(update={"preferred_hts": (), "allowed_hts": right.expected.preferred_hts})
-    return replace(right.loaded, case=right.case.model_copy(update={"expected": expected}))
+    return right.loaded._replace(case=right.case.model_copy(update={"expected": expected}))
 
 
 def _miss(kind: WrongAnswer, right: RightAnswer, outcome: Attempt) -> str:

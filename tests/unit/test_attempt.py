@@ -223,7 +223,7 @@ def test_a_result_contains_its_record_and_is_stored_as_json(tmp_path: Path) -> N
     assert (record.run_id, record.wall_clock_ms, record.timestamp) == ("01RUN", result.duration_ms, result.timestamp)
     assert CaseResult.from_json(json.loads(json.dumps(result.as_json()))) == result
     with pytest.raises(ValueError, match="can't be read"):
-        build_result(replace(case_ref, loaded=None), finished, suite_context, "01RUN")
+        build_result(case_ref._replace(loaded=None), finished, suite_context, "01RUN")
 
 
 def test_a_version_is_that_of_the_module_else_of_the_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
