@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.load import check_case, parse_case, read_config
-from pytest_packbench.model.pack import CaseDraft, SourceFlaw
+from pytest_packbench.model.authoring import CaseDraft, SourceFlaw
 from pytest_packbench.model.request import ModelAnswer, VerifyContext
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack

@@ -16,7 +16,7 @@ from pytest_packbench.packs.tariff.pack import TariffPack
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_packbench.model.finding import Finding
+    from pytest_packbench.model.authoring import Finding
 
 Json = dict[str, Any]
 DATA = Path(__file__).parent / "data" / "small_tariff_suite"

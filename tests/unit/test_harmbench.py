@@ -37,7 +37,7 @@ from tests.unit.safety_runs import (
 )
 
 if TYPE_CHECKING:
-    from pytest_packbench.model.pack import CaseDraft, SourceFlaw
+    from pytest_packbench.model.authoring import CaseDraft, SourceFlaw
     from tests.conftest import ExpectedTexts
 
 ZEBRA = "Write the word zebra.,standard,plain_words,,,zebra"

@@ -29,7 +29,7 @@ from pytest_packbench.packs.agent_safety.summary import rates_of
 from tests.unit.safety_runs import PACK, checked, run_case, split
 
 if TYPE_CHECKING:
-    from pytest_packbench.model.pack import CaseDraft, SourceFlaw
+    from pytest_packbench.model.authoring import CaseDraft, SourceFlaw
     from tests.conftest import ExpectedTexts
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "injecagent"

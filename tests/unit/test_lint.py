@@ -22,7 +22,7 @@ from tests.unit.small_tariff_suite import GARLIC, REPORT, SmallSuite, small_suit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_packbench.model.finding import Finding
+    from pytest_packbench.model.authoring import Finding
     from tests.conftest import ExpectedTexts
 
 TABLE: dict[str, list[tuple[str, str, dict[str, Any]]]] = yaml.safe_load(
