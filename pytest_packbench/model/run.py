@@ -19,6 +19,10 @@ Mode = Literal["fixture", "live", "record"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 Origin = Literal["authored", "recorded"]
 """Where a recording comes from: written by a person, or recorded from a model."""
+STUB = "stub"
+"""The backend that stands for a pack's scripted models."""
+RECORDED = "recorded"
+"""What replaces a backend's name in fixture mode: replay recordings even where the suite names a scripted model."""
 TEST_TARGET_PREFIX = "test:"
 """Prefix of `target` for a marked test of the user; several are joined with commas."""
 CLUSTER_SETTING = "cluster"
