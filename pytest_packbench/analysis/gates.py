@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -140,7 +141,7 @@ def check_run(
 def skip_unselected(results: Iterable[GateResult]) -> tuple[GateResult, ...]:
     """Let gates pass that failed only because their cases were not selected, and say so in their text."""
     return tuple(
-        result._replace(passed=True, text=_unselected_text(result))
+        replace(result, passed=True, text=_unselected_text(result))
         if not result.passed and (result.observed is None or result.absent)
         else result
         for result in results
@@ -152,7 +153,7 @@ def defer_to_merge(results: Iterable[GateResult]) -> tuple[GateResult, ...]:
     return tuple(
         result
         if result.metric == "completeness" and result.min == 1 and result.observed is not None and not result.passed
-        else result._replace(passed=True, text=f"{result.subject}: not judged in a shard; packbench merge judges it")
+        else replace(result, passed=True, text=f"{result.subject}: not judged in a shard; packbench merge judges it")
         for result in results
     )
 
@@ -250,7 +251,7 @@ class _GateJudge(NamedTuple):
             return [self._must_pass(gate)]
         if not with_errors and gate.metric == COMPLETENESS:
             result = _undecided(gate, None, None)
-            return [result._replace(text=f"{result.subject}: {_UNKNOWN}: FAIL")]
+            return [replace(result, text=f"{result.subject}: {_UNKNOWN}: FAIL")]
         if gate.metric not in self.tally.metrics:
             raise ValueError(f'unknown metric "{gate.metric}"; expected one of {", ".join(self.tally.metrics)}')
         if gate.by is None:
@@ -282,20 +283,20 @@ class _GateJudge(NamedTuple):
         observed = fraction.value if fraction.bottom else None
         result = _undecided(gate, value, observed)
         if observed is None and gate.metric == COMPLETENESS and sums.profiles:
-            return result._replace(passed=True, text=f"{result.subject}: no case had to be judged: PASS")
+            return replace(result, passed=True, text=f"{result.subject}: no case had to be judged: PASS")
         if observed is None:
-            return result._replace(text=f"{result.subject}: no case to judge: FAIL")
+            return replace(result, text=f"{result.subject}: no case to judge: FAIL")
         judges = sorted({each.judge for each in sums.profiles if each.counted and each.judge is not None})
         if len(judges) > 1 and gate.metric != COMPLETENESS:
             names = " and ".join(judges)
-            return result._replace(
-                text=f"{result.subject}: judged by {names}; rates of several judges are not mixed: FAIL"
+            return replace(
+                result, text=f"{result.subject}: judged by {names}; rates of several judges are not mixed: FAIL"
             )
         within_bounds, comparison = _decide(gate, fraction)
         within_ratio, ratio = self._ratio(gate, value, fraction)
         passed = within_bounds and within_ratio
         parts = (comparison, ratio, *_notes(gate, self.tally, sums, fraction))
-        return result._replace(passed=passed, text=line(result.subject, parts, passed=passed))
+        return replace(result, passed=passed, text=line(result.subject, parts, passed=passed))
 
     def _ratio(self, gate: Gate, value: str | None, fraction: Fraction) -> tuple[bool, str]:
         """Compare a value with the baseline's, over the cases that are unchanged in both runs.

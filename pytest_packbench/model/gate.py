@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -58,7 +59,8 @@ class Gate(StrictModel):
         return self
 
 
-class GateResult(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
     """The result of one gate for a run, or for one group of cases.
 
     Attributes:
