@@ -253,12 +253,12 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
 
 
 def collect_less_garbage(config: pytest.Config) -> None:
-    """Make fewer garbage collections, and no full one, until cases run: modules and items live to the end."""
+    """Make few garbage collections, of young objects only, until cases run: modules and items live to the end."""
     thresholds = gc.get_threshold()
     if THRESHOLDS not in config.stash and thresholds[0]:
         config.stash[THRESHOLDS] = thresholds
         config.add_cleanup(partial(gc.set_threshold, *thresholds))
-        gc.set_threshold(max(thresholds[0], 10_000), thresholds[1], 1_000_000_000)
+        gc.set_threshold(max(thresholds[0], 50_000), 1_000_000_000, 1_000_000_000)
 
 
 def _any_under(config: pytest.Config, arguments: list[str]) -> bool:

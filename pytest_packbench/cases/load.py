@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -230,7 +229,7 @@ def read_suite(
 
 def in_line(problem: Problem) -> Problem:
     """Return a problem of one line of a file: the parser counts lines from the start of this one."""
-    return replace(problem, wrong=problem.wrong.removeprefix("line 1 "))
+    return problem._replace(wrong=problem.wrong.removeprefix("line 1 "))
 
 
 def _not_json(error: json.JSONDecodeError) -> Problem:

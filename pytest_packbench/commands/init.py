@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Mapping
 
-    from pytest_packbench.model.pack import Starter
+    from pytest_packbench.model.authoring import Starter
     from pytest_packbench.packs.registry import Packs
 
 _ROOTDIR_FILES = ("pytest.toml", "pytest.ini", "pyproject.toml")
@@ -161,7 +161,7 @@ def _with_starter(packs: Packs) -> str:
 
 
 def _files(starter: Starter, name: str, folder: Path) -> dict[Path, str]:
-    from pytest_packbench.model.pack import SUITE_NAME, TARGET_MODULE
+    from pytest_packbench.model.authoring import SUITE_NAME, TARGET_MODULE
 
     # a module's name has no hyphen and begins with no digit
     words = {SUITE_NAME: name, TARGET_MODULE: f"target_{name.replace('-', '_')}"}

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_packbench.backends import STUB
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.engine.attribution import UNKNOWN, attribution, count_reported_usage
 from pytest_packbench.engine.conditions import check_conditions
@@ -26,6 +25,7 @@ from pytest_packbench.engine.targets import run_in_thread
 from pytest_packbench.model.errors import CassetteError, describe_error, error_text
 from pytest_packbench.model.outcome import Outcome, ResultError
 from pytest_packbench.model.request import Usage, VerifyContext, VerifyRequest, WatchedContext
+from pytest_packbench.model.run import STUB
 from pytest_packbench.model.score import Score
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends import STUB
-from pytest_packbench.backends.answers import count
 from pytest_packbench.model.request import Usage
+from pytest_packbench.model.run import STUB
 
 if TYPE_CHECKING:
     from pytest_packbench.engine.attempt import Attempt
@@ -60,5 +59,7 @@ def _reported(payload: Any) -> tuple[str, str, Usage]:
     counts = payload.get("usage")
     if not isinstance(counts, dict):
         return backend, model, Usage()
+    from pytest_packbench.backends.answers import count
+
     tokens_input, tokens_output = count(counts.get("tokens_input")), count(counts.get("tokens_output"))
     return backend, model, Usage(tokens_input=tokens_input, tokens_output=tokens_output)

@@ -6,15 +6,7 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.backends import (
-    RECORDED,
-    STUB,
-    BackendOptions,
-    BackendUnusable,
-    backend_names,
-    open_backend,
-)
-from pytest_packbench.model.run import SetupError
+from pytest_packbench.model.run import RECORDED, STUB, SetupError
 
 if TYPE_CHECKING:
     from pytest_packbench.backends import Backend
@@ -83,6 +75,8 @@ class Clients:
             _check_observable(suite, caller, options)
         if caller.asks_model and name != STUB and (name or caller.requires_context or options.mode == "record"):
             if not name:
+                from pytest_packbench.backends import backend_names
+
                 raise SetupError(
                     f'suite "{suite.name}": the target calls a model, and no backend is set; use '
                     f"--packbench-backend={'|'.join(backend_names())}, or mark the target with without_model"
@@ -133,6 +127,8 @@ class Clients:
 
     def _backend(self, suite: Suite, name: str, model: str, *, primary: bool) -> Backend:
         if (name, model) not in self._opened:
+            from pytest_packbench.backends import BackendOptions, BackendUnusable, open_backend
+
             run = self._options
             options = BackendOptions(
                 model=model,
@@ -196,6 +192,8 @@ def _check_observable(suite: Suite, caller: TargetCaller, options: RunOptions) -
 
 def _check_scripted(suite: Suite, pack: Pack, model: str) -> None:
     if not pack.scripted:
+        from pytest_packbench.backends import backend_names
+
         raise SetupError(
             f'suite "{suite.name}": backend stub: the pack {pack.name} has no scripted models; '
             f"expected one of {', '.join(backend_names())}"

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.backends import STUB
 from pytest_packbench.model.errors import CassetteError, Problem, format_value
+from pytest_packbench.model.run import STUB
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,8 +25,7 @@ REFERENCE = "reference"
 _PREFIXES = {"http://": "http", "https://": "http", "cmd:": "cmd", "hook:": "hook"}
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A guard or a judge of a run; see `RecordedPart`."""
 
     name: str

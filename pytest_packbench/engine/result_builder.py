@@ -6,10 +6,10 @@ import json
 import platform
 import sys
 import time
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench import __version__
 from pytest_packbench.engine.attempt import Attempt, Failure, user_frames
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseRef:
+class CaseRef(NamedTuple):
     """A reference to a case, whether it can be read or not.
 
     Attributes:
@@ -55,8 +54,7 @@ class CaseRef:
     loaded: LoadedCase | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Trial(NamedTuple):
     """One attempt at a case, with its result.
 
     Attributes:
@@ -166,7 +164,7 @@ def unscored_result(case_ref: CaseRef, verdict: str, kind: str, message: str, **
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001 - a pack may be third-party code, and an error needs a result too
-        case_fields = _case_fields(replace(case_ref, loaded=None))
+        case_fields = _case_fields(case_ref._replace(loaded=None))
     fields.setdefault("timestamp", format_timestamp(time.time_ns()))
     return CaseResult(**case_fields, verdict=verdict, kind=kind, message=message, **fields)
 

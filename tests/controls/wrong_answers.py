@@ -6,7 +6,7 @@ Nothing else in the right answer is changed, so a control that is not caught sho
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.attempt import score_payload
@@ -57,7 +57,7 @@ class WrongAnswer:
             expected = right.expected.model_copy(
                 update={"preferred_hts": (), "allowed_hts": right.expected.preferred_hts}
             )
-            loaded = replace(loaded, case=right.case.model_copy(update={"expected": expected}))
+            loaded = loaded._replace(case=right.case.model_copy(update={"expected": expected}))
         return (self._miss(right, score_payload(right.context, loaded, wrong)) for wrong in self.results(right))
 
     def _miss(self, right: RightAnswer, outcome: Attempt) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.load import check_case
-from pytest_packbench.model.pack import SourceFlaw
+from pytest_packbench.model.authoring import SourceFlaw
 from pytest_packbench.model.request import ModelAnswer, VerifyContext
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
@@ -19,7 +19,7 @@ from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
 
-    from pytest_packbench.model.pack import CaseDraft
+    from pytest_packbench.model.authoring import CaseDraft
     from pytest_packbench.model.request import ModelRequest
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome

@@ -205,7 +205,7 @@ def test_a_result_contains_its_record_and_is_stored_as_json(tmp_path: Path) -> N
     timestamps = format_timestamp(999_999_999), format_timestamp(1_778_055_332_123_999_999)
     assert timestamps == ("1970-01-01T00:00:00.999Z", "2026-05-06T08:15:32.123Z")
     with pytest.raises(ValueError, match="can't be read"):
-        build_result(replace(case_ref, loaded=None), finished, suite_context, "01RUN")
+        build_result(case_ref._replace(loaded=None), finished, suite_context, "01RUN")
 
 
 def test_a_version_is_that_of_the_module_else_of_the_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pytest_packbench.api import load_suite, score
 from pytest_packbench.cases.load import check_case
 from pytest_packbench.commands.schema import schema
+from pytest_packbench.model.authoring import FiledCase
 from pytest_packbench.model.errors import CaseError, SuiteError
-from pytest_packbench.model.finding import FiledCase
 from pytest_packbench.model.outcome import ResultError
 from pytest_packbench.packs.generic.criteria import CriterionError
 from pytest_packbench.packs.generic.pack import GenericPack

@@ -45,7 +45,7 @@ from tests.unit.safety_runs import (
 )
 
 if TYPE_CHECKING:
-    from pytest_packbench.model.pack import CaseDraft, SourceFlaw
+    from pytest_packbench.model.authoring import CaseDraft, SourceFlaw
     from tests.conftest import ExpectedTexts
 
 TABLES = yaml.safe_load((Path(__file__).parent / "data" / "harmbench.yaml").read_text("utf-8"))

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from pytest_packbench.cli import main
 from pytest_packbench.commands.import_ import CheckedCase, destination
+from pytest_packbench.model.authoring import CaseDraft
 from pytest_packbench.model.case import CASE_ID
-from pytest_packbench.model.pack import CaseDraft
 from pytest_packbench.packs.generic.importer import case_id
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.generic.tables import CsvFormat, TableRow, csv_rows
@@ -136,7 +136,7 @@ def test_a_cell_may_contain_a_document_of_which_the_beginning_is_shown(capsys: p
 
 
 PACK = """
-from pytest_packbench.model.pack import CaseDraft, Importer
+from pytest_packbench.model.authoring import CaseDraft, Importer
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.testing import case
 

@@ -49,7 +49,7 @@ from tests.unit.safety_runs import (
 from tests.unit.safety_runs import case as plain_case
 
 if TYPE_CHECKING:
-    from pytest_packbench.model.pack import CaseDraft, SourceFlaw
+    from pytest_packbench.model.authoring import CaseDraft, SourceFlaw
     from tests.conftest import ExpectedTexts
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "injecagent"

@@ -15,8 +15,8 @@ from pytest_packbench.packs.agent_safety.model import SCRIPTED, SafetyCase, Safe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from pytest_packbench.model.authoring import Importer, Starter
     from pytest_packbench.model.case import Case
-    from pytest_packbench.model.pack import Importer, Starter
     from pytest_packbench.model.request import Target, VerifyContext, VerifyRequest
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
