@@ -133,11 +133,12 @@ class Ledger:
     def as_json(self) -> dict[str, Any]:
         """Return the counts as plain JSON; None for what is not known, such as the cost without a price."""
         is_unseen = self.unmetered > 0 and not self.calls and not self.cached
+        is_uncounted = not self.tokens and (is_unseen or self.uncounted > 0)
         return {
             "calls": None if is_unseen else self.calls,
-            "tokens": None if is_unseen and not self.tokens else self.tokens,
+            "tokens": None if is_uncounted else self.tokens,
             "uncounted": self.uncounted,
-            "cost": None if self.unmetered else self.cost,
+            "cost": None if self.unmetered or is_uncounted else self.cost,
             "currency": self.currency,
             **({"cached": self.cached} if self.cached else {}),
             **({"unmetered": self.unmetered} if self.unmetered else {}),
