@@ -10,11 +10,11 @@ Whose work it is that the hook sees, in this order:
 2. the asyncio task, which may run in a context of its own;
 3. the claim on the thread, by a sync case, by what a case gave to a thread pool, or by a callback at exit;
 4. the case that started the thread;
-5. any running case, where the thread was started outside of cases: it may serve them. The main thread is exempt: it
+5. any running case, on a thread that was started outside of cases: it may serve them. The main thread is exempt: it
    runs pytest and other tests, unless there is a claim.
 
-No audit event tells of work that is started for later in Python 3.11, and none of processes by `multiprocessing` in any
-version: `_watch` replaces the functions that start these.
+In Python 3.11 no audit event tells that work is started for later, and in no version one tells of the processes of
+`multiprocessing`: `_watch` replaces the functions that start these.
 """
 
 from __future__ import annotations
@@ -77,9 +77,14 @@ class _GuardedCase:
 
 
 class _Claim(NamedTuple):
-    """Whose work a thread does for now; nobody's is that of a thread started outside of cases."""
+    """Whose work a thread does for now.
 
-    owners: tuple[_GuardedCase, ...]
+    Attributes:
+        owner: the case; None for work from outside of cases.
+        what: what runs, if the thread's name does not tell.
+    """
+
+    owner: _GuardedCase | None
     what: str = ""
 
 
@@ -87,8 +92,8 @@ class _Guard:
     def __init__(self) -> None:
         self.active: list[_GuardedCase] = []
         self.claims: dict[int, _Claim] = {}
-        self.tasks: WeakKeyDictionary[asyncio.Task[Any], tuple[_GuardedCase, ...]] = WeakKeyDictionary()
-        self.late: dict[str, _GuardedCase] = {}
+        self.tasks: WeakKeyDictionary[asyncio.Task[Any], _GuardedCase] = WeakKeyDictionary()
+        self.late: dict[_GuardedCase, str] = {}
         self.installed = False
         self.watches_pools = False
 
@@ -111,48 +116,42 @@ class _Guard:
 
     def refuse(self, action: str, *, is_process: bool = False) -> None:
         """Raise an error and note it, if this thread works for a case that may not do this."""
-        owners, is_outside = self._find_owners()
-        cases = [case for case in owners if not (is_process and case.allow_processes)]
+        owner = self.owner()
+        suspects = self._suspects() if owner is None else [owner]
+        cases = [case for case in suspects if not (is_process and case.allow_processes)]
         if not cases:
             return
-        location = _caller_location()
         advice = "call models through context.llm, or use --packbench-mode=live"
         if is_process:
             advice = "set packbench_allow_processes = yes to allow it"
+        culprit = "the target"
+        if owner is None:
+            culprit = f"code on {self._what()}, which no case started,"
+        elif owner.over:
+            # also after the case's end: a thread or a task that was left behind
+            culprit, advice = f"{self._what()}, left running by case {owner.case},", "end it before the target returns"
+        text = f"fixture mode is offline, but {culprit} tried: {action}{_caller_location()}; {advice}"
         for case in cases:
-            culprit = "the target" if len(owners) == 1 else "one of the running cases"
-            if is_outside:
-                culprit = f"{self._what()}, started outside of cases,"
-            elif case.over:
-                culprit, advice = (
-                    f"{self._what()}, left running by case {case.case},",
-                    "end it before the target returns",
-                )
-            message = f"case {case.case}: fixture mode is offline, but {culprit} tried: {action}{location}; {advice}"
+            message = f"case {case.case}: {text}"
             if len(case.violations) < _MAX_NOTED:
                 case.violations.append(message)
-            if case.over and len(self.late) < _MAX_NOTED:
-                self.late[message] = case
-        raise OfflineError(message)
+            if case.over:
+                self.late.setdefault(case, message)
+        raise OfflineError(f"case {cases[0].case}: {text}")
 
-    def owners(self) -> tuple[_GuardedCase, ...]:
-        """Return the cases of which this thread works for one."""
-        return self._find_owners()[0]
+    def owner(self) -> _GuardedCase | None:
+        """Return the case for which this thread works; None if that is unknown or outside of cases."""
+        owner = _CURRENT.get()
+        if owner is None and (task := _current_task()) is not None:
+            owner = self.tasks.get(task)
+        if owner is None and (claim := self.claims.get(threading.get_ident())) is not None:
+            return claim.owner
+        return owner or vars(threading.current_thread()).get(_STARTED_BY)
 
-    def _find_owners(self) -> tuple[tuple[_GuardedCase, ...], bool]:
-        """Return the cases of which this thread works for one, and whether that is a guess."""
-        owners = _CURRENT.get()
-        if owners:
-            # also after the case's end: a task that was left behind
-            return owners, False
-        task = _current_task()
-        if task is not None and task in self.tasks:
-            return self.tasks[task], False
-        thread, claim = threading.current_thread(), self.claims.get(threading.get_ident())
-        owners = vars(thread).get(_STARTED_BY, ()) if claim is None else claim.owners
-        if owners or (claim is None and thread is threading.main_thread()):
-            return owners, False
-        return tuple(self.active), True
+    def _suspects(self) -> list[_GuardedCase]:
+        """Return the cases that work without an owner may serve."""
+        is_claimed = threading.get_ident() in self.claims
+        return [] if not is_claimed and threading.current_thread() is threading.main_thread() else list(self.active)
 
     def _what(self) -> str:
         """Describe what runs now."""
@@ -164,8 +163,8 @@ class _Guard:
         return f'the thread "{threading.current_thread().name}"'
 
     def work_for(self, claim: _Claim, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
-        """Call a function on behalf of cases."""
-        ident, token = threading.get_ident(), _CURRENT.set(claim.owners)
+        """Call a function on behalf of a case."""
+        ident, token = threading.get_ident(), _CURRENT.set(claim.owner)
         before = self.claims.get(ident)
         self.claims[ident] = claim
         try:
@@ -183,7 +182,7 @@ class _Guard:
 
 
 _STARTED_BY = "_packbench_started_by"
-_CURRENT: ContextVar[tuple[_GuardedCase, ...]] = ContextVar("packbench_offline_case", default=())
+_CURRENT: ContextVar[_GuardedCase | None] = ContextVar("packbench_offline_case", default=None)
 _GUARD = _Guard()
 
 
@@ -207,13 +206,13 @@ def offline(
     if not _GUARD.installed:
         _install()
     case = _GuardedCase(case_id, suite, allow_processes)
-    token = _CURRENT.set((case,))
+    token = _CURRENT.set(case)
     ident, before = threading.get_ident(), None
     if not shares_thread:
         before = _GUARD.claims.get(ident)
-        _GUARD.claims[ident] = _Claim((case,))
+        _GUARD.claims[ident] = _Claim(case)
     elif (task := _current_task()) is not None:
-        _GUARD.tasks[task] = (case,)
+        _GUARD.tasks[task] = case
     _GUARD.active.append(case)
     try:
         yield case.violations
@@ -228,21 +227,19 @@ def offline(
 
 
 def take_late(suite: object) -> list[tuple[str, str]]:
-    """Return the violations by what cases left running, as pairs of case id and message, and forget them.
+    """Return what was refused after the end of its case, as pairs of case id and first message, and forget it.
 
     Args:
         suite: that of the cases, as `offline` got it.
     """
-    late = [(case.case, message) for message, case in _GUARD.late.items() if case.suite is suite]
-    for _, message in late:
-        del _GUARD.late[message]
-    return late
+    cases = [case for case in _GUARD.late if case.suite is suite]
+    return [(case.case, _GUARD.late.pop(case)) for case in cases]
 
 
 def bound_to_case(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function, as work of the case that this thread works for, wherever it is called."""
-    owners = _GUARD.owners() if _GUARD.installed else ()
-    return partial(_GUARD.work_for, _Claim(owners), function) if owners else function
+    owner = _GUARD.owner() if _GUARD.installed else None
+    return function if owner is None else partial(_GUARD.work_for, _Claim(owner), function)
 
 
 def note_tasks(loop: asyncio.AbstractEventLoop) -> None:
@@ -251,8 +248,8 @@ def note_tasks(loop: asyncio.AbstractEventLoop) -> None:
 
     def create_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **options)
-        if _GUARD.installed and (owners := _GUARD.owners()):
-            _GUARD.tasks[task] = owners
+        if _GUARD.installed and (owner := _GUARD.owner()) is not None:
+            _GUARD.tasks[task] = owner
         return task
 
     loop.set_task_factory(create_task)
@@ -315,8 +312,8 @@ def _watch_pools() -> None:
 
 def _noting_thread(start: Callable[..., Any]) -> Callable[..., Any]:
     def noting(thread: threading.Thread) -> None:
-        if owners := _GUARD.owners():
-            vars(thread)[_STARTED_BY] = owners
+        if (owner := _GUARD.owner()) is not None:
+            vars(thread)[_STARTED_BY] = owner
         _watch_pools()
         start(thread)
 
@@ -333,7 +330,7 @@ def _noting_raw_thread(start: Callable[..., Any]) -> Callable[..., Any]:
 def _noting_work(submit: Callable[..., Any]) -> Callable[..., Any]:
     def noting(pool: Any, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
         # also for nobody: the pool's thread may be one that a case started
-        claim = _Claim(_GUARD.owners())
+        claim = _Claim(_GUARD.owner())
         return submit(pool, partial(_GUARD.work_for, claim, function), *arguments, **options)
 
     return noting
@@ -342,9 +339,9 @@ def _noting_work(submit: Callable[..., Any]) -> Callable[..., Any]:
 class _AtExit:
     """A callback at exit, equal to the function for `atexit.unregister`."""
 
-    def __init__(self, function: Callable[..., Any], owners: tuple[_GuardedCase, ...]) -> None:
+    def __init__(self, function: Callable[..., Any], owner: _GuardedCase) -> None:
         self._function = function
-        self._claim = _Claim(owners, f'the atexit callback "{getattr(function, "__name__", function)}"')
+        self._claim = _Claim(owner, f'the atexit callback "{getattr(function, "__name__", function)}"')
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         return _GUARD.work_for(self._claim, self._function, *arguments, **options)
@@ -357,11 +354,12 @@ class _AtExit:
 
 
 def _noting_callback(register: Callable[..., Any]) -> Callable[..., Any]:
-    def noting(function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
-        owners = _GUARD.owners()
+    def noting(function: Any, /, *arguments: Any, **options: Any) -> Any:
+        owner = _GUARD.owner()
         # one callback runs the finalizers of the whole process
         is_shared = function == getattr(finalize, "_exitfunc", None)
-        register(_AtExit(function, owners) if owners and not is_shared else function, *arguments, **options)
+        callback = function if owner is None or is_shared or not callable(function) else _AtExit(function, owner)
+        register(callback, *arguments, **options)
         return function
 
     return noting
@@ -391,5 +389,5 @@ def _fork_server() -> object:
 
 def _tell_late() -> None:
     """Write what happened too late for the run's summary."""
-    for message in _GUARD.late:
+    for message in _GUARD.late.values():
         print(f"packbench: {message}", file=sys.stderr)  # noqa: T201 - pytest has ended

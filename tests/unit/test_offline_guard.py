@@ -79,7 +79,7 @@ def test_a_thread_that_no_case_started_may_serve_each_running_one() -> None:
     with offline("one", allow_processes=False) as first, offline("two", allow_processes=False) as second:
         begin.set()
         done.wait()
-    outside = 'fixture mode is offline, but the thread "server", started outside of cases, tried: connect'
+    outside = 'fixture mode is offline, but code on the thread "server", which no case started, tried: connect'
     messages = [f"case one: {outside}", f"case two: {outside}"]
     assert [text.startswith(message) for text, message in zip([*first, *second], messages, strict=True)] == [True] * 2
     # and may use the network while none runs
