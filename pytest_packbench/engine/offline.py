@@ -389,5 +389,5 @@ def _fork_server() -> object:
 
 def _tell_late() -> None:
     """Write what happened too late for the run's summary."""
-    for message in _GUARD.late.values():
+    for message in list(_GUARD.late.values()):
         print(f"packbench: {message}", file=sys.stderr)  # noqa: T201 - pytest has ended

@@ -226,17 +226,16 @@ class Recorder:
         self.note_late(run.suite.name, take_late(run.suite))
         # of several messages the first counts, as in an attempt
         messages = dict(reversed(self._late.pop(run.suite.name, [])))
-        for nodeid, trials in run.results.by_nodeid.items():
+        for nodeid, trials in list(run.results.by_nodeid.items()):
             message = messages.get(trials[0].case_id)
-            if message is None or any(result.kind == "offline" for result in trials):
+            if message is None or all(result.verdict == "error" for result in trials):
                 continue
             case_ref = run.selected[nodeid]()
-            run.results.by_nodeid[nodeid] = tuple(
-                unscored_result(
-                    case_ref, "error", "offline", message, trial=result.trial, duration_ms=result.duration_ms
-                )
-                for result in trials
+            errors = (
+                unscored_result(case_ref, "error", "offline", message, trial=trial.trial, duration_ms=trial.duration_ms)
+                for trial in trials
             )
+            run.results.add_case(tuple(errors))
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import multiprocessing
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -177,3 +179,23 @@ def test_the_helper_of_multiprocessing_for_locks_is_no_process_of_a_case() -> No
     with offline("one", allow_processes=False) as violations:
         multiprocessing.get_context("spawn").Lock()
     assert violations == []
+
+
+def test_what_the_guard_does_not_see_is_as_documented() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as opened:
+        accepted, _ = server.accept()
+        with accepted, offline("one", allow_processes=False) as violations:
+            opened.send(b"connected before")
+            assert accepted.recv(16) == b"connected before"
+            call_libc_connect(server.getsockname()[1])
+            with socket.socket() as listening:
+                listening.listen()
+            for pair in socket.socketpair():
+                pair.close()
+    assert violations == []
+
+
+def call_libc_connect(port: int) -> None:
+    address = struct.pack("=HH4s8x", socket.AF_INET, socket.htons(port), socket.inet_aton("127.0.0.1"))
+    with socket.socket() as opened:
+        assert ctypes.CDLL(None).connect(opened.fileno(), address, len(address)) == 0
