@@ -316,7 +316,7 @@ def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> N
     if context.caller.opaque:
         _replay_result(state, request)
     else:
-        with offline(loaded.case.id, allow_processes=context.options.allow_processes) as state.violations:
+        with _guard(context, loaded.case.id) as state.violations:
             try:
                 state.payload = context.caller(request, verify_context)
             except context.options.stops:
@@ -335,7 +335,7 @@ async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInT
         return
     guard: AbstractContextManager[list[str]] = nullcontext([])
     if context.live is None:
-        guard = offline(verify_context.case_id, allow_processes=context.options.allow_processes)
+        guard = _guard(context, verify_context.case_id, shares_thread=True)
     try:
         with guard as state.violations:
             state.payload = await context.caller.call_async(request, verify_context, in_thread)
@@ -348,6 +348,15 @@ async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInT
             state.meter.close()
         state.stop_clock()
     count_reported_usage(context, state)
+
+
+def _guard(context: SuiteContext, case_id: str, *, shares_thread: bool = False) -> AbstractContextManager[list[str]]:
+    return offline(
+        case_id,
+        suite=context.suite,
+        allow_processes=context.options.allow_processes,
+        shares_thread=shares_thread,
+    )
 
 
 def _arguments(state: Attempt) -> tuple[VerifyRequest, VerifyContext]:

@@ -13,6 +13,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.external_io import TargetError
+from pytest_packbench.engine.offline import bound_to_case, note_tasks
 from pytest_packbench.model.errors import describe_error
 
 if TYPE_CHECKING:
@@ -218,9 +219,11 @@ class TargetCaller:
                 import asyncio  # most targets of recorded cases are sync
 
                 self._loop = asyncio.Runner()
+                note_tasks(self._loop.get_loop())
                 # closes the loop although nobody closed the caller
                 weakref.finalize(self, self._loop.close)
-            return self._loop.run(_awaited(result))
+            # else all cases share the context of the first
+            return self._loop.run(_awaited(result), context=copy_context())
         return result
 
     async def call_async(self, request: VerifyRequest, context: VerifyContext, in_thread: RunInThread) -> Any:
@@ -301,7 +304,7 @@ async def run_in_thread(
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, error)
 
-    start(partial(copy_context().run, run))
+    start(bound_to_case(partial(copy_context().run, run)))
     try:
         return await future
     finally:

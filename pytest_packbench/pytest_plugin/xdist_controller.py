@@ -6,6 +6,7 @@ pytest, and the rest where a suite is requested.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from functools import partial
@@ -25,6 +26,7 @@ SEED = "packbench_seed"
 MARKED = "packbench_marked"
 COLLECTED = "packbench_collected"
 SPENT = "packbench_spent"
+LATE = "packbench_late"
 
 
 class Controller:
@@ -125,6 +127,8 @@ class Controller:
                 raise pytest.UsageError(output[REFUSED])
             if SPENT in output:
                 self._recorder.note_spent(output[SPENT])
+            for suite_name, late in json.loads(output.get(LATE, "{}")).items():
+                self._recorder.note_late(suite_name, map(tuple, late))
         if output.get(MARKED):
             self._add(output[MARKED])
 
