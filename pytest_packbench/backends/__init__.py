@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
 
 BUILTIN = {"anthropic": "Anthropic", "openai": "OpenAI", "ollama": "Ollama"}
@@ -64,6 +65,7 @@ class BackendOptions:
         connections: calls that may be in flight at once.
         on_overload: called for each response that reports overload (429, 503, 529), whether the call is repeated or
             not.
+        redactor: removes secrets from messages; None: one that knows the environment.
     """
 
     model: str = ""
@@ -74,6 +76,7 @@ class BackendOptions:
     max_output_tokens: int = 4096
     connections: int = 8
     on_overload: Callable[[], None] = lambda: None
+    redactor: Redactor | None = None
 
 
 class Backend(Protocol):
