@@ -22,7 +22,7 @@ from pytest_packbench.engine.external_io import TargetFailure
 from pytest_packbench.engine.offline import offline
 from pytest_packbench.engine.recordings import Replay, UnrecordableError, check_belongs, record_attempt
 from pytest_packbench.engine.targets import run_in_thread
-from pytest_packbench.model.errors import CassetteError, describe_error, error_text
+from pytest_packbench.model.errors import CassetteError, describe_error, error_text, format_value
 from pytest_packbench.model.outcome import Outcome, ResultError
 from pytest_packbench.model.request import Usage, VerifyContext, VerifyRequest, WatchedContext
 from pytest_packbench.model.run import STUB
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.targets import RunInThread
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.cassette import Cassette
+    from pytest_packbench.model.redaction import Found, Redactor
     from pytest_packbench.model.request import LLM
 
     Step = Callable[[SuiteContext, LoadedCase, "Attempt"], None]
@@ -85,6 +86,7 @@ class Attempt:
         outcome: the result as the pack read it.
         score: the pack's score of the outcome.
         raised: the target's exception, until the attempt is settled: it keeps its frames alive.
+        secrets: the secrets in the result. It is read and scored as it is, and redacted before it is stored or shown.
         violations: what the target tried although fixture mode is offline.
         stale: whether the prompt has changed since the recording.
         remark: what else has changed since the recording, in one line; empty if nothing has.
@@ -110,6 +112,7 @@ class Attempt:
     outcome: Outcome | None = None
     score: Score | None = None
     raised: BaseException | None = None
+    secrets: tuple[Found, ...] = ()
     violations: list[str] = field(default_factory=list)
     stale: bool = False
     remark: str = ""
@@ -167,6 +170,8 @@ def settle(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> Attempt
     Returns:
         The attempt; with a failure instead of a score if there was an error.
     """
+    # the target may have loaded keys
+    context.redactor.refresh()
     if state.failure is None:
         _run_steps(context, loaded, state, _check, _read, _score)
     state.backend, state.model, state.usage = attribution(context, state)
@@ -176,12 +181,21 @@ def settle(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> Attempt
         state.stale, state.calls = state.replay.stale, state.replay.used
     elif state.meter is not None:
         state.calls, state.cached = len(state.meter.calls), state.meter.cached
-    if state.failure is not None and context.live is not None:
-        redact, failure = context.live.redactor.text, state.failure
-        state.failure = replace(failure, message=redact(failure.message), details=tuple(map(redact, failure.details)))
+    if state.failure is not None:
+        state.failure = redacted_failure(state.failure, context.redactor, state.secrets)
+    if state.secrets:
+        state.payload = context.redactor.json(state.payload)
     state.finished_ns = state.finished_ns or time.time_ns()
     state.raised = None
     return state
+
+
+def redacted_failure(failure: Failure, redactor: Redactor, secrets: tuple[Found, ...] = ()) -> Failure:
+    """Return a failure without secrets, its message in one line; it may quote the `secrets` of the result."""
+    # redacted first: a secret may have several lines
+    message = " ".join(redactor.text(failure.message, secrets).split())
+    details = redactor.text("\n".join(failure.details), secrets).splitlines() if failure.details else ()
+    return replace(failure, message=message, details=tuple(details))
 
 
 def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any) -> Attempt:
@@ -192,6 +206,8 @@ def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any) -> At
     """
     state = Attempt(payload=payload, finished_ns=time.time_ns())
     _run_steps(context, loaded, state, _read, _score)
+    if state.failure is not None:
+        state.failure = redacted_failure(state.failure, context.redactor)
     return state
 
 
@@ -211,7 +227,7 @@ class _AttemptFailed(Exception):  # noqa: N818 - carries a `Failure`
         self, kind: str, message: str, details: tuple[str, ...] = (), raised: BaseException | None = None
     ) -> None:
         super().__init__(message)
-        self.failure = Failure(kind=kind, message=" ".join(message.split()), details=details, raised=raised)
+        self.failure = Failure(kind=kind, message=message, details=details, raised=raised)
 
 
 def _run_steps(context: SuiteContext, loaded: LoadedCase, state: Attempt, *steps: Step) -> None:
@@ -413,9 +429,13 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  
 def _normalize_payload(context: SuiteContext, state: Attempt) -> str:
     """Replace the payload by a plain JSON copy of it; return why that is impossible, empty where it isn't."""
     try:
+        text = _STRICT_ENCODER.encode(state.payload)
         # a copy: the target may change its result later
-        payload = json.loads(_STRICT_ENCODER.encode(state.payload))
-        state.payload = payload if context.live is None else context.live.redactor.json(payload)
+        state.payload = json.loads(text)
+        if context.redactor.suspects(text):
+            state.secrets = context.redactor.find(state.payload)
+            # fails for a result that is nested too deeply
+            context.redactor.json(state.payload)
     except Exception as error:  # noqa: BLE001 - a result may have methods of its own
         state.payload = None
         return error_text(error) or type(error).__name__
@@ -497,10 +517,41 @@ def _in_range(points: object) -> bool:
     return 0 <= points <= 1
 
 
+def _secret_in_answers(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> str:
+    """Return where a recording would contain a secret; empty where it would not.
+
+    A text that has the form of a key is none where the case itself contains it: its file is as public as a recording.
+    """
+    # keys as in a cassette
+    answers: list[tuple[str, dict[str, Any]]] = []
+    if context.caller.opaque:
+        answers.append(("the result", {"answer": state.payload}))
+    elif state.meter is not None:
+        for number, call in enumerate(state.meter.calls, start=1):
+            if (answer := call.answer) is not None:
+                parts = {"answer": answer.content, "refusal": answer.refusal}
+                tool_calls = [tool_call.as_json() for tool_call in answer.tool_calls]
+                source = f"the answer to call {number} (role {format_value(call.request.role)})"
+                answers.append((source, {**parts, "tool_calls": tool_calls}))
+    for source, value in answers:
+        try:
+            text = json.dumps(value)
+        except RecursionError:
+            return f"{source} is nested too deeply to be searched for secrets"
+        if context.redactor.suspects(text):
+            for found in context.redactor.find(value):
+                if found.is_known or found.text not in loaded.case.model_dump_json():
+                    return f"{source} contains {found.what} at {found.pointer}"
+    return ""
+
+
 def _record(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     """Write the exchanges of the first trial as the case's cassette, in record mode."""
     if context.options.mode != "record" or state.trial != 0:
         return
+    if problem := _secret_in_answers(context, loaded, state):
+        advice = "keep it away from the target and the model, and record again; revoke it if it is yours"
+        raise _AttemptFailed("secret_in_answer", f"{problem}, so that nothing was recorded; {advice}")
     try:
         recording = record_attempt(context, loaded, state)
     except UnrecordableError as error:

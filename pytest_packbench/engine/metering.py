@@ -1,4 +1,4 @@
-"""Model calls of a run: recorded, counted, redacted, and limited by the run's caps."""
+"""Model calls of a run: recorded, counted, and limited by the run's caps."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class LiveModels:
         by_role: the models that the pack asks beside it, by role.
         ledger: counts what the run uses.
         cache: stores answers for later runs; None for none.
-        redactor: removes secrets from everything that is stored or shown.
+        redactor: removes secrets from the messages of errors.
     """
 
     primary: PricedBackend | None
@@ -336,12 +336,8 @@ class Meter:
             ledger.add_cached_call()
         else:
             ledger.add_call(answer.usage, model.price)
-        try:
-            call.answer = redactor.answer(answer)
-        except RecursionError:
-            call.error = BackendError("answer_unreadable", "the answer is nested too deeply to be searched for secrets")
-            raise call.error from None
-        return call.answer
+        call.answer = answer
+        return answer
 
     async def _answer(self, backend: Backend, request: ModelRequest, call: ModelCall) -> ModelAnswer:
         if self._live.cache is None:

@@ -216,8 +216,11 @@ def record_attempt(context: SuiteContext, loaded: LoadedCase, state: Attempt) ->
         tools = [tool for call in calls if not call.secondary for tool in call.request.tools]
     else:
         return None
-    live = context.live
-    redact = live.redactor.json if live is not None else _unchanged
+    redact = context.redactor.json
+    for exchange in exchanges:
+        # answers with a secret are not recorded at all
+        if "prompt" in exchange:
+            exchange["prompt"] = redact(exchange["prompt"])
     data = {
         "cassette_version": CASSETTE_VERSION,
         "case_id": loaded.case.id,
@@ -227,7 +230,7 @@ def record_attempt(context: SuiteContext, loaded: LoadedCase, state: Attempt) ->
         "llm_model": state.model,
         "recorded_at": format_timestamp(state.finished_ns),
         "conditions": redact(recorded_conditions(context, tools)),
-        "exchanges": redact(exchanges),
+        "exchanges": exchanges,
     }
     cassette = Cassette.model_validate(data)
     path = context.suite.pending_path(loaded.case.id)
@@ -252,10 +255,6 @@ def write_recording(path: Path, data: dict[str, Any]) -> None:
         if not ignore.exists():
             ignore.write_text("*\n", encoding="utf-8")
     write_atomic(path, json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def _unchanged(value: Any) -> Any:
-    return value
 
 
 def _is_same(older: Recording, cassette: Cassette) -> bool:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.request import Target, VerifyContext, VerifyRequest
 
     RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -95,7 +96,9 @@ def _plain_answer(answer: Any) -> Any:
     return content if isinstance(content, str) else dump(mode="json")
 
 
-def find_target(spec: str, *, replayed: bool, cwd: Path, timeout_s: float, concurrency: int) -> tuple[Target, str]:
+def find_target(
+    spec: str, *, replayed: bool, cwd: Path, timeout_s: float, concurrency: int, redactor: Redactor
+) -> tuple[Target, str]:
     """Find a target by its specification.
 
     Args:
@@ -104,6 +107,7 @@ def find_target(spec: str, *, replayed: bool, cwd: Path, timeout_s: float, concu
         cwd: the folder in which the processes of `cmd:` start, and from which modules are imported.
         timeout_s: time limit of one HTTP request, seconds.
         concurrency: the maximum number of requests in flight, and of processes.
+        redactor: the run's.
 
     Returns:
         The target, and its name without secrets.
@@ -117,12 +121,12 @@ def find_target(spec: str, *, replayed: bool, cwd: Path, timeout_s: float, concu
 
         if replayed:
             return _ReplayedTarget().verify, shown_url(spec)
-        server = HttpTarget(url=spec, timeout_s=timeout_s, connections=concurrency)
+        server = HttpTarget(url=spec, timeout_s=timeout_s, connections=concurrency, redactor=redactor)
         return server.verify, server.shown
     if spec.startswith("cmd:"):
         from pytest_packbench.engine.command_target import CommandTarget
 
-        command = CommandTarget(command=spec.removeprefix("cmd:"), cwd=cwd, processes=concurrency)
+        command = CommandTarget(command=spec.removeprefix("cmd:"), cwd=cwd, processes=concurrency, redactor=redactor)
         return command.verify, f"cmd:{command.shown}"
     return import_target(spec), spec
 

@@ -24,6 +24,7 @@ from pytest_packbench.engine.result_builder import (
     carried_over_trial,
     error_trial,
     not_run_trial,
+    redacted_trial,
 )
 from pytest_packbench.model.errors import CaseError, describe_error
 from pytest_packbench.model.record import EvalRecord
@@ -85,6 +86,7 @@ class CaseRun:
         explanation: the text to show for a verdict other than `passed`.
         reported: the result that is in a report already.
         keywords: the keywords of the item's last report.
+        own_properties: the number of properties in its reports that are not the user's.
     """
 
     item: pytest.Item
@@ -104,6 +106,7 @@ class CaseRun:
     explanation: str = ""
     reported: CaseResult | None = None
     keywords: Mapping[str, Any] | None = None
+    own_properties: int = 0
 
     @property
     def where(self) -> str:
@@ -195,6 +198,7 @@ class CaseRun:
             pytest.skip.Exception: the case was not run.
         """
         self.explanation = ""
+        trials = [redacted_trial(trial, self.item.config.stash[CONTEXTS].redactor) for trial in trials]
         self.results = tuple(trial.result for trial in trials)
         result = self.results[0]
         if len(trials) > 1:
@@ -366,7 +370,9 @@ def _has_new_result(run: CaseRun, error: BaseException | None) -> bool:
     if run.result is None or run.result is run.reported:
         return False
     run.reported = run.result
-    run.item.user_properties.extend(properties(run.result))
+    added = properties(run.result)
+    run.own_properties += len(added)
+    run.item.user_properties.extend(added)
     return True
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.engine.attempt import Failure
+from pytest_packbench.engine.attempt import Failure, redacted_failure
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.output import StreamRouter, is_outside_cases
 from pytest_packbench.engine.result_builder import Trial, build_trial, error_trial, not_run_trial
@@ -82,10 +82,8 @@ class Prefetcher:
         for job in jobs:
             done = self.runner.wait_for(job, self._tick)
             label = f" (trial {job.key.trial + 1})" if self._trials > 1 else ""
-            live = job.context.live
-            hide = live.redactor.text if live is not None else str
             for name, text in done.output.sections():
-                run.item.add_report_section("setup", f"{name}{label}", hide(text))
+                run.item.add_report_section("setup", f"{name}{label}", job.context.redactor.text(text))
             trials[job.key.trial] = self._finished_trials.pop(job.key)
         self.clear()
         return [trials[number] for number in sorted(trials)]
@@ -171,7 +169,8 @@ class Prefetcher:
             raise
         except BaseException as error:  # noqa: BLE001 - an error of a pack must not end the wait for another case
             message = f"the case's result can't be stored: {describe_error(error)}"
-            trial = error_trial(case_ref, Failure(kind="pack_error", message=message), trial=key.trial)
+            failure = redacted_failure(Failure(kind="pack_error", message=message), self._contexts.redactor)
+            trial = error_trial(case_ref, failure, trial=key.trial)
             self.on_result(trial.result)
         if trial.result.score is not None:
             self.scores = (self.scores[0] + 1, self.scores[1] + trial.result.score)

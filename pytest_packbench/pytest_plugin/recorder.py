@@ -91,6 +91,7 @@ class Recorder:
         self._late: dict[str, list[tuple[str, str]]] = {}
         self.resumed = config.stash.get(RESUMED, None)
         self.base = self.resumed.base if self.resumed is not None else contexts.settings.output
+        self._redact: Callable[[str], str] = contexts.redactor.json
         self.runs: dict[str, SuiteRun] = {}
         for suite in contexts.suites.values():
             self.add(suite)
@@ -273,7 +274,7 @@ class Recorder:
 
         writer = run.results.writer
         writer.write_results(run.ordered)
-        writer.write_page(SUMMARY, summary_markdown(conclusion))
+        writer.write_page(SUMMARY, self._redact(summary_markdown(conclusion)))
         run.baseline = self._compared(writer, conclusion, earlier)
 
     def _compared(self, writer: RunWriter, conclusion: Conclusion, earlier: BaselineLookup | None) -> list[str]:
@@ -289,7 +290,7 @@ class Recorder:
         name = comparison.baseline.run_id
         if comparison.differences:
             return [f"not compared with {name}: {'; '.join(comparison.differences)}"]
-        writer.write_page(DIFF, diff_markdown(comparison))
+        writer.write_page(DIFF, self._redact(diff_markdown(comparison)))
         return [f"{comparison_headline(comparison)} since {name} ({DIFF})", *sentences(comparison)[:1]]
 
     def _add_missing_results(self, run: SuiteRun, *, interrupted: bool) -> None:
@@ -310,9 +311,10 @@ class Recorder:
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
         records = (result.record for result in run.ordered if result.record is not None)
         try:
-            return tuple(self.contexts.pack_of(run.suite).summary(records))
+            return tuple(map(self._redact, self.contexts.pack_of(run.suite).summary(records)))
         except Exception as error:  # noqa: BLE001 - packs are the user's code
-            run.problems.append(f"the pack {run.suite.config.pack} raised in summary: {type(error).__name__}: {error}")
+            problem = f"the pack {run.suite.config.pack} raised in summary: {type(error).__name__}: {error}"
+            run.problems.append(self.contexts.redactor.text(problem))
             return ()
 
     def _is_empty_shard(self, run: SuiteRun, session: pytest.Session) -> bool:

@@ -15,6 +15,7 @@ from pytest_packbench.pytest_plugin.case_run import Reporter
 from pytest_packbench.pytest_plugin.collection import Collector
 from pytest_packbench.pytest_plugin.jsonreport import enable
 from pytest_packbench.pytest_plugin.recorder import Recorder
+from pytest_packbench.pytest_plugin.secrets import Secrets
 from pytest_packbench.pytest_plugin.selection import check_shard
 from pytest_packbench.pytest_plugin.settings import read_settings
 from pytest_packbench.pytest_plugin.stash import CONTEXTS, PREFETCHER, RESUMED, RUN_ID
@@ -50,6 +51,7 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     config.pluginmanager.register(collector, "packbench-collector")
     config.pluginmanager.register(GarbageCollection(), "packbench-garbage")
     config.pluginmanager.register(Reporter(), "packbench-reporter")
+    config.pluginmanager.register(Secrets(contexts.redactor), "packbench-secrets")
     prefetcher = None if collecting else _start_prefetcher(config, contexts)
     config.stash[RUN_ID] = _run_id(config)
     _resume(config, contexts, collecting=collecting)
