@@ -172,19 +172,14 @@ class Replay:
         return ReplayError(mismatch)
 
 
-def record_attempt(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> tuple[Cassette, str] | None:
-    """Write the cassette of an attempt without a failure; replaces an older recording.
-
-    Returns:
-        The cassette and the hash of its content, as `Recording.load` returns them; None where no model was called.
+def recording_of(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> dict[str, Any] | None:
+    """Return the cassette of an attempt without a failure as plain JSON; None where no model was called.
 
     Raises:
         UnrecordableError: a model call was never answered.
-        OSError: it can't be written; an older recording stays as it was.
     """
-    from pytest_packbench.model.cassette import VERIFY_ROLE, Cassette
+    from pytest_packbench.model.cassette import VERIFY_ROLE
 
-    path = context.suite.cassette_path(loaded.case.id)
     if context.caller.opaque and state.request is not None:
         exchanges = [
             {
@@ -199,7 +194,7 @@ def record_attempt(context: SuiteContext, loaded: LoadedCase, state: Attempt) ->
         exchanges = model_exchanges(state.meter.calls)
     else:
         return None
-    data = cassette_json(
+    return cassette_json(
         exchanges,
         case_id=loaded.case.id,
         input_sha256=loaded.input_sha256,
@@ -207,6 +202,20 @@ def record_attempt(context: SuiteContext, loaded: LoadedCase, state: Attempt) ->
         model=state.model,
         recorded_at=format_timestamp(state.finished_ns),
     )
+
+
+def write_recording(suite: Suite, case_id: str, data: dict[str, Any]) -> tuple[Cassette, str]:
+    """Write the cassette of a case; replaces an older recording.
+
+    Returns:
+        The cassette and the hash of its content, as `Recording.load` returns them.
+
+    Raises:
+        OSError: it can't be written; an older recording stays as it was.
+    """
+    from pytest_packbench.model.cassette import Cassette
+
+    path = suite.cassette_path(case_id)
     text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     cassette = Cassette.model_validate(data)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,13 @@ from pytest_packbench.engine.attribution import UNKNOWN
 from pytest_packbench.model.errors import describe_error, json_pointer
 from pytest_packbench.model.pack import Comparison, record_facts
 from pytest_packbench.model.record import EVAL_BACKENDS, RecordError, wire_record
-from pytest_packbench.model.result import EXTENSION_VERSION, CaseResult, extension_object, format_timestamp
+from pytest_packbench.model.result import (
+    EXTENSION_VERSION,
+    CaseResult,
+    EndedAttempt,
+    extension_object,
+    format_timestamp,
+)
 from pytest_packbench.model.score import describe_score
 from pytest_packbench.model.strict_json import has_surrogate
 
@@ -68,6 +74,32 @@ class Trial:
     result: CaseResult
     attempt: Attempt | None = None
     rows: Sequence[Comparison] = ()
+
+
+def ended_attempt(case_ref: CaseRef, attempt: Attempt) -> EndedAttempt:
+    """Return an attempt that has ended without a failure, as it is stored until it is scored."""
+    if case_ref.loaded is None:
+        raise ValueError("a case that can't be read has no attempt")
+    return EndedAttempt(
+        suite=case_ref.suite.name,
+        case_id=case_ref.case_id,
+        nodeid=case_ref.nodeid,
+        file=case_ref.file,
+        case_sha256=case_ref.loaded.sha256,
+        trial=attempt.trial,
+        finished_ns=attempt.finished_ns,
+        duration_ms=attempt.duration_ms,
+        cassette_sha256=attempt.cassette_sha256,
+        llm_backend=attempt.backend,
+        llm_model=attempt.model,
+        tokens_input=attempt.usage.tokens_input,
+        tokens_output=attempt.usage.tokens_output,
+        calls=attempt.calls,
+        cached=attempt.cached,
+        stale=attempt.stale,
+        payload=attempt.payload,
+        recording=attempt.recording,
+    )
 
 
 def build_trial(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, run_id: str) -> Trial:
