@@ -6,8 +6,8 @@ N live runs against a server on loopback, and N runs in fixture mode, each kille
 some of them twice, and then resumed to the end. The runs of each mode take turns: one attempt at a time, eight at once,
 two workers of xdist, and, with a model, record mode. A hook keeps pytest's main thread busy after each case.
 
-An answer is finished when the server has sent it at least `GRACE_S` before the kill: what was sent later may still have
-been on its way. In fixture mode, it is finished when the target has returned so long before. Then
+An answer is finished when the server has sent it at least 0.3 s before the kill: what was sent later may still have
+been on its way. In fixture mode, it is finished when the target has returned at least 0.1 s before. Then
 
 - lost: finished answers that no journal has,
 - twice: answers in a journal that were asked for again,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 HOME = Path(__file__).resolve().parent.parent
 GRACE_S = 0.3
+FIXTURE_GRACE_S = 0.1
 CASES = 48
 WAIT_S = 120.0
 LONGEST_S = 0.12
@@ -232,7 +233,7 @@ class Bench:
         for variant in (LIVE[1], LIVE[3], FIXTURE[0]):
             output = f"whole_{variant.mode}"
             self.start(variant, output)
-            code = self._warm.wait()
+            code = self.wait()
             if code != 1:
                 raise SystemExit(f"{variant.name}: exit code {code}\n{self.log()}")
             self._expected[variant.mode] = self.records(output)
@@ -278,7 +279,7 @@ class Bench:
             process = self.start(variant, output, *more)
             if answers < sys.maxsize:
                 self._kill(process, variant, answers, delay, at_all=at_all)
-            outcome.killed += self._warm.wait() == -signal.SIGKILL
+            outcome.killed += self.wait() == -signal.SIGKILL
             asked = self.asked(variant)
             outcome.twice += sorted(kept & set(asked)) + sorted({text for text in asked if asked.count(text) > 1})
             kept |= self.kept(output)
@@ -289,7 +290,7 @@ class Bench:
                 outcome.kept = len(kept)
                 outcome.on_the_wire += len(set(asked) - kept)
             more = ("--packbench-resume=latest",) if any(self.folder.glob(f"{output}/kills/*/")) else ()
-        outcome.equal = self.records(output) == self._expected[variant.mode]
+        outcome.equal = self.is_whole(variant.mode, output)
         if variant.mode == "record":
             outcome.equal = outcome.equal and self.recordings() == self._recordings
         return outcome
@@ -297,7 +298,7 @@ class Bench:
     def asked(self, variant: Variant) -> list[str]:
         """Return the questions of the last session: those that reached the server, or the target in fixture mode."""
         return (
-            [text for text, _ in self.model.asked] if variant.mode != "fixture" else [text for text, _ in self._ended()]
+            [text for text, _ in self.model.asked] if variant.mode != "fixture" else [text for text, _ in self.ended()]
         )
 
     def kept(self, output: str) -> set[str]:
@@ -316,7 +317,7 @@ class Bench:
         if len(folders) != 1 or not (folders[0] / "report.json").exists():
             return [str(path) for path in folders]
         lines = (folders[0] / "records.jsonl").read_text("utf-8").splitlines()
-        return [_without_times(json.loads(line)) for line in lines]
+        return [without_times(json.loads(line)) for line in lines]
 
     def recordings(self) -> dict[str, Any]:
         """Return the recordings, without their times, by file."""
@@ -327,7 +328,16 @@ class Bench:
         """Return what the last session printed."""
         return (self.folder / "log.txt").read_text("utf-8")
 
-    def _ended(self) -> list[tuple[str, float]]:
+    def wait(self) -> int:
+        """Wait for the last session; return its exit code, negative for a signal."""
+        return self._warm.wait()
+
+    def is_whole(self, mode: str, output: str) -> bool:
+        """Return whether a run has the records of an undisturbed one."""
+        return bool(self.records(output) == self._expected[mode])
+
+    def ended(self) -> list[tuple[str, float]]:
+        """Return the questions whose answers the target of the last session has returned, and when."""
         path = self.folder / "ended.txt"
         # the last line may be of a process that was killed while it wrote
         lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
@@ -338,19 +348,19 @@ class Bench:
         fixture = variant.mode == "fixture"
         end = time.monotonic() + WAIT_S
         while time.monotonic() < end:
-            done = len(self._ended()) if fixture else len(self.model.sent(time.time()))
-            if done >= answers or not _is_running(process):
+            done = len(self.ended()) if fixture else len(self.model.sent(time.time()))
+            if done >= answers or not is_running(process):
                 break
             time.sleep(0.002)
         time.sleep(delay)
-        until = time.time() - GRACE_S
+        until = time.time() - (FIXTURE_GRACE_S if fixture else GRACE_S)
         with contextlib.suppress(ProcessLookupError):
             (os.killpg if at_all else os.kill)(process, signal.SIGKILL)
-        finished = [text for text, at in self._ended() if at <= until] if fixture else self.model.sent(until)
+        finished = [text for text, at in self.ended() if at <= until] if fixture else self.model.sent(until)
         self._finished = set(finished)
 
 
-def _is_running(process: int) -> bool:
+def is_running(process: int) -> bool:
     """Return whether a forked session has not ended; the warm process waits for it at once."""
     try:
         os.kill(process, 0)
@@ -370,11 +380,12 @@ def _case(number: int) -> dict[str, Any]:
     }
 
 
-def _without_times(value: Any) -> Any:
+def without_times(value: Any) -> Any:
+    """Return JSON without what differs from run to run."""
     if isinstance(value, dict):
         names = {"run_id", "timestamp", "wall_clock_ms", "duration_ms", "cassette_sha256"}
-        return {key: _without_times(inner) for key, inner in value.items() if key not in names}
-    return [_without_times(inner) for inner in value] if isinstance(value, list) else value
+        return {key: without_times(inner) for key, inner in value.items() if key not in names}
+    return [without_times(inner) for inner in value] if isinstance(value, list) else value
 
 
 def moments_of(chosen: random.Random, cases: int) -> list[tuple[int, float]]:
