@@ -147,21 +147,33 @@ class Warm:
         # looking for plugins takes longer than a run
         environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OPENAI_API_KEY": "sk-test-kills-0001"}
         pipe = subprocess.PIPE
+        self._session = 0
         self._process = subprocess.Popen(command, cwd=HOME, stdin=pipe, stdout=pipe, text=True, env=environment)
         return self
 
     def __exit__(self, *_raised: object) -> None:
         """End it."""
+        self._end_session()
         self._process.communicate()
 
     def start(self, folder: Path, arguments: Sequence[str]) -> int:
         """Start pytest in a folder; return the id of its process, which is that of its group."""
+        self._end_session()
         self._send({"cwd": str(folder), "arguments": [*PLUGINS, *arguments]})
-        return int(self._read())
+        self._session = int(self._read())
+        return self._session
 
     def wait(self) -> int:
         """Wait for the last session; return its exit code, negative for a signal."""
+        self._session = 0
         return int(self._read())
+
+    def _end_session(self) -> None:
+        """End a session that nobody has waited for, as a test that fails leaves it."""
+        if self._session:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._session, signal.SIGKILL)
+            self.wait()
 
     def _send(self, command: dict[str, Any]) -> None:
         stdin: Any = self._process.stdin

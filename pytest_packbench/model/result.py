@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pytest_packbench.model.record import EVAL_DECISIONS
@@ -145,8 +146,9 @@ class CaseResult:
     def as_json(self) -> dict[str, Any]:
         """Return the result as plain JSON, for xdist and the journal."""
         # `dataclasses.asdict` makes deep copies of payloads, which takes longer than scoring
-        plain = {name: getattr(self, name) for name in _FIELDS}
-        return {**plain, "tags": list(self.tags), "terms": list(self.terms)}
+        plain = dict(zip(_FIELDS, _VALUES(self), strict=True))
+        plain["tags"], plain["terms"] = list(self.tags), list(self.terms)
+        return plain
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> CaseResult:
@@ -272,7 +274,7 @@ class EndedAttempt:
 
     def as_json(self) -> dict[str, Any]:
         """Return the attempt as plain JSON."""
-        return {name: getattr(self, name) for name in _ENDED_FIELDS}
+        return dict(zip(_ENDED_FIELDS, _ENDED_VALUES(self), strict=True))
 
 
 def format_timestamp(ns: int) -> str:
@@ -297,6 +299,9 @@ def extension_object(values: Mapping[str, Any]) -> dict[str, Any]:
 
 _FIELDS = tuple(each.name for each in fields(CaseResult))
 _ENDED_FIELDS = tuple(each.name for each in fields(EndedAttempt))
+# faster than looking up each name
+_VALUES = attrgetter(*_FIELDS)
+_ENDED_VALUES = attrgetter(*_ENDED_FIELDS)
 ROW_FIELDS = tuple(name for name in _FIELDS if name not in {"suite", "record", "payload"})
 """The fields in the row of a report: the suite is stored once for the run, record and payload in other files."""
 OPTIONAL_ROW_FIELDS = frozenset({"valid", "judge", "cached"})

@@ -50,7 +50,9 @@ class Prefetcher:
         self._config = config
         self._contexts = contexts
         self._runs: dict[str, CaseRun] = {}
+        self._case_refs: dict[AttemptKey, CaseRef] = {}
         self._finished_trials: dict[AttemptKey, Trial] = {}
+        self._planned: dict[str, list[Job]] = {}
         self._is_planned = False
         self._next_item: pytest.Item | None = None
         self._is_worker = hasattr(config, "workerinput")
@@ -79,8 +81,10 @@ class Prefetcher:
         """
         self._runs[run.nodeid] = run
         trials = dict(resumed)
-        jobs = list(self._jobs(run))
-        self.runner.plan(jobs)
+        jobs = self._planned.pop(run.nodeid, None)
+        if jobs is None:
+            jobs = list(self._jobs(run))
+            self.runner.plan(jobs)
         for job in jobs:
             done = self.runner.wait_for(job, self._tick)
             label = f" (trial {job.key.trial + 1})" if self._trials > 1 else ""
@@ -151,7 +155,9 @@ class Prefetcher:
     def _plan(self, items: Iterable[pytest.Item]) -> None:
         runs = [run for item in items if (run := _prefetched_run(item)) is not None and not _may_be_skipped(item)]
         self._runs.update({run.nodeid: run for run in runs})
-        self.runner.plan(job for run in runs for job in self._jobs(run))
+        jobs = {run.nodeid: list(self._jobs(run)) for run in runs if run.nodeid not in self._planned}
+        self._planned.update(jobs)
+        self.runner.plan(job for planned in jobs.values() for job in planned)
 
     def _jobs(self, run: CaseRun) -> Iterator[Job]:
         if run.problem or run.loaded is None or run.loaded.case.notes.skip is not None:
@@ -168,14 +174,15 @@ class Prefetcher:
 
     def _ended(self, job: Job, attempt: Attempt) -> bool:
         """Store an attempt on the event loop: pytest's main thread may be busy for long."""
+        case_ref = self._case_refs[job.key] = self._runs[job.key.nodeid].case_ref()
         try:
-            return self.on_ended(ended_attempt(self._runs[job.key.nodeid].case_ref(), attempt))
+            return self.on_ended(ended_attempt(case_ref, attempt))
         except Exception:  # noqa: BLE001 - its result is stored all the same, or reported as an error
             return False
 
     def _settled(self, done: FinishedAttempt) -> None:
         key = done.job.key
-        case_ref = self._runs[key.nodeid].case_ref()
+        case_ref = self._case_refs.pop(key, None) or self._runs[key.nodeid].case_ref()
         try:
             trial = self._trial_of(case_ref, done)
         except KeyboardInterrupt:
