@@ -4,7 +4,7 @@
 
 N live runs against a server on loopback, and N runs in fixture mode, each killed with SIGKILL at a moment of its own,
 some of them twice, and then resumed to the end. The runs of each mode take turns: one attempt at a time, eight at once,
-two workers of xdist, and, with a model, record mode. A hook keeps pytest's main thread busy after each case.
+two workers of xdist, and, with a model, record mode. A hook keeps pytest's main thread busy for 0.6 s now and then.
 
 An answer is finished when the server has sent it at least 0.3 s before the kill: what was sent later may still have
 been on its way. In fixture mode, it is finished when the target has returned at least 0.1 s before. Then
@@ -70,11 +70,14 @@ async def ask(request, context):
 """
 CONFTEST = """
 import time
+from itertools import count
+
+numbers = count(1)
 
 
 def pytest_runtest_logreport(report):
     if report.when == "setup":
-        time.sleep(0.02)
+        time.sleep(0.01 if next(numbers) % 8 else 0.6)
 """
 PLUGINS = ("-pno:cacheprovider", "-ppytest_packbench.plugin", "-ppytest_jsonreport.plugin", "-pxdist.plugin")
 

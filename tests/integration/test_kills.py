@@ -81,20 +81,32 @@ def test_answers_are_kept_while_the_main_thread_is_busy(bench: kills.Bench) -> N
 
 
 def test_workers_end_when_their_controller_is_killed(bench: kills.Bench) -> None:
-    process = bench.start(WORKERS, "out_orphans")
+    # a worker has nothing to report before the last trial of a case
+    options = ("-k", "case_00", "--packbench-trials=12")
+    process = bench.start(WORKERS, "out_orphans", *options)
     until(lambda: len(bench.model.sent(time.time())) >= 4)
     os.kill(process, signal.SIGKILL)
     killed = time.time()
     assert bench.wait() == -signal.SIGKILL
-    # the workers, each of which has asked for something
     until(lambda: not any(map(is_locked, bench.folder.glob("out_orphans/kills/*/journal*.jsonl"))))
-    assert [text for text, at in bench.model.asked if at > killed + 1] == []
-    assert len(bench.model.asked) < CASES
-    kept = bench.kept("out_orphans")
-    bench.start(WORKERS, "out_orphans", "--packbench-resume=latest")
+    time.sleep(1)
+    late = [text for text, at in bench.model.asked if at > killed + 0.5]
+    assert late == []
+    kept = attempts(bench, "out_orphans")
+    assert len(bench.model.asked) - 8 <= len(kept) <= len(bench.model.asked) < 60
+    bench.start(WORKERS, "out_orphans", *options, "--packbench-resume=latest")
     assert bench.wait() == pytest.ExitCode.TESTS_FAILED, bench.log()
-    assert sorted(bench.asked(WORKERS)) == sorted({f"question {number}" for number in range(CASES)} - kept)
-    assert bench.is_whole("live", "out_orphans")
+    assert len(bench.model.asked) == 120 - len(kept)
+    (records,) = bench.folder.glob("out_orphans/kills/*/records.jsonl")
+    assert len(json_lines(records)) == 120
+
+
+def attempts(bench: kills.Bench, output: str) -> set[tuple[str, int]]:
+    """Return the attempts in the journals of a run: case and trial."""
+    paths = bench.folder.glob(f"{output}/kills/*/journal*.jsonl")
+    entries = [entry for path in paths for entry in read_entries(path)]
+    # an attempt that was cancelled is made again
+    return {(entry.case_id, entry.trial) for entry in entries if not (isinstance(entry, CaseResult) and entry.kind)}
 
 
 @pytest.mark.parametrize("variant", [EIGHT, WORKERS, PLAIN], ids=lambda variant: variant.name)
