@@ -1,7 +1,7 @@
 """One attempt at one case: request, target, outcome, score. The only module that knows the order of these steps.
 
-`attempt` runs all of them. Where cases run concurrently, `run_target` runs the steps that wait, on the runner's event
-loop, and `settle` the others, in the order in which targets end.
+`attempt` runs all of them. Where cases run concurrently, `run_target` and `end` run those up to a checked result, on
+the runner's event loop; `settle` runs those of the pack, in the order in which targets end.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib
 import json
 import time
 import traceback
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,7 +20,7 @@ from pytest_packbench.engine.attribution import UNKNOWN, attribution, count_repo
 from pytest_packbench.engine.conditions import check_conditions
 from pytest_packbench.engine.external_io import TargetFailure
 from pytest_packbench.engine.offline import offline
-from pytest_packbench.engine.recordings import Replay, UnrecordableError, check_belongs, record_attempt
+from pytest_packbench.engine.recordings import Replay, UnrecordableError, check_belongs, recording_of, store_recording
 from pytest_packbench.engine.targets import run_in_thread
 from pytest_packbench.model.errors import CassetteError, describe_error, error_text, format_value
 from pytest_packbench.model.outcome import Outcome, ResultError
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.redaction import Found, Redactor
     from pytest_packbench.model.request import LLM
+    from pytest_packbench.model.result import EndedAttempt
 
     Step = Callable[[SuiteContext, LoadedCase, "Attempt"], None]
 
@@ -87,6 +88,8 @@ class Attempt:
         score: the pack's score of the outcome.
         raised: the target's exception, until the attempt is settled: it keeps its frames alive.
         secrets: the secrets in the result. It is read and scored as it is, and redacted before it is stored or shown.
+        ended: whether `end` has checked the result.
+        recording: the cassette that record mode writes, as plain JSON.
         violations: what the target tried although fixture mode is offline.
         stale: whether the prompt has changed since the recording.
         remark: what else has changed since the recording, in one line; empty if nothing has.
@@ -113,6 +116,8 @@ class Attempt:
     score: Score | None = None
     raised: BaseException | None = None
     secrets: tuple[Found, ...] = ()
+    ended: bool = False
+    recording: dict[str, Any] | None = None
     violations: list[str] = field(default_factory=list)
     stale: bool = False
     remark: str = ""
@@ -164,28 +169,40 @@ def abandon(state: Attempt, limit_s: float) -> Attempt:
     return abandoned
 
 
-def settle(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> Attempt:
-    """Finish an attempt whose target has ended: check, read and score the result; record it in record mode.
-
-    Returns:
-        The attempt; with a failure instead of a score if there was an error.
-    """
+def end(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
+    """Check the result of a target that has ended, and state which model answered; no code of the pack is called."""
     # the target may have loaded keys
     context.redactor.refresh()
     if state.failure is None:
-        _run_steps(context, loaded, state, _check, _read, _score)
+        _run_steps(context, loaded, state, _check)
     state.backend, state.model, state.usage = attribution(context, state)
-    if state.failure is None:
-        _run_steps(context, loaded, state, _record)
     if state.replay is not None:
         state.stale, state.calls = state.replay.stale, state.replay.used
     elif state.meter is not None:
         state.calls, state.cached = len(state.meter.calls), state.meter.cached
+    state.finished_ns = state.finished_ns or time.time_ns()
+    if state.failure is None and context.options.mode == "record" and state.trial == 0:
+        # settling it says why there is none
+        with suppress(UnrecordableError):
+            if not _secret_in_answers(context, loaded, state):
+                state.recording = recording_of(context, loaded, state)
+    state.ended = True
+
+
+def settle(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> Attempt:
+    """Finish an attempt whose target has ended: read and score the result; record it in record mode.
+
+    Returns:
+        The attempt; with a failure instead of a score if there was an error.
+    """
+    if not state.ended:
+        end(context, loaded, state)
+    if state.failure is None:
+        _run_steps(context, loaded, state, _read, _score, _record)
     if state.failure is not None:
         state.failure = redacted_failure(state.failure, context.redactor, state.secrets)
     if state.secrets:
         state.payload = context.redactor.json(state.payload)
-    state.finished_ns = state.finished_ns or time.time_ns()
     state.raised = None
     return state
 
@@ -196,6 +213,35 @@ def redacted_failure(failure: Failure, redactor: Redactor, secrets: tuple[Found,
     message = " ".join(redactor.text(failure.message, secrets).split())
     details = redactor.text("\n".join(failure.details), secrets).splitlines() if failure.details else ()
     return replace(failure, message=message, details=tuple(details))
+
+
+def settle_stored(context: SuiteContext, loaded: LoadedCase, stored: EndedAttempt) -> Attempt:
+    """Score an attempt of an earlier session, or of another process, whose target had ended; nothing is called again.
+
+    Returns:
+        The attempt, as `settle` would have returned it then.
+    """
+    state = Attempt(
+        trial=stored.trial,
+        ended=True,
+        finished_ns=stored.finished_ns,
+        duration_ms=stored.duration_ms,
+        cassette_sha256=stored.cassette_sha256,
+        backend=stored.llm_backend,
+        model=stored.llm_model,
+        usage=Usage(tokens_input=stored.tokens_input, tokens_output=stored.tokens_output),
+        calls=stored.calls,
+        cached=stored.cached,
+        stale=stored.stale,
+        remark=stored.remark,
+        payload=stored.payload,
+        recording=stored.recording,
+    )
+    if stored.cassette_sha256 is not None:
+        # resuming has compared its hash
+        with suppress(OSError, CassetteError):
+            state.cassette, _ = find_recording(context.suite, loaded.case.id).load()
+    return settle(context, loaded, state)
 
 
 def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any) -> Attempt:
@@ -553,11 +599,11 @@ def _record(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
         advice = "keep it away from the target and the model, and record again; revoke it if it is yours"
         raise _AttemptFailed("secret_in_answer", f"{problem}, so that nothing was recorded; {advice}")
     try:
-        recording = record_attempt(context, loaded, state)
+        state.recording = state.recording or recording_of(context, loaded, state)
+        if state.recording is not None:
+            state.cassette, state.cassette_sha256 = store_recording(context.suite, loaded.case.id, state.recording)
     except UnrecordableError as error:
         raise _AttemptFailed("unrecordable", str(error)) from None
     except OSError as error:
         message = f"the recording can't be written: {error.strerror or error}"
         raise _AttemptFailed("cassette_unwritable", message) from None
-    if recording is not None:
-        state.cassette, state.cassette_sha256 = recording

@@ -21,6 +21,7 @@ from pytest_packbench.model.result import (
     EXTENSION_KEYS,
     EXTENSION_VERSION,
     CaseResult,
+    EndedAttempt,
     extension_object,
     format_timestamp,
 )
@@ -78,6 +79,33 @@ class Trial(NamedTuple):
     result: CaseResult
     attempt: Attempt | None = None
     rows: Sequence[Comparison] = ()
+
+
+def ended_attempt(case_ref: CaseRef, attempt: Attempt) -> EndedAttempt:
+    """Return an attempt that has ended without a failure, as it is stored until it is scored."""
+    if case_ref.loaded is None:
+        raise ValueError("a case that can't be read has no attempt")
+    return EndedAttempt(
+        suite=case_ref.suite.name,
+        case_id=case_ref.case_id,
+        nodeid=case_ref.nodeid,
+        file=case_ref.file,
+        case_sha256=case_ref.loaded.sha256,
+        trial=attempt.trial,
+        finished_ns=attempt.finished_ns,
+        duration_ms=attempt.duration_ms,
+        cassette_sha256=attempt.cassette_sha256,
+        llm_backend=attempt.backend,
+        llm_model=attempt.model,
+        tokens_input=attempt.usage.tokens_input,
+        tokens_output=attempt.usage.tokens_output,
+        calls=attempt.calls,
+        cached=attempt.cached,
+        stale=attempt.stale,
+        remark=attempt.remark,
+        payload=attempt.payload,
+        recording=attempt.recording,
+    )
 
 
 def build_trial(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, run_id: str) -> Trial:

@@ -120,9 +120,19 @@ class Runner:
             self._on_loop(self._scheduler.discard, key)
 
     def settle_all(self) -> None:
-        """Settle the attempts that have ended, without waiting; none once the runner is closed."""
-        while not self._closed and not self._answers.empty():
-            self._receive(0)
+        """Settle the attempts that have ended, without waiting; once the runner is closed, those that are stored."""
+        while not self._answers.empty():
+            if not self._closed:
+                self._receive(0)
+                continue
+            answer = self._answers.get()
+            if isinstance(answer, FinishedAttempt) and answer.stored:
+                self._settle(answer)
+
+    def stop(self) -> None:
+        """Start nothing more and cancel what is in flight; called from any thread."""
+        if self._thread is not None:
+            self._run_on_loop(self._scheduler.cancel_all)
 
     def remove_limit(self) -> None:
         """Remove the time limit of attempts, as a debugger needs."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.cases.files import find_case, format_location, load_case
-from pytest_packbench.engine.attempt import Failure, attempt, user_frames
+from pytest_packbench.engine.attempt import Failure, attempt, settle_stored, user_frames
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.result_builder import (
     CaseRef,
@@ -31,7 +31,7 @@ from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.model.score import judged
-from pytest_packbench.pytest_plugin.stash import CONTEXTS, PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
+from pytest_packbench.pytest_plugin.stash import CONTEXTS, KEEP, PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
 
 
@@ -154,6 +155,7 @@ class CaseRun:
         stash = self.item.config.stash
         contexts = stash[CONTEXTS]
         resumed = {number: carried_over_trial(result, case_ref) for number, result in self.resumed_results().items()}
+        keep = stash[KEEP]
         if len(resumed) == contexts.settings.trials:
             return [resumed[number] for number in sorted(resumed)]
         try:
@@ -161,12 +163,19 @@ class CaseRun:
         except TargetError as error:
             details = user_frames(error.__cause__) if error.__cause__ is not None else ()
             return [error_trial(case_ref, Failure(kind="target_missing", message=str(error), details=details))]
+        if self.loaded is None:
+            raise ValueError("an unreadable case is not attempted")
+        for number, ended in self.resumed_attempts().items():
+            resumed[number] = build_trial(case_ref, settle_stored(context, self.loaded, ended), context, stash[RUN_ID])
+            keep(resumed[number].result)
         prefetcher = stash.get(PREFETCHER, None)
         if prefetcher is not None:
             return prefetcher.wait_for_trials(self, resumed)
-        if self.loaded is None:
-            raise ValueError("an unreadable case is not attempted")
-        return [build_trial(case_ref, attempt(context, self.loaded), context, stash[RUN_ID])]
+        if resumed:
+            return list(resumed.values())
+        trial = build_trial(case_ref, attempt(context, self.loaded), context, stash[RUN_ID])
+        keep(trial.result)
+        return [trial]
 
     def resumed_results(self) -> Mapping[int, CaseResult]:
         """Return the case's results in the run that is resumed, by the number of the trial."""
@@ -174,6 +183,13 @@ class CaseRun:
         if resumed is None or self.problem or self.loaded is None:
             return {}
         return resumed.trials(self.suite, self.name)
+
+    def resumed_attempts(self) -> Mapping[int, EndedAttempt]:
+        """Return the attempts whose target had ended in the run that is resumed, by the number of the trial."""
+        resumed = self.item.config.stash.get(RESUMED, None)
+        if resumed is None or self.problem or self.loaded is None:
+            return {}
+        return resumed.ended(self.suite, self.name)
 
     def call_record_hooks(self, case_ref: CaseRef, trial: Trial) -> Trial:
         """Call `pytest_packbench_record` with a trial's record; the trial is an error if a hook raises."""

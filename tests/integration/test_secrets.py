@@ -202,16 +202,15 @@ def echo(received: Received) -> Reply:
 
 @pytest.mark.parametrize("mode", ["live", "record"])
 def test_no_key_that_a_model_echoes_is_in_any_file_or_output(
-    both: Project, monkeypatch: pytest.MonkeyPatch, mode: str
+    both: Project, model: Model, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     both.pytester.makepyfile(pipeline=PIPELINE)
     for text in ("echo", "refuse", "plain"):
         both.case(text, text=text)
-    with Model() as server:
-        server.handler = echo
-        monkeypatch.delenv("PLANTED_API_KEY")
-        monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        result = server.run(both, "--packbench-cache=answers", *SHOWN, mode=mode)
+    model.handler = echo
+    monkeypatch.delenv("PLANTED_API_KEY")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    result = model.run(both, "--packbench-cache=answers", *SHOWN, mode=mode)
     assert leaks(both, result) == []
     assert not list((both.root / "reports").rglob("journal*"))
     recorded = mode == "record"
