@@ -267,7 +267,7 @@ class EndedAttempt:
     calls: _Count
     cached: _Count
     stale: _Flag
-    remark: _Text
+    remark: _Text = ""
     payload: Any
     recording: dict[str, Any] | None
 
