@@ -48,12 +48,13 @@ async def leaves_a_task():
     async def poll():
         await asyncio.sleep(0.2)
         connect()
-    TASKS.append(asyncio.create_task(poll(), name="poller"))
+    loop = asyncio.get_running_loop()
+    TASKS.append(loop.create_task(poll(), name="poller", context=contextvars.Context()))
 
 async def leaves_a_callback():
+    atexit.register(connect)
     atexit.register(later)
     atexit.unregister(later)
-    atexit.register(connect)
 
 async def spawns():
     multiprocessing.get_context("spawn").Process(target=print).start()
@@ -70,7 +71,9 @@ async def hides_in_a_thread():
 
 def prepare(project: Project, **calls: str) -> None:
     project.write("mine.py", TARGET)
-    project.suite(text="pack: toy\ndescription: a toy\ntarget: mine:call\n")
+    # the guard fails the run, not the gate
+    gate = "gates:\n  - metric: completeness\n    min: 0.1\n"
+    project.suite(text=f"pack: toy\ndescription: a toy\ntarget: mine:call\n{gate}")
     project.extend_conftest("\ndel pytest_packbench_target\n")
     for name, call in calls.items():
         project.case(name, call=call)

@@ -6,19 +6,22 @@ import asyncio
 import ctypes
 import multiprocessing
 import os
+import queue
 import socket
 import struct
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.engine import targets
 from pytest_packbench.engine.offline import OfflineError, offline, take_late
 
 if TYPE_CHECKING:
@@ -179,6 +182,31 @@ def test_the_helper_of_multiprocessing_for_locks_is_no_process_of_a_case() -> No
     with offline("one", allow_processes=False) as violations:
         multiprocessing.get_context("spawn").Lock()
     assert violations == []
+
+
+def test_without_code_of_the_target_on_the_stack_no_place_is_named() -> None:
+    async def case() -> list[str]:
+        with offline("one", allow_processes=False, shares_thread=True) as violations, suppress(OfflineError):
+            await targets.run_in_thread(partial(socket.gethostbyname, "localhost"))
+        return violations
+
+    (violation,) = asyncio.run(case())
+    assert "tried: look-up of 'localhost'; call models" in violation
+
+
+def test_a_call_in_the_waiting_thread_belongs_to_its_case() -> None:
+    calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    async def case() -> list[str]:
+        with offline("one", allow_processes=False, shares_thread=True) as violations:
+            await targets.run_in_thread(lambda: Context().run(try_to_connect), start=calls.put)
+        return violations
+
+    with ThreadPoolExecutor(1) as loop_thread:
+        result = loop_thread.submit(asyncio.run, case())
+        # as with a debugger, which needs the main thread
+        calls.get(timeout=30)()
+    assert ["the target tried: connect" in violation for violation in result.result()] == [True]
 
 
 def test_what_the_guard_does_not_see_is_as_documented() -> None:
