@@ -245,8 +245,8 @@ def _own_text(result: CaseResult) -> str:
     """Return what a pack or a rule of the user may have written into a result; the rest is from case and payload."""
     texts = [result.message, result.answer or "", *(term["detail"] for term in result.terms)]
     record = result.record
-    if record is not None and (extra := [value for key, value in record["packbench"].items() if key not in _EXTENSION]):
-        texts.append(str(extra))
+    if record is not None and (extra := record["packbench"].keys() - _EXTENSION):
+        texts.append(str([record["packbench"][key] for key in extra]))
     return "\0".join(texts)
 
 

@@ -4,7 +4,7 @@ A run has one `Redactor`. It knows the values of environment variables that look
 values that options and headers pass; each is also found URL-encoded, in base64, in hexadecimal, escaped, and cut by a
 line break. Keys with a known form, such as those of model providers, are found in any text.
 
-Most texts contain no secret, and `suspects` says so after a search for substrings. Only other texts are examined.
+Most texts contain no secret, for which `suspects` is a quick test. Only other texts are examined.
 """
 
 from __future__ import annotations
@@ -59,17 +59,19 @@ _PAIR_END = r"[;,&\s]+"
 # written in JSON and in Python literals
 _PLAIN_BREAK = r"[ \t]*(?:\r?\n|(?:\\r)?\\n)[ \t]*"
 _BREAK = r"['\"]?[ \t]*[│|\\]?[ \t]*(?:\r?\n|(?:\\r)?\\n)[ \t]*(?:(?:[>#*│|]|E(?=  ))[ \t]*)*['\"]?"
-_EDGES = " \t\r'\"│|\\>#*E"
-_WORD_AFTER_BREAK = r"[A-Za-z]?[a-z]*[^A-Za-z0-9]*"
+_ENDS = " \t\r'\"│|\\"
+_STARTS = " \t'\"│|>#*E"
+_WORD_AFTER_BREAK = r"[A-Za-z]?[a-z_-]*[^A-Za-z0-9]*"
 
 
-# every text with a key of a known form contains this; a pattern for speed: its alternatives begin with characters that
-# are rare in text, and the forms themselves are compiled only for texts that it matches
+# every text with a key of a known form matches this, or contains one of the words; a pattern for speed: it begins with
+# characters that are rare in text, and the forms themselves are compiled only for texts that it matches
 _SUSPECT = re.compile(
-    r"_[A-Za-z0-9]{16}|-[A-Za-z0-9_-]{16}|\.[A-Za-z0-9_-]{16}|A(?:[KSB]IA|CCA|Iza|BSK)[A-Za-z0-9]|J[A-Za-z0-9_-]{10}|"
-    r"PRIVATE KEY|Q~[A-Za-z0-9]|[Bb](?:earer|EARER)[ \t]|[zZ](?:ation|ATION)[\"'\\]*\s*[:=]|"
-    r"-[Kk](?:ey|EY)[\"'\\]*\s*[:=]|Key=|_(?:access_key|ACCESS_KEY)|AccessKey|\.slack|dapi[a-f0-9]"
+    r"[_.AJPQzZK-](?:(?<=_)[A-Za-z0-9]{16}|(?<=[.-])[A-Za-z0-9_-]{16}|(?<=A)(?:[KSB]IA|CCA|Iza|BSK|ccessKey)|"
+    r"(?<=J)[A-Za-z0-9_-]{10}|(?<=P)RIVATE KEY|(?<=Q)~|(?<=[zZ])(?:ation|ATION)[\"'\\]*\s*[:=]|"
+    r"(?<=K)ey=|(?<=-)[Kk](?:ey|EY)[\"'\\]*\s*[:=]|(?<=_)(?:access_key|ACCESS_KEY)|(?<=\.)slack)"
 )
+_SUSPECT_WORDS = ("earer ", "EARER ", "dapi")
 
 
 class Form(NamedTuple):
@@ -212,12 +214,12 @@ class Redactor:
         self._base64: set[str] = set()
         # short values, which are secret only where no letter or digit is beside them
         self._tokens: dict[str, str] = {}
-        self._needles: tuple[str, ...] = ()
+        self._needles: tuple[str, ...] = _SUSPECT_WORDS
         self.refresh()
         self.add(values)
 
     def add(self, values: Iterable[str], what: str = "a value of an option or a header") -> None:
-        """Add secret values; a value that can't be told from ordinary text is ignored."""
+        """Add secret values; a value that may be ordinary text is ignored."""
         known, tokens, encoded = dict(self._known), dict(self._tokens), set(self._base64)
         for value in values:
             text = value.strip()
@@ -227,7 +229,7 @@ class Redactor:
                 tokens[text] = what
         # replaced as a whole: another thread may be searching
         self._known, self._tokens, self._base64 = known, tokens, encoded
-        self._needles = (*known, *tokens)
+        self._needles = (*known, *tokens, *_SUSPECT_WORDS)
 
     def refresh(self) -> None:
         """Read the environment again if it has more variables: a target may load keys."""
@@ -240,7 +242,7 @@ class Redactor:
             for part in _secrets_of_variable(name, value):
                 _add_forms(known, encoded, part, f"the value of {name}")
         self._known, self._base64 = known, encoded
-        self._needles = (*known, *self._tokens)
+        self._needles = (*known, *self._tokens, *_SUSPECT_WORDS)
 
     def suspects(self, text: str) -> bool:
         """Whether a text, or the JSON that a text is, may contain a secret; most texts do not."""
@@ -250,7 +252,7 @@ class Redactor:
             return False
         # the same as for `_BREAK`, but faster
         lines = text.replace("\\r\\n", "\n").replace("\\n", "\n").split("\n")
-        joined = "".join([line.strip(_EDGES) for line in lines])
+        joined = "".join([line.rstrip(_ENDS).lstrip(_STARTS) for line in lines])
         return bool(_SUSPECT.search(joined)) or any(
             any(map(each.__contains__, self._needles)) for each in (joined, "".join(map(str.strip, lines)))
         )
@@ -449,7 +451,7 @@ def _secrets_of_variable(name: str, value: str) -> Iterator[str]:
         # a password, a line, or a member of an object may be a word
         words = bool(_compiled(_MAY_BE_WORD).search(name)) or "\n" in value.strip() or value.lstrip().startswith("{")
         yield from (part for part in _parts(value) if _may_be_key(part, words=words))
-    elif _SUSPECT.search(value):
+    elif _SUSPECT.search(value) or any(map(value.__contains__, _SUSPECT_WORDS)):
         for form in _forms_in(value):
             yield from (match[match.lastindex or 0] for match in _compiled(form.pattern).finditer(value))
     if "://" in value:
@@ -496,7 +498,7 @@ def _parts_of_object(value: str) -> Iterator[str]:
 
 
 def _may_be_key(text: str, *, words: bool) -> bool:
-    """Whether a value can be told from ordinary text.
+    """Whether a value is not likely to be ordinary text.
 
     Args:
         text: the value.

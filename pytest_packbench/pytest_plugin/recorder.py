@@ -327,7 +327,7 @@ class Recorder:
 
         writer = run.results.writer
         writer.write_results(run.ordered)
-        writer.write_page(SUMMARY, self._redact(summary_markdown(conclusion)))
+        writer.write_page(SUMMARY, summary_markdown(conclusion))
         run.baseline = self._compared(writer, conclusion, earlier)
 
     def _compared(self, writer: RunWriter, conclusion: Conclusion, earlier: BaselineLookup | None) -> list[str]:

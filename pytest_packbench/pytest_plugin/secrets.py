@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from pytest_packbench.model.redaction import Redactor
 
 
+_JSON_REPORT = "_json_report_extra"
 # attributes of every report that contain no text of a case, or are redacted by themselves
 _KNOWN = frozenset(
     f"nodeid location keywords outcome longrepr when user_properties sections duration start stop wasxfail "
-    f"item_index worker_id testrun_uid node {RESULTS_ATTRIBUTE}".split()
+    f"item_index worker_id testrun_uid node _id {RESULTS_ATTRIBUTE} {_JSON_REPORT}".split()
 )
-_JSON_REPORT = "_json_report_extra"
 _LOG_HANDLERS = ("log_cli_handler", "log_file_handler")
 
 
@@ -35,26 +35,15 @@ class Secrets:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._filter = _LogFilter(redactor)
-        self._has_filters = False
         # what was captured in earlier phases of an item is in its later reports too
         self._sections: list[tuple[str, str]] = []
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Redact what is logged to the terminal or to a file while a case runs."""
-        self._sections = []
-        if not self._has_filters:
-            self._has_filters = True
-            # later than the constructor, when the plugin exists
-            logs = item.config.pluginmanager.getplugin("logging-plugin")
-            for handler in [getattr(logs, name) for name in _LOG_HANDLERS if hasattr(logs, name)]:
-                handler.addFilter(self._filter)
-        self._filter.active = run_of(item) is not None
-        try:
-            return (yield)
-        finally:
-            self._filter.active = False
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Redact what is logged to the terminal or to a file at once."""
+        # later than the constructor, when the plugin exists
+        logs = session.config.pluginmanager.getplugin("logging-plugin")
+        for handler in [getattr(logs, name) for name in _LOG_HANDLERS if hasattr(logs, name)]:
+            handler.addFilter(_LogFilter(self._redactor))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -71,13 +60,13 @@ class Secrets:
             report.user_properties = self._redacted(report.user_properties)
         for name in vars(report).keys() - _KNOWN:
             value = getattr(report, name)
-            if name == _JSON_REPORT and isinstance(value, dict):
-                # one object for all phases
-                for part in (report.when, "metadata"):
-                    if value.get(part):
-                        value[part] = self._redacted(value[part])
-            elif value:
+            if value:
                 setattr(report, name, self._redacted(value))
+        # one object for all phases
+        extra: dict[str | None, Any] = getattr(report, _JSON_REPORT, None) or {}
+        for part in (report.when, "metadata"):
+            if extra.get(part):
+                extra[part] = self._redacted(extra[part])
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -118,18 +107,16 @@ class Secrets:
 
 
 class _LogFilter(logging.Filter):
-    """Redacts log records while it is active."""
+    """Redacts log records."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__()
-        self.active = False
         self._redactor = redactor
 
     def filter(self, record: logging.LogRecord) -> bool:
-        from pytest_packbench.engine.output import is_outside_cases, redact_log_record
+        from pytest_packbench.engine.output import redact_log_record
 
-        if self.active or not is_outside_cases(record):
-            redact_log_record(record, self._redactor)
+        redact_log_record(record, self._redactor)
         return True
 
 
