@@ -66,7 +66,9 @@ def _record_prompts(answer: str | None) -> list[str]:
         Lines that say what was written, or what to write.
     """
     if answer is None and sys.stdin.isatty() and sys.stdout.isatty():
-        sys.stdout.write("Keep prompts in recordings? They help to read failures, but may hold personal data. [Y/n] ")
+        sys.stdout.write(
+            "Keep prompts in recordings? They help to read failures, but may contain personal data. [Y/n] "
+        )
         sys.stdout.flush()
         answer = "no" if sys.stdin.readline().strip().lower() in {"n", "no"} else "yes"
     if answer != "no":

@@ -154,6 +154,9 @@ def check_conditions(cassette: Cassette, context: SuiteContext, *, case_id: str,
             raise CassetteError(
                 source, [Problem(f"/conditions/{kind}", f"the code of {names} has changed since", again)]
             )
+        if cassette.origin == "authored":
+            # its answers come from a person, not from a run with these guards
+            continue
         remarks += [f"the code of {kind.removesuffix('s')} {name} has changed since the recording" for name in changed]
     if cassette.origin == "recorded" and recorded.pack.version not in {None, context.pack.version}:
         remarks.append(
