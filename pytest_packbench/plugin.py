@@ -170,8 +170,8 @@ SETTINGS = (
     Setting("stale", "How a stale recording is reported: error (default) or warn (a remark).", default="error"),
     Setting(
         "record_prompts",
-        "Whether recordings contain what the model was asked, beside its answers: yes (default) or no. Prompts may "
-        "contain personal data.",
+        "Whether recordings contain what the model was asked, in addition to its answers: yes (default) or no. Prompts "
+        "may contain personal data.",
         default="yes",
     ),
     Setting("allow_processes", "Whether targets may start child processes in fixture mode: yes or no.", default="no"),

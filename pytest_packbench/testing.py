@@ -97,7 +97,7 @@ def write_suite(
         pack: the name of their pack, which is also the `pack_id` of a case that has none.
         rules: further keys of `suite.yaml`.
         recordings: by case id, the exchanges to replay, each with `role` and `answer`, as a person would write them.
-        conditions: under which conditions they hold, such as `guards`; see `packbench schema cassette`.
+        conditions: the conditions that they state, such as `guards`; see `packbench schema cassette`.
 
     Returns:
         The folder.

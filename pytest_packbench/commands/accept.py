@@ -86,8 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
     found = [taken for taken in found if not taken.is_note]
     done = sum(not taken.problem for taken in found)
     if not found:
-        waiting = "states no target, guards, judges and tools" if arguments.adopt else "waits for approval"
-        sys.stdout.write(f"no recording of the suite {arguments.suite} {waiting}\n")
+        none = "nothing to add: each recording states its" if arguments.adopt else "no recording waits for"
+        what = "conditions" if arguments.adopt else "approval"
+        sys.stdout.write(f"suite {arguments.suite}: {none} {what}\n")
     else:
         verb = "would be taken over" if arguments.dry_run else "taken over"
         sys.stdout.write(f"{done} of {len(found)} {verb}\n")
@@ -220,7 +221,7 @@ def _assumption(conditions: Mapping[str, Any], count: int) -> str:
         f"pack {pack['name']} {pack['version']}",
         *(f"{kind} {names}" for kind, names in parts.items()),
     ]
-    return f"{pluralize(count, 'recording')}, assumed to be of: {'; '.join(stated)}"
+    return f"{pluralize(count, 'recording')} without conditions; assumed are those of today: {'; '.join(stated)}"
 
 
 def _score_text(done: Attempt) -> str:

@@ -34,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = f"the pack of its cases: a name, or MODULE:ATTR for a pack to import (default: {DEFAULT_PACK})"
     parser.add_argument("--pack", metavar="PACK", help=about)
     about = "write a copy of a suite of the installed package: its rules, and a file for each case and each recording"
+    parser.add_argument("--from", dest="source", metavar="SUITE", help=about)
     about = "whether recordings contain what the model was asked; asked on a terminal (default: yes)"
     parser.add_argument("--record-prompts", choices=["yes", "no"], help=about)
-    parser.add_argument("--from", dest="source", metavar="SUITE", help=about)
     add_root(parser)
 
 
@@ -66,7 +66,9 @@ def _record_prompts(answer: str | None) -> list[str]:
         Lines that say what was written, or what to write.
     """
     if answer is None and sys.stdin.isatty() and sys.stdout.isatty():
-        sys.stdout.write("Recordings can keep what the model was asked; that may be personal data. Keep it? [Y/n] ")
+        sys.stdout.write(
+            "Keep prompts in recordings? They help to read failures, but may contain personal data. [Y/n] "
+        )
         sys.stdout.flush()
         answer = "no" if sys.stdin.readline().strip().lower() in {"n", "no"} else "yes"
     if answer != "no":

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.engine.attribution import UNKNOWN, attribution, count_reported_usage
-from pytest_packbench.engine.conditions import check_conditions
+from pytest_packbench.engine.conditions import check_conditions, record_again
 from pytest_packbench.engine.external_io import TargetFailure
 from pytest_packbench.engine.offline import offline
 from pytest_packbench.engine.recordings import Replay, UnrecordableError, check_belongs, recording_of, store_recording
@@ -446,7 +446,7 @@ def _is_cancellation(error: BaseException) -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  # noqa: ARG001 - all steps have one signature
+def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     """Check how the result came about: a target may ignore the exception of a refused or failed call."""
     replay = state.replay
     if state.raised is None and replay is not None and not context.caller.opaque:
@@ -469,7 +469,8 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  
         problem = f"the request to the role {', '.join(foreign)} has changed since its answer was recorded"
         raise _AttemptFailed("cassette_stale", f"{problem}; {_RECORD_AGAIN}")
     if replay is not None and replay.stale and context.options.stale_is_error:
-        raise _AttemptFailed("cassette_stale", f"the prompt has changed since the recording; {_RECORD_AGAIN}")
+        again = record_again(context, loaded.case.id)
+        raise _AttemptFailed("cassette_stale", f"the prompt has changed since the recording; {again}")
 
 
 def _normalize_payload(context: SuiteContext, state: Attempt) -> str:

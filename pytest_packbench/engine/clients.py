@@ -177,8 +177,6 @@ def _check_observable(suite: Suite, caller: TargetCaller, options: RunOptions) -
     """Check that the calls of a target can be recorded and limited, where that is requested."""
     if caller.opaque or caller.asks_model or caller.without_model:
         return
-    from pytest_packbench.engine.metering import OWN_CLIENT
-
     if options.mode == "record":
         remedy = "let it call models through context.llm, run it as cmd: or http:, or mark it with without_model"
         raise SetupError(
@@ -190,7 +188,8 @@ def _check_observable(suite: Suite, caller: TargetCaller, options: RunOptions) -
     if option:
         raise SetupError(
             f'{option}: suite "{suite.name}": the target takes no context, so that its model calls are not counted; '
-            f"{OWN_CLIENT}"
+            "let it take a context and call models through context.llm or report usage in its results, or mark it "
+            "with without_model"
         )
 
 

@@ -180,7 +180,7 @@ class SuiteContexts:
         guards, judges = self._guards(suite, pack), self._hooks.judges()
         if guards and not caller.takes_context:
             raise SetupError(
-                f'suite "{suite.name}": the target {name} gets no context, so that its results would meet no guard '
+                f'suite "{suite.name}": the target {name} takes no context, so that its results would meet no guard '
                 f"({', '.join(map(guard_name, guards))}); let it take a context, or use --packbench-guard=none"
             )
         self._opened[suite.name] = context = SuiteContext(

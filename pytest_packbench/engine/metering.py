@@ -151,7 +151,10 @@ class Ledger:
         cap = "the run's cap" if self._parts == 1 else f"this worker's share (1/{self._parts}) of the run's cap"
         if self.unmetered and not self.calls and not (share.tokens is None and share.cost is None):
             name = "max_tokens" if share.tokens is not None else "max_cost"
-            return name, f"the run's cap can't be enforced: the target made no call through packbench; {OWN_CLIENT}"
+            return (
+                name,
+                f"the run's cap can't be enforced: the target did not call a model through packbench; {OWN_CLIENT}",
+            )
         if share.tokens is not None and self.tokens >= share.tokens:
             return "max_tokens", f"{cap} of {caps.tokens:,} tokens is reached ({self.tokens:,} used)"
         if share.cost is not None and self.cost is None:

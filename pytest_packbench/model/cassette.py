@@ -118,7 +118,7 @@ class RecordedTool(StrictModel):
 
 
 class Conditions(StrictModel):
-    """Under which conditions a recording was made, beside model and input.
+    """Under which conditions a recording was made, in addition to model and input.
 
     Attributes:
         target: the target that was called.

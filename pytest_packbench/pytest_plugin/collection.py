@@ -415,7 +415,7 @@ class Collector:
         recorded = [run.name for run in runs if find_recording(run.suite, run.name).exists()]
         if recorded:
             cases = f"{recorded[0]} has" if len(recorded) == 1 else f"{recorded[0]} and {len(recorded) - 1} more have"
-            advice = "select cases without one, or record where somebody can approve the change (packbench accept)"
+            advice = "select cases without one, or record on your machine and approve the change (packbench accept)"
             refuse(session.config, f"--packbench-mode=record: CI is set, and {cases} a recording; {advice}")
 
 

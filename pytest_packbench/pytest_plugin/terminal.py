@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,9 @@ class Terminal:
         """Describe each suite, its target and its mode."""
         contexts, config = self._recorder.contexts, self._recorder.config
         lines = [line for suite in contexts.suites.values() for line in self._header(suite)]
-        if contexts.settings.mode == "record":
+        opened = [contexts.opened(suite) for suite in contexts.suites.values()]
+        # of a target outside this process, only the result is recorded
+        if contexts.settings.mode == "record" and any(context and not context.caller.opaque for context in opened):
             lines.insert(0, prompts_text(recorded=contexts.settings.record_prompts))
         if contexts.settings.mode != "fixture" and getattr(config.option, "dist", "no") != "no":
             lines.append(
@@ -70,6 +73,16 @@ class Terminal:
         if context is not None and context.caller.opaque and settings.mode == "fixture":
             lines.append(f"packbench: suite {suite.name}: pipeline not run: scoring only")
         return lines
+
+    def _accept_options(self, suite: Suite) -> str:
+        """Return the options without which `packbench accept` would replay with another target or other guards."""
+        contexts = self._recorder.contexts
+        settings, context = contexts.settings, contexts.opened(suite)
+        # as in records: a URL or a command may contain a secret
+        target = context.target_name if settings.target and context is not None else settings.target
+        guards = "none" if settings.guards == () else ",".join(settings.guards or ())
+        named = [(name, value) for name, value in (("target", target), ("guard", guards)) if value]
+        return "".join(f" --option={shlex.quote(f'--packbench-{name}={value}')}" for name, value in named)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
@@ -107,7 +120,7 @@ class Terminal:
             if waiting := len(list(run.suite.pending_path("x").parent.glob("*.json"))):
                 verb = "waits" if waiting == 1 else "wait"
                 counted = f"{pluralize(waiting, 'recording')} {verb} for approval"
-                reporter.line(f"{counted}: packbench accept {run.suite.name}")
+                reporter.line(f"{counted}: packbench accept {run.suite.name}{self._accept_options(run.suite)}")
             folder = os.path.relpath(run.results.writer.folder, self._recorder.config.invocation_params.dir)
             reporter.line(f"reports: {folder}")
         for problem in run.problems:

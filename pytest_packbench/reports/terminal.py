@@ -85,7 +85,7 @@ def expected_text(expected: ExpectedCalls, mode: str) -> str:
 def prompts_text(*, recorded: bool) -> str:
     """Return the first line of a run that records: whether recordings contain prompts, and how to change that."""
     if recorded:
-        return "packbench: recordings contain prompts, which may hold personal data (packbench_record_prompts = yes)"
+        return "packbench: recordings contain prompts, which may contain personal data (packbench_record_prompts = yes)"
     return "packbench: recordings contain no prompts, only their hashes (packbench_record_prompts = no)"
 
 

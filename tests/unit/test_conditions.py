@@ -166,7 +166,7 @@ def test_a_result_is_that_of_its_target_alone(tmp_path: Path) -> None:
     record(tmp_path, target, target_name="http://host/a")
     assert replay(tmp_path, target, target_name="http://host/a").failure is None
     text = message(replay(tmp_path, target, target_name="cmd:node agent.mjs"))
-    assert "/conditions/target: recorded of http://host/a, run of cmd:node agent.mjs; record it again" in text
+    assert "/conditions/target: recorded with http://host/a, run with cmd:node agent.mjs; record it again" in text
     # a Python target runs again
     record(tmp_path / "called", Asking().verify, target_name="shop:verify")
     assert replay(tmp_path / "called", Asking().verify, target_name="shop:other").failure is None
@@ -183,7 +183,7 @@ def test_a_recording_of_one_scripted_model_does_not_answer_for_another(tmp_path:
     scripted = replace(conditioned(tmp_path, Outside().verify, "fixture"), backend="stub", pack=Scripted())
     assert attempt(replace(scripted, model="naive"), case()).failure is None
     text = message(attempt(replace(scripted, model="careful"), case()))
-    assert "/llm_model: recorded of the scripted model naive, run with careful" in text
+    assert "/llm_model: recorded with the scripted model naive, run with careful" in text
 
 
 def test_what_a_recording_states(tmp_path: Path) -> None:

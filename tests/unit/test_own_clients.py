@@ -133,7 +133,7 @@ def test_a_cap_that_cannot_bind_ends_the_run(tmp_path: Path) -> None:
         runner.attempt(job(made, "a"))
         stopped = runner.wait_for(job(made, "b"), lambda: None)
     assert (stopped.attempt, stopped.kind) == (None, "max_tokens")
-    assert "can't be enforced: the target made no call through packbench" in stopped.message
+    assert "can't be enforced: the target did not call a model through packbench" in stopped.message
 
 
 class Chain:

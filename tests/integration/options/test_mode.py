@@ -10,7 +10,6 @@ import pytest
 from pytest_packbench.cli import main
 from tests.integration.conftest import json_lines
 from tests.integration.options.conftest import LIVE, recordings, replayable
-from tests.servers.fake import Received, Reply
 from tests.servers.wire import openai_reply
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
     from tests.integration.conftest import Project
     from tests.integration.options.conftest import Model
+    from tests.servers.fake import Received, Reply
 
 
 def test_recordings_replay_to_the_same_records(both: Project, model: Model) -> None:
