@@ -125,7 +125,7 @@ class Replay:
         if request.tools and request.tools != self._offered:
             self._offered = request.tools
             self.tools += request.tools
-        if exchange.request_sha256 not in {None, canonical_sha256(request.as_json())}:
+        if not self._is_of(exchange.request_sha256, request.as_json()):
             self.stale = True
             self.stale_roles.add(request.role)
         answer = ModelAnswer(
@@ -162,16 +162,24 @@ class Replay:
                 "a target outside this process; record it again (--packbench-mode=record)"
             )
         self.used = 1
-        hashed = exchanges[0].request_sha256
-        self.stale = hashed is not None and hashed != canonical_sha256(request)
+        self.stale = not self._is_of(exchanges[0].request_sha256, request)
         return exchanges[0].answer
+
+    def _is_of(self, sha256: str | None, request: dict[str, Any]) -> bool:
+        """Whether an answer is that to a request; one that a person wrote answers any request, a recorded one none."""
+        if sha256 is None:
+            return self._cassette is not None and self._cassette.origin == "authored"
+        return sha256 == canonical_sha256(request)
 
     def finish(self) -> None:
         """Report other tools than the recorded ones, and exchanges that were not replayed, as a mismatch."""
         if self._cassette is not None and not self.mismatch and (self.tools or self._cassette.conditions.tools):
             from pytest_packbench.engine.conditions import tools_problem
 
-            problem = tools_problem(self._cassette.conditions.tools, self.tools)
+            tools = self._cassette.conditions.tools
+            if tools is None and self._cassette.origin == "recorded":
+                tools = ()
+            problem = tools_problem(tools, self.tools)
             if problem:
                 self._mismatch(f"{problem}; {_ADVICE}")
         recorded = len(self._cassette.exchanges) if self._cassette is not None else 0

@@ -274,3 +274,20 @@ def test_a_target_that_ignores_the_guards_has_no_result(tmp_path: Path) -> None:
     assert (silent.score, silent.failure.kind) == (None, "guards_unused")
     assert "so its result met no guard: limit; " in silent.failure.message
     assert attempt(conditioned(tmp_path, reading, "fixture", LIMIT), case()).failure is None
+
+
+def test_a_recorded_answer_without_a_hash_or_tools_answers_nothing(tmp_path: Path) -> None:
+    record(tmp_path, Asking(tool()).verify)
+    path = tmp_path / "fixtures" / "a.json"
+    data = json.loads(path.read_bytes())
+    for change, kind in (
+        ({"exchanges": [{**data["exchanges"][0], "request_sha256": None}]}, "cassette_stale"),
+        ({"conditions": {**data["conditions"], "tools": None}}, "cassette_mismatch"),
+    ):
+        path.write_text(json.dumps(data | change))
+        failure = replay(tmp_path, Asking(tool()).verify).failure
+        assert failure is not None
+        assert failure.kind == kind
+        # what a person wrote answers any request
+        path.write_text(json.dumps(data | change | {"origin": "authored"}))
+        assert replay(tmp_path, Asking(tool()).verify).failure is None

@@ -1,0 +1,96 @@
+"""What a green replay does not mean: results of another target, or without the guard that stood before them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.servers.wire import openai_reply
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Project
+    from tests.integration.options.conftest import Model
+
+PROGRAM = """
+import json
+import sys
+
+for line in sys.stdin:
+    request = json.loads(line)
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": {"points": 1.0}}), flush=True)
+"""
+GUARDED = """
+from pytest_packbench.model.request import ModelRequest
+
+
+class Wall:
+    name = "wall"
+
+    def __init__(self, height=2):
+        self.height = height
+
+
+class High(Wall):
+    def __init__(self):
+        super().__init__(3)
+
+
+def ask(request, context):
+    message = {"role": "user", "content": "the same"}
+    context.llm.complete_sync(ModelRequest(role="ask", system="", messages=(message,)))
+    return {"points": 1.0 if len(context.guards) < 3 else 0.0}
+"""
+
+
+def test_a_result_of_one_program_is_none_of_another(both: Project) -> None:
+    both.write("agent.py", PROGRAM)
+    for number in range(3):
+        both.case(f"case_{number}")
+    target = "--packbench-target=cmd:python agent.py"
+    both.run_toy("--packbench-mode=record", target).assert_outcomes(passed=3)
+    both.run_toy(target).assert_outcomes(passed=3)
+    for other in ("cmd:does-not-exist", "http://example.invalid/verify"):
+        result = both.run_toy(f"--packbench-target={other}")
+        result.assert_outcomes(errors=3)
+        assert result.ret == pytest.ExitCode.TESTS_FAILED
+        assert (
+            f"/conditions/target: recorded with cmd:python agent.py, run with {other}; record it again"
+            in result.stdout.str()
+        )
+
+
+@pytest.mark.parametrize("before", ["wall:Wall", "none"])
+def test_a_guard_cannot_be_taken_out_of_a_recording_or_put_into_one(both: Project, model: Model, before: str) -> None:
+    both.write("wall.py", GUARDED)
+    both.case("case_0")
+    model.handler = lambda _: openai_reply("ok")
+    model.run(both, f"--packbench-guard={before}", mode="record", target="wall:ask").assert_outcomes(passed=1)
+    target = "--packbench-target=wall:ask"
+    both.run_toy(target, f"--packbench-guard={before}").assert_outcomes(passed=1)
+    behind = {"wall:Wall": "wall (height=2)", "wall:High": "wall (height=3)", "none": "none"}
+    for guard in behind.keys() - {before}:
+        result = both.run_toy(target, f"--packbench-guard={guard}")
+        result.assert_outcomes(errors=1)
+        difference = (
+            f"/conditions/guards: recorded behind {behind[before]}, run behind {behind[guard]}; record it again"
+        )
+        assert difference in result.stdout.str()
+
+
+def test_another_pipeline_with_changed_guard_code_is_a_remark(project: Project, model: Model) -> None:
+    project.write("wall.py", GUARDED)
+    project.case("case_0")
+    model.handler = lambda _: openai_reply("ok")
+    model.run(project, "--packbench-guard=wall:Wall", mode="record", target="wall:ask")
+    path = project.root / "storage/benchmarks/toy/fixtures/case_0.json"
+    data = json.loads(path.read_bytes())
+    data["conditions"]["guards"][0]["code_sha256"] = "0" * 64
+    path.write_text(json.dumps(data))
+    result = project.run_toy("--packbench-target=wall:ask", "--packbench-guard=wall:Wall")
+    result.assert_outcomes(passed=1)
+    remark = "1 case: the code of guard wall has changed since the recording."
+    result.stdout.fnmatch_lines([remark])
+    summaries = [(folder / "summary.md").read_text("utf-8") for folder in project.folders()]
+    assert [remark in text for text in summaries] == [False, True]
