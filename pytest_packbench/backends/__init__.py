@@ -16,6 +16,7 @@ from pytest_packbench.model.run import RECORDED, STUB
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
 
 BUILTIN = {"anthropic": "Anthropic", "openai": "OpenAI", "ollama": "Ollama"}
@@ -60,6 +61,7 @@ class BackendOptions:
         connections: calls that may be in flight at once.
         on_overload: called for each response that reports overload (429, 503, 529), whether the call is repeated or
             not.
+        redactor: removes secrets from messages; None: one that knows the environment.
     """
 
     model: str = ""
@@ -70,6 +72,7 @@ class BackendOptions:
     max_output_tokens: int = 4096
     connections: int = 8
     on_overload: Callable[[], None] = lambda: None
+    redactor: Redactor | None = None
 
 
 class Backend(Protocol):

@@ -60,7 +60,7 @@ class ClientBackend(ABC):
     def __init__(self, options: BackendOptions, *, model: str, http: Any) -> None:
         self.model = model
         self._options = options
-        self._errors = ErrorFactory(self.name, Redactor(os.environ))
+        self._errors = ErrorFactory(self.name, options.redactor or Redactor(os.environ))
         timeout = http.Timeout(options.timeout_s, connect=min(CONNECT_S, options.timeout_s))
 
         def create() -> Any:

@@ -19,7 +19,7 @@ from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, Recor
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.terminal import printable
-from pytest_packbench.runs.journal import HEADER_KEY, JOURNAL_VERSION, parse_result
+from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, parse_entry
 from pytest_packbench.runs.lines import check_line
 from pytest_packbench.runs.report import is_report, open_report
 
@@ -181,8 +181,8 @@ def _line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
             parse_line(line, Case, file=str(path), pack=None)
         if HEADER_KEY in data:
             return _journal_head(data)
-        if "suite" in data and "nodeid" in data:
-            parse_result(data)
+        if ENDED_KEY in data or ("suite" in data and "nodeid" in data):
+            parse_entry(data)
             return _JOURNAL
         if data.keys() & {"result", "kind", "message"}:
             check_line(data)

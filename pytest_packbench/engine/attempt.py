@@ -1,7 +1,7 @@
 """One attempt at one case: request, target, outcome, score. The only module that knows the order of these steps.
 
-`attempt` runs all of them. Where cases run concurrently, `run_target` runs the steps that wait, on the runner's event
-loop, and `settle` the others, in the order in which targets end.
+`attempt` runs all of them. Where cases run concurrently, `run_target` and `end` run those up to a checked result, on
+the runner's event loop; `settle` runs those of the pack, in the order in which targets end.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib
 import json
 import time
 import traceback
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,9 +20,9 @@ from pytest_packbench.engine.attribution import UNKNOWN, attribution, count_repo
 from pytest_packbench.engine.conditions import check_conditions, record_again
 from pytest_packbench.engine.external_io import TargetFailure
 from pytest_packbench.engine.offline import offline
-from pytest_packbench.engine.recordings import Replay, UnrecordableError, check_belongs, record_attempt
+from pytest_packbench.engine.recordings import Replay, UnrecordableError, check_belongs, recording_of, store_recording
 from pytest_packbench.engine.targets import run_in_thread
-from pytest_packbench.model.errors import CassetteError, describe_error, error_text
+from pytest_packbench.model.errors import CassetteError, describe_error, error_text, format_value
 from pytest_packbench.model.outcome import Outcome, ResultError
 from pytest_packbench.model.request import Usage, VerifyContext, VerifyRequest, WatchedContext
 from pytest_packbench.model.run import STUB
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.targets import RunInThread
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.cassette import Cassette
+    from pytest_packbench.model.redaction import Found, Redactor
     from pytest_packbench.model.request import LLM
+    from pytest_packbench.model.result import EndedAttempt
 
     Step = Callable[[SuiteContext, LoadedCase, "Attempt"], None]
 
@@ -85,6 +87,9 @@ class Attempt:
         outcome: the result as the pack read it.
         score: the pack's score of the outcome.
         raised: the target's exception, until the attempt is settled: it keeps its frames alive.
+        secrets: the secrets in the result. It is read and scored as it is, and redacted before it is stored or shown.
+        ended: whether `end` has checked the result.
+        recording: the cassette that record mode writes, as plain JSON.
         violations: what the target tried although fixture mode is offline.
         stale: whether the prompt has changed since the recording.
         remark: what else has changed since the recording, in one line; empty if nothing has.
@@ -110,6 +115,9 @@ class Attempt:
     outcome: Outcome | None = None
     score: Score | None = None
     raised: BaseException | None = None
+    secrets: tuple[Found, ...] = ()
+    ended: bool = False
+    recording: dict[str, Any] | None = None
     violations: list[str] = field(default_factory=list)
     stale: bool = False
     remark: str = ""
@@ -161,27 +169,79 @@ def abandon(state: Attempt, limit_s: float) -> Attempt:
     return abandoned
 
 
-def settle(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> Attempt:
-    """Finish an attempt whose target has ended: check, read and score the result; record it in record mode.
-
-    Returns:
-        The attempt; with a failure instead of a score if there was an error.
-    """
+def end(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
+    """Check the result of a target that has ended, and state which model answered; no code of the pack is called."""
+    # the target may have loaded keys
+    context.redactor.refresh()
     if state.failure is None:
-        _run_steps(context, loaded, state, _check, _read, _score)
+        _run_steps(context, loaded, state, _check)
     state.backend, state.model, state.usage = attribution(context, state)
-    if state.failure is None:
-        _run_steps(context, loaded, state, _record)
     if state.replay is not None:
         state.stale, state.calls = state.replay.stale, state.replay.used
     elif state.meter is not None:
         state.calls, state.cached = len(state.meter.calls), state.meter.cached
-    if state.failure is not None and context.live is not None:
-        redact, failure = context.live.redactor.text, state.failure
-        state.failure = replace(failure, message=redact(failure.message), details=tuple(map(redact, failure.details)))
     state.finished_ns = state.finished_ns or time.time_ns()
+    if state.failure is None and context.options.mode == "record" and state.trial == 0:
+        # settling it says why there is none
+        with suppress(UnrecordableError):
+            if not _secret_in_answers(context, loaded, state):
+                state.recording = recording_of(context, loaded, state)
+    state.ended = True
+
+
+def settle(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> Attempt:
+    """Finish an attempt whose target has ended: read and score the result; record it in record mode.
+
+    Returns:
+        The attempt; with a failure instead of a score if there was an error.
+    """
+    if not state.ended:
+        end(context, loaded, state)
+    if state.failure is None:
+        _run_steps(context, loaded, state, _read, _score, _record)
+    if state.failure is not None:
+        state.failure = redacted_failure(state.failure, context.redactor, state.secrets)
+    if state.secrets:
+        state.payload = context.redactor.json(state.payload)
     state.raised = None
     return state
+
+
+def redacted_failure(failure: Failure, redactor: Redactor, secrets: tuple[Found, ...] = ()) -> Failure:
+    """Return a failure without secrets, its message in one line; it may quote the `secrets` of the result."""
+    # redacted first: a secret may have several lines
+    message = " ".join(redactor.text(failure.message, secrets).split())
+    details = redactor.text("\n".join(failure.details), secrets).splitlines() if failure.details else ()
+    return replace(failure, message=message, details=tuple(details))
+
+
+def settle_stored(context: SuiteContext, loaded: LoadedCase, stored: EndedAttempt) -> Attempt:
+    """Score an attempt of an earlier session, or of another process, whose target had ended; nothing is called again.
+
+    Returns:
+        The attempt, as `settle` would have returned it then.
+    """
+    state = Attempt(
+        trial=stored.trial,
+        ended=True,
+        finished_ns=stored.finished_ns,
+        duration_ms=stored.duration_ms,
+        cassette_sha256=stored.cassette_sha256,
+        backend=stored.llm_backend,
+        model=stored.llm_model,
+        usage=Usage(tokens_input=stored.tokens_input, tokens_output=stored.tokens_output),
+        calls=stored.calls,
+        cached=stored.cached,
+        stale=stored.stale,
+        remark=stored.remark,
+        payload=stored.payload,
+        recording=stored.recording,
+    )
+    if stored.cassette_sha256 is not None:
+        # resuming has compared its hash
+        with suppress(OSError, CassetteError):
+            state.cassette, _ = find_recording(context.suite, loaded.case.id).load()
+    return settle(context, loaded, state)
 
 
 def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any) -> Attempt:
@@ -192,6 +252,8 @@ def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any) -> At
     """
     state = Attempt(payload=payload, finished_ns=time.time_ns())
     _run_steps(context, loaded, state, _read, _score)
+    if state.failure is not None:
+        state.failure = redacted_failure(state.failure, context.redactor)
     return state
 
 
@@ -211,7 +273,7 @@ class _AttemptFailed(Exception):  # noqa: N818 - carries a `Failure`
         self, kind: str, message: str, details: tuple[str, ...] = (), raised: BaseException | None = None
     ) -> None:
         super().__init__(message)
-        self.failure = Failure(kind=kind, message=" ".join(message.split()), details=details, raised=raised)
+        self.failure = Failure(kind=kind, message=message, details=details, raised=raised)
 
 
 def _run_steps(context: SuiteContext, loaded: LoadedCase, state: Attempt, *steps: Step) -> None:
@@ -316,7 +378,7 @@ def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> N
     if context.caller.opaque:
         _replay_result(state, request)
     else:
-        with offline(loaded.case.id, allow_processes=context.options.allow_processes) as state.violations:
+        with _guard(context, loaded.case.id) as state.violations:
             try:
                 state.payload = context.caller(request, verify_context)
             except context.options.stops:
@@ -335,7 +397,7 @@ async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInT
         return
     guard: AbstractContextManager[list[str]] = nullcontext([])
     if context.live is None:
-        guard = offline(verify_context.case_id, allow_processes=context.options.allow_processes)
+        guard = _guard(context, verify_context.case_id, shares_thread=True)
     try:
         with guard as state.violations:
             state.payload = await context.caller.call_async(request, verify_context, in_thread)
@@ -348,6 +410,15 @@ async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInT
             state.meter.close()
         state.stop_clock()
     count_reported_usage(context, state)
+
+
+def _guard(context: SuiteContext, case_id: str, *, shares_thread: bool = False) -> AbstractContextManager[list[str]]:
+    return offline(
+        case_id,
+        suite=context.suite,
+        allow_processes=context.options.allow_processes,
+        shares_thread=shares_thread,
+    )
 
 
 def _arguments(state: Attempt) -> tuple[VerifyRequest, VerifyContext]:
@@ -405,9 +476,13 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
 def _normalize_payload(context: SuiteContext, state: Attempt) -> str:
     """Replace the payload by a plain JSON copy of it; return why that is impossible, empty where it isn't."""
     try:
+        text = _STRICT_ENCODER.encode(state.payload)
         # a copy: the target may change its result later
-        payload = json.loads(_STRICT_ENCODER.encode(state.payload))
-        state.payload = payload if context.live is None else context.live.redactor.json(payload)
+        state.payload = json.loads(text)
+        if context.redactor.suspects(text):
+            state.secrets = context.redactor.find(state.payload)
+            # fails for a result that is nested too deeply
+            context.redactor.json(state.payload)
     except Exception as error:  # noqa: BLE001 - a result may have methods of its own
         state.payload = None
         return error_text(error) or type(error).__name__
@@ -489,16 +564,47 @@ def _in_range(points: object) -> bool:
     return 0 <= points <= 1
 
 
+def _secret_in_answers(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> str:
+    """Return where a recording would contain a secret; empty where it would not.
+
+    A text that has the form of a key is none where the case itself contains it: its file is as public as a recording.
+    """
+    # keys as in a cassette
+    answers: list[tuple[str, dict[str, Any]]] = []
+    if context.caller.opaque:
+        answers.append(("the result", {"answer": state.payload}))
+    elif state.meter is not None:
+        for number, call in enumerate(state.meter.calls, start=1):
+            if (answer := call.answer) is not None:
+                parts = {"answer": answer.content, "refusal": answer.refusal}
+                tool_calls = [tool_call.as_json() for tool_call in answer.tool_calls]
+                source = f"the answer to call {number} (role {format_value(call.request.role)})"
+                answers.append((source, {**parts, "tool_calls": tool_calls}))
+    for source, value in answers:
+        try:
+            text = json.dumps(value)
+        except RecursionError:
+            return f"{source} is nested too deeply to be searched for secrets"
+        if context.redactor.suspects(text):
+            for found in context.redactor.find(value):
+                if found.is_known or found.text not in loaded.case.model_dump_json():
+                    return f"{source} contains {found.what} at {found.pointer}"
+    return ""
+
+
 def _record(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     """Write the exchanges of the first trial as the case's cassette, in record mode."""
     if context.options.mode != "record" or state.trial != 0:
         return
+    if problem := _secret_in_answers(context, loaded, state):
+        advice = "keep it away from the target and the model, and record again; revoke it if it is yours"
+        raise _AttemptFailed("secret_in_answer", f"{problem}, so that nothing was recorded; {advice}")
     try:
-        recording = record_attempt(context, loaded, state)
+        state.recording = state.recording or recording_of(context, loaded, state)
+        if state.recording is not None:
+            state.cassette, state.cassette_sha256 = store_recording(context.suite, loaded.case.id, state.recording)
     except UnrecordableError as error:
         raise _AttemptFailed("unrecordable", str(error)) from None
     except OSError as error:
         message = f"the recording can't be written: {error.strerror or error}"
         raise _AttemptFailed("cassette_unwritable", message) from None
-    if recording is not None:
-        state.cassette, state.cassette_sha256 = recording

@@ -33,13 +33,14 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1)
 class AnswerCache:
     """A folder of answers; several tasks and several processes may use it at once.
 
-    Errors are not cached, refusals are. A file that can't be read counts as missing and is replaced. Of equal requests
-    that one process makes at the same time, the first is sent and the others wait for its answer.
+    Errors are not cached, nor answers that contain a secret; refusals are. A file that can't be read counts as missing
+    and is replaced. Of equal requests that one process makes at the same time, the first is sent and the others wait
+    for its answer.
 
     Args:
         folder: where answers are stored; created where it is missing.
         parameters: what answers depend on beside backend, model and request: address, temperature, token limit.
-        redactor: removes secrets from answers before they are written.
+        redactor: finds secrets in answers, which are not written then.
     """
 
     def __init__(self, folder: Path, parameters: Mapping[str, Any], redactor: Redactor) -> None:
@@ -70,7 +71,7 @@ class AnswerCache:
             repetition: how often the attempt made this very call before.
 
         Returns:
-            The answer, redacted if it is from the folder, and whether it is.
+            The answer, and whether it is from the folder.
 
         Raises:
             BackendError: the call failed.
@@ -82,7 +83,7 @@ class AnswerCache:
             if cached is not None:
                 return cached, True
             answer = await backend.complete(request)
-            self._write(key, self._redactor.answer(answer))
+            self._write(key, answer)
             return answer, False
 
     def _key(self, backend: Backend, request: ModelRequest, trial: int, repetition: int) -> str:
@@ -114,8 +115,11 @@ class AnswerCache:
         path = self._path(key)
         data = _answer_as_json(answer)
         # an answer that can't be stored is an answer all the same
-        with suppress(OSError, ValueError, TypeError):
+        with suppress(OSError, ValueError, TypeError, RecursionError):
             text = _ENCODER.encode({"cache_version": CACHE_VERSION, "sha256": canonical_sha256(data), "answer": data})
+            # an answer without the secret would be another one
+            if self._redactor.suspects(text) and self._redactor.find(data):
+                return
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text + "\n")
 

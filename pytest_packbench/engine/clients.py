@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,10 +29,16 @@ class SuiteBackends(NamedTuple):
 
 
 class Clients:
-    """Opens each backend once for the run; what only model calls need is imported when a suite asks for it."""
+    """Opens each backend once for the run; what only model calls need is imported when a suite asks for it.
 
-    def __init__(self, options: RunOptions) -> None:
+    Args:
+        options: how attempts are made.
+        redactor: the run's.
+    """
+
+    def __init__(self, options: RunOptions, redactor: Redactor) -> None:
         self._options = options
+        self._redactor = redactor
         self._opened: dict[tuple[str, str], Backend] = {}
         self._cache: AnswerCache | None = None
 
@@ -68,7 +73,6 @@ class Clients:
         if options.mode == "fixture":
             return SuiteBackends(backend=name, model=model, live=None, roles=frozenset(roles))
         from pytest_packbench.engine.metering import LiveModels, price_of
-        from pytest_packbench.model.redaction import Redactor
 
         primary = None
         if name != STUB:
@@ -90,9 +94,8 @@ class Clients:
                 "pip install 'pytest-packbench[prices]'"
             )
         by_role = {role: self._priced(suite, *names, primary=False) for role, names in roles.items()}
-        redactor = Redactor(os.environ)
-        cache = self._answer_cache(redactor)
-        live = LiveModels(primary=primary, by_role=by_role, ledger=self.ledger, redactor=redactor, cache=cache)
+        cache = self._answer_cache()
+        live = LiveModels(primary=primary, by_role=by_role, ledger=self.ledger, redactor=self._redactor, cache=cache)
         return SuiteBackends(backend=name, model=model, live=live, roles=frozenset(roles))
 
     def _selected(self, suite: Suite, pack: Pack) -> tuple[str, str]:
@@ -140,6 +143,7 @@ class Clients:
                 max_output_tokens=run.max_output_tokens,
                 connections=run.concurrency,
                 on_overload=self.throttle.overloaded,
+                redactor=self._redactor,
             )
             try:
                 self._opened[name, model] = open_backend(name, options)
@@ -150,7 +154,7 @@ class Clients:
                 raise SetupError(f"{source}: {error}") from None
         return self._opened[name, model]
 
-    def _answer_cache(self, redactor: Redactor) -> AnswerCache | None:
+    def _answer_cache(self) -> AnswerCache | None:
         options = self._options
         if options.cache is not None and self._cache is None:
             from pytest_packbench.engine.cache import AnswerCache
@@ -160,7 +164,7 @@ class Clients:
                 "temperature": options.temperature,
                 "max_output_tokens": options.max_output_tokens,
             }
-            self._cache = AnswerCache(options.cache, parameters, redactor)
+            self._cache = AnswerCache(options.cache, parameters, self._redactor)
             try:
                 self._cache.check()
             except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shlex
 import signal
@@ -17,7 +18,6 @@ from pytest_packbench.engine.external_io import (
     MAX_RESULT_BYTES,
     TargetError,
     TargetFailure,
-    redacted_result,
     request_json,
 )
 from pytest_packbench.model.errors import format_value
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _STDERR_EXCERPT = 200
 _LINE_EXCERPT_BYTES = 4000
+_VALUE_EXCERPT = 60
 _NO_OBJECT = "expected an object"
 _STDIN, _STDOUT = 0, 1
 _STDERR_LINES = 40
@@ -51,7 +52,9 @@ class CommandTarget:
 
     opaque = True
 
-    def __init__(self, *, command: str, cwd: Path, processes: int, end_wait_s: float = _END_S) -> None:
+    def __init__(
+        self, *, command: str, cwd: Path, processes: int, end_wait_s: float = _END_S, redactor: Redactor | None = None
+    ) -> None:
         """Parse the command; nothing is started yet.
 
         Args:
@@ -59,6 +62,7 @@ class CommandTarget:
             cwd: the folder in which processes start, absolute.
             processes: maximum number of processes, at least 1.
             end_wait_s: how long a process may take for each step of its end before the next, harder one, seconds.
+            redactor: the run's; one of its own by default.
 
         Raises:
             TargetError: one line: the command can't be parsed.
@@ -76,7 +80,7 @@ class CommandTarget:
         self._program = words[0]
         self._cwd = cwd
         self._end_wait_s = end_wait_s
-        self._redactor = Redactor(os.environ, secrets)
+        self._redactor = Redactor(os.environ, secrets) if redactor is None else redactor
         self._slots = asyncio.Semaphore(processes)
         self._idle: list[ChildProcess] = []
         self._children: set[ChildProcess] = set()
@@ -180,7 +184,7 @@ class CommandTarget:
                 self._idle.append(child)
         if reply.get("error") is not None:
             raise self._error_reply(child, reply["error"])
-        return redacted_result(reply["result"], self._redactor)
+        return reply["result"]
 
     async def _parse_reply(self, child: ChildProcess, number: int, answer: bytes) -> dict[str, Any]:
         """Parse a reply; kills a process that violates the protocol, so that its standard error is complete."""
@@ -206,10 +210,10 @@ class CommandTarget:
 
     def _error_reply(self, child: ChildProcess, error: Any) -> TargetFailure:
         if not isinstance(error, dict):
-            message = format_value(redacted_result(error, self._redactor))
+            message = self._redactor.excerpt(json.dumps(error, ensure_ascii=False), _VALUE_EXCERPT)
         else:
             message = self._redactor.excerpt(f"error {error.get('code', '')}: {error.get('message', '')}")
-        data = redacted_result(error.get("data"), self._redactor) if isinstance(error, dict) else None
+        data = error.get("data") if isinstance(error, dict) else None
         details = () if data is None else (f"data: {self._redactor.excerpt(str(data), 1000)}",)
         return TargetFailure("target_error", f"{self._program} answered: {message}", (*details, *self._stderr(child)))
 
@@ -443,7 +447,7 @@ def _reply_problem(reply: Any, number: int, redactor: Redactor) -> str:
     if request_id is None and failed:
         return ""
     if isinstance(request_id, bool) or request_id != number:
-        return f'expected "id": {number}, got {format_value(redacted_result(request_id, redactor))}'
+        return f'expected "id": {number}, got {redactor.excerpt(json.dumps(request_id), _VALUE_EXCERPT)}'
     return ""
 
 

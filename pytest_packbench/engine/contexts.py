@@ -11,6 +11,7 @@ from pytest_packbench.engine.conditions import REFERENCE, Part, guard_name, judg
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.targets import TargetCaller, as_target, find_target, import_object
 from pytest_packbench.model.errors import describe_error
+from pytest_packbench.model.redaction import Redactor, secrets_of_target, secrets_of_url
 from pytest_packbench.model.run import STUB, ExpectedCalls, RunOptions, SetupError
 from pytest_packbench.model.suite import CONFIG_NAME, AtLeast
 
@@ -43,6 +44,7 @@ class SuiteContext:
         guard_parts: the guards as recordings state them.
         judge_parts: the judges likewise.
         roles: the roles in which the pack calls other models than the one under test.
+        redactor: the run's; removes secrets from all that is stored or shown.
         asks_model: whether a backend or a recording answers model calls; see `__post_init__`.
     """
 
@@ -59,6 +61,7 @@ class SuiteContext:
     guard_parts: tuple[Part, ...] = ()
     judge_parts: tuple[Part, ...] = ()
     roles: frozenset[str] = frozenset()
+    redactor: Redactor = field(default_factory=Redactor)
     asks_model: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -94,17 +97,23 @@ class SuiteContexts:
         options: how attempts are made.
         packs: all packs by name.
         hooks: the user's hooks.
+        secrets: secret values that neither the environment nor the options contain.
 
     Attributes:
         suites: the suites that were added, by name.
         clients: opens the backends.
+        redactor: removes secrets from all that the run stores or shows.
     """
 
-    def __init__(self, options: RunOptions, packs: Mapping[str, Pack], hooks: UserHooks) -> None:
+    def __init__(
+        self, options: RunOptions, packs: Mapping[str, Pack], hooks: UserHooks, secrets: Iterable[str] = ()
+    ) -> None:
         self.options = options
         self.packs = packs
         self.suites: dict[str, Suite] = {}
-        self.clients = Clients(options)
+        self.redactor = Redactor(os.environ, (*secrets, *secrets_of_target(options.target)))
+        self.redactor.add(secrets_of_url(options.base_url))
+        self.clients = Clients(options, self.redactor)
         self._hooks = hooks
         self._packs: dict[str, Pack] = {}
         self._opened: dict[str, SuiteContext] = {}
@@ -122,6 +131,7 @@ class SuiteContexts:
             raise SetupError(f'suite "{suite.name}": the pack "{rules.pack}" raised {describe_error(error)}') from error
         if problem:
             raise SetupError(f'suite "{suite.name}": {problem}')
+        self.redactor.add(secrets_of_target(rules.target or ""))
         self.suites[suite.name] = suite
 
     def prepare(self, suite: Suite) -> None:
@@ -164,6 +174,8 @@ class SuiteContexts:
             SetupError: no backend can answer its model calls, or a guard can't be created.
         """
         target, name = self._target(suite)
+        # importing the target may have loaded keys
+        self.redactor.refresh()
         pack, caller, options = self.pack_of(suite), TargetCaller(target), self.options
         guards, judges = self._guards(suite, pack), self._hooks.judges()
         if guards and not caller.takes_context:
@@ -177,8 +189,9 @@ class SuiteContexts:
             suite=suite,
             pack=pack,
             caller=caller,
-            target_name=name,
+            target_name=self.redactor.text(name),
             options=options,
+            redactor=self.redactor,
             **self.clients.for_suite(suite, pack, caller)._asdict(),
             guards=guards,
             judges=judges,
@@ -192,11 +205,11 @@ class SuiteContexts:
         mode, live = self.options.mode, None
         if mode != "fixture":
             from pytest_packbench.engine.metering import LiveModels
-            from pytest_packbench.model.redaction import Redactor
 
-            live = LiveModels(primary=None, ledger=self.clients.ledger, redactor=Redactor(os.environ))
+            live = LiveModels(primary=None, ledger=self.clients.ledger, redactor=self.redactor)
         options = RunOptions(mode=mode)
-        return SuiteContext.of_results(suite, self.pack_of(suite), target_name, options=options, live=live)
+        fields = {"options": options, "live": live, "redactor": self.redactor}
+        return SuiteContext.of_results(suite, self.pack_of(suite), target_name, **fields)
 
     def opened(self, suite: Suite) -> SuiteContext | None:
         """Return a suite's context if it was opened; None otherwise."""
@@ -207,7 +220,7 @@ class SuiteContexts:
         try:
             return self.context(suite).target_name
         except TargetError as error:
-            return f"unknown ({error})"
+            return f"unknown ({self.redactor.text(str(error))})"
 
     def expected_calls(self, cases: Iterable[CaseRef], attempts_made: Callable[[CaseRef], int]) -> ExpectedCalls:
         """Estimate the number of model calls: as many as recorded, else at least one per attempt.
@@ -279,6 +292,7 @@ class SuiteContexts:
             cwd=options.root,
             timeout_s=options.case_timeout_s or options.call_timeout_s,
             concurrency=options.concurrency,
+            redactor=self.redactor,
         )
 
     def _guards(self, suite: Suite, pack: Pack) -> tuple[Any, ...]:

@@ -1,12 +1,8 @@
-"""What targets outside this process share: their errors, their requests, and redacted results."""
+"""What targets outside this process share: their errors and their requests."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pytest_packbench.model.redaction import Redactor
 
 MAX_RESULT_BYTES = 32 * 1024 * 1024
 """Size limit of a result, bytes."""
@@ -41,15 +37,3 @@ def request_json(value: object) -> bytes:
         return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
     except (TypeError, ValueError, RecursionError) as error:
         raise TargetFailure("target_error", f"the request can't be encoded as JSON: {error}") from None
-
-
-def redacted_result(value: Any, redactor: Redactor) -> Any:
-    """Return a target's result without secrets.
-
-    Raises:
-        TargetFailure: it is nested too deeply to be searched.
-    """
-    try:
-        return redactor.json(value)
-    except RecursionError:
-        raise TargetFailure("result_unreadable", "the target's result is nested too deeply") from None

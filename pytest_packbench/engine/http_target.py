@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import re
-from base64 import b64encode
 from http.cookiejar import DefaultCookiePolicy
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
@@ -18,10 +17,10 @@ from pytest_packbench.engine.external_io import (
     MAX_RESULT_BYTES,
     TargetError,
     TargetFailure,
-    redacted_result,
     request_json,
 )
-from pytest_packbench.model.redaction import Redactor
+from pytest_packbench.engine.output import redact_log_record
+from pytest_packbench.model.redaction import Redactor, secrets_of_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,13 +73,14 @@ class HttpTarget:
 
     opaque = True
 
-    def __init__(self, *, url: str, timeout_s: float, connections: int) -> None:
+    def __init__(self, *, url: str, timeout_s: float, connections: int, redactor: Redactor | None = None) -> None:
         """Check the address and the headers; nothing is sent yet.
 
         Args:
             url: `http://` or `https://`; a user and password in it are sent by HTTP basic authentication.
             timeout_s: time limit of one request, from its start to the last byte of the response, seconds.
             connections: maximum number of open connections.
+            redactor: the run's; one of its own by default.
 
         Raises:
             TargetError: one line: the URL or the headers are invalid, or the HTTP library is missing.
@@ -102,17 +102,11 @@ class HttpTarget:
         self._connections = connections
         self._headers = _parse_headers(os.environ.get(HEADERS_VARIABLE, ""))
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
-        query_values = [pair.partition("=")[2] for pair in parts.query.split("&")]
-        secrets = [user, password, *query_values, *map(unquote, query_values)]
-        secrets += [value for _, value in self._headers]
-        # `Bearer abc`: a server may echo the second word alone
-        secrets += [value.partition(" ")[2] for _, value in self._headers]
         self._auth = None
-        if user or password:
-            secrets.append(b64encode(f"{user}:{password}".encode()).decode("ascii"))
-            if "authorization" not in {name.lower() for name, _ in self._headers}:
-                self._auth = (user, password)
-        self._redactor = Redactor(os.environ, secrets)
+        if (user or password) and "authorization" not in {name.lower() for name, _ in self._headers}:
+            self._auth = (user, password)
+        # the values of headers are those of an environment variable
+        self._redactor = Redactor(os.environ, secrets_of_url(url)) if redactor is None else redactor
         self._filter = _RedactingFilter(self._redactor)
         self._client: httpx2.AsyncClient | None = None
         self._closed = False
@@ -131,7 +125,7 @@ class HttpTarget:
             raise TargetFailure(
                 "target_timeout", f"{self.shown}: no complete response within {self._timeout_s:g} s"
             ) from None
-        return redacted_result(self._parse(raw), self._redactor)
+        return self._parse(raw)
 
     async def aclose(self) -> None:
         """Close all connections; the target can't be called any more."""
@@ -244,10 +238,7 @@ class _RedactingFilter(logging.Filter):
         self._redactor = redactor
 
     def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        redacted = self._redactor.text(message)
-        if redacted != message:
-            record.msg, record.args = redacted, None
+        redact_log_record(record, self._redactor)
         return True
 
 

@@ -1,4 +1,4 @@
-"""Model calls of a run: recorded, counted, redacted, and limited by the run's caps."""
+"""Model calls of a run: recorded, counted, and limited by the run's caps."""
 
 from __future__ import annotations
 
@@ -133,11 +133,12 @@ class Ledger:
     def as_json(self) -> dict[str, Any]:
         """Return the counts as plain JSON; None for what is not known, such as the cost without a price."""
         is_unseen = self.unmetered > 0 and not self.calls and not self.cached
+        is_uncounted = not self.tokens and (is_unseen or self.uncounted > 0)
         return {
             "calls": None if is_unseen else self.calls,
-            "tokens": None if is_unseen and not self.tokens else self.tokens,
+            "tokens": None if is_uncounted else self.tokens,
             "uncounted": self.uncounted,
-            "cost": None if self.unmetered else self.cost,
+            "cost": None if self.unmetered or is_uncounted else self.cost,
             "currency": self.currency,
             **({"cached": self.cached} if self.cached else {}),
             **({"unmetered": self.unmetered} if self.unmetered else {}),
@@ -210,7 +211,7 @@ class LiveModels:
         by_role: the models that the pack asks beside it, by role.
         ledger: counts what the run uses.
         cache: stores answers for later runs; None for none.
-        redactor: removes secrets from everything that is stored or shown.
+        redactor: removes secrets from the messages of errors.
     """
 
     primary: PricedBackend | None
@@ -338,12 +339,8 @@ class Meter:
             ledger.add_cached_call()
         else:
             ledger.add_call(answer.usage, model.price)
-        try:
-            call.answer = redactor.answer(answer)
-        except RecursionError:
-            call.error = BackendError("answer_unreadable", "the answer is nested too deeply to be searched for secrets")
-            raise call.error from None
-        return call.answer
+        call.answer = answer
+        return answer
 
     async def _answer(self, backend: Backend, request: ModelRequest, call: ModelCall) -> ModelAnswer:
         if self._live.cache is None:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from pytest_packbench.model.redaction import Redactor
+
 _MAX_CHARACTERS = 1_000_000
 # far more than the assignments of streams that happen while one object is printed
 _MAX_STREAMS = 1_000
@@ -141,6 +143,21 @@ class _CaptureHandler(logging.Handler):
 def is_outside_cases(_: logging.LogRecord) -> bool:
     """Whether a log record belongs to no case: a filter for handlers that would show it with another case."""
     return _CURRENT.get() is None
+
+
+def redact_log_record(record: logging.LogRecord, redactor: Redactor) -> None:
+    """Redact the message and the traceback of a log record."""
+    try:
+        message = record.getMessage()
+    except Exception:  # noqa: BLE001 - the handler reports arguments that do not fit the message
+        return
+    redacted = redactor.text(message)
+    if redacted != message:
+        record.msg, record.args = redacted, None
+    if record.exc_info and not record.exc_text:
+        record.exc_text = logging.Formatter().formatException(record.exc_info)
+    if record.exc_text:
+        record.exc_text = redactor.text(record.exc_text)
 
 
 class StreamRouter:

@@ -187,38 +187,33 @@ class Replay:
         return ReplayError(mismatch)
 
 
-def record_attempt(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> tuple[Cassette, str] | None:
-    """Write the recording of an attempt without a failure: at once where the case has none, else for approval.
-
-    A recording that would change an older one is written to `fixtures/.pending/`, from where `packbench accept` takes
-    it. One with the same answers under the same conditions is not written.
-
-    Returns:
-        The cassette and the hash of its content, as `Recording.load` returns them; None where no model was called.
+def recording_of(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> dict[str, Any] | None:
+    """Return the cassette of an attempt without a failure as plain JSON; None where no model was called.
 
     Raises:
         UnrecordableError: a model call was never answered.
-        OSError: it can't be written; an older recording stays as it was.
     """
     from pytest_packbench.engine.conditions import recorded_conditions
-    from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY_ROLE, Cassette
+    from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY_ROLE
 
-    older = find_recording(context.suite, loaded.case.id)
     tools: list[Tool] | None = None
     if context.caller.opaque and state.request is not None:
         sha256 = canonical_sha256(state.request.as_json())
         usage = _usage(state.usage)
         exchanges = [{"role": VERIFY_ROLE, "answer": state.payload, "request_sha256": sha256, **usage}]
-    elif state.meter is not None and (state.meter.calls or older.exists()):
+    elif state.meter is not None and (state.meter.calls or find_recording(context.suite, loaded.case.id).exists()):
         # an attempt without calls replaces an older recording that has some
         calls = state.meter.calls
         exchanges = model_exchanges(calls, prompts=context.options.record_prompts)
         tools = [tool for call in calls if not call.secondary for tool in call.request.tools]
     else:
         return None
-    live = context.live
-    redact = live.redactor.json if live is not None else _unchanged
-    data = {
+    redact = context.redactor.json
+    for exchange in exchanges:
+        # answers with a secret are not recorded at all
+        if "prompt" in exchange:
+            exchange["prompt"] = redact(exchange["prompt"])
+    return {
         "cassette_version": CASSETTE_VERSION,
         "case_id": loaded.case.id,
         "input_sha256": loaded.input_sha256,
@@ -227,12 +222,29 @@ def record_attempt(context: SuiteContext, loaded: LoadedCase, state: Attempt) ->
         "llm_model": state.model,
         "recorded_at": format_timestamp(state.finished_ns),
         "conditions": redact(recorded_conditions(context, tools)),
-        "exchanges": redact(exchanges),
+        "exchanges": exchanges,
     }
+
+
+def store_recording(suite: Suite, case_id: str, data: dict[str, Any]) -> tuple[Cassette, str]:
+    """Write the recording of a case: at once where it has none, else for approval.
+
+    A recording that would change an older one is written to `fixtures/.pending/`, from where `packbench accept` takes
+    it. One with the same answers under the same conditions is not written.
+
+    Returns:
+        The cassette and the hash of its content, as `Recording.load` returns them.
+
+    Raises:
+        OSError: it can't be written; an older recording stays as it was.
+    """
+    from pytest_packbench.model.cassette import Cassette
+
+    older = find_recording(suite, case_id)
     cassette = Cassette.model_validate(data)
-    path = context.suite.pending_path(loaded.case.id)
+    path = suite.pending_path(case_id)
     if not older.exists():
-        path = context.suite.cassette_path(loaded.case.id)
+        path = suite.cassette_path(case_id)
     elif _is_same(older, cassette):
         path.unlink(missing_ok=True)
         return cassette, canonical_sha256(data)
@@ -252,10 +264,6 @@ def write_recording(path: Path, data: dict[str, Any]) -> None:
         if not ignore.exists():
             ignore.write_text("*\n", encoding="utf-8")
     write_atomic(path, json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def _unchanged(value: Any) -> Any:
-    return value
 
 
 def _is_same(older: Recording, cassette: Cassette) -> bool:

@@ -12,12 +12,19 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench import __version__
-from pytest_packbench.engine.attempt import Attempt, Failure, user_frames
+from pytest_packbench.engine.attempt import Attempt, Failure, redacted_failure, user_frames
 from pytest_packbench.engine.attribution import UNKNOWN
 from pytest_packbench.model.errors import describe_error, json_pointer
 from pytest_packbench.model.pack import Comparison, record_facts
 from pytest_packbench.model.record import EVAL_BACKENDS, RecordError, wire_record
-from pytest_packbench.model.result import EXTENSION_VERSION, CaseResult, extension_object, format_timestamp
+from pytest_packbench.model.result import (
+    EXTENSION_KEYS,
+    EXTENSION_VERSION,
+    CaseResult,
+    EndedAttempt,
+    extension_object,
+    format_timestamp,
+)
 from pytest_packbench.model.score import describe_score
 from pytest_packbench.model.strict_json import has_surrogate
 
@@ -28,8 +35,14 @@ if TYPE_CHECKING:
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.outcome import Outcome
     from pytest_packbench.model.pack import Pack, RecordFacts
+    from pytest_packbench.model.redaction import Found, Redactor
     from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Suite
+
+
+_EXTENSION = frozenset(EXTENSION_KEYS)
+# the fields that texts of targets, packs and models can be in
+_REDACTED_FIELDS = frozenset({"message", "match_level", "answer", "judge", "facets", "terms", "llm_model", "payload"})
 
 
 class CaseRef(NamedTuple):
@@ -68,20 +81,61 @@ class Trial(NamedTuple):
     rows: Sequence[Comparison] = ()
 
 
+def ended_attempt(case_ref: CaseRef, attempt: Attempt) -> EndedAttempt:
+    """Return an attempt that has ended without a failure, as it is stored until it is scored."""
+    if case_ref.loaded is None:
+        raise ValueError("a case that can't be read has no attempt")
+    return EndedAttempt(
+        suite=case_ref.suite.name,
+        case_id=case_ref.case_id,
+        nodeid=case_ref.nodeid,
+        file=case_ref.file,
+        case_sha256=case_ref.loaded.sha256,
+        trial=attempt.trial,
+        finished_ns=attempt.finished_ns,
+        duration_ms=attempt.duration_ms,
+        cassette_sha256=attempt.cassette_sha256,
+        llm_backend=attempt.backend,
+        llm_model=attempt.model,
+        tokens_input=attempt.usage.tokens_input,
+        tokens_output=attempt.usage.tokens_output,
+        calls=attempt.calls,
+        cached=attempt.cached,
+        stale=attempt.stale,
+        remark=attempt.remark,
+        payload=attempt.payload,
+        recording=attempt.recording,
+    )
+
+
 def build_trial(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, run_id: str) -> Trial:
     """Build the trial of an attempt; an exception of the pack makes it an error."""
     try:
         result = build_result(case_ref, attempt, context, run_id)
+        hidden = attempt.secrets or context.redactor.suspects(_own_text(result))
+        if hidden:
+            result = _redacted(result, context.redactor, attempt.secrets)
         if result.record is None:
             # creating a record checks it; what has none should fail here, not where it is written
             json.dumps(result.as_json())
         # only failed cases show the rows, and building them takes time
-        rows = _rows(case_ref, attempt) if result.verdict == "failed" else ()
+        rows: Sequence[Comparison] = _rows(case_ref, attempt) if result.verdict == "failed" else ()
+        if rows or hidden:
+            rows, attempt.score = _redacted_explanation(rows, attempt, context.redactor)
     except context.options.stops:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be third-party code
-        return error_trial(case_ref, _failure_of(case_ref, attempt, error), trial=attempt.trial)
+        failure = redacted_failure(_failure_of(case_ref, attempt, error), context.redactor, attempt.secrets)
+        return error_trial(case_ref, failure, trial=attempt.trial)
     return Trial(result=result, attempt=attempt, rows=rows)
+
+
+def redacted_trial(trial: Trial, redactor: Redactor) -> Trial:
+    """Return a trial that ended in an error outside the engine, without secrets in its message."""
+    if trial.attempt is None or trial.attempt.failure is None or not redactor.suspects(trial.result.message):
+        return trial
+    trial.attempt.failure = redacted_failure(trial.attempt.failure, redactor)
+    return trial._replace(result=replace(trial.result, message=redactor.text(trial.result.message)))
 
 
 def error_trial(case_ref: CaseRef, failure: Failure, *, trial: int = 0) -> Trial:
@@ -185,6 +239,46 @@ def _installed_version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return UNKNOWN
+
+
+def _own_text(result: CaseResult) -> str:
+    """Return what a pack or a rule of the user may have written into a result; the rest is from case and payload."""
+    texts = [result.message, result.answer or "", *(term["detail"] for term in result.terms)]
+    record = result.record
+    if record is not None and (extra := record["packbench"].keys() - _EXTENSION):
+        texts.append(str([record["packbench"][key] for key in extra]))
+    return "\0".join(texts)
+
+
+def _redacted(result: CaseResult, redactor: Redactor, secrets: tuple[Found, ...]) -> CaseResult:
+    """Return a result without secrets; what identifies the case stays as it is."""
+    data = result.as_json()
+    hidden = {key: redactor.json(value, secrets) for key, value in data.items() if key in _REDACTED_FIELDS}
+    record = data["record"]
+    if record is not None:
+        kept = {key: value for key, value in record.items() if key != "packbench"}
+        extension = {
+            key: redactor.json(value, secrets) if key in _REDACTED_FIELDS or key not in _EXTENSION else value
+            for key, value in record["packbench"].items()
+        }
+        texts = {key: redactor.json(kept[key], secrets) for key in ("hook_decisions", "llm_model") if key in kept}
+        hidden["record"] = {**kept, **texts, "packbench": extension}
+    return CaseResult.from_json({**data, **hidden})
+
+
+def _redacted_explanation(
+    rows: Sequence[Comparison], attempt: Attempt, redactor: Redactor
+) -> tuple[Sequence[Comparison], Score | None]:
+    """Return rows and score without secrets, before they are set in columns."""
+    secrets, score = attempt.secrets, attempt.score
+    shown = [
+        replace(row, expected=redactor.json(row.expected, secrets), actual=redactor.json(row.actual, secrets))
+        for row in rows
+    ]
+    if score is None:
+        return shown, None
+    terms = [replace(term, detail=redactor.json(term.detail, secrets)) for term in score.terms]
+    return shown, replace(score, terms=tuple(terms), message=redactor.json(score.message, secrets))
 
 
 def _rows(case_ref: CaseRef, attempt: Attempt) -> list[Comparison]:

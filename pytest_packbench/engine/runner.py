@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.attempt import Attempt, Failure, settle
-from pytest_packbench.engine.offline import THREAD_PREFIX
 from pytest_packbench.engine.scheduler import AttemptKey, FinishedAttempt, Job, Scheduler
 from pytest_packbench.engine.targets import release_pools, start_daemon_thread
 from pytest_packbench.model.errors import describe_error
@@ -121,9 +120,19 @@ class Runner:
             self._on_loop(self._scheduler.discard, key)
 
     def settle_all(self) -> None:
-        """Settle the attempts that have ended, without waiting; none once the runner is closed."""
-        while not self._closed and not self._answers.empty():
-            self._receive(0)
+        """Settle the attempts that have ended, without waiting; once the runner is closed, those that are stored."""
+        while not self._answers.empty():
+            if not self._closed:
+                self._receive(0)
+                continue
+            answer = self._answers.get()
+            if isinstance(answer, FinishedAttempt) and answer.stored:
+                self._settle(answer)
+
+    def stop(self) -> None:
+        """Start nothing more and cancel what is in flight; called from any thread."""
+        if self._thread is not None:
+            self._run_on_loop(self._scheduler.cancel_all)
 
     def remove_limit(self) -> None:
         """Remove the time limit of attempts, as a debugger needs."""
@@ -245,7 +254,7 @@ class Runner:
     def _on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
         """Have the loop call a function soon; nothing happens if it has ended."""
         if self._thread is None and not self._closed:
-            self._thread = start_daemon_thread(self._scheduler.serve, f"{THREAD_PREFIX}-loop")
+            self._thread = start_daemon_thread(self._scheduler.serve, "packbench-loop")
         with suppress(RuntimeError):
             self._scheduler.loop.call_soon_threadsafe(call, *arguments)
 

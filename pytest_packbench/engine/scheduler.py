@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.engine.attempt import Attempt, Failure, abandon, run_target
+from pytest_packbench.engine.attempt import Attempt, Failure, abandon, end, run_target
+from pytest_packbench.engine.offline import note_tasks
 from pytest_packbench.engine.output import CapturedOutput, capturing_context
 from pytest_packbench.engine.targets import run_in_thread
 from pytest_packbench.model.errors import describe_error
@@ -98,6 +99,7 @@ class FinishedAttempt:
         kind: why it was not made: the reason's name.
         message: the reason in one line.
         output: what was printed and logged meanwhile.
+        stored: whether the attempt is stored already, so that it must get a result although the run ends.
         stop: the exception by which the target ends the whole run.
     """
 
@@ -106,6 +108,7 @@ class FinishedAttempt:
     kind: str = ""
     message: str = ""
     output: CapturedOutput = field(default_factory=CapturedOutput)
+    stored: bool = False
     stop: BaseException | None = None
 
 
@@ -161,6 +164,8 @@ class SchedulerOptions:
         lookahead: how many attempts may have started without being claimed, beside the one that is waited for.
         limit_s: time limit of one attempt, seconds; None for none.
         ledger: counts what the run uses, and knows its caps.
+        on_ended: called on the loop for each attempt as soon as its target has ended without a failure, before it is
+            settled; returns whether it has stored the attempt. It must be short and must not raise.
         use_threads: whether sync targets run on threads of their own; else each runs in the waiting thread, where a
             debugger works.
         waits: how long the runner waits for what.
@@ -171,6 +176,7 @@ class SchedulerOptions:
     lookahead: int
     limit_s: float | None
     ledger: Ledger
+    on_ended: Callable[[Job, Attempt], bool] = lambda _job, _attempt: False
     use_threads: bool = True
     waits: WaitTimes = field(default_factory=WaitTimes)
     clock: Callable[[], float] = time.monotonic
@@ -201,6 +207,7 @@ class Scheduler:
         self, options: SchedulerOptions, answers: queue.SimpleQueue[FinishedAttempt | Callable[[], None]]
     ) -> None:
         self.loop = asyncio.new_event_loop()
+        note_tasks(self.loop)
         self.started: dict[AttemptKey, float] = {}
         self.last_heartbeat = 0.0
         self.last_activity = 0.0
@@ -214,6 +221,7 @@ class Scheduler:
         self._ledger = options.ledger
         self._cancel_wait_s = options.waits.cancel_s
         self._answers = answers
+        self._on_ended = options.on_ended
         self._in_thread = run_in_thread if options.use_threads else partial(run_in_thread, start=answers.put)
         self._urgent: dict[AttemptKey, Job] = {}
         self._in_flight: dict[AttemptKey, _InFlight] = {}
@@ -327,8 +335,17 @@ class Scheduler:
         attempt = _finished_attempt(running, task)
         if attempt.raised is None and attempt.failure is None:
             self._throttle.succeeded()
-        self._answers.put(FinishedAttempt(job=running.job, attempt=attempt, output=running.output))
+        stored = attempt is running.attempt and self._end(running.job, attempt)
+        self._answers.put(FinishedAttempt(job=running.job, attempt=attempt, output=running.output, stored=stored))
         self.start_waiting()
+
+    def _end(self, job: Job, attempt: Attempt) -> bool:
+        """Check the result of an attempt and store it, before anything else can delay that; return whether it is."""
+        try:
+            end(job.context, job.loaded, attempt)
+        except BaseException:  # noqa: BLE001 - a result may have methods of its own; settling it reports the error
+            return False
+        return attempt.failure is None and self._on_ended(job, attempt)
 
 
 def _finished_attempt(running: _InFlight, task: asyncio.Task[None] | None) -> Attempt:

@@ -13,6 +13,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.external_io import TargetError
+from pytest_packbench.engine.offline import bound_to_case, note_tasks
 from pytest_packbench.model.errors import describe_error
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.request import Target, VerifyContext, VerifyRequest
 
     RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -94,7 +96,9 @@ def _plain_answer(answer: Any) -> Any:
     return content if isinstance(content, str) else dump(mode="json")
 
 
-def find_target(spec: str, *, replayed: bool, cwd: Path, timeout_s: float, concurrency: int) -> tuple[Target, str]:
+def find_target(
+    spec: str, *, replayed: bool, cwd: Path, timeout_s: float, concurrency: int, redactor: Redactor
+) -> tuple[Target, str]:
     """Find a target by its specification.
 
     Args:
@@ -103,6 +107,7 @@ def find_target(spec: str, *, replayed: bool, cwd: Path, timeout_s: float, concu
         cwd: the folder in which the processes of `cmd:` start, and from which modules are imported.
         timeout_s: time limit of one HTTP request, seconds.
         concurrency: the maximum number of requests in flight, and of processes.
+        redactor: the run's.
 
     Returns:
         The target, and its name without secrets.
@@ -116,12 +121,12 @@ def find_target(spec: str, *, replayed: bool, cwd: Path, timeout_s: float, concu
 
         if replayed:
             return _ReplayedTarget().verify, shown_url(spec)
-        server = HttpTarget(url=spec, timeout_s=timeout_s, connections=concurrency)
+        server = HttpTarget(url=spec, timeout_s=timeout_s, connections=concurrency, redactor=redactor)
         return server.verify, server.shown
     if spec.startswith("cmd:"):
         from pytest_packbench.engine.command_target import CommandTarget
 
-        command = CommandTarget(command=spec.removeprefix("cmd:"), cwd=cwd, processes=concurrency)
+        command = CommandTarget(command=spec.removeprefix("cmd:"), cwd=cwd, processes=concurrency, redactor=redactor)
         return command.verify, f"cmd:{command.shown}"
     return import_target(spec), spec
 
@@ -218,9 +223,11 @@ class TargetCaller:
                 import asyncio  # most targets of recorded cases are sync
 
                 self._loop = asyncio.Runner()
+                note_tasks(self._loop.get_loop())
                 # closes the loop although nobody closed the caller
                 weakref.finalize(self, self._loop.close)
-            return self._loop.run(_awaited(result))
+            # else all cases share the context of the first
+            return self._loop.run(_awaited(result), context=copy_context())
         return result
 
     async def call_async(self, request: VerifyRequest, context: VerifyContext, in_thread: RunInThread) -> Any:
@@ -301,7 +308,7 @@ async def run_in_thread(
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, error)
 
-    start(partial(copy_context().run, run))
+    start(bound_to_case(partial(copy_context().run, run)))
     try:
         return await future
     finally:

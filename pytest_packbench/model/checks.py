@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin,
 # the core alone: commands that compare runs do without importing the rest of pydantic
 from pydantic_core import SchemaValidator, ValidationError, core_schema
 
-from pytest_packbench.model.result import EXTENSION_KEYS, EXTENSION_VERSION, OPTIONAL_ROW_FIELDS, ROW_FIELDS, CaseResult
+from pytest_packbench.model.result import (
+    EXTENSION_KEYS,
+    EXTENSION_VERSION,
+    OPTIONAL_ROW_FIELDS,
+    ROW_FIELDS,
+    CaseResult,
+    EndedAttempt,
+)
 from pytest_packbench.model.run import Mode, Origin
 from pytest_packbench.model.score import Constraint, Term
 from pytest_packbench.model.strict_json import printable
@@ -27,16 +34,16 @@ if TYPE_CHECKING:
 _HINTS: Mapping[str, Any] = get_type_hints(CaseResult, include_extras=True)
 
 
-def result_problem(result: CaseResult) -> tuple[str, str] | None:
-    """Return the first problem of a result that was created from the content of a file.
+def result_problem(result: CaseResult | EndedAttempt) -> tuple[str, str] | None:
+    """Return the first problem of a result, or of an ended attempt, that was created from the content of a file.
 
     Args:
-        result: the result; its values may contradict the annotations. Record and payload are not validated.
+        result: its values may contradict the annotations. Record, payload and recording are not validated.
 
     Returns:
         The name of the field, and a description of its value and the expected one; None if all fields are valid.
     """
-    validator, constraints = _result_validator()
+    validator, constraints = _result_validator(ended=isinstance(result, EndedAttempt))
     try:
         validator.validate_python({name: getattr(result, name) for name in constraints})
     except ValidationError as error:
@@ -137,10 +144,12 @@ def schema_of(hint: Any) -> CoreSchema:
 
 
 @cache
-def _result_validator() -> tuple[SchemaValidator, dict[str, Constraint]]:
-    metadata = ((name, each) for name, hint in _HINTS.items() for each in get_args(hint))
+def _result_validator(*, ended: bool) -> tuple[SchemaValidator, dict[str, Constraint]]:
+    hints = get_type_hints(EndedAttempt, include_extras=True) if ended else _HINTS
+    metadata = ((name, each) for name, hint in hints.items() for each in get_args(hint))
     constraints = {name: each for name, each in metadata if isinstance(each, Constraint)}
-    return SchemaValidator(object_schema(_schemas(constraints), constraints)), constraints
+    schemas = {name: schema_of(hints[name]) for name in constraints} if ended else _schemas(constraints)
+    return SchemaValidator(object_schema(schemas, constraints)), constraints
 
 
 @cache

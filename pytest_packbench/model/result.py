@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pytest_packbench.model.record import EVAL_DECISIONS
@@ -147,8 +148,9 @@ class CaseResult:
     def as_json(self) -> dict[str, Any]:
         """Return the result as plain JSON, for xdist and the journal."""
         # `dataclasses.asdict` makes deep copies of payloads, which takes longer than scoring
-        plain = {name: getattr(self, name) for name in _FIELDS}
-        return {**plain, "tags": list(self.tags), "terms": list(self.terms)}
+        plain = dict(zip(_FIELDS, _VALUES(self), strict=True))
+        plain["tags"], plain["terms"] = list(self.tags), list(self.terms)
+        return plain
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> CaseResult:
@@ -220,6 +222,65 @@ class CaseResult:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedAttempt:
+    """An attempt whose target has returned a result that is not scored yet, in plain JSON types.
+
+    It contains what was paid for, so that scoring it later gives the same result; validated only when it is read from a
+    file.
+
+    Attributes:
+        suite: the name of the suite.
+        case_id: the id of the case.
+        nodeid: pytest's node id.
+        file: the case file as in the node id.
+        trial: the number of the attempt, from 0.
+        finished_ns: when the target ended (UTC, nanoseconds since 1970).
+        duration_ms: duration of the attempt, milliseconds.
+        case_sha256: hash of the case's content.
+        cassette_sha256: hash of the content of the recording that was replayed; None without one.
+        llm_backend: the backend that answered the model calls.
+        llm_model: the model that answered.
+        tokens_input: tokens of all requests; None where unknown.
+        tokens_output: tokens of all answers; None where unknown.
+        calls: the number of model calls.
+        cached: the number of those that the response cache answered.
+        stale: whether the prompts have changed since the cassette was recorded.
+        remark: what else has changed since then.
+        payload: the result of the target.
+        recording: the cassette that record mode writes once the attempt is scored, as plain JSON; None without one.
+    """
+
+    suite: _Text
+    case_id: _Text
+    nodeid: _Text
+    file: _Text
+    trial: _U32
+    finished_ns: _Count
+    duration_ms: _Count
+    case_sha256: _Digest
+    cassette_sha256: _Digest
+    llm_backend: _Text
+    llm_model: _Text
+    tokens_input: _CountOrNull
+    tokens_output: _CountOrNull
+    calls: _Count
+    cached: _Count
+    stale: _Flag
+    remark: _Text = ""
+    payload: Any
+    recording: dict[str, Any] | None
+
+    @property
+    def timestamp(self) -> str:
+        """When the target ended, as in the result of the attempt."""
+        return format_timestamp(self.finished_ns)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the attempt as plain JSON."""
+        return dict(zip(_ENDED_FIELDS, _ENDED_VALUES(self), strict=True))
+
+
 def format_timestamp(ns: int) -> str:
     """Return a time (UTC, nanoseconds since 1970) as `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
     return f"{_second(ns // 1_000_000_000)}.{ns // 1_000_000 % 1000:03d}Z"
@@ -241,6 +302,10 @@ def extension_object(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _FIELDS = tuple(each.name for each in fields(CaseResult))
+_ENDED_FIELDS = tuple(each.name for each in fields(EndedAttempt))
+# faster than looking up each name
+_VALUES = attrgetter(*_FIELDS)
+_ENDED_VALUES = attrgetter(*_ENDED_FIELDS)
 ROW_FIELDS = tuple(name for name in _FIELDS if name not in {"suite", "record", "payload"})
 """The fields in the row of a report: the suite is stored once for the run, record and payload in other files."""
 OPTIONAL_ROW_FIELDS = frozenset({"valid", "judge", "cached", "remark"})

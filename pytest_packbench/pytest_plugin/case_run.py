@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.cases.files import find_case, format_location, load_case
-from pytest_packbench.engine.attempt import Failure, attempt, user_frames
+from pytest_packbench.engine.attempt import Failure, attempt, settle_stored, user_frames
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.result_builder import (
     CaseRef,
@@ -24,13 +24,14 @@ from pytest_packbench.engine.result_builder import (
     carried_over_trial,
     error_trial,
     not_run_trial,
+    redacted_trial,
 )
 from pytest_packbench.model.errors import CaseError, describe_error
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.model.score import judged
-from pytest_packbench.pytest_plugin.stash import CONTEXTS, PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
+from pytest_packbench.pytest_plugin.stash import CONTEXTS, KEEP, PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
 
 
@@ -85,6 +87,7 @@ class CaseRun:
         explanation: the text to show for a verdict other than `passed`.
         reported: the result that is in a report already.
         keywords: the keywords of the item's last report.
+        own_properties: the number of properties in its reports that are not the user's.
     """
 
     item: pytest.Item
@@ -104,6 +107,7 @@ class CaseRun:
     explanation: str = ""
     reported: CaseResult | None = None
     keywords: Mapping[str, Any] | None = None
+    own_properties: int = 0
 
     @property
     def where(self) -> str:
@@ -151,6 +155,7 @@ class CaseRun:
         stash = self.item.config.stash
         contexts = stash[CONTEXTS]
         resumed = {number: carried_over_trial(result, case_ref) for number, result in self.resumed_results().items()}
+        keep = stash[KEEP]
         if len(resumed) == contexts.settings.trials:
             return [resumed[number] for number in sorted(resumed)]
         try:
@@ -158,12 +163,19 @@ class CaseRun:
         except TargetError as error:
             details = user_frames(error.__cause__) if error.__cause__ is not None else ()
             return [error_trial(case_ref, Failure(kind="target_missing", message=str(error), details=details))]
+        if self.loaded is None:
+            raise ValueError("an unreadable case is not attempted")
+        for number, ended in self.resumed_attempts().items():
+            resumed[number] = build_trial(case_ref, settle_stored(context, self.loaded, ended), context, stash[RUN_ID])
+            keep(resumed[number].result)
         prefetcher = stash.get(PREFETCHER, None)
         if prefetcher is not None:
             return prefetcher.wait_for_trials(self, resumed)
-        if self.loaded is None:
-            raise ValueError("an unreadable case is not attempted")
-        return [build_trial(case_ref, attempt(context, self.loaded), context, stash[RUN_ID])]
+        if resumed:
+            return list(resumed.values())
+        trial = build_trial(case_ref, attempt(context, self.loaded), context, stash[RUN_ID])
+        keep(trial.result)
+        return [trial]
 
     def resumed_results(self) -> Mapping[int, CaseResult]:
         """Return the case's results in the run that is resumed, by the number of the trial."""
@@ -171,6 +183,13 @@ class CaseRun:
         if resumed is None or self.problem or self.loaded is None:
             return {}
         return resumed.trials(self.suite, self.name)
+
+    def resumed_attempts(self) -> Mapping[int, EndedAttempt]:
+        """Return the attempts whose target had ended in the run that is resumed, by the number of the trial."""
+        resumed = self.item.config.stash.get(RESUMED, None)
+        if resumed is None or self.problem or self.loaded is None:
+            return {}
+        return resumed.ended(self.suite, self.name)
 
     def call_record_hooks(self, case_ref: CaseRef, trial: Trial) -> Trial:
         """Call `pytest_packbench_record` with a trial's record; the trial is an error if a hook raises."""
@@ -195,6 +214,7 @@ class CaseRun:
             pytest.skip.Exception: the case was not run.
         """
         self.explanation = ""
+        trials = [redacted_trial(trial, self.item.config.stash[CONTEXTS].redactor) for trial in trials]
         self.results = tuple(trial.result for trial in trials)
         result = self.results[0]
         if len(trials) > 1:
@@ -366,7 +386,9 @@ def _has_new_result(run: CaseRun, error: BaseException | None) -> bool:
     if run.result is None or run.result is run.reported:
         return False
     run.reported = run.result
-    run.item.user_properties.extend(properties(run.result))
+    added = properties(run.result)
+    run.own_properties += len(added)
+    run.item.user_properties.extend(added)
     return True
 
 

@@ -244,10 +244,10 @@ class MarkedRun(CaseRun):
     def note_error(self, error: BaseException) -> None:
         """Turn an exception of the test or of a fixture, before the check, into a result."""
         if isinstance(error, pytest.skip.Exception | pytest.xfail.Exception):
-            trial = not_run_trial(self.case_ref(), "skipped_elsewhere", _first_line(error))
+            trial = not_run_trial(self.case_ref(), "skipped_elsewhere", self._first_line(error))
         else:
             source = "a fixture" if self.phase == "setup" else "the test"
-            message = f"{source} raised {type(error).__name__} before the check: {_first_line(error)}"
+            message = f"{source} raised {type(error).__name__} before the check: {self._first_line(error)}"
             failure = Failure(kind="target_error", message=message, details=user_frames(error))
             trial = self._score(Attempt(started_ns=self.phase_started_ns, failure=failure))
         self.results, self.result = (trial.result,), trial.result
@@ -255,6 +255,10 @@ class MarkedRun(CaseRun):
     def explains(self, error: BaseException) -> bool:
         """Whether the explanation is that of an exception that ended a phase."""
         return error is self.stop or isinstance(error, CaseBroken)
+
+    def _first_line(self, error: BaseException) -> str:
+        # redacted first: a secret may have several lines
+        return _first_line(self.tests.contexts.redactor.text(_message(error)))
 
     def _score(self, attempt: Attempt) -> Trial:
         if self.loaded is None:
@@ -504,9 +508,15 @@ def _attempt_of(result: object, started_ns: int) -> Attempt:
     try:
         attempt.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
     except ValueError as error:
-        attempt.failure = Failure(kind="result_unreadable", message=f"the result is not JSON: {_first_line(error)}")
+        attempt.failure = Failure(
+            kind="result_unreadable", message=f"the result is not JSON: {_first_line(_message(error))}"
+        )
     return attempt
 
 
-def _first_line(error: BaseException) -> str:
-    return " ".join((error_text(error).strip() or type(error).__name__).splitlines()[0].split())
+def _message(error: BaseException) -> str:
+    return error_text(error).strip() or type(error).__name__
+
+
+def _first_line(text: str) -> str:
+    return " ".join(text.splitlines()[0].split())

@@ -6,21 +6,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.engine.attempt import Failure
+from pytest_packbench.engine.attempt import Failure, redacted_failure
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.output import StreamRouter, is_outside_cases
-from pytest_packbench.engine.result_builder import Trial, build_trial, error_trial, not_run_trial
+from pytest_packbench.engine.result_builder import Trial, build_trial, ended_attempt, error_trial, not_run_trial
 from pytest_packbench.engine.runner import Runner
 from pytest_packbench.engine.scheduler import AttemptKey, FinishedAttempt, Job, SchedulerOptions
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.pytest_plugin.case_run import run_of
-from pytest_packbench.pytest_plugin.stash import RUN_ID
+from pytest_packbench.pytest_plugin.stash import KEEP, RUN_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
+    from pytest_packbench.engine.attempt import Attempt
     from pytest_packbench.engine.result_builder import CaseRef
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.pytest_plugin.case_run import CaseRun
     from pytest_packbench.pytest_plugin.suites import SessionSuites
 
@@ -33,7 +34,7 @@ class Prefetcher:
 
     Attributes:
         runner: makes the attempts.
-        on_result: called with each result at once, before pytest reports its item.
+        on_ended: called with each attempt whose target has ended, on the event loop; returns whether it is stored.
         tick: called about twice a second while pytest waits.
         clear: called when the wait has ended.
         restore: called when pytest has written about an item.
@@ -41,7 +42,7 @@ class Prefetcher:
     """
 
     def __init__(self, config: pytest.Config, contexts: SessionSuites) -> None:
-        self.on_result: Callable[[CaseResult], None] = lambda _: None
+        self.on_ended: Callable[[EndedAttempt], bool] = lambda _: False
         self.tick: Callable[[], None] = lambda: None
         self.clear: Callable[[], None] = lambda: None
         self.restore: Callable[[], None] = lambda: None
@@ -49,7 +50,9 @@ class Prefetcher:
         self._config = config
         self._contexts = contexts
         self._runs: dict[str, CaseRun] = {}
+        self._case_refs: dict[AttemptKey, CaseRef] = {}
         self._finished_trials: dict[AttemptKey, Trial] = {}
+        self._planned: dict[str, list[Job]] = {}
         self._is_planned = False
         self._next_item: pytest.Item | None = None
         self._is_worker = hasattr(config, "workerinput")
@@ -62,6 +65,7 @@ class Prefetcher:
             lookahead=0 if settings.debugged else throttle.max_limit * (1 if self._is_worker else _LOOKAHEAD_FACTOR),
             limit_s=settings.case_timeout_s,
             ledger=contexts.clients.ledger,
+            on_ended=self._ended,
             use_threads=not settings.debugged,
         )
         self.runner = Runner(options, on_settled=self._settled)
@@ -77,15 +81,15 @@ class Prefetcher:
         """
         self._runs[run.nodeid] = run
         trials = dict(resumed)
-        jobs = list(self._jobs(run))
-        self.runner.plan(jobs)
+        jobs = self._planned.pop(run.nodeid, None)
+        if jobs is None:
+            jobs = list(self._jobs(run))
+            self.runner.plan(jobs)
         for job in jobs:
             done = self.runner.wait_for(job, self._tick)
             label = f" (trial {job.key.trial + 1})" if self._trials > 1 else ""
-            live = job.context.live
-            hide = live.redactor.text if live is not None else str
             for name, text in done.output.sections():
-                run.item.add_report_section("setup", f"{name}{label}", hide(text))
+                run.item.add_report_section("setup", f"{name}{label}", job.context.redactor.text(text))
             trials[job.key.trial] = self._finished_trials.pop(job.key)
         self.clear()
         return [trials[number] for number in sorted(trials)]
@@ -138,6 +142,8 @@ class Prefetcher:
         self.tick = self.restore = lambda: None
         self.runner.settle_all()
         self.runner.close(*self._contexts.closers())
+        # what ended meanwhile
+        self.runner.settle_all()
         self._streams.stop()
 
     def pytest_unconfigure(self) -> None:
@@ -147,7 +153,9 @@ class Prefetcher:
     def _plan(self, items: Iterable[pytest.Item]) -> None:
         runs = [run for item in items if (run := _prefetched_run(item)) is not None and not _may_be_skipped(item)]
         self._runs.update({run.nodeid: run for run in runs})
-        self.runner.plan(job for run in runs for job in self._jobs(run))
+        jobs = {run.nodeid: list(self._jobs(run)) for run in runs if run.nodeid not in self._planned}
+        self._planned.update(jobs)
+        self.runner.plan(job for planned in jobs.values() for job in planned)
 
     def _jobs(self, run: CaseRun) -> Iterator[Job]:
         if run.problem or run.loaded is None or run.loaded.case.notes.skip is not None:
@@ -157,22 +165,34 @@ class Prefetcher:
         except TargetError:
             # the item itself reports it
             return
-        resumed = run.resumed_results()
+        resumed, ended = run.resumed_results(), run.resumed_attempts()
         for trial in range(self._trials):
-            if trial not in resumed:
+            if trial not in resumed and trial not in ended:
                 yield Job(key=AttemptKey(run.nodeid, trial), context=context, loaded=run.loaded)
+
+    def _ended(self, job: Job, attempt: Attempt) -> bool:
+        """Store an attempt on the event loop: pytest's main thread may be busy for long."""
+        if attempt.secrets:
+            # only the whole result can be scored, and only the redacted one may be stored
+            return False
+        case_ref = self._case_refs[job.key] = self._runs[job.key.nodeid].case_ref()
+        try:
+            return self.on_ended(ended_attempt(case_ref, attempt))
+        except Exception:  # noqa: BLE001 - its result is stored all the same, or reported as an error
+            return False
 
     def _settled(self, done: FinishedAttempt) -> None:
         key = done.job.key
-        case_ref = self._runs[key.nodeid].case_ref()
+        case_ref = self._case_refs.pop(key, None) or self._runs[key.nodeid].case_ref()
         try:
             trial = self._trial_of(case_ref, done)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - an error of a pack must not end the wait for another case
             message = f"the case's result can't be stored: {describe_error(error)}"
-            trial = error_trial(case_ref, Failure(kind="pack_error", message=message), trial=key.trial)
-            self.on_result(trial.result)
+            failure = redacted_failure(Failure(kind="pack_error", message=message), self._contexts.redactor)
+            trial = error_trial(case_ref, failure, trial=key.trial)
+            self._config.stash[KEEP](trial.result)
         if trial.result.score is not None:
             self.scores = (self.scores[0] + 1, self.scores[1] + trial.result.score)
         self._finished_trials[key] = trial
@@ -181,7 +201,7 @@ class Prefetcher:
         if done.attempt is None:
             return not_run_trial(case_ref, done.kind, done.message, trial=done.job.key.trial)
         trial = build_trial(case_ref, done.attempt, done.job.context, self._config.stash[RUN_ID])
-        self.on_result(trial.result)
+        self._config.stash[KEEP](trial.result)
         return trial
 
     def _route(self) -> None:

@@ -14,27 +14,36 @@ import pytest
 
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.conditions import guard_name
-from pytest_packbench.engine.result_builder import CaseRef, carried_over_trial, unscored_result, versions
-from pytest_packbench.model.result import format_timestamp
+from pytest_packbench.engine.offline import take_late
+from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
+from pytest_packbench.model.result import CaseResult, format_timestamp
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, Run
-from pytest_packbench.plugin import SELECTION
-from pytest_packbench.pytest_plugin.case_run import run_of
+from pytest_packbench.plugin import CONTROLLER, SELECTION
+from pytest_packbench.pytest_plugin.case_run import run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.jsonreport import plugin_report
-from pytest_packbench.pytest_plugin.stash import PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID, ungrouped
+from pytest_packbench.pytest_plugin.stash import (
+    JOURNALED_ATTRIBUTE,
+    PREFETCHER,
+    RESULTS_ATTRIBUTE,
+    RESUMED,
+    RUN_ID,
+    ungrouped,
+)
 from pytest_packbench.runs.folder import DIFF, NO_BASELINE, REPORT, SUMMARY
 from pytest_packbench.runs.journal import read_worker_journals
 from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_process_spending, target_names
 from pytest_packbench.runs.writer import RunResults, RunWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
     from typing import Any
 
     from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
+    from pytest_packbench.runs.journal import Entry
     from pytest_packbench.runs.stored import BaselineLookup
 
 
@@ -87,8 +96,10 @@ class Recorder:
         self._collector = collector
         self._runs_by_nodeid: dict[str, SuiteRun] = {}
         self._spent: list[dict[str, Any]] = []
+        self._late: dict[str, list[tuple[str, str]]] = {}
         self.resumed = config.stash.get(RESUMED, None)
         self.base = self.resumed.base if self.resumed is not None else contexts.settings.output
+        self._redact: Callable[[str], str] = contexts.redactor.json
         self.runs: dict[str, SuiteRun] = {}
         for suite in contexts.suites.values():
             self.add(suite)
@@ -124,8 +135,9 @@ class Recorder:
         """Record the results of a report; a report without them is that of an error outside the case."""
         # removed, because other plugins may write reports as JSON
         results = report.__dict__.pop(RESULTS_ATTRIBUTE, None)
+        journaled = report.__dict__.pop(JOURNALED_ATTRIBUTE, False)
         if results:
-            self.runs[results[0].suite].results.add_case(results)
+            self.runs[results[0].suite].results.add_case(results, journaled=journaled)
             return
         if report.passed:
             return
@@ -141,15 +153,21 @@ class Recorder:
         if crashed:
             from pytest_packbench.runs.resume import fill_missing_trials
 
-            finished = self._finished_trials(run, case_ref, read_worker_journals(run.results.writer.folder))
+            journaled = read_worker_journals(run.results.writer.folder).get(nodeid, {})
+            # scoring an answer may be what crashed the worker
+            scored = {trial: entry for trial, entry in journaled.items() if isinstance(entry, CaseResult)}
+            finished = self._finished_trials(run, case_ref, scored)
             run.results.add_case(fill_missing_trials(finished, result, self.contexts.settings.trials, once=True))
         else:
             run.results.add_case((result,))
 
     def _finished_trials(
-        self, run: SuiteRun, case_ref: CaseRef, journaled: Mapping[str, Mapping[int, CaseResult]]
+        self, run: SuiteRun, case_ref: CaseRef, journaled: Mapping[int, Entry]
     ) -> dict[int, CaseResult]:
-        """Return the finished trials of a case by number: of a resumed run, workers' journals, and this process."""
+        """Return the finished trials of a case by number: of a resumed run, workers' journals, and this process.
+
+        Attempts whose target had ended are scored.
+        """
         resumed = self.resumed.trials(run.suite, case_ref.case_id) if self.resumed is not None else {}
         # results of a changed case are not used
         sha256 = case_ref.loaded.sha256 if case_ref.loaded is not None else None
@@ -158,11 +176,34 @@ class Recorder:
             for number, result in resumed.items()
             if result.case_sha256 == sha256
         }
-        return {**unchanged, **journaled.get(case_ref.nodeid, {}), **run.results.unreported(case_ref.nodeid)}
+        ended = self.resumed.ended(run.suite, case_ref.case_id) if self.resumed is not None else {}
+        entries: dict[int, Entry] = {**ended, **unchanged, **journaled, **run.results.unreported(case_ref.nodeid)}
+        trials = {number: self._scored(run, case_ref, entry) for number, entry in entries.items()}
+        return {number: result for number, result in trials.items() if result is not None}
+
+    def _scored(self, run: SuiteRun, case_ref: CaseRef, entry: Entry) -> CaseResult | None:
+        """Return the result of an entry; None if its answer belongs to another version of the case."""
+        if isinstance(entry, CaseResult):
+            return entry
+        if case_ref.loaded is None or case_ref.loaded.sha256 != entry.case_sha256:
+            return None
+        from pytest_packbench.engine.attempt import settle_stored
+
+        context = self.contexts.context(run.suite)
+        attempt = settle_stored(context, case_ref.loaded, entry)
+        return build_trial(case_ref, attempt, context, self.run_id).result
 
     def journal(self, result: CaseResult) -> None:
-        """Append a result to the journal before pytest reports its item, so that paid calls are not lost."""
+        """Append a result to the journal before pytest reports its item."""
         self.runs[result.suite].results.add_attempt(result)
+
+    def journal_ended(self, ended: EndedAttempt) -> bool:
+        """Append an attempt whose target has ended to the journal, on any thread, so that a paid answer is never lost.
+
+        Returns:
+            Whether it is on the disk.
+        """
+        return self.runs[ended.suite].results.add_ended(ended)
 
     def check_resumed(self) -> None:
         """Check that the resumed run is unchanged, and load its journal.
@@ -183,11 +224,23 @@ class Recorder:
             run.results.mark_journaled()
         self._spent += [spent] if spent is not None else []
 
-    def begin_journals(self) -> None:
-        """Start the journals of suites with selected cases, before workers write theirs beside them."""
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Start the journals before the first attempt."""
+        option = self.config.option
+        if not option.collectonly and not (session.testsfailed and not option.continue_on_collection_errors):
+            self.begin_journals()
+
+    def begin_journals(self, *, resumed: bool = False) -> None:
+        """Start the journals of suites with selected cases, or of those with results of a resumed run.
+
+        Raises:
+            pytest.UsageError: a journal can't be written, so that answers that are paid for would not be kept.
+        """
         for run in self.runs.values():
-            if run.selected:
-                run.results.open_journal()
+            due = run.results.writer.prior is not None if resumed else bool(run.selected)
+            if due and not run.results.open_journal() and self.contexts.settings.mode != "fixture":
+                raise pytest.UsageError(f"{run.problems[0]}; no model was called")
 
     def _head(self, run: SuiteRun) -> Run:
         return replace(self._metadata(run, [], self.started_ns), finished_at="", partial="")
@@ -196,11 +249,16 @@ class Recorder:
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
         """Complete and write the run and apply its gates, before other plugins build their reports."""
         if self.config.option.collectonly or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
+            for run in self.runs.values():
+                run.results.writer.discard_journal()
             return (yield)
         prefetcher = self.config.stash.get(PREFETCHER, None)
         if prefetcher is not None:
             prefetcher.close()
+        # ends the tasks that cases left on the event loop of a target
+        self.contexts.close()
         for run in self.runs.values():
+            self._note_late(run, session)
             self._finish(run, session)
         concluded = all(run.conclusion for run in self.runs.values())
         if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and concluded:
@@ -210,8 +268,28 @@ class Recorder:
         result = yield
         for run in self.runs.values():
             self._write_report(run, session)
-        self.contexts.close()
         return result
+
+    def note_late(self, suite_name: str, late: Iterable[tuple[str, str]]) -> None:
+        """Add what the cases of a suite left running and the offline guard refused: case id and message."""
+        self._late.setdefault(suite_name, []).extend(late)
+
+    def _note_late(self, run: SuiteRun, session: pytest.Session) -> None:
+        """Turn cases into errors whose threads or tasks were refused when their result was known already."""
+        self.note_late(run.suite.name, take_late(run.suite))
+        # of several messages the first counts, as in an attempt
+        messages = dict(reversed(self._late.pop(run.suite.name, [])))
+        for nodeid, trials in list(run.results.by_nodeid.items()):
+            message = messages.get(trials[0].case_id)
+            if message is None or all(result.verdict == "error" for result in trials):
+                continue
+            case_ref = run.selected[nodeid]()
+            errors = (
+                unscored_result(case_ref, "error", "offline", message, trial=trial.trial, duration_ms=trial.duration_ms)
+                for trial in trials
+            )
+            run.results.add_case(tuple(errors))
+            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
         settings = self.contexts.settings
@@ -223,6 +301,7 @@ class Recorder:
         _release_cases(run.suite, session)
         from pytest_packbench.analysis.conclusion import conclude
 
+        self._score_unselected(run)
         run.selected |= {nodeid: partial(_unexpected_lookup, nodeid) for nodeid in run.results.carry_over()}
         run.ordered = run.results.ordered()
         writer = run.results.writer
@@ -264,7 +343,7 @@ class Recorder:
         name = comparison.baseline.run_id
         if comparison.differences:
             return [f"not compared with {name}: {'; '.join(comparison.differences)}"]
-        writer.write_page(DIFF, diff_markdown(comparison))
+        writer.write_page(DIFF, self._redact(diff_markdown(comparison)))
         return [f"{comparison_headline(comparison)} since {name} ({DIFF})", *sentences(comparison)[:1]]
 
     def _add_missing_results(self, run: SuiteRun, *, interrupted: bool) -> None:
@@ -274,20 +353,41 @@ class Recorder:
             return
         from pytest_packbench.runs.resume import fill_missing_trials
 
+        controller: Any = self.config.pluginmanager.get_plugin(CONTROLLER)
+        if controller is not None:
+            controller.end_workers()
         journaled = read_worker_journals(run.results.writer.folder)
         kind, how = ("interrupted", "interrupted") if interrupted else ("stopped", "stopped early")
         for nodeid in idle:
             case_ref = run.selected[nodeid]()
             unreached = unscored_result(case_ref, "not_run", kind, f"not run: the session was {how}")
-            finished = self._finished_trials(run, case_ref, journaled)
+            finished = self._finished_trials(run, case_ref, journaled.get(nodeid, {}))
             run.results.by_nodeid[nodeid] = fill_missing_trials(finished, unreached, self.contexts.settings.trials)
+
+    def _score_unselected(self, run: SuiteRun) -> None:
+        """Score the ended attempts of a resumed run at cases that this session did not select."""
+        prior = run.results.writer.prior
+        if prior is None or not prior.ended:
+            return
+        reported = {trials[0].case_id for trials in run.results.by_nodeid.values()}
+        for case_id, attempts in prior.ended.items():
+            if case_id in reported:
+                continue
+            for ended in attempts.values():
+                file, _, name = ended.nodeid.rpartition("::")
+                pack, path = self.contexts.pack_of(run.suite), self.config.rootpath / file
+                case_ref = uncollected_case_ref(run.suite, pack, path, file=file, name=name, nodeid=ended.nodeid)
+                result = self._scored(run, case_ref, ended)
+                if result is not None:
+                    prior.add(result)
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
         records = (result.record for result in run.ordered if result.record is not None)
         try:
-            return tuple(self.contexts.pack_of(run.suite).summary(records))
+            return tuple(map(self._redact, self.contexts.pack_of(run.suite).summary(records)))
         except Exception as error:  # noqa: BLE001 - packs are the user's code
-            run.problems.append(f"the pack {run.suite.config.pack} raised in summary: {type(error).__name__}: {error}")
+            problem = f"the pack {run.suite.config.pack} raised in summary: {type(error).__name__}: {error}"
+            run.problems.append(self.contexts.redactor.text(problem))
             return ()
 
     def _is_empty_shard(self, run: SuiteRun, session: pytest.Session) -> bool:

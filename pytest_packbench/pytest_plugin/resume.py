@@ -14,11 +14,11 @@ from pytest_packbench.pytest_plugin.suites import refuse
 from pytest_packbench.runs.resume import MISSING_CASE, ResumeError, check_unchanged, find_resumed, name_cases
 
 if TYPE_CHECKING:
-    from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.case_run import CaseRun
     from pytest_packbench.pytest_plugin.suites import SessionSuites
+    from pytest_packbench.runs.journal import Entry
     from pytest_packbench.runs.resume import ResumedRun
 
 OPTION = "--packbench-resume"
@@ -58,7 +58,7 @@ def check_resumed(config: pytest.Config, resumed: ResumedRun, now: Run) -> None:
         pytest.UsageError: something changed, and changed cases are not to be run again.
     """
 
-    def case_sha256(result: CaseResult) -> str | None:
+    def case_sha256(result: Entry) -> str | None:
         if result.file.startswith("bundled:"):
             return result.case_sha256
         location = find_case(str(config.rootpath / split_location(result.file)[0]), result.case_id)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +17,10 @@ from pytest_packbench.pytest_plugin.case_run import Reporter
 from pytest_packbench.pytest_plugin.collection import Collector
 from pytest_packbench.pytest_plugin.jsonreport import enable
 from pytest_packbench.pytest_plugin.recorder import Recorder
+from pytest_packbench.pytest_plugin.secrets import Secrets
 from pytest_packbench.pytest_plugin.selection import check_shard
 from pytest_packbench.pytest_plugin.settings import read_settings
-from pytest_packbench.pytest_plugin.stash import CONTEXTS, PREFETCHER, RESUMED, RUN_ID
+from pytest_packbench.pytest_plugin.stash import CONTEXTS, KEEP, PREFETCHER, RESUMED, RUN_ID
 from pytest_packbench.pytest_plugin.suites import open_suites
 from pytest_packbench.pytest_plugin.terminal import ProgressLine, Terminal
 
@@ -50,6 +53,7 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     config.pluginmanager.register(collector, "packbench-collector")
     config.pluginmanager.register(GarbageCollection(), "packbench-garbage")
     config.pluginmanager.register(Reporter(), "packbench-reporter")
+    config.pluginmanager.register(Secrets(contexts.redactor), "packbench-secrets")
     prefetcher = None if collecting else _start_prefetcher(config, contexts)
     config.stash[RUN_ID] = _run_id(config)
     _resume(config, contexts, collecting=collecting)
@@ -63,12 +67,14 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     enable(config)
     config.pluginmanager.register(recorder, "packbench-recorder")
     config.pluginmanager.register(Terminal(recorder), "packbench-terminal")
+    config.pluginmanager.register(Termination(), "packbench-termination")
     if os.environ.get("GITHUB_STEP_SUMMARY") or os.environ.get("GITHUB_ACTIONS") == "true":
         from pytest_packbench.pytest_plugin.github import GitHub
 
         config.pluginmanager.register(GitHub(recorder, os.environ), "packbench-github")
+    config.stash[KEEP] = recorder.journal
     if prefetcher is not None:
-        prefetcher.on_result = recorder.journal
+        prefetcher.on_ended = recorder.journal_ended
         progress = ProgressLine(config, prefetcher)
         prefetcher.tick, prefetcher.clear, prefetcher.restore = progress.tick, progress.clear, progress.restore
     controller = config.pluginmanager.getplugin(CONTROLLER)
@@ -188,3 +194,33 @@ class GarbageCollection:
             young, old, full = thresholds
             gc.set_threshold(max(young, _YOUNG_WHILE_RUNNING), old, full)
         return (yield)
+
+
+class Termination:
+    """Ends the session at SIGTERM as Ctrl-C does: what has run is reported as a part of the run."""
+
+    def __init__(self) -> None:
+        self._is_ending = False
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Handle the signal until the end of the session, unless the user's own code does."""
+        # only the main thread may set handlers
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._end)
+            config.add_cleanup(_restore_default)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Let the session end by itself from now on."""
+        self._is_ending = True
+
+    def _end(self, _number: int, _frame: object) -> None:
+        # some programs send the signal twice, to the process and to its group
+        if not self._is_ending:
+            self._is_ending = True
+            raise KeyboardInterrupt("SIGTERM")
+
+
+def _restore_default() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Callable, Container
 
+    from pytest_packbench.model.result import CaseResult
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.resume import ResumedRun
@@ -18,7 +19,11 @@ CONTEXTS: pytest.StashKey[SessionSuites] = pytest.StashKey()
 PREFETCHER: pytest.StashKey[Prefetcher] = pytest.StashKey()
 RUN_ID = pytest.StashKey[str]()
 RESUMED: pytest.StashKey[ResumedRun] = pytest.StashKey()
+KEEP: pytest.StashKey[Callable[[CaseResult], object]] = pytest.StashKey()
+"""Stores a result at once, before pytest reports its item."""
 RESULTS_ATTRIBUTE = "packbench_entries"
+JOURNALED_ATTRIBUTE = "packbench_journaled"
+"""The attribute of a worker's report whose results are in the worker's journal."""
 
 
 def ungrouped(nodeid: str, known: Container[str]) -> str:

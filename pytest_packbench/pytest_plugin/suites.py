@@ -12,6 +12,7 @@ from pytest_packbench.engine.contexts import SuiteContexts, UserHooks, shown_pat
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.targets import make_importable
 from pytest_packbench.model.errors import SuiteError, describe_error
+from pytest_packbench.model.redaction import redact_options
 from pytest_packbench.model.run import SetupError
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import PackError, Packs
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.result_builder import CaseRef
     from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.settings import Settings
 
@@ -48,12 +50,13 @@ def refuse(config: pytest.Config, message: str) -> NoReturn:
 
 
 @contextmanager
-def usage_errors() -> Iterator[None]:
-    """Turn errors of the set-up into usage errors, which pytest shows in one line."""
+def usage_errors(redactor: Redactor | None = None) -> Iterator[None]:
+    """Turn errors of the set-up into usage errors, which pytest shows in one line, without the secrets of the run."""
     try:
         yield
     except (SetupError, SuiteError, PackError) as error:
-        raise pytest.UsageError(str(error)) from error.__cause__
+        text = str(error)
+        raise pytest.UsageError(text if redactor is None else redactor.text(text)) from error.__cause__
 
 
 def packs_of_hooks(config: pytest.Config) -> list[Pack]:
@@ -95,14 +98,16 @@ class SessionSuites(SuiteContexts):
     """The suites of a session with the contexts that run their cases."""
 
     def __init__(self, config: pytest.Config, settings: Settings, packs: Packs) -> None:
-        super().__init__(settings, packs, _hooks_of(config))
+        # other plugins may have options with keys
+        secrets = redact_options([str(word) for word in config.invocation_params.args])[1]
+        super().__init__(settings, packs, _hooks_of(config), secrets)
         self.config = config
         self.settings = settings
         self._packs_by_name = packs
 
     def open(self, suite: Suite) -> SuiteContext:
         """Return a suite's context; the errors of `SuiteContexts.open` become usage errors."""
-        with usage_errors():
+        with usage_errors(self.redactor):
             return super().open(suite)
 
     def join(self, found: FoundSuite) -> Suite:
@@ -122,7 +127,7 @@ class SessionSuites(SuiteContexts):
         resumed = self.config.stash.get(RESUMED, None)
         expected = self.expected_calls(
             case_refs,
-            lambda case_ref: len(resumed.trials(case_ref.suite, case_ref.case_id)) if resumed is not None else 0,
+            lambda case_ref: resumed.count_kept(case_ref.suite, case_ref.case_id) if resumed is not None else 0,
         )
         return expected_text(expected, self.settings.mode)
 
@@ -136,7 +141,7 @@ def open_suites(config: pytest.Config, settings: Settings, found: Iterable[Found
     packs = known_packs(config)
     suites = [read_suite(config, each, packs) for each in found]
     contexts = SessionSuites(config, settings, packs)
-    with usage_errors():
+    with usage_errors(contexts.redactor):
         for suite in suites:
             contexts.prepare(suite)
     return contexts

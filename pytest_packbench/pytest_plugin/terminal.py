@@ -44,7 +44,7 @@ class Terminal:
                 "packbench: each worker runs two attempts at a time; live runs are faster in one process (-n 0)"
             )
             lines.append(caps_text(contexts.settings, shared=True))
-        return lines
+        return [contexts.redactor.text(line) for line in lines]
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
         """Write before a live run how many calls it expects to make, and its limits."""

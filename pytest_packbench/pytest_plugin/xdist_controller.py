@@ -6,6 +6,7 @@ pytest, and the rest where a suite is requested.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from functools import partial
@@ -25,6 +26,7 @@ SEED = "packbench_seed"
 MARKED = "packbench_marked"
 COLLECTED = "packbench_collected"
 SPENT = "packbench_spent"
+LATE = "packbench_late"
 
 
 class Controller:
@@ -63,6 +65,15 @@ class Controller:
             from pytest_packbench.pytest_plugin.selection import check_cases_exist
 
             check_cases_exist(self._recorder.contexts, session.config.stash[SELECTION])
+            # before the workers start, which read the journal
+            self._recorder.begin_journals(resumed=True)
+
+    def end_workers(self) -> None:
+        """End the workers, if they are still there: what they finish after their journals are read would be lost."""
+        plugin: Any = self._config.pluginmanager.get_plugin("dsession")
+        manager = getattr(plugin, "nodemanager", None)
+        if manager is not None:
+            manager.teardown_nodes()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -90,8 +101,9 @@ class Controller:
                 case_id = ungrouped_name(name, file_stem(file)) if "@" in name else name
                 selected.add(f"{file}::{case_id}")
                 self._select(recorder, file, case_id)
-        if recorder.contexts.settings.mode != "fixture":
+        if not self._config.option.collectonly:
             recorder.begin_journals()
+        if recorder.contexts.settings.mode != "fixture":
             self._announce(recorder, selected)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -125,6 +137,8 @@ class Controller:
                 raise pytest.UsageError(output[REFUSED])
             if SPENT in output:
                 self._recorder.note_spent(output[SPENT])
+            for suite_name, late in json.loads(output.get(LATE, "{}")).items():
+                self._recorder.note_late(suite_name, map(tuple, late))
         if output.get(MARKED):
             self._add(output[MARKED])
 

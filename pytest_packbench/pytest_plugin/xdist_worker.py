@@ -1,21 +1,31 @@
-"""A worker of xdist: what it sends to the controller."""
+"""A worker of xdist: what it stores and sends to the controller, and its end when the controller is gone."""
 
 from __future__ import annotations
 
 import json
+import os
+import threading
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.engine.offline import take_late
 from pytest_packbench.pytest_plugin.case_run import encode_report, run_of
-from pytest_packbench.pytest_plugin.stash import RESUMED, RUN_ID
-from pytest_packbench.pytest_plugin.xdist_controller import COLLECTED, MARKED, SPENT
+from pytest_packbench.pytest_plugin.stash import JOURNALED_ATTRIBUTE, KEEP, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
+from pytest_packbench.pytest_plugin.xdist_controller import COLLECTED, LATE, MARKED, SPENT
 from pytest_packbench.runs.journal import WorkerJournals
 
 if TYPE_CHECKING:
+    from pytest_packbench.model.result import CaseResult
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.suites import SessionSuites
+
+
+_GRACE_S = 2.0
+"""How long a worker without a controller may take to end by itself, seconds."""
 
 
 class Worker:
@@ -27,14 +37,42 @@ class Worker:
         self._prefetcher = prefetcher
         self._marked = ""
         self._has_sent_marked = False
-        self._journals: WorkerJournals | None = None
-        if prefetcher is not None and contexts.settings.mode != "fixture":
-            config = contexts.config
-            resumed = config.stash.get(RESUMED, None)
-            base = resumed.base if resumed is not None else contexts.settings.output
-            name: str = config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist sets it on workers
-            self._journals = WorkerJournals(base, config.stash[RUN_ID], name)
-            prefetcher.on_result = self._journals.append
+        self._is_ending = False
+        self._kept: dict[int, CaseResult] = {}
+        config = contexts.config
+        resumed = config.stash.get(RESUMED, None)
+        base = resumed.base if resumed is not None else contexts.settings.output
+        name: str = config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist sets it on workers
+        self._journals = WorkerJournals(base, config.stash[RUN_ID], name)
+        config.stash[KEEP] = self._keep
+        if prefetcher is not None:
+            prefetcher.on_ended = self._journals.append
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Watch the connection to the controller: its end must not leave a worker that goes on alone."""
+        # only this plugin has the channel of execnet, which notices the end at once, on other machines too
+        plugins = session.config.pluginmanager.get_plugins()
+        channel = next((plugin.channel for plugin in plugins if hasattr(plugin, "channel")), None)
+        if channel is not None:
+            threading.Thread(target=self._watch, args=(channel, session), daemon=True).start()
+
+    def _watch(self, channel: Any, session: pytest.Session) -> None:
+        # an exception of the controller closes it too
+        with suppress(Exception):
+            channel.waitclose()
+        if self._is_ending:
+            return
+        session.shouldstop = "the controller is gone"
+        if self._prefetcher is not None:
+            self._prefetcher.runner.stop()
+        time.sleep(_GRACE_S)
+        if not self._is_ending:
+            # a target does not return
+            os._exit(1)
+
+    def _keep(self, result: CaseResult) -> None:
+        if self._journals.append(result):
+            self._kept[id(result)] = result
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note which marked tests were selected: the controller can't know them."""
@@ -43,22 +81,29 @@ class Worker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Encode a report for sending; the first one carries the marked tests."""
+        results = getattr(report, RESULTS_ATTRIBUTE, ())
+        if results and all(id(result) in self._kept for result in results):
+            # the controller need not store them again
+            setattr(report, JOURNALED_ATTRIBUTE, True)
+        for result in results:
+            self._kept.pop(id(result), None)
         encode_report(report)
         if self._marked and not self._has_sent_marked:
             self._has_sent_marked = True
             setattr(report, MARKED, self._marked)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """End what is in flight, and send the number of collected cases, what was spent and the marked tests."""
+        """End what is in flight, and send what only this process knows."""
+        self._is_ending = True
         if self._prefetcher is not None:
             self._prefetcher.close()
-        if self._journals is not None:
-            self._journals.close()
+        self._journals.close()
         self._contexts.close()
         output: dict[str, Any] = session.config.workeroutput  # type: ignore[attr-defined]  # xdist sets it on workers
         output[COLLECTED] = dict(self._collector.collected)
         output[SPENT] = self._contexts.clients.ledger.as_json()
         output[MARKED] = self._marked
+        output[LATE] = json.dumps({name: take_late(suite) for name, suite in self._contexts.suites.items()})
 
 
 def _marked_tests(session: pytest.Session) -> str:

@@ -128,7 +128,8 @@ def spent_text(spent: Mapping[str, Any]) -> str:
     cached = f", {spent['cached']:,} more answered from the cache" if spent.get("cached") else ""
     unknown = f"; not known for {unseen} without a call through packbench" if spent.get("unmetered") else ""
     calls = pluralize(spent["calls"], "model call")
-    return f"used: {calls}, {spent['tokens']:,} tokens{uncounted}, {cost}{cached}{unknown}"
+    tokens = "tokens not known" if spent["tokens"] is None else f"{spent['tokens']:,} tokens"
+    return f"used: {calls}, {tokens}{uncounted}, {cost}{cached}{unknown}"
 
 
 def headline(score: Score) -> str:

@@ -1,6 +1,7 @@
-"""The journal: results as they come, one line each, so that a run that is killed keeps what it had.
+"""The journal: what a run has, one line each, as soon as it has it, so that a run that is killed keeps it.
 
-Its first line is a header with the metadata of the run, so that the run can be resumed under the same conditions.
+Its first line is a header with the metadata of the run, so that the run can be resumed under the same conditions. The
+others are attempts whose target has ended, before they are scored, and results. Each process has a journal of its own.
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_packbench.atomic import replace_atomic
-from pytest_packbench.model.result import CaseResult
+from pytest_packbench.model.result import CaseResult, EndedAttempt
 from pytest_packbench.runs.folder import WORKER_JOURNALS
 from pytest_packbench.runs.lines import compact_json
 from pytest_packbench.runs.metadata import RunFieldError, parse_run
@@ -27,7 +29,11 @@ if TYPE_CHECKING:
 
 
 HEADER_KEY = "packbench_journal"
+ENDED_KEY = "packbench_ended"
+"""The only key of the line of an attempt that is not scored yet."""
 JOURNAL_VERSION = 1
+
+Entry = CaseResult | EndedAttempt
 
 
 class JournalError(ValueError):
@@ -35,9 +41,9 @@ class JournalError(ValueError):
 
 
 class Journal:
-    """Appends results to a file. A last line that a crash cut short is completed or removed when the file is opened.
+    """Appends entries to a file. A last line that a crash cut short is completed or removed when the file is opened.
 
-    The file is locked while it is open, so that a run in progress cannot be resumed.
+    The file is locked while it is open, so that a run in progress cannot be resumed. Several threads may append.
 
     Args:
         path: the file; it is created if it does not exist. Its folder must exist.
@@ -55,29 +61,35 @@ class Journal:
         _repair(path)
         # unbuffered: a line that a full disk refused must not be written together with a later one
         self._file = path.open("ab", buffering=0)
+        self._writing = threading.Lock()
         try_lock(self._file)
         self._end = self._file.seek(0, os.SEEK_END)
         if header is not None and self._end == 0:
-            self._write(_header_line(header()))
+            try:
+                self._write(_header_line(header()))
+            except OSError:
+                self._file.close()
+                raise
 
-    def append(self, result: CaseResult) -> None:
-        """Pass a result to the operating system immediately, as one line in one write.
+    def append(self, entry: Entry) -> None:
+        """Pass an entry to the operating system immediately, as one line in one write.
 
         Raises:
-            OSError: the line cannot be written; the journal ends with the previous result.
-            TypeError: the result contains something that is not JSON.
+            OSError: the line cannot be written; the journal ends with the previous entry.
+            TypeError: the entry contains something that is not JSON.
             ValueError: the journal is closed.
         """
-        self._write(_line(result.as_json()))
+        self._write(_entry_line(entry))
 
     def _write(self, line: bytes) -> None:
-        try:
-            _write_all(self._file, line)
-        except OSError:
-            with suppress(OSError):
-                self._file.truncate(self._end)
-            raise
-        self._end += len(line)
+        with self._writing:
+            try:
+                _write_all(self._file, line)
+            except OSError:
+                with suppress(OSError):
+                    self._file.truncate(self._end)
+                raise
+            self._end += len(line)
 
     def close(self) -> None:
         """Close the file and release its lock; a closed journal can be closed again."""
@@ -95,23 +107,33 @@ class Journal:
 def read_journal(path: Path) -> list[CaseResult]:
     """Return the results of a journal in the order in which they were appended.
 
-    A last line without a line end that cannot be read was cut short by a crash and is ignored.
-
     Returns:
         All results; both results of a case that ran twice.
 
     Raises:
         OSError: the file cannot be read.
-        JournalError: another line is not a result.
+        JournalError: a line is not an entry.
     """
-    results = []
+    return [entry for entry in read_entries(path) if isinstance(entry, CaseResult)]
+
+
+def read_entries(path: Path) -> list[Entry]:
+    """Return the entries of a journal in the order in which they were appended.
+
+    A last line without a line end that cannot be read was cut short by a crash and is ignored.
+
+    Raises:
+        OSError: the file cannot be read.
+        JournalError: another line is not an entry.
+    """
+    entries = []
     for data, location in _objects(path):
         if HEADER_KEY not in data:
             try:
-                results.append(parse_result(data))
+                entries.append(parse_entry(data))
             except JournalError as error:
                 raise JournalError(f"{location}: {error}") from None
-    return results
+    return entries
 
 
 def read_header(path: Path) -> Run | None:
@@ -138,25 +160,25 @@ def read_header(path: Path) -> Run | None:
         raise JournalError(f"{path}:1: /run: {problem}") from None
 
 
-def rewrite_journal(path: Path, run: Run, results: Iterable[CaseResult]) -> None:
+def rewrite_journal(path: Path, run: Run, entries: Iterable[Entry]) -> None:
     """Replace a journal atomically.
 
     Args:
         path: the file; its folder must exist.
         run: the metadata for the header.
-        results: the results, one line each.
+        entries: the entries, one line each.
 
     Raises:
         OSError: the file cannot be written; an existing journal is unchanged.
     """
     with replace_atomic(path) as file:
         file.write(_header_line(run))
-        for result in results:
-            file.write(_line(result.as_json()))
+        for entry in entries:
+            file.write(_entry_line(entry))
 
 
 class WorkerJournals:
-    """Stores the attempts of a live run as they end: an xdist worker reports a case only after its last trial.
+    """The journals of an xdist worker: what it has done is on the disk even if the controller never learns of it.
 
     Args:
         base: the folder of reports.
@@ -169,15 +191,23 @@ class WorkerJournals:
         self._run_id = run_id
         self._name = f"journal.{worker}-{os.getpid()}.jsonl"
         self._journals: dict[str, Journal] = {}
+        self._opening = threading.Lock()
 
-    def append(self, result: CaseResult) -> None:
-        """Append a result; write errors are left to the controller, which writes to the same folder."""
-        # the controller creates the folder: on another machine it does not exist, and nothing is to be left there
-        folder = self._base / result.suite / self._run_id
+    def append(self, entry: Entry) -> bool:
+        """Append an entry, on any thread; return whether it is on the disk.
+
+        Write errors are left to the controller, which writes to the same folder.
+        """
         with suppress(OSError):
-            if result.suite not in self._journals:
-                self._journals[result.suite] = Journal(folder / self._name)
-            self._journals[result.suite].append(result)
+            with self._opening:
+                journal = self._journals.get(entry.suite)
+                if journal is None:
+                    # the controller creates the folder: on another machine it does not exist, and nothing is left there
+                    path = self._base / entry.suite / self._run_id / self._name
+                    journal = self._journals[entry.suite] = Journal(path)
+            journal.append(entry)
+            return True
+        return False
 
     def close(self) -> None:
         """Close all journals."""
@@ -185,13 +215,18 @@ class WorkerJournals:
             journal.close()
 
 
-def read_worker_journals(folder: Path) -> dict[str, dict[int, CaseResult]]:
-    """Return the attempts in the journals of xdist workers, by node id and trial; unreadable journals are ignored."""
-    attempts: dict[str, dict[int, CaseResult]] = {}
+def read_worker_journals(folder: Path) -> dict[str, dict[int, Entry]]:
+    """Return the last entries of attempts in the journals of xdist workers, by node id and trial.
+
+    Unreadable journals are ignored.
+    """
+    entries: list[Entry] = []
     for path in sorted(folder.glob(WORKER_JOURNALS)):
         with suppress(OSError, JournalError):
-            for result in read_journal(path):
-                attempts.setdefault(result.nodeid, {})[result.trial] = result
+            entries += read_entries(path)
+    attempts: dict[str, dict[int, Entry]] = {}
+    for entry in last_attempts(entries):
+        attempts.setdefault(entry.nodeid, {})[entry.trial] = entry
     return attempts
 
 
@@ -236,12 +271,17 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def last_attempts(results: Iterable[CaseResult]) -> list[CaseResult]:
-    """Return the last result of each trial of each case, in the order in which the trials first appear."""
-    return list({(result.suite, result.test_id, result.trial): result for result in results}.values())
+def last_attempts(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the last entry of each trial of each case by time: its result if the attempt was scored.
+
+    Args:
+        entries: of any number of journals; of those with the same time, the last one counts.
+    """
+    ordered = sorted(entries, key=lambda entry: (entry.timestamp, isinstance(entry, CaseResult)))
+    return list({(entry.suite, entry.case_id, entry.trial): entry for entry in ordered}.values())
 
 
-def parse_result(data: dict[str, Any]) -> CaseResult:
+def parse_entry(data: dict[str, Any]) -> Entry:
     """Parse the object of a line.
 
     Raises:
@@ -249,14 +289,15 @@ def parse_result(data: dict[str, Any]) -> CaseResult:
     """
     from pytest_packbench.model.checks import result_problem
 
+    entry: Entry
     try:
-        result = CaseResult.from_json(data)
+        entry = EndedAttempt(**data[ENDED_KEY]) if ENDED_KEY in data else CaseResult.from_json(data)
     except (TypeError, KeyError, ValueError) as error:
         raise _not_a_result(error) from None
-    problem = result_problem(result)
+    problem = result_problem(entry)
     if problem is not None:
         raise JournalError(f"not a result: {problem[0]}: {problem[1]}")
-    return result
+    return entry
 
 
 def _not_a_result(error: Exception) -> JournalError:
@@ -278,7 +319,7 @@ def _objects(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
             try:
                 data = _parse_line(line)
                 if not line.endswith(b"\n") and HEADER_KEY not in data:
-                    parse_result(data)
+                    parse_entry(data)
             except JournalError as error:
                 if not line.endswith(b"\n"):
                     return
@@ -300,6 +341,10 @@ def _line(data: dict[str, Any]) -> bytes:
     return compact_json(data, finite=False) + b"\n"
 
 
+def _entry_line(entry: Entry) -> bytes:
+    return _line(entry.as_json() if isinstance(entry, CaseResult) else {ENDED_KEY: entry.as_json()})
+
+
 def _header_line(run: Run) -> bytes:
     return _line({HEADER_KEY: JOURNAL_VERSION, "run": asdict(run)})
 
@@ -317,7 +362,7 @@ def _repair(path: Path) -> None:
         try:
             data = _parse_line(last)
             if HEADER_KEY not in data:
-                parse_result(data)
+                parse_entry(data)
         except JournalError:
             file.truncate(start)
         else:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.checks import extension_problem
 from pytest_packbench.model.record import EvalRecord, RecordError
+from pytest_packbench.model.result import EndedAttempt
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.runs.folder import JOURNAL, LATEST, REPORT, WORKER_JOURNALS, StoredRunError, is_run_id
-from pytest_packbench.runs.journal import JournalError, is_locked, last_attempts, read_header, read_journal
+from pytest_packbench.runs.journal import JournalError, is_locked, last_attempts, read_entries, read_header
 from pytest_packbench.runs.lines import ResultFiles
 from pytest_packbench.runs.metadata import recorded_spending
 from pytest_packbench.runs.report import open_report
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
+    from pytest_packbench.runs.journal import Entry
 
 MISSING_CASE = "missing"
 """Instead of the hash of a case: the case no longer exists."""
@@ -39,6 +42,10 @@ _COMPARED_FIELDS = {
 _COMPARED_SETTINGS = ("trials", "guards", "temperature", "shard")
 _DEFAULT_SETTINGS: dict[str, Any] = {"trials": 1, "guards": []}
 _MAX_NAMED_CASES = 5
+_WORKERS_END_S = 15.0
+"""How long the workers of a killed controller may take to end, seconds."""
+_POLL_S = 0.05
+_NEW = "start a new run"
 _EXPECTED = "latest, a run id or the folder of a run"
 _ADVICE = "start a new run, or set packbench_resume_changed = run to repeat what changed"
 
@@ -58,6 +65,7 @@ class PriorResults:
         repeated: how many attempts ended with an error or did not start, and are made again.
         unfinished: these attempts, by case id and trial, including those of quarantined cases; they are reported for
             cases that are not selected in this session.
+        ended: attempts whose target had ended, which are scored now and not repeated, by case id and trial.
         worker_journals: journals of workers that results were read from.
     """
 
@@ -66,21 +74,34 @@ class PriorResults:
     results: dict[str, dict[int, CaseResult]] = field(default_factory=dict)
     repeated: int = 0
     unfinished: dict[str, dict[int, CaseResult]] = field(default_factory=dict)
+    ended: dict[str, dict[int, EndedAttempt]] = field(default_factory=dict)
     worker_journals: tuple[Path, ...] = ()
 
     @classmethod
     def of(
-        cls, folder: Path, run: Run | None, results: Iterable[CaseResult], worker_journals: Sequence[Path] = ()
+        cls, folder: Path, run: Run | None, entries: Iterable[Entry], worker_journals: Sequence[Path] = ()
     ) -> PriorResults:
-        """Sort the results of a run into scored and unfinished attempts."""
+        """Sort the attempts of a run into scored, ended and unfinished ones."""
         prior = cls(folder, run, worker_journals=tuple(worker_journals))
-        for result in results:
-            if result.verdict in _FINAL_VERDICTS:
-                prior.results.setdefault(result.case_id, {})[result.trial] = result
+        for entry in entries:
+            if isinstance(entry, EndedAttempt):
+                prior.ended.setdefault(entry.case_id, {})[entry.trial] = entry
             else:
-                prior.unfinished.setdefault(result.case_id, {})[result.trial] = result
-                prior.repeated += not result.quarantined
+                prior.add(entry)
         return prior
+
+    def add(self, result: CaseResult) -> None:
+        """Add a result, scored or unfinished."""
+        if result.verdict in _FINAL_VERDICTS:
+            self.results.setdefault(result.case_id, {})[result.trial] = result
+        else:
+            self.unfinished.setdefault(result.case_id, {})[result.trial] = result
+            self.repeated += not result.quarantined
+
+    def all_entries(self) -> list[Entry]:
+        """Return all attempts."""
+        ended = [attempt for trials in self.ended.values() for attempt in trials.values()]
+        return [*self.all_results(), *self.all_unfinished(), *ended]
 
     def all_results(self) -> list[CaseResult]:
         """Return all scored attempts."""
@@ -91,18 +112,21 @@ class PriorResults:
         return [result for trials in self.unfinished.values() for result in trials.values()]
 
     def was_scored_differently(self, case_id: str, sha256: str | None) -> bool:
-        """Return whether a result of a case belongs to another version of the case than the one with this hash."""
-        return any(result.case_sha256 != sha256 for result in self.results.get(case_id, {}).values())
+        """Return whether an answer to a case belongs to another version of the case than the one with this hash."""
+        attempts: list[Entry] = [*self.results.get(case_id, {}).values(), *self.ended.get(case_id, {}).values()]
+        return any(attempt.case_sha256 != sha256 for attempt in attempts)
 
     def discard(self, case_id: str) -> None:
         """Discard all attempts at a case."""
         self.results.pop(case_id, None)
         self.unfinished.pop(case_id, None)
+        self.ended.pop(case_id, None)
 
     def clear(self) -> None:
         """Discard everything."""
         self.results.clear()
         self.unfinished.clear()
+        self.ended.clear()
         self.run = None
 
 
@@ -158,10 +182,23 @@ class ResumedRun:
                 return {}
         return results
 
+    def ended(self, suite: Suite, case_id: str) -> Mapping[int, EndedAttempt]:
+        """Return the trials of a case that are scored instead of repeated; not those that used another recording."""
+        prior = self.prior.get(suite.name)
+        attempts = prior.ended.get(case_id) if prior is not None else None
+        if not attempts:
+            return {}
+        hashes = {attempt.cassette_sha256 for attempt in attempts.values()} - {None}
+        return attempts if not hashes or hashes == {self.recording_sha256(suite, case_id)} else {}
+
+    def count_kept(self, suite: Suite, case_id: str) -> int:
+        """Return the number of trials of a case that are not repeated."""
+        return len({*self.trials(suite, case_id), *self.ended(suite, case_id)})
+
     def header_line(self, suite: str) -> str:
         """Describe for pytest's header what is kept of a suite."""
         prior = self.prior.get(suite)
-        count = len(prior.all_results()) if prior is not None else 0
+        count = len(prior.all_entries()) - len(prior.all_unfinished()) if prior is not None else 0
         repeated = f", {prior.repeated} unfinished to repeat" if prior is not None and prior.repeated else ""
         attempts = pluralize(count, "attempt")
         return f"packbench: suite {suite}: resuming run {self.run_id}: {attempts} kept{repeated}"
@@ -196,13 +233,25 @@ def find_resumed(
     existing = {name: folder for name, folder in folders.items() if folder.is_dir()}
     if not existing:
         raise ResumeError(f"no run {run_id} of {_suite_list(suites)} under {base}")
-    if not is_worker and any(is_locked(folder / JOURNAL) for folder in existing.values()):
+    if not is_worker and any(map(_is_running, existing.values())):
         raise ResumeError(f"run {run_id} is still running; wait until it ends, or stop it")
     try:
         prior = {name: _prior_results(folder, name) for name, folder in existing.items()}
     except (StoredRunError, JournalError, OSError) as error:
         raise ResumeError(str(error)) from None
     return ResumedRun(run_id, base, prior, rerun_changed, recording_sha256)
+
+
+def _is_running(folder: Path) -> bool:
+    """Return whether a process writes a run; workers whose controller was killed are waited for."""
+    if is_locked(folder / JOURNAL):
+        return True
+    end = time.monotonic() + _WORKERS_END_S
+    while any(map(is_locked, folder.glob(WORKER_JOURNALS))):
+        if time.monotonic() >= end:
+            return True
+        time.sleep(_POLL_S)
+    return False
 
 
 def _locate(requested: str, output: Path, suites: Collection[str], relative_to: Path) -> tuple[Path, str]:
@@ -268,22 +317,28 @@ def _from_journal(journal: Path, suite: str) -> PriorResults:
     folder = journal.parent
     run = read_header(journal)
     worker_journals = sorted(folder.glob(WORKER_JOURNALS))
-    results = [result for path in (*worker_journals, journal) for result in read_journal(path)]
-    if run is None and results:
-        raise StoredRunError(f"{journal}:1: the header is missing; start a new run")
-    for result in results:
-        _check(result, suite, journal)
+    entries = [entry for path in (*worker_journals, journal) for entry in read_entries(path)]
+    if run is None and entries:
+        raise StoredRunError(f"{journal}:1: the header is missing; {_NEW}")
+    for entry in entries:
+        if entry.suite != suite:
+            raise StoredRunError(
+                f'{journal}: the result of {_name(entry)}: belongs to the suite "{entry.suite}"; {_NEW}'
+            )
+        if not isinstance(entry, EndedAttempt):
+            _check(entry, journal)
     # an attempt may be in the controller's journal and in that of the worker that made it
-    ordered = sorted(results, key=lambda result: result.timestamp)
-    return PriorResults.of(folder, run, last_attempts(ordered), worker_journals)
+    return PriorResults.of(folder, run, last_attempts(entries), worker_journals)
 
 
-def _check(result: CaseResult, suite: str, journal: Path) -> None:
-    """Check that a result of a journal can be reported: it belongs to the suite, and its record is valid."""
+def _name(entry: Entry) -> str:
+    return f"case {entry.case_id}" if isinstance(entry, EndedAttempt) else entry.test_id
+
+
+def _check(result: CaseResult, journal: Path) -> None:
+    """Check that a result of a journal can be reported: its record is valid."""
     record, problem = result.record, ""
-    if result.suite != suite:
-        problem = f'belongs to the suite "{result.suite}"'
-    elif record is None:
+    if record is None:
         problem = "has a score and no record" if result.counted else ""
     else:
         try:
@@ -292,7 +347,7 @@ def _check(result: CaseResult, suite: str, journal: Path) -> None:
         except RecordError as error:
             problem = str(error)
     if problem:
-        raise StoredRunError(f"{journal}: the result of {result.test_id}: {problem}; start a new run")
+        raise StoredRunError(f"{journal}: the result of {result.test_id}: {problem}; {_NEW}")
 
 
 def _from_report(folder: Path) -> PriorResults:
@@ -307,13 +362,13 @@ def _from_report(folder: Path) -> PriorResults:
     return PriorResults.of(folder, report.run, results)
 
 
-def check_unchanged(resumed: ResumedRun, now: Run, case_sha256: Callable[[CaseResult], str | None]) -> None:
+def check_unchanged(resumed: ResumedRun, now: Run, case_sha256: Callable[[Entry], str | None]) -> None:
     """Compare the resumed run of a suite with the run that this session would start.
 
     Args:
         resumed: the run; prior results that no longer apply are discarded from it.
         now: the suite's run as this session would start it.
-        case_sha256: returns the current hash of the case of a result; None if the case cannot be read, `MISSING_CASE`
+        case_sha256: returns the current hash of the case of an attempt; None if the case cannot be read, `MISSING_CASE`
             if it no longer exists.
 
     Raises:
@@ -327,10 +382,10 @@ def check_unchanged(resumed: ResumedRun, now: Run, case_sha256: Callable[[CaseRe
         resumed.require_rerun(now.suite, changes)
         prior.clear()
         resumed.dropped.append(now.suite)
-    attempts = {**prior.unfinished, **prior.results}
+    attempts: dict[str, Mapping[int, Entry]] = {**prior.unfinished, **prior.ended, **prior.results}
     hashes = {case_id: case_sha256(next(iter(trials.values()))) for case_id, trials in attempts.items()}
     missing = [case_id for case_id, sha256 in hashes.items() if sha256 == MISSING_CASE]
-    missing_results = [case_id for case_id in missing if case_id in prior.results]
+    missing_results = [case_id for case_id in missing if case_id in prior.results or case_id in prior.ended]
     if missing_results:
         resumed.require_rerun(now.suite, [f"{name_cases(missing_results)} no longer exists"])
     changed = [

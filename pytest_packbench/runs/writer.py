@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_packbench.atomic import write_atomic
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import CaseResult, EndedAttempt
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.resume import PriorResults
 
@@ -97,11 +97,27 @@ class RunWriter:
             path, prior = self.folder / JOURNAL, self.prior
             if prior is not None:
                 # discarded results must not return after a second crash
-                rewrite_journal(path, header(), [*prior.all_results(), *prior.all_unfinished()])
+                rewrite_journal(path, header(), prior.all_entries())
                 for worker_journal in prior.worker_journals:
                     worker_journal.unlink(missing_ok=True)
             self._journal = Journal(path, header)
         return self._journal
+
+    @property
+    def journal(self) -> Journal | None:
+        """The journal; None before it is opened."""
+        return self._journal
+
+    def discard_journal(self) -> None:
+        """Remove the journal of a run that does not start, with the folder; a resumed run keeps both."""
+        if self._journal is None or self.prior is not None:
+            return
+        self._journal.close()
+        self._journal.path.unlink(missing_ok=True)
+        # a folder with anything else in it is kept
+        with suppress(OSError):
+            self.folder.rmdir()
+        self._journal = None
 
     def close_journal(self) -> None:
         """Close the journal after the last result; the file is deleted when the report has been written."""
@@ -214,32 +230,42 @@ class RunResults:
         self._header = header
         # attempts in the journal whose case was not reported yet, by node id and trial
         self._unreported: dict[str, dict[int, CaseResult]] = {}
-        self._journaled: set[tuple[str, int, str]] = set()
+        self._journaled: set[tuple[str, int, str, str]] = set()
 
-    def open_journal(self) -> None:
-        """Open the journal."""
-        self.guard(lambda: self.writer.open_journal(self._header))
+    def open_journal(self) -> bool:
+        """Open the journal; return whether it can be written."""
+        return self.guard(lambda: self.writer.open_journal(self._header))
 
     def mark_journaled(self) -> None:
         """Remember that the prior results of a resumed run are in its journal already; call before any is discarded."""
         if self.writer.prior is not None:
             self._journaled.update(map(_identity, self.writer.prior.all_results()))
 
+    def add_ended(self, ended: EndedAttempt) -> bool:
+        """Append an attempt whose target has ended to the open journal, on any thread; return whether it is written."""
+        journal = self.writer.journal
+        return journal is not None and self.guard(lambda: journal.append(ended))
+
     def add_attempt(self, result: CaseResult) -> None:
-        """Append an attempt to the journal before its case is reported, so that a paid answer is never lost."""
+        """Append an attempt to the journal before its case is reported."""
         self._journaled.add(_identity(result))
         self._unreported.setdefault(result.nodeid, {})[result.trial] = result
         self._append(result)
 
-    def add_case(self, trials: tuple[CaseResult, ...]) -> None:
-        """Add the results of a reported case, one for each trial, and append those missing in the journal to it."""
+    def add_case(self, trials: tuple[CaseResult, ...], *, journaled: bool = False) -> None:
+        """Add the results of a reported case, one for each trial, and append those missing in the journal to it.
+
+        Args:
+            trials: the results.
+            journaled: whether all of them are in the journal of a worker.
+        """
         self.by_nodeid[trials[0].nodeid] = trials
         self._unreported.pop(trials[0].nodeid, None)
         for result in trials:
             identity = _identity(result)
             if identity in self._journaled:
                 self._journaled.discard(identity)
-            else:
+            elif not journaled:
                 self._append(result)
 
     def unreported(self, nodeid: str) -> Mapping[int, CaseResult]:
@@ -265,18 +291,25 @@ class RunResults:
         """Return all results in the order of all files."""
         return sort_results(result for trials in self.by_nodeid.values() for result in trials)
 
-    def guard(self, write: Callable[[], object]) -> None:
-        """Call a function that writes to the run's folder; a failure is added to `problems` once, and not raised."""
+    def guard(self, write: Callable[[], object]) -> bool:
+        """Call a function that writes to the run's folder; a failure is added to `problems` once, and not raised.
+
+        Returns:
+            Whether it has written.
+        """
         try:
             write()
         except OSError as error:
             problem = f"cannot write reports to {self.writer.folder}: {error.strerror or error}"
             if problem not in self.problems:
                 self.problems.append(problem)
+            return False
+        return True
 
     def _append(self, result: CaseResult) -> None:
         self.guard(lambda: self.writer.open_journal(self._header).append(result))
 
 
-def _identity(result: CaseResult) -> tuple[str, int, str]:
-    return result.nodeid, result.trial, result.timestamp
+def _identity(result: CaseResult) -> tuple[str, int, str, str]:
+    # an error that follows a score may be of the same millisecond
+    return result.nodeid, result.trial, result.timestamp, result.verdict

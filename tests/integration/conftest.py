@@ -8,12 +8,17 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_packbench.testing import SuiteResults, case, run_folders, write_case, write_suite
 from tests.conftest import SUITE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.integration.options.conftest import Model
 
 TOY = Path(__file__).with_name("toy_pack.py").read_text("utf-8")
 CASES = "storage/benchmarks/toy/cases"
@@ -222,3 +227,14 @@ def _project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers
     project = Project(pytester, workers)
     project.suite()
     return project
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
+    """A model on loopback, and its key."""
+    # its client libraries take long to import
+    from tests.integration.options.conftest import SECRET, Model
+
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    with Model() as server:
+        yield server

@@ -41,7 +41,7 @@ def test_every_verdict_has_its_outcome_and_its_line(both: Project) -> None:
     for name, row in UNSCORED.items():
         both.case(name, **row["case"])
         if name.endswith("bad_recording"):
-            both.write(f"storage/benchmarks/toy/fixtures/{name}.json", '{"cassette_version": 1}')
+            both.write(f"storage/benchmarks/toy/fixtures/{name}.json", '{"cassette_version": 2}')
     typo = both.case("typo")
     typo.write_text(typo.read_text("utf-8").replace('"difficulty"', '"dificulty"'), encoding="utf-8")
     both.case("long_number").write_text('{"id": ' + "9" * 5000 + "}", encoding="utf-8")

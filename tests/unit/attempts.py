@@ -122,6 +122,7 @@ def context(
         target_name="t",
         options=RunOptions(mode=mode),
         live=None if mode == "fixture" else live,
+        redactor=live.redactor,
         **named,
     )
 

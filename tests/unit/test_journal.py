@@ -6,19 +6,25 @@ import json
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_packbench.model.result import EndedAttempt, format_timestamp
 from pytest_packbench.runs.journal import (
+    ENDED_KEY,
     Journal,
     JournalError,
+    WorkerJournals,
     is_locked,
     last_attempts,
+    read_entries,
     read_header,
     read_journal,
+    read_worker_journals,
     rewrite_journal,
 )
 from tests.unit.run_builders import any_case_result, case_result, run
@@ -124,6 +130,105 @@ def test_the_last_attempt_of_each_trial_counts() -> None:
     assert last_attempts(results) == [case_result("a"), case_result("b", "failed")]
     trials = [case_result("a", trial=0), case_result("a", trial=1), case_result("a", "failed", trial=0)]
     assert last_attempts(trials) == [case_result("a", "failed", trial=0), case_result("a", trial=1)]
+
+
+def ended(case_id: str = "a", **changes: Any) -> EndedAttempt:
+    """Return an attempt that ended at the time of `case_result`."""
+    fields: dict[str, Any] = {
+        "suite": "toy",
+        "case_id": case_id,
+        "nodeid": f"{case_id}.json::{case_id}",
+        "file": f"{case_id}.json",
+        "trial": 0,
+        "finished_ns": 0,
+        "duration_ms": 7,
+        "case_sha256": "0" * 64,
+        "cassette_sha256": None,
+        "llm_backend": "openai",
+        "llm_model": "fake-1",
+        "tokens_input": 3,
+        "tokens_output": None,
+        "calls": 2,
+        "cached": 1,
+        "stale": False,
+        "payload": {"deep": [None, "\ud800"]},
+        "recording": None,
+    }
+    return EndedAttempt(**{**fields, **changes})
+
+
+def at(seconds: int) -> dict[str, Any]:
+    return {"timestamp": format_timestamp(seconds * 1_000_000_000)}
+
+
+def test_ended_attempts_are_read_back(path: Path) -> None:
+    entries: list[CaseResult | EndedAttempt] = [ended("a"), case_result("a")]
+    entries += [ended("b", recording={"exchanges": [{"answer": 1}]}), ended("c", trial=1)]
+    with Journal(path, run) as journal:
+        for entry in entries:
+            journal.append(entry)
+    assert read_entries(path) == entries
+    assert read_journal(path) == [case_result("a")]
+    rewrite_journal(path, run(), entries)
+    assert read_entries(path) == entries
+    path.write_bytes(path.read_bytes()[:-20])
+    assert read_entries(path) == entries[:-1]
+    with Journal(path) as journal:
+        journal.append(ended("d"))
+    assert read_entries(path) == [*entries[:-1], ended("d")]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"trial": "0"}, "trial: got '0', expected an integer from 0 to 4294967295"),
+        ({"finished_ns": -1}, "finished_ns: got -1, expected an integer of 0 or more"),
+        ({"tokens_input": 0.5}, "tokens_input: got 0.5, expected an integer of 0 or more, or null"),
+        ({"unknown": 1}, "TypeError: "),
+    ],
+)
+def test_an_edited_ended_attempt_is_refused(path: Path, change: dict[str, Any], problem: str) -> None:
+    line = {ENDED_KEY: {**ended().as_json(), **change}}
+    path.write_text(json.dumps(line) + "\n", encoding="utf-8")
+    with pytest.raises(JournalError, match=re.escape(f"journal.jsonl:1: not a result: {problem}")):
+        read_entries(path)
+
+
+def test_the_last_entry_of_each_attempt_counts_in_whatever_journal_it_is() -> None:
+    result, error = case_result("a", **at(2)), case_result("a", "error", **at(2))
+    early, late = ended("a", finished_ns=2_000_000_000), ended("a", finished_ns=3_000_000_000)
+    # a result has the time at which its target ended
+    assert last_attempts([result, early]) == last_attempts([early, result]) == [result]
+    # an attempt that was repeated after an error
+    assert last_attempts([late, early, error]) == [late]
+    other = case_result("a", trial=1, **at(1))
+    assert last_attempts([late, other, ended("b", finished_ns=0)]) == [ended("b", finished_ns=0), other, late]
+
+
+def test_several_threads_append_whole_lines(path: Path) -> None:
+    long = {"text": "x" * 20_000}
+    with Journal(path) as journal, ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda number: journal.append(ended(str(number), payload=long)), range(200)))
+    assert sorted(int(entry.case_id) for entry in read_entries(path)) == list(range(200))
+
+
+def test_a_worker_stores_nothing_where_the_controller_made_no_folder(tmp_path: Path) -> None:
+    journals = WorkerJournals(tmp_path, "01RUN", "gw0")
+    assert not journals.append(ended())
+    assert list(tmp_path.iterdir()) == []
+    folder = tmp_path / "toy" / "01RUN"
+    folder.mkdir(parents=True)
+    assert journals.append(ended())
+    assert journals.append(case_result("a", trial=1))
+    attempts = read_worker_journals(folder)
+    assert {name: sorted(trials) for name, trials in attempts.items()} == {
+        "a.json::a": [0],
+        "cases/a.json::a": [1],
+    }
+    (path,) = folder.iterdir()
+    assert is_locked(path)
+    journals.close()
+    assert not is_locked(path)
 
 
 def test_the_header_describes_the_run_and_is_no_result(path: Path) -> None:

@@ -153,12 +153,50 @@ async def silent_target(_: VerifyRequest, context: VerifyContext) -> dict[str, A
     return {"points": 0.5 if context.case_id else 0.0}
 
 
-def test_a_recording_has_no_secret_and_is_replaced_when_no_model_is_called(tmp_path: Path) -> None:
-    secret = "planted-value-1"  # noqa: S105 - planted to be looked for
-    backend = FakeBackend(answer=lambda _: f"your key is {secret}")
-    recorded = record(tmp_path, calling_target, backend, Redactor({"API_KEY": secret}))
+def deep_answer(_: object) -> ModelAnswer:
+    content: Any = "end"
+    for _level in range(5000):
+        content = [content]
+    return ModelAnswer(content=content)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("your key is planted-value-1", "contains the value of API_KEY at /answer"),
+        (ModelAnswer(content="", refusal="AKIA" + "Q7" * 8), "contains an AWS access key at /refusal"),
+        (
+            ModelAnswer(content="", tool_calls=(ToolCall(id="1", name="look", arguments={"at": "planted-value-1"}),)),
+            "contains the value of API_KEY at /tool_calls/0/arguments/at",
+        ),
+        (deep_answer(None), "is nested too deeply to be searched for secrets"),
+    ],
+)
+def test_an_answer_with_a_secret_is_not_recorded(tmp_path: Path, answer: Any, words: str) -> None:
+    async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+        await context.llm.complete(model_request())
+        return {"points": 1.0}
+
+    failure = record(
+        tmp_path, target, FakeBackend(answer=lambda _: answer), Redactor({"API_KEY": "planted-value-1"})
+    ).failure
+    assert failure is not None
+    assert failure.message.startswith(f'the answer to call 1 (role "ask") {words}')
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_what_a_case_contains_is_no_secret_of_its_recording(tmp_path: Path) -> None:
+    canary = "AKIA" + "Q7" * 8
+    backend = FakeBackend(answer=lambda _: f"it is {canary}")
+    shared = context(tmp_path, calling_target, backend=backend, mode="record")
+    with RunnerContext() as runner:
+        assert runner.attempt(job(shared, text=f"keep {canary} to yourself")).failure is None
+    assert canary in next(tmp_path.rglob("*.json")).read_text("utf-8")
+
+
+def test_a_recording_is_replaced_when_no_model_is_called(tmp_path: Path) -> None:
+    recorded = record(tmp_path, calling_target, FakeBackend())
     (path,) = tmp_path.rglob("*.json")
-    assert secret not in path.read_text("utf-8")
     assert replay_attempt(tmp_path, calling_target).payload == recorded.payload
     recorded = record(tmp_path, silent_target, FakeBackend())
     (pending,) = tmp_path.rglob(".pending/*.json")

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode, urlsafe_b64encode
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.model.redaction import REDACTED, Redactor, redact_options
-from pytest_packbench.model.request import ModelAnswer, ToolCall
+from pytest_packbench.model.redaction import REDACTED, Redactor, redact_options, secrets_of_target
 
 TABLES = yaml.safe_load((Path(__file__).parent / "data" / "redaction.yaml").read_text("utf-8"))
 SECRET = "planted-value-1"  # noqa: S105 - planted to be redacted
 # printable and without the characters of the mark that replaces them
 secrets = st.text(
-    st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_categories=("Z", "C"), exclude_characters="[]"),
-    min_size=8,
+    st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_categories=("Z", "C"), exclude_characters="[]:"),
+    min_size=5,
     max_size=40,
-)
+    # no word, path or filler
+).map(lambda text: f"7{text}qZ8")
 plain = st.text(max_size=20)
 
 
@@ -73,7 +75,8 @@ def test_names_of_variables_forms_of_texts_and_options_say_what_is_secret() -> N
     assert [name for name in TABLES["plain variables"] if Redactor({name: SECRET}).text(SECRET) != SECRET] == []
     assert {text: Redactor({}).text(text) for text in TABLES["texts"]} == TABLES["texts"]
     for command, (shown, values) in TABLES["commands"].items():
-        assert redact_options(command.split()) == (shown.split(), values.split())
+        words, secret_values = redact_options(command.split())
+        assert (" ".join(words), secret_values) == (shown, values.split())
 
 
 def test_lines_headers_and_members_of_a_secret_are_secret() -> None:
@@ -81,17 +84,111 @@ def test_lines_headers_and_members_of_a_secret_are_secret() -> None:
         assert Redactor({name: value}).text(text) == redacted
 
 
-def test_further_secrets_are_redacted_in_text_from_four_characters_and_in_results_from_eight() -> None:
-    redactor = Redactor({}, ["a/b", "abcd", "swordfish/1"])
-    assert redactor.text("a/b a%2Fb xabcdx swordfish%2F1") == f"a/b {REDACTED} x{REDACTED}x {REDACTED}"
-    assert redactor.json({"abcd": ("xswordfish/1", 1)}) == {"abcd": [f"x{REDACTED}", 1]}
+def test_further_secrets_are_redacted_anywhere_from_eight_characters_and_as_whole_words_from_four() -> None:
+    redactor = Redactor({}, ["a/b1", "abcd", "ab12", "1234", "swordfish/1", "password"])
+    for redact in (redactor.text, redactor.json):
+        assert redact("a/b1 abcd 1234 password") == f"{REDACTED} abcd 1234 password"
+        assert redact("xab12 ab12x (ab12) xswordfish%2F1x") == f"xab12 ab12x ({REDACTED}) x{REDACTED}x"
+    assert redactor.json({"ab12": ("xswordfish/1", 1)}) == {REDACTED: [f"x{REDACTED}", 1]}
 
 
-def test_every_part_of_a_models_answer_is_redacted_and_an_excerpt_before_it_is_cut() -> None:
+def test_an_excerpt_is_redacted_before_it_is_cut() -> None:
     redactor = Redactor({"API_KEY": SECRET})
-    call = ToolCall(id=SECRET, name=f"x{SECRET}", arguments={"a": SECRET})
-    answer = ModelAnswer(content={SECRET: [SECRET]}, refusal=f"no {SECRET}", tool_calls=(call,))
-    assert SECRET not in repr(redactor.answer(answer))
-    assert Redactor({}).answer(answer) is answer
     assert redactor.excerpt(f"ab\n {SECRET} cd", 8) == "ab [red…"
     assert [redactor.excerpt(text, 8) for text in ("a\n b", "12345678", "123456789")] == ["a b", "12345678", "1234567…"]
+
+
+# a line break takes these signs with it, where they are those of a quotation or a frame
+EDGES = "'\"|\\>#*E"
+RANDOM = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
+
+
+def test_what_has_the_form_of_a_key_is_redacted_in_any_text() -> None:
+    redactor = Redactor()
+    keys = [key.replace("*", RANDOM) for row in TABLES["forms"] for key in row]
+    texts = ["a {} b, {}", json.dumps({"key": "{}"}).replace("{", "{{", 1)[:-1] + "}}", "line\n{}\nnext"]
+    for text in texts:
+        expected = text.format(REDACTED, REDACTED)
+        assert {key: redactor.json(text.format(key, key)) for key in keys} == dict.fromkeys(keys, expected)
+        assert [key for key in keys if not redactor.suspects(json.dumps(text.format(key, key)))] == []
+    for row in TABLES["forms within text"]:
+        before, _, rest = row.replace("*", RANDOM).partition("<")
+        key, _, after = rest.partition(">")
+        assert redactor.json(before + key + after) == before + REDACTED + after
+
+
+def test_texts_of_cases_stay_as_they_are() -> None:
+    assert [text for text in TABLES["no forms"] if Redactor().json(text) != text] == []
+    for name, value, text in TABLES["plain values"]:
+        redactor = Redactor({name: value})
+        assert (redactor.json(text), redactor.text(text)) == (text, text)
+
+
+@given(secret=secrets, before=st.binary(max_size=7), after=st.binary(max_size=7))
+def test_no_secret_remains_in_base64_hexadecimal_or_a_url(secret: str, before: bytes, after: bytes) -> None:
+    data = secret.encode()
+    redactor = Redactor({"TOKEN": secret})
+    whole = before + data + after
+    for encode in (b64encode, urlsafe_b64encode):
+        redacted = redactor.json(encode(whole).decode())
+        assert REDACTED in redacted
+        assert max(map(len, redacted.split(REDACTED))) <= 12
+    basic = b64encode(b"user:" + data).decode()
+    assert redactor.text(f"Authorization: Basic {basic}") == f"Authorization: Basic {REDACTED}"
+    for text in (data.hex(), data.hex().upper(), quote(secret, safe=""), quote(secret), quote_plus(secret)):
+        assert redactor.json(f"a {text} b") == f"a {REDACTED} b"
+
+
+@given(secret=secrets, cut=st.integers(1, 6), indent=st.sampled_from(["", "  ", "> ", "    | ", "E   "]))
+def test_a_secret_that_a_line_break_cuts_is_found(secret: str, cut: int, indent: str) -> None:
+    redactor = Redactor({"TOKEN": secret})
+    for form in (secret, b64encode(secret.encode()).decode(), secret.encode().hex()):
+        text = f"{form[:cut]}\n{indent}{form[cut:]}"
+        if form[cut - 1] in EDGES or form[cut] in EDGES:
+            continue
+        for written in (text, text.replace("\n", "\r\n"), json.dumps(text, ensure_ascii=False)[1:-1]):
+            assert redactor.suspects(json.dumps(written))
+            assert form[cut:] not in redactor.json(f"a {written} b")
+
+
+def test_a_key_that_a_line_break_cuts_takes_no_word_with_it() -> None:
+    redactor, key = Redactor(), f"sk-proj-{RANDOM}"
+    assert redactor.json(f"{key}\nNext line") == f"{REDACTED}\nNext line"
+    assert redactor.json(f"{key}\nand_more: 1") == f"{REDACTED}\nand_more: 1"
+    assert redactor.json(f"{key[:20]}\n  {key[20:]} end") == f"{REDACTED} end"
+    assert redactor.json(f"{key}\n  x7Yz8 end") == f"{REDACTED} end"
+
+
+def test_secrets_are_found_with_their_names_and_places() -> None:
+    redactor = Redactor({"SOME_KEY": SECRET}, ["optional-1"])
+    value = {"a/b": [1, f"x {SECRET}"], "optional-1": {"c": "AKIAIOSFODNN7EXAMPLE"}}
+    assert [(found.what, found.pointer, found.is_known) for found in redactor.find(value)] == [
+        ("a value of an option or a header", "", True),
+        ("the value of SOME_KEY", "/a~1b/1", True),
+        ("an AWS access key", "/optional-1/c", False),
+    ]
+
+
+def test_variables_that_are_set_later_are_found_after_a_refresh() -> None:
+    environment: dict[str, str] = {}
+    redactor = Redactor(environment, ["optional-1"])
+    environment["LATE_KEY"] = SECRET
+    assert redactor.text(SECRET) == SECRET
+    redactor.refresh()
+    assert redactor.text(f"{SECRET} optional-1") == f"{REDACTED} {REDACTED}"
+
+
+def test_the_beginning_of_a_secret_of_a_result_is_redacted_in_messages_about_it() -> None:
+    redactor = Redactor({"SOME_KEY": SECRET})
+    found = redactor.find(f"it is {SECRET}")
+    assert redactor.text(f"got {SECRET[:10]}..., {SECRET.upper()[:9]}, {SECRET[:7]}", found) == (
+        f"got {REDACTED}..., {REDACTED}, {SECRET[:7]}"
+    )
+
+
+def test_secrets_of_a_target_are_those_of_its_options_and_its_address() -> None:
+    assert secrets_of_target("cmd:agent --api-key abc -H 'Authorization: Bearer def'") == ["abc", "Bearer def", "def"]
+    assert secrets_of_target("cmd:agent 'x") == []
+    assert secrets_of_target("http://me:p%2Fw@host/?a=1&token=t%2B1") == ["p/w", "bWU6cC93", "me", "t%2B1", "t+1"]
+    assert secrets_of_target("http://token@host/") == ["token"]
+    assert secrets_of_target("module:attr") == secrets_of_target("http://[bad/") == []

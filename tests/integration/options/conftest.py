@@ -12,15 +12,15 @@ import httpcore2
 import httpx2
 import openai
 import openai.resources.chat.completions
-import pytest
 
 from tests.integration.conftest import Project, json_lines, without_times
 from tests.servers.fake import FakeServer, Handler, Received, Reply
 from tests.servers.wire import openai_reply, parse_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    import pytest
 
 # pytester forgets what a run imported: the client is imported once, or its exceptions would be two classes
 _WARM = (openai, httpx2, httpcore2, anyio)
@@ -49,24 +49,20 @@ class Model(FakeServer):
         reply = self.handler(received)
         return replace(reply, delay_s=reply.delay_s or self.latency_s)
 
-    def run(self, project: Project, *more: str, mode: str = "live", target: str = "pipeline:ask") -> pytest.RunResult:
-        """Run the suite `toy` on this model."""
-        options = (
+    def options(self, *more: str, mode: str = "live", target: str = "pipeline:ask") -> tuple[str, ...]:
+        """Return the options of a run on this model."""
+        return (
             f"--packbench-mode={mode}",
             f"--packbench-target={target}",
             "--packbench-backend=openai",
             "--packbench-model=fake-1",
             f"--packbench-base-url={self.url}/v1",
+            *more,
         )
-        return project.run_toy(*options, *more)
 
-
-@pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
-    """A model and its key."""
-    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    with Model() as server:
-        yield server
+    def run(self, project: Project, *more: str, mode: str = "live", target: str = "pipeline:ask") -> pytest.RunResult:
+        """Run the suite `toy` on this model."""
+        return project.run_toy(*self.options(*more, mode=mode, target=target))
 
 
 def replayable(folder: Path) -> Any:

@@ -1,0 +1,303 @@
+"""No key in any file or output: printed, logged, raised, returned or echoed, in any form, in fixture and live mode."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode, urlsafe_b64encode
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pytest
+
+from tests.integration.options.conftest import Model, recordings
+from tests.servers.fake import FakeServer, Received, Reply
+from tests.servers.wire import openai_reply, parse_request
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Project
+
+KEY = "sk-test/Planted+0123=456789/AbCdEf"
+WORD = 'pl"anted\\pass wörd-77'
+# of the form of a key, and in no variable
+FORMED = "AKIA" + "Q7" * 8
+TARGETS = """
+import base64
+import json
+import logging
+import os
+import re
+import sys
+import warnings
+from urllib.parse import quote
+
+FORMED = "AKIA" + "Q7" * 8
+
+
+def forms(key):
+    data = key.encode()
+    coded = [base64.b64encode(b"x" * shift + data + b"y").decode() for shift in range(3)]
+    coded += [base64.b64encode(b"user:" + data).decode(), base64.urlsafe_b64encode(data).decode()]
+    urls = [quote(key, safe=""), quote(key), re.sub("%..", lambda code: code[0].lower(), quote(key, safe=""))]
+    return [key, json.dumps(key), repr(key), *urls, *coded, data.hex(), data.hex().upper()]
+
+
+def every():
+    # a target may load a file with keys
+    os.environ.setdefault("LOADED_SERVICE_TOKEN", "".join(["loaded-", "5566778", "899-token"]))
+    keys = [os.environ[name] for name in ("PLANTED_API_KEY", "PLANTED_PASSWORD", "LOADED_SERVICE_TOKEN")]
+    return [form for key in [*keys, FORMED] for form in forms(key)] + [key[:9] + "\\n    " + key[9:] for key in keys]
+
+
+def act(request):
+    return ACTIONS[request.input["text"]]()
+
+
+def printed():
+    for form in every():
+        print(form)
+        print(form, file=sys.stderr)
+        warnings.warn("careful: " + form)
+    return {"points": 0.1}
+
+
+def logged():
+    log = logging.getLogger("pipeline")
+    for form in every():
+        log.warning("using %s", form)
+    try:
+        raise ValueError(every()[0])
+    except ValueError:
+        log.exception("trouble")
+    return {"points": 1.0}
+
+
+def raised():
+    raise ValueError("failed with " + " ".join(every()))
+
+
+def raised_in_turn():
+    try:
+        raise KeyError(every()[0])
+    except KeyError as error:
+        raise RuntimeError(every()[1]) from error
+
+
+def returned():
+    return {"points": 1.0, "echo": every(), every()[0]: "a key of an object"}
+
+
+def failed():
+    return {"points": 0.2, "word": every()[0], "echo": every()}
+
+
+def unreadable():
+    return {"echo": every()}
+
+
+ACTIONS = {name: function for name, function in globals().items() if callable(function)}
+"""
+PIPELINE = """
+import logging
+
+from pytest_packbench.model.request import ModelRequest
+
+
+async def ask(request, context):
+    message = {"role": "user", "content": request.input["text"]}
+    answer = await context.llm.complete(ModelRequest(role="judge", system="give points", messages=(message,)))
+    print("the model said", answer.content)
+    logging.getLogger("pipeline").warning("the model said %s", answer.content)
+    import json
+
+    return json.loads(answer.content)
+"""
+PROGRAM = """
+import json
+import sys
+
+for line in sys.stdin:
+    request = json.loads(line)
+    print("called with", sys.argv, file=sys.stderr)
+    reply = {"result": {"points": 1.0, "echo": sys.argv[1:]}}
+    if "refuse" in line:
+        reply = {"error": {"code": 1, "message": " ".join(sys.argv), "data": sys.argv}}
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], **reply}), flush=True)
+"""
+ACTIONS = ("printed", "logged", "raised", "raised_in_turn", "returned", "failed", "unreadable")
+REPORTS = ("--json-report", "--json-report-file=mine.json", "--junit-xml=junit.xml", "--log-file=log.txt")
+SHOWN = (
+    "-rA",
+    "-W",
+    "default",
+    "-vv",
+    "--log-level=DEBUG",
+    "--log-cli-level=DEBUG",
+    "-o",
+    "junit_logging=all",
+    *REPORTS,
+)
+
+
+def planted(key: str) -> set[str]:
+    """Return the forms of a key, and its parts on both sides of a line break."""
+    data = key.encode()
+    coded = [b64encode(b"x" * shift + data)[4 * (shift > 0) : -4].decode() for shift in range(3)]
+    coded += [b64encode(data).decode(), urlsafe_b64encode(data).decode(), b64encode(b"user:" + data).decode()]
+    urls = [quote(key, safe=""), quote(key)]
+    forms = [key, json.dumps(key)[1:-1], json.dumps(key, ensure_ascii=False)[1:-1], repr(key)[1:-1]]
+    return {*forms, *urls, *coded, data.hex(), data.hex().upper(), key[:9], key[9:]}
+
+
+def leaks(
+    project: Project, *outputs: pytest.RunResult, keys: tuple[str, ...] = (KEY, WORD, "loaded-5566778899-token")
+) -> list[str]:
+    """Return the forms of keys that files of the project or an output contain, each with its place."""
+    texts = {path.name: path.read_text("utf-8", "replace") for path in project.root.rglob("*") if path.is_file()}
+    texts |= {f"output {number}": output.stdout.str() + output.stderr.str() for number, output in enumerate(outputs)}
+    forms = {form for key in keys for form in planted(key)} | {FORMED}
+    return [f"{name}: {form}" for name, text in texts.items() for form in forms if form in text]
+
+
+@pytest.fixture(autouse=True)
+def _planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLANTED_API_KEY", KEY)
+    monkeypatch.setenv("PLANTED_PASSWORD", WORD)
+    # of the target, which loads it
+    monkeypatch.setenv("LOADED_SERVICE_TOKEN", "")
+    monkeypatch.delenv("LOADED_SERVICE_TOKEN")
+
+
+def prepare(project: Project) -> None:
+    project.pytester.makepyfile(leaky=TARGETS)
+    for action in ACTIONS:
+        project.case(action, text=action)
+
+
+def test_no_key_of_a_fixture_run_is_in_any_file_or_output(both: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(both)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(both.root / "job.md"))
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    result = both.run_toy("--packbench-target=leaky:act", *SHOWN)
+    assert leaks(both, result) == []
+    result.assert_outcomes(passed=2, failed=2, errors=3)
+    assert leaks(both, result) == []
+    text = both.all_text()
+    for name in ("mine.json", "junit.xml", "job.md"):
+        # Markdown escapes the brackets
+        assert "redacted" in (both.root / name).read_text("utf-8"), name
+    assert "[redacted]" in result.stdout.str()
+    assert text.count("[redacted]") > 100
+
+
+def echo(received: Received) -> Reply:
+    """Answer with the header of the key, in other forms too; with an error where the text asks for one."""
+    key = received.headers["authorization"].removeprefix("Bearer ")
+    assert key.startswith("sk-test/")
+    forms = [key, b64encode(f"user:{key}".encode()).decode(), quote(key, safe=""), key.encode().hex(), FORMED]
+    text = parse_request(received).text
+    if "refuse" in text:
+        return Reply(status=401, body={"error": {"message": f"wrong key {' '.join(forms)} {key[:20]}\n{key[20:]}"}})
+    return openai_reply(json.dumps({"points": 1.0, "echo": forms} if "echo" in text else {"points": 1.0}))
+
+
+@pytest.mark.parametrize("mode", ["live", "record"])
+def test_no_key_that_a_model_echoes_is_in_any_file_or_output(
+    both: Project, model: Model, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    both.pytester.makepyfile(pipeline=PIPELINE)
+    for text in ("echo", "refuse", "plain"):
+        both.case(text, text=text)
+    model.handler = echo
+    monkeypatch.delenv("PLANTED_API_KEY")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    result = model.run(both, "--packbench-cache=answers", *SHOWN, mode=mode)
+    assert leaks(both, result) == []
+    assert not list((both.root / "reports").rglob("journal*"))
+    recorded = mode == "record"
+    result.assert_outcomes(passed=1 if recorded else 2, errors=2 if recorded else 1)
+    assert sorted(recordings(both)) == (["plain.json"] if recorded else [])
+    # an answer with a key is asked for again
+    assert len(list((both.root / "answers").rglob("*.json"))) == 1
+    if recorded:
+        error = both.errors()["echo"]
+        assert error["kind"] == "secret_in_answer"
+        assert error["message"] == (
+            'the answer to call 1 (role "judge") contains the value of OPENAI_API_KEY at /answer, so that '
+            "nothing was recorded; keep it away from the target and the model, and record again; revoke it if it is "
+            "yours"
+        )
+
+
+def test_no_key_that_a_server_or_a_program_returns_is_in_any_file_or_output(
+    both: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PACKBENCH_HTTP_HEADERS", "Accept: application/json\nX-Pipeline: hdr-planted-998877-value")
+    header, option = "hdr-planted-998877-value", "opt-planted-554433"
+    login = "login-planted-221100"
+
+    def answer(received: Received) -> Reply:
+        value, basic = received.headers["x-pipeline"], received.headers["authorization"]
+        if "refuse" in received.body.decode():
+            return Reply(status=500, body={"error": f"{value} {quote(basic)} {basic.encode().hex()}"})
+        return Reply(body={"points": 1.0, "echo": [value, b64encode(value.encode()).decode(), basic, login]})
+
+    for text in ("echo", "refuse"):
+        both.case(text, text=text)
+    with FakeServer(answer) as server:
+        url = server.url.replace("http://", f"http://me:{login}@")
+        served = [
+            both.run_toy(f"--packbench-mode={mode}", f"--packbench-target={url}/verify?x=1", *SHOWN)
+            for mode in ("live", "record")
+        ]
+    both.write("agent.py", PROGRAM)
+    command = f"--packbench-target=cmd:python agent.py --token {option} -H 'X-Api-Key: {header}'"
+    ran = [both.run_toy(f"--packbench-mode={mode}", command, *SHOWN) for mode in ("live", "record")]
+    assert leaks(both, *served, *ran, keys=(header, option, login)) == []
+    for result, outcomes in zip((*served, *ran), ((1, 1), (0, 2)) * 2, strict=True):
+        result.assert_outcomes(passed=outcomes[0], errors=outcomes[1])
+    assert recordings(both) == {}
+    assert "contains a value of an option or a header at /answer/" in ran[1].stdout.str()
+
+
+def test_what_a_case_itself_contains_is_scored_as_it_is_and_redacted_in_reports(project: Project) -> None:
+    canary = "ghp_" + "c4N4rY" * 6
+    project.pytester.makepyfile(leaky=f"def act(request):\n    return {{'points': 1.0, 'said': '{canary}'}}\n")
+    project.extend_conftest(f"""
+        class Strict(Toy):
+            def score(self, case, outcome, rules):
+                return super().score(case, outcome, rules)
+
+            def read(self, result):
+                points = 0.0 if {canary!r} in str(result) else 1.0
+                return super().read({{**result, "points": points, "word": result["said"][:30]}})
+
+            def explain(self, case, outcome):
+                return [Comparison(what="said", expected="nothing", actual=outcome.word[:25].lower() + "...")]
+
+        @pytest.hookimpl
+        def pytest_packbench_packs():
+            return [Strict()]
+        """)
+    project.case("canary", text="do not say it")
+    result = project.run_toy("--packbench-target=leaky:act")
+    result.assert_outcomes(failed=1)
+    assert canary[:8].lower() not in result.stdout.str().lower()
+    assert [line["result"] for line in project.lines("payloads.jsonl")] == [{"points": 1.0, "said": "[redacted]"}]
+
+
+def test_short_values_and_words_of_the_environment_destroy_no_text(
+    both: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "API_KEY": "red",
+        "SECRET": "toy",
+        "AUTH_MODE": "judged-by-points",
+        "A_TOKEN": "customer",
+    }.items():
+        monkeypatch.setenv(name, value)
+    both.case(
+        "words", more="['customer', 'a red toy', 'judged-by-points', '" + "9f86d081884c7d659a2feaa0c55ad015" * 2 + "']"
+    )
+    result = both.run_toy("-rA")
+    result.assert_outcomes(passed=1)
+    assert "[redacted]" not in both.all_text() + result.stdout.str()
