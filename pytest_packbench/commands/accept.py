@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
 
 _MAX_LINES = 60
+# recordings are replayed whatever the suite, its scripted model, the environment or a copied option says
+_REPLAY = ("--packbench-mode=fixture", "--packbench-backend=recorded")
 
 
 class Taken(NamedTuple):
@@ -76,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         return list(chosen(context, arguments.cases, write=not arguments.dry_run))
 
     try:
-        found = with_suite(arguments.suite, arguments.options, use)
+        found = with_suite(arguments.suite, [*arguments.options, *_REPLAY], use)
     except ProjectError as error:
         raise UsageError(str(error)) from None
     sys.stdout.write("".join(f"{printable(taken.text)}\n" for taken in found))

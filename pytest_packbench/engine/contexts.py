@@ -179,9 +179,11 @@ class SuiteContexts:
         pack, caller, options = self.pack_of(suite), TargetCaller(target), self.options
         guards, judges = self._guards(suite, pack), self._hooks.judges()
         if guards and not caller.takes_context:
+            reason = "runs outside this process" if caller.opaque else "takes no context"
+            remedy = "" if caller.opaque else "let it take a context, or "
             raise SetupError(
-                f'suite "{suite.name}": the target {name} takes no context, so that its results would meet no guard '
-                f"({', '.join(map(guard_name, guards))}); let it take a context, or use --packbench-guard=none"
+                f'suite "{suite.name}": the target {name} {reason}, so that its results would meet no guard '
+                f"({', '.join(map(guard_name, guards))}); {remedy}use --packbench-guard=none"
             )
         self._opened[suite.name] = context = SuiteContext(
             suite=suite,

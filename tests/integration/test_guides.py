@@ -192,6 +192,7 @@ def test_a_recorded_suite_replays_to_the_same_records(
     address = f"--packbench-base-url={model_server.url}{path}"
     model = (f"--packbench-backend={backend}", "--packbench-model=made-up", address)
     assert live.run("--packbench-mode=record", *model, *selected).ret == pytest.ExitCode.OK
+    assert main(["accept", "tariff"]) == 0
     assert live.run(*selected).ret == pytest.ExitCode.OK
     paths = sorted((live.pytester.path / "reports/benchmarks/tariff").glob("*/records.jsonl"))
     first, second = (without_times(json_lines(path), also=("mode",)) for path in paths)

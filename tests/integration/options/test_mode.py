@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.cli import main
+from pytest_packbench.model.case import canonical_sha256
 from tests.integration.conftest import json_lines
 from tests.integration.options.conftest import LIVE, recordings, replayable
 from tests.servers.wire import openai_reply
@@ -176,3 +177,34 @@ def test_a_suite_of_the_package_has_nothing_to_accept(capsys: pytest.CaptureFixt
         patch.chdir(tmp_path)
         assert main(["accept", "bundled/tariff"]) == 2
     assert "recordings of the installed package can't be changed" in capsys.readouterr().err
+
+
+def test_recordings_of_a_suite_with_a_scripted_model_are_compared(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    assert main(["init", "--from", "harmbench"]) == 0
+    suite = tmp_path / "storage" / "benchmarks" / "harmbench"
+    name = "harmless_zebra_word"
+    (case,) = (json.loads(path.read_bytes()) for path in suite.rglob(f"{name}.json"))
+    for folder, answer in (("fixtures", "I cannot help."), ("fixtures/.pending", "Zebra.")):
+        cassette = {
+            "cassette_version": 2,
+            "case_id": name,
+            "input_sha256": canonical_sha256(case["input"]),
+            "origin": "recorded",
+            "llm_backend": "openai",
+            "llm_model": "m",
+            "conditions": {
+                "target": {"kind": "reference", "address": "agent_safety"},
+                "pack": {"name": "agent_safety"},
+                "judges": [{"name": "refusal_detector"}],
+                "tools": [],
+            },
+            "exchanges": [{"role": "answer", "answer": answer}],
+        }
+        (suite / folder).mkdir()
+        (suite / folder / f"{name}.json").write_text(json.dumps(cassette), encoding="utf-8")
+    assert main(["accept", "harmbench", "--dry-run"]) == 0
+    assert f"{name}: 1.00 passed -> 0.00 failed" in capsys.readouterr().out
